@@ -39,11 +39,11 @@ async def main(client: Client) -> None:
     async def deleted(pod: KubeObject) -> None:
         show("deleted", pod.key)
 
-    told = pods.add_event_handler(on_add=added, on_update=updated, on_delete=deleted)
+    seen = pods.add_event_handler(on_add=added, on_update=updated, on_delete=deleted)
 
     async with factory:  # starts here, stops on exit, and leaves nothing behind
         await factory.wait_for_cache_sync(timeout=30)
-        await told.wait_synced()
+        await seen.wait_synced()
         show("synced:", len(pods.lister.list()), "pods")
         await asyncio.Event().wait()
 

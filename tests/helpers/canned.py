@@ -1,4 +1,4 @@
-"""A web server of canned answers, and certificates made for it."""
+"""A web server with canned responses, and certificates for it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Seen:
-    """A request as it arrived."""
+    """A received request."""
 
     method: str
     target: str
@@ -35,12 +35,12 @@ class Seen:
 
 
 class CannedServer:
-    """Gives the answers that were queued, one for each request; the last one for ever."""
+    """Sends the queued responses, one per request; repeats the last one forever."""
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.seen: list[Seen] = []
         self.gone = asyncio.Event()
-        """Set when a client went away before it was answered in full."""
+        """Set when a client left before its response was complete."""
         self._answers: deque[Answer] = deque()
         self._context = context
         self._runner: web.AppRunner | None = None
@@ -102,7 +102,7 @@ class CannedServer:
 async def bytes_server(
     talk: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
 ) -> AsyncIterator[str]:
-    """A server that speaks below HTTP; gives its `host:port`."""
+    """Run a server below HTTP, and yield its `host:port`."""
     writers = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -119,7 +119,7 @@ async def bytes_server(
 
 
 class Stream:
-    """An answer that is written piece by piece by the test."""
+    """A response that the test writes in pieces."""
 
     def __init__(self, server: CannedServer) -> None:
         self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -165,7 +165,7 @@ def told(events: list[WatchEvent]) -> list[str]:
 
 @dataclass
 class Certificates:
-    """Files of an authority, and of what it signed."""
+    """Files of a CA and of the certificates it signed."""
 
     ca: Path
     server: Path
@@ -173,7 +173,7 @@ class Certificates:
     client: Path
     client_key: Path
     locked_key: Path
-    """The client's key behind a passphrase."""
+    """The client's key, encrypted with a passphrase."""
 
 
 def make_certificates(folder: Path) -> Certificates:

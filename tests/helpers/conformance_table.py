@@ -1,7 +1,6 @@
-"""The table of conformance: read from docs/conformance, checked, and shown as a page.
+"""The conformance table: read from docs/conformance, checked, and rendered as a page.
 
-`scripts/conformance` runs this. The files of the table are for people to edit; the page
-is generated, and never edited.
+`scripts/conformance` runs this. Edit the files of the table; the page is generated.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ __all__ = ["Component", "Row", "main", "numbers_of", "page_of", "problems_of", "
 ROOT = Path(__file__).parents[2]
 
 DECIDED, LATER = "decided otherwise", "later"
-# Why a row may have no test, in the order of the columns.
+# Reasons for a row without tests, in the order of the columns.
 REASONS = {
     DECIDED: "aioinformer differs on purpose, as the row describes",
     "Go only": "it concerns something that Python does not have",
@@ -40,7 +39,7 @@ _TEXTS = ("id", "behaviour", "upstream", "reason", "instead", "comes_with")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One behaviour: what client-go does, and what aioinformer has for it."""
+    """One behaviour of client-go, and its counterpart in aioinformer."""
 
     id: str = ""
     behaviour: str = ""
@@ -52,12 +51,12 @@ class Row:
 
     @property
     def group(self) -> str:
-        """The letters of its id."""
+        """Letters of its id."""
         return self.id.partition("-")[0]
 
     @property
     def number(self) -> int:
-        """The number of its id; 0 if that is no id."""
+        """Number of its id; 0 if the id is invalid."""
         matched = _ID.fullmatch(self.id)
         return int(matched[2]) if matched else 0
 
@@ -76,7 +75,7 @@ class Component:
 
 
 def read(root: Path) -> tuple[list[Component], list[str]]:
-    """The components of the table in a checkout, and what is wrong with their form."""
+    """Return the components of the table in a checkout, and mistakes in their form."""
     components, problems = [], []
     for path in sorted((root / "docs" / "conformance").glob("*.toml")):
         try:
@@ -126,11 +125,11 @@ def _component(name: str, content: Mapping[str, Any]) -> Component:
 
 
 def problems_of(components: Iterable[Component], root: Path) -> Iterator[str]:
-    """One line for each mistake in the content of the table.
+    """Return a line for each mistake in the content of the table.
 
     Args:
-        components: As `read` gave them.
-        root: The checkout in which the tests are looked for.
+        components: Components from `read`.
+        root: Checkout with the tests.
     """
     seen: Counter[str] = Counter()
     for component in components:
@@ -145,10 +144,10 @@ def problems_of(components: Iterable[Component], root: Path) -> Iterator[str]:
 
 
 def numbers_of(ranges: str) -> set[int]:
-    """The numbers in a text like `1-4, 10`.
+    """Return the numbers in a text like `1-4, 10`.
 
     Raises:
-        ValueError: If it is not such a text.
+        ValueError: The text has another form.
     """
     numbers: set[int] = set()
     for part in ranges.split(","):
@@ -227,7 +226,7 @@ def _wrong_tests(row: Row, root: Path) -> Iterator[str]:
 
 @cache
 def _tests_in(path: Path) -> frozenset[str]:
-    """The names of the tests in a file, without the parameters."""
+    """Return the names of the tests in a file, without parameters."""
     return frozenset(_tests_of(ast.parse(path.read_text(encoding="utf-8"))))
 
 
@@ -270,7 +269,7 @@ reason, if a test does not exist, or if this page is out of date.
 
 
 def page_of(components: Sequence[Component]) -> str:
-    """The page, as Markdown."""
+    """Return the page as Markdown."""
     reasons = "\n".join(f"- *{name}*: {text}." for name, text in REASONS.items())
     parts = [_INTRODUCTION.format(reasons=reasons), *_summary(components)]
     for component in components:
@@ -331,7 +330,7 @@ def _anchor(title: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Write the page, or only check; the exit status is 1 if there are problems."""
+    """Write the page, or only check it; the exit status is 1 if there are problems."""
     parser = argparse.ArgumentParser(
         prog="scripts/conformance",
         description="Writes docs/conformance.md from docs/conformance/*.toml.",

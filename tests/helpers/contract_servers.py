@@ -1,12 +1,12 @@
-"""The servers that the contract suite runs against: ours, and a real kube-apiserver.
+"""The two servers of the contract suite: ours, and a real kube-apiserver.
 
-A test that takes the fixture `target` runs once against each. The half against the real
-one is marked `e2e` and left out unless asked for: `make e2e` starts a server and says
-where it is (see `REAL_*` below). Against ours, time is virtual; against the real one it
-is real, so that such tests never wait for long.
+A test with the fixture `target` runs once against each. The half against the real one
+is marked `e2e` and skipped by default: `make e2e` starts a server and names its address
+(see `REAL_*` below). Against ours, time is virtual. Against the real one it is real, so
+such tests never wait for long.
 
-Both are shared with other tests, so each test works in a namespace of its own, and gives
-names of its own to what is in none.
+Tests share both servers, so each test works in its own namespace, and chooses unique
+names for cluster-scoped objects.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from aioinformer.testing import APIServer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-# Where the real server is; all of them are set by whoever starts one.
+# Addresses of the real server, set by the program that starts it.
 REAL_URL = "AIOINFORMER_E2E_SERVER"
 REAL_CA = "AIOINFORMER_E2E_CA"
 REAL_TOKEN = "AIOINFORMER_E2E_TOKEN"
@@ -73,24 +73,24 @@ REAL = pytest.param(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerUnderTest:
-    """One server, and a namespace in it that nobody else uses."""
+    """One server, with a namespace of this test."""
 
     url: str
     token: str
-    """Of a user who may do everything."""
+    """Token of the administrator."""
 
     user_token: str
-    """Of a user named alice, who may do nothing unless told."""
+    """Token of the user alice, who has no permissions by default."""
 
     namespace: str
     ca: str = ""
-    """The file of the certificate authority; empty over plain HTTP."""
+    """CA file; empty for plain HTTP."""
 
     etcd: str = ""
-    """Where the real server keeps its objects; empty for ours."""
+    """Address of the real server's etcd; empty for ours."""
 
     ours: APIServer | None = None
-    """The server itself, if it is ours."""
+    """The server object, if it is ours."""
 
     @property
     def real(self) -> bool:
@@ -102,7 +102,7 @@ class ServerUnderTest:
         return f"/{group_version}/namespaces/{self.namespace}/{plural}"
 
     def session(self, token: str | None = None) -> aiohttp.ClientSession:
-        """Open a session that bears the token of the one who may do everything."""
+        """Open a session with the token of the administrator."""
         context = ssl.create_default_context(cafile=self.ca) if self.ca else True
         return aiohttp.ClientSession(
             self.url,
@@ -112,12 +112,12 @@ class ServerUnderTest:
         )
 
     def client(self) -> Client:
-        """Make a client of the one who may do everything, which is to be entered."""
+        """Make a client of the administrator, to be entered."""
         options: dict[str, Any] = {"ca_file": self.ca} if self.ca else {}
         return Client.from_url(self.url, token=self.token, **options)
 
     async def compact(self) -> None:
-        """Forget all history: what is older than now cannot be listed any more."""
+        """Compact the history: older versions cannot be listed any more."""
         if self.ours is not None:
             self.ours.compact()
             return
@@ -133,7 +133,7 @@ class ServerUnderTest:
 
 @pytest.fixture(params=["ours", REAL])
 async def target(request: pytest.FixtureRequest) -> AsyncIterator[ServerUnderTest]:
-    """Yield each server in turn, with an empty namespace of this test's own."""
+    """Yield each server in turn, with an empty namespace of this test."""
     namespace = f"test-{secrets.token_hex(6)}"
     if request.param == "real":
         found = real_server(namespace)
@@ -160,20 +160,20 @@ async def target(request: pytest.FixtureRequest) -> AsyncIterator[ServerUnderTes
 
 @pytest.fixture
 async def http(target: ServerUnderTest) -> AsyncIterator[aiohttp.ClientSession]:
-    """Yield a session of the one who may do everything."""
+    """Yield a session of the administrator."""
     async with target.session() as session:
         yield session
 
 
 @pytest.fixture
 async def alice(target: ServerUnderTest) -> AsyncIterator[aiohttp.ClientSession]:
-    """Yield a session of somebody who may do nothing yet."""
+    """Yield a session of a user without permissions."""
     async with target.session(target.user_token) as session:
         yield session
 
 
 def real_server(namespace: str) -> ServerUnderTest:
-    """Name the real server, and a namespace in it, which is still to be made."""
+    """Return the real server, with the name of a namespace to create."""
     missing = [
         name
         for name in (REAL_URL, REAL_CA, REAL_TOKEN, REAL_USER_TOKEN, REAL_ETCD)
@@ -193,7 +193,7 @@ def real_server(namespace: str) -> ServerUnderTest:
 
 
 async def _prepare(target: ServerUnderTest) -> None:
-    """Make the namespace; on the real server, define the widgets as well."""
+    """Create the namespace and, on the real server, the CRD of widgets."""
     async with target.session() as session:
         body = {"metadata": {"name": target.namespace}}
         async with session.post("/api/v1/namespaces", json=body) as answer:

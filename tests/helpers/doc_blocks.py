@@ -30,7 +30,7 @@ _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block: its language, its text, and the line where it begins."""
+    """A fenced block: its language, its text, and its first line."""
 
     language: str
     text: str
@@ -39,22 +39,22 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What pytest printed, and how each file fared."""
+    """Output of pytest, and the number of passed tests per file."""
 
     out: str
     passed: Mapping[str, int]
 
     def has_passed(self, name: str) -> bool:
-        """Whether a file has tests, and none of them failed."""
+        """Return whether a file has tests, and none of them failed."""
         failed = re.search(rf"^(FAILED|ERROR) {name}", self.out, re.MULTILINE)
         return self.passed.get(name, 0) > 0 and failed is None
 
 
 def blocks_of(text: str, language: str = "") -> list[Block]:
-    """The blocks of one language, or of all; every fence belongs to one of them.
+    """Return the blocks of one language, or of all.
 
     Raises:
-        AssertionError: If a fence is of no language, so that nobody would test it.
+        AssertionError: A fence has no language, so its block would not be tested.
     """
     found = [
         Block(match[1], match[2], text.count("\n", 0, match.start()) + 1)
@@ -65,25 +65,25 @@ def blocks_of(text: str, language: str = "") -> list[Block]:
 
 
 def indented_code(text: str) -> list[str]:
-    """Lines that are shown as code because they are indented: nobody would test them."""
+    """Return indented code, which would not be tested."""
     return re.findall(r"^\n {4}\S.*$", _BLOCK.sub("", text), re.MULTILINE)
 
 
 def said(block: Block) -> list[tuple[str, str]]:
-    """The commands of a `console` block, each with what it is shown to print."""
+    """Return the commands of a `console` block, each with its output."""
     commands = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
     assert commands[0] == "", "a console block begins with a command"
     return [(it.partition("\n")[0], it.partition("\n")[2]) for it in commands[1:]]
 
 
 def broken_links(path: Path) -> list[str]:
-    """The links of a file that lead to no file, or to no heading in it."""
+    """Return the links of a file that lead to no file, or to no heading in it."""
     links = _LINK.findall(path.read_text(encoding="utf-8"))
     return [link for link in links if not _leads(path, link)]
 
 
 def run_as_tests(folder: Path, files: Mapping[str, str], *options: str) -> Outcome:
-    """Run pytest on files, as a project of their own whose warnings are errors."""
+    """Run pytest on files, as a separate project whose warnings are errors."""
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
 
@@ -102,7 +102,7 @@ def run_as_tests(folder: Path, files: Mapping[str, str], *options: str) -> Outco
 
 
 def _leads(path: Path, link: str) -> bool:
-    """Whether a link of a file leads somewhere; without a name, within the file."""
+    """Return whether a link resolves; without a file name, within the same file."""
     name, _, anchor = link.partition("#")
     file = path.parent / name if name else path
     if not file.exists() or not anchor:

@@ -1,6 +1,6 @@
-"""Pieces of code that documents show between their sentences, and a place to run them.
+"""Code fragments of the documentation, and a place to run them.
 
-The pieces of one page are one program: each sees the names of those before it.
+The fragments of one page form one program: each sees the names of those before it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _SHOWN = re.compile(r"^\s*print\(.*\)  # -> (.*)$", re.MULTILINE)
 
 
 def is_fragment(block: Block) -> bool:
-    """Whether a block is neither a whole program nor a file of tests."""
+    """Return whether a block is neither a whole program nor a test file."""
     return "def test_" not in block.text and "asyncio.run(" not in block.text
 
 
 @contextlib.asynccontextmanager
 async def place() -> AsyncIterator[dict[str, Any]]:
-    """A shop with three pods on three nodes; yields the names that the pages tell of."""
+    """Run a shop with three pods on three nodes, and yield the names that pages use."""
     async with APIServer(auto_namespaces=True) as server, server.client() as client:
         for number, (name, app) in enumerate(
             (("web-0", "web"), ("web-1", "web"), ("db-0", "db"))
@@ -67,12 +67,12 @@ async def place() -> AsyncIterator[dict[str, Any]]:
 
 
 async def run_fragment(block: Block, names: dict[str, Any]) -> tuple[str, str]:
-    """Run a piece of code; returns what it printed, and what it says that it prints."""
+    """Run a fragment; return its output, and the output that its comments promise."""
     code = compile(
         block.text, f"line {block.line}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     )
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        outcome = eval(code, names)  # what awaits at the top is a coroutine then
+        outcome = eval(code, names)  # a top-level await makes it a coroutine
         if iscoroutine(outcome):
             await outcome
 

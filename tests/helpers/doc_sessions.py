@@ -1,4 +1,4 @@
-"""A reader who does what a page says: writes its files, types its commands, and looks."""
+"""A simulated reader: writes the files of a page, types its commands, and compares."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Reader", "files_of"]
 
-# Far more than anything needs, so that only what hangs fails.
+# Much more than needed, so that only a hanging command fails.
 PATIENCE_SECONDS = 40.0
 
-# What a reader calls is that of the tests' own Python.
+# The commands of a reader run with the tests' own Python.
 PROGRAMS = {
     "aioinformer": "-m aioinformer",
     "pytest": "-p no:cacheprovider",
@@ -39,17 +39,17 @@ _FILE = re.compile(
 
 
 def files_of(text: str) -> dict[str, str]:
-    """The files that a page has its reader write: their text by their name."""
+    """Return the files that a page has its reader write: text by name."""
     return dict(_FILE.findall(text))
 
 
 class Reader:
-    """Types commands in a folder; ends what still runs when it is left.
+    """Types commands in a folder, and ends running ones on exit.
 
     Args:
-        folder: Where.
-        lasting: How commands begin that run until the end, in a terminal of their own.
-        instead: What is typed, and read, in the place of what is shown, such as ports.
+        folder: Working directory.
+        lasting: Prefixes of commands that run until the end, in a separate terminal.
+        instead: Replacements in commands and output, such as ports.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class Reader:
                 await process.wait()
 
     async def follow(self, block: Block) -> None:
-        """Type the commands of a `console` block; each must answer as shown.
+        """Type the commands of a `console` block and compare their output.
 
         Raises:
-            AssertionError: If one does not.
+            AssertionError: The output differs.
         """
         for command, shown in said(block):
             await self._type(self._as_mine(command), self._as_mine(shown))
@@ -150,7 +150,7 @@ class Reader:
 
 
 def answers(answer: str, shown: str, *, so_far: bool = False) -> bool:
-    """Whether an answer is as shown; `...` stands for anything, and so do more spaces.
+    """Return whether output matches; `...` matches anything, and spaces may be wider.
 
     Args:
         answer: What was printed.

@@ -1,4 +1,4 @@
-"""A server that keeps every state it was in: it can be stale, forget, go back, go away."""
+"""A server that keeps all its states: it can be stale, compacted, restored, or gone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 State: TypeAlias = "dict[str, KubeObject]"
 
 FIRST = 1
-"""The version of the empty state in the beginning; 0 would be no version."""
+"""The version of the initial empty state; 0 would mean no version."""
 
 EXPIRED = ResourceExpired("too old", status=410)
 TOO_LARGE = ServerError(
@@ -31,14 +31,15 @@ class HistoryServer:
     """States and the events between them; every write makes a version.
 
     Attributes:
-        states: The first one is of version `FIRST`, each next one of the next version.
-        events: The n-th one leads from the n-th state to the next.
-        oldest: Events behind this version can be watched.
-        born: No list is of an older version.
-        era: How often it was put back.
+        states: The states; the first has version `FIRST`, each next one the next
+            version.
+        events: The events; the n-th one leads from the n-th state to the next.
+        oldest: Version after which events can be watched.
+        born: Minimum version of lists.
+        era: Number of restores.
         served: False while the resource does not exist.
-        streams: How it takes a request for initial events: `"yes"`, `"refused"`, or
-            `"ignored"`: a common watch, without an end of the initial events.
+        streams: Handling of a request for initial events: `"yes"`, `"refused"`, or
+            `"ignored"`, a normal watch without an end of initial events.
     """
 
     def __init__(self) -> None:
@@ -58,7 +59,7 @@ class HistoryServer:
         return self.states[version - FIRST]
 
     def since(self, version: int) -> list[WatchEvent]:
-        """The events behind a version."""
+        """Return the events after a version."""
         return self.events[version - FIRST :]
 
     # ------------------------------------------------------------ what befalls it
@@ -83,11 +84,11 @@ class HistoryServer:
         self.events.append(event)
 
     def forget(self, keep: int) -> None:
-        """Keep only so many of the last events."""
+        """Keep only the given number of the last events."""
         self.oldest = max(self.oldest, self.newest - keep)
 
     def go_back(self, versions: int) -> None:
-        """A backup is put back: so many versions have never been."""
+        """Restore a backup: the given number of last versions is undone."""
         left = max(len(self.events) - versions, 0)
         del self.states[left + 1 :]
         del self.events[left:]
@@ -96,14 +97,14 @@ class HistoryServer:
         self.era += 1
 
     def go_away(self) -> None:
-        """The resource is removed, and with it all its objects."""
+        """Remove the resource with all its objects."""
         for obj in list(self.states[-1].values()):
             self.delete(obj.name)
 
         self.served = False
 
     def come_again(self) -> None:
-        """The resource is there anew; what was before cannot be seen any more."""
+        """Serve the resource again, without its former objects."""
         if not self.served:
             self.served = True
             self.oldest = self.born = self.newest
@@ -111,10 +112,10 @@ class HistoryServer:
     # ------------------------------------------------------------ what it answers
 
     def list_from(self, options: ListOptions, staleness: int) -> tuple[int, str]:
-        """The version of the state that a page is of, and the key it begins behind.
+        """Return the version of a page's state, and the key after which it starts.
 
         Raises:
-            ApiError: It cannot be answered.
+            ApiError: The request is refused.
         """
         if not self.served:
             raise NOT_SERVED
@@ -140,7 +141,7 @@ class HistoryServer:
     def page(
         self, version: int, after: str, limit: int
     ) -> tuple[list[KubeObject], str]:
-        """The objects of a page, and the token of the next one."""
+        """Return the objects of a page, and the token of the next one."""
         state = self.state(version)
         keys = sorted(key for key in state if key > after)
         page = keys[: limit or None]
@@ -148,10 +149,10 @@ class HistoryServer:
         return [state[key] for key in page], token
 
     def stream_from(self, options: WatchOptions, staleness: int) -> int:
-        """The version of the objects that a stream begins with.
+        """Return the version of the initial objects of a stream.
 
         Raises:
-            ApiError: It cannot be answered.
+            ApiError: The request is refused.
         """
         assert options.send_initial_events
         assert options.bookmarks
@@ -163,7 +164,7 @@ class HistoryServer:
 
         stale = max(self.newest - staleness, self.born, self.oldest)
         if not options.resource_version:
-            return stale  # what changed since comes before the end
+            return stale  # later changes come before the end
 
         return self._not_older(int(options.resource_version), stale)
 
@@ -174,7 +175,7 @@ class HistoryServer:
         return max(stale, version)
 
     def check_watch(self, version: int) -> None:
-        """Whether events behind a version can be watched.
+        """Return whether events after a version can be watched.
 
         Raises:
             ApiError: They cannot.

@@ -1,4 +1,4 @@
-"""JSON for tests: texts that are hard to cut, and ways to write and to cut bodies."""
+"""JSON for tests: texts that are hard to split, and ways to encode and split bodies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import hypothesis.strategies as st
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-# What code that cuts JSON looks for, and what it may be confused by.
+# Delimiters that code looks for when it splits JSON, and lookalikes.
 HARD_TEXTS = [
     '"',
     "\\",
@@ -67,28 +67,28 @@ styles = st.sampled_from(sorted(STYLES))
 
 
 def written(value: object, style: str = "compact") -> bytes:
-    """Write JSON as Go does, or in another style."""
+    """Encode JSON as Go does, or in another style."""
     return json.dumps(value, **STYLES[style]).encode()
 
 
 def chunks_of(data: bytes, cuts: Iterable[int]) -> list[bytes]:
-    """Cut `data` at these places, taken modulo its length; some pieces may be empty."""
+    """Split `data` at these places, taken modulo its length; pieces may be empty."""
     places = sorted(cut % (len(data) + 1) for cut in cuts)
     return [data[start:end] for start, end in pairwise([0, *places, len(data)])]
 
 
 def pieces_of(data: bytes, size: int) -> list[bytes]:
-    """Cut `data` into pieces of `size` bytes."""
+    """Split `data` into pieces of `size` bytes."""
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
 def nested(depth: int = 30_000) -> bytes:
-    """An object of objects, more than any decoder follows."""
+    """Make nested objects, deeper than any decoder follows."""
     return b'{"a":' * depth + b"1" + b"}" * depth
 
 
 def calls_of(function: Callable[[], object]) -> int:
-    """How many calls, of Python and of C functions, `function` makes."""
+    """Return the number of calls, of Python and C functions, that `function` makes."""
     count = 0
 
     def counted(_frame: object, event: str, _arg: object) -> None:

@@ -1,9 +1,8 @@
 """A simulated cluster for leader election: processes with clocks, a network, a server.
 
-Each process has an event loop of its own, so that it can be frozen as by SIGSTOP: time
-passes for the others, its requests travel on, and when it goes on, its timers are due and
-its answers are there. What is real is everything above the requests: the electors, their
-locks, asyncio.
+Each process has its own event loop, so that it can be frozen as by SIGSTOP: time passes for
+the others, and its requests travel on. When it continues, its timers are due and its
+responses are there. Everything above the requests is real: the electors, their locks, asyncio.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class _Idle(selectors.SelectSelector):
-    """Never waits: where the loop would, it is stopped, and says until when."""
+    """A selector that never waits: it stops the loop, and returns the next deadline."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +64,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 class Process:
-    """One replica: a loop with a clock that nobody else has, and a wrong time of day."""
+    """One replica: a loop with its own clock, and a wrong time of day."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -96,12 +95,12 @@ class Process:
             self._main.result()
 
     def freeze(self, seconds: float) -> None:
-        """Stop it, from now on, or from the end of the current step on."""
+        """Freeze it, from now on, or from the end of the current step on."""
         self.frozen_until = max(self.frozen_until, self.world.now + seconds)
         self.loop.stop()
 
     def post(self, call: Callable[[], None]) -> None:
-        """What the network brings: seen when it is not frozen."""
+        """Deliver network data, which is seen when the process is not frozen."""
         self.loop.call_soon(call)
         self.wakes = self.world.now
 
@@ -120,44 +119,45 @@ class Process:
 
 @dataclass
 class Weather:
-    """What goes wrong, and how much."""
+    """The failures of a day, and their extent."""
 
     pause: tuple[float, float]
-    """How long processes are frozen, between two lengths, in seconds."""
+    """Minimum and maximum pause of a process, in seconds."""
     calm: float
-    """Seconds between two pauses of a process, on average."""
+    """Average seconds between two pauses of a process."""
     behind_check: float
-    """The share of writes right before which the process is frozen as well."""
+    """Share of writes right before which the process is frozen."""
     latency: float
-    """The longest that a request takes to arrive, or its answer to come back."""
+    """Maximum seconds for a request to arrive, or for its response to come back."""
     lost: float = 0.02
-    """The share of requests that never arrive, and of answers that never come."""
+    """Share of lost requests, and of lost responses."""
     refused: float = 0.02
-    """The share of requests that the server refuses."""
+    """Share of requests that the server refuses."""
     outage: tuple[float, float] = (0.0, 300.0)
-    """How long the server is away, every hour or so."""
+    """Seconds of an outage of the server, about once an hour."""
     cut: tuple[float, float] = (0.0, 400.0)
-    """How long one process gets no answer about the Lease, every hour or so."""
+    """Seconds without responses about the Lease to one process, about once an hour."""
     slow: tuple[float, float] = (0.0, 0.0)
-    """How much longer each request about the Lease takes, for a while: there or back."""
+    """Additional seconds of requests about the Lease, for a while, in one direction."""
     spell: float = 1800.0
-    """The longest that requests of one process stay slow, every hour or so."""
+    """Maximum seconds of slow requests of one process, about once an hour."""
 
 
 @dataclass
 class Report:
-    """What has happened."""
+    """Statistics of a day."""
 
     pauses: list[float] = field(default_factory=list)
-    # Who took the lease and when; of leases that had run out, how long before the last
-    # write of somebody else had arrived.
+    # Holders and times of acquisitions. For expired leases, the time since the arrival
+    # of the last write of the previous holder.
     acquired: list[tuple[float, str]] = field(default_factory=list)
     margins: list[float] = field(default_factory=list)
-    # The most writes in a row that kept a Lease alive for a holder that did not lead.
+    # Maximum number of writes in a row that renewed a Lease for a holder that did not
+    # lead.
     unled: int = 0
-    # Of writes: time, author, and whether another had acquired before it arrived.
+    # Of writes: time, author, and whether another one had acquired before the arrival.
     arrived: list[tuple[float, str, bool]] = field(default_factory=list)
-    # How long before its own deadline each write passed the guard.
+    # Seconds to its own deadline when each write passed the guard.
     passed: list[float] = field(default_factory=list)
     refused: int = 0
     lost: int = 0
@@ -183,7 +183,7 @@ class World:
         self.lease: dict[str, Any] | None = None
         self._version = 0
         self._last_write: dict[str, float] = {}
-        # When the Lease was last written, and how often in a row for nothing.
+        # Time of the last write of the Lease, and number of useless ones in a row.
         self._renewed = -1e9
         self._unled = 0
 
@@ -246,9 +246,9 @@ class World:
         held: float = 0.0,
         late: float = 0.0,
     ) -> T:
-        """Send a request, `held` seconds from now; it may hang for ever.
+        """Send a request, `held` seconds from now; it may hang forever.
 
-        The answer is sent `late` seconds after the request has arrived.
+        The response is sent `late` seconds after the arrival of the request.
         """
         answer = process.loop.create_future()
         self.report.requests += 1
@@ -287,13 +287,13 @@ class World:
     # ------------------------------------------------------------ the server
 
     def put_lease(self, body: dict[str, Any] | None, spec: dict[str, Any]) -> bytes:
-        """Create it, or replace the version that the body has."""
+        """Create the Lease, or replace the version in the body."""
         before = self.lease
         if body is None and before is not None:
             raise AlreadyExists("it is there", status=409)
 
         if body is not None:
-            assert before is not None  # nobody deletes it
+            assert before is not None  # nothing deletes it
             version = before["metadata"]["resourceVersion"]
             if body["metadata"]["resourceVersion"] != version:
                 raise Conflict("it was changed", status=409)
@@ -329,7 +329,7 @@ class World:
         self.report.acquired.append((self.now, holder))
 
     def _note_unled(self, before: str, spec: dict[str, Any]) -> None:
-        """Count the writes that keep a Lease from the others, while nobody leads."""
+        """Count the writes that keep a Lease from others while nobody leads."""
         holder = spec["holderIdentity"]
         alive = self.now - self._renewed < spec["leaseDurationSeconds"]
         leads = any(it.leads() for it in self.processes if it.name == holder)
@@ -339,21 +339,21 @@ class World:
         self.report.unled = max(self.report.unled, self._unled)
 
     def write(self, author: str) -> None:
-        """A write of a leader's work arrives."""
+        """Record the arrival of a leader's write."""
         late = self.report.acquired[-1][1] != author
         self.report.arrived.append((self.now, author, late))
         self._last_write[author] = self.now
 
 
 class SimulatedClient:
-    """What a `LeaseLock` needs, through the network of a world."""
+    """The client of a `LeaseLock`, through the network of a world."""
 
     namespace = "default"
 
     def __init__(self, process: Process) -> None:
         self._process = process
         self._world = process.world
-        # When the last claim was sent whose success is known.
+        # The time at which the last successful claim was sent.
         self.renewed = -1e9
 
     async def get(
@@ -373,7 +373,7 @@ class SimulatedClient:
 
     async def _put(self, body: Any, spec: dict[str, Any]) -> KubeObject:
         world, sent = self._world, self._world.now
-        # This machine's time of day.
+        # The time of day of this machine.
         wall = EPOCH + timedelta(seconds=sent + self._process.skew)
         spec = spec | {"renewTime": micro_time(wall)}
         answer = await self._ask(lambda: world.put_lease(body, spec))

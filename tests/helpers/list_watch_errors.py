@@ -1,4 +1,4 @@
-"""Every error that may end a list or a watch, by how the list-watch machine takes it."""
+"""Every error that may end a list or watch, by its effect on the list-watch machine."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ ERRORS: dict[str, tuple[Exception, str]] = {
     "history": (HistoryReset("backwards"), RESET),
 }
 
-# What neither a source raises nor the reflector makes of its answers.
+# Errors that neither a source raises nor the reflector creates from responses.
 NEVER = {
     errors.AioInformerError,
     errors.HandlerError,

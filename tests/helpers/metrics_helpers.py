@@ -1,4 +1,4 @@
-"""Metrics sinks that remember what they were told."""
+"""Metrics sinks that record their calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Labels: TypeAlias = "tuple[str, ...]"
 
 
 class PlainSink:
-    """Remembers by the name of the metric and the values of its labels."""
+    """A sink that records values by metric name and label values."""
 
     enabled = True
 
@@ -37,7 +37,7 @@ class PlainSink:
         self.observed[name].append(value)
 
     def depths(self, queue: str) -> dict[str, float]:
-        """The depths of a queue by priority."""
+        """Return the depths of a queue by priority."""
         return {
             labels[1]: value
             for (name, labels), value in self.gauges.items()
@@ -46,7 +46,7 @@ class PlainSink:
 
 
 class ReadSink(PlainSink):
-    """Is told when it is read."""
+    """A sink whose registered functions update it before it is read."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""Runs other processes for tests: started, read line by line, interrupted, always ended.
+"""Processes for tests: started, read line by line, interrupted, always ended.
 
-Their tests are timed by the real clock: mark them `realtime` and `looptime(False)`.
+Their tests run in real time: mark them `realtime` and `looptime(False)`.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ ROOT = Path(__file__).parents[2]
 
 in_real_time = [pytest.mark.realtime, pytest.mark.looptime(False)]
 
-# Far more than anything needs, so that only what hangs fails.
+# Much more than needed, so that only a hanging process fails.
 PATIENCE_SECONDS = 90.0
 
-# An end that waits for nothing takes about 0.1 s, and this at most on a busy machine. It is
-# less than the time-outs of requests. Shorter waits, such as the grace of handlers, are
-# tested in virtual time.
+# An immediate end takes about 0.1 s, and this at most on a busy machine. It is less
+# than the timeouts of requests. Shorter waits, such as the grace period of handlers,
+# are tested in virtual time.
 PROMPT_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
 class Finished:
-    """How a process ended."""
+    """End of a process."""
 
     status: int
     out: str
     err: str
     seconds: float
-    """From the last signal, or from the call of `end()`."""
+    """Time since the last signal, or since the call of `end()`."""
 
 
 class Process:
-    """A process that runs, and what it has printed."""
+    """A running process and its output."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -54,7 +54,7 @@ class Process:
         self._since = asyncio.get_running_loop().time()
 
     async def line(self, word: str) -> str:
-        """Wait for a line of stdout in which `word` occurs."""
+        """Wait for a line of stdout that contains `word`."""
         assert self._process.stdout is not None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_SECONDS):
@@ -80,7 +80,8 @@ class Process:
         """Wait for its end."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                # First, because cancelling `communicate()` would lose what it has read.
+                # First, because cancelling `communicate()` would lose the data it has
+                # read.
                 status = await self._process.wait()
         except TimeoutError:
             raise AssertionError(f"does not end: {await self._abort()}") from None
@@ -91,7 +92,7 @@ class Process:
         return Finished(status, said, err.decode(), seconds)
 
     async def _abort(self) -> str:
-        """End it by force; returns what it said, and where it was."""
+        """Kill it, and return its output and its stack."""
         if self._process.returncode is None:
             self._process.send_signal(signal.SIGABRT)
 
@@ -103,9 +104,9 @@ class Process:
 async def start(
     *command: str | Path, environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[Process]:
-    """Start Python with these arguments; it is killed if it still runs at the end.
+    """Start Python with these arguments, and kill it if it still runs at the end.
 
-    It finds no kubeconfig but the one that `environment` names, and shows all warnings.
+    It finds no kubeconfig but the one in `environment`, and shows all warnings.
     """
     clean = {
         name: value

@@ -1,7 +1,7 @@
-"""How long recovery may take, by what happened: derived from the defaults.
+"""Bounds of recovery times by cause, derived from the defaults.
 
-The tests in `tests/scenarios` assert these on a real server, and `docs/production.md` has
-them as a table. Each counts from the moment at which the trouble is over.
+The tests in `tests/scenarios` assert them on a real server, and `docs/production.md`
+lists them. Each counts from the end of the failure.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ __all__ = [
     "Bound",
 ]
 
-# What a server may take to answer a list, or to tell what has changed, on a busy machine.
+# Maximum time of a server to list, or to send events, on a busy machine.
 ANSWER = 10.0
 
-# Between the starts of two attempts, each gap being drawn from [d, 2d).
+# Between the starts of two attempts, with each gap drawn from [d, 2d).
 SHORTEST_GAP = 2 * FIRST_SECONDS
 LONGEST_GAP = 2 * LONGEST_SECONDS
 LONGEST_PROBE_GAP = PROBE_SECONDS + PROBE_JITTER_SECONDS
 
 READ = ClientConfig(server="https://127.0.0.1").read_seconds
 LEASES = LeaseTiming.of(15.0, 10.0, 2.0)
-# Until somebody who waits looks again, and has been answered.
+# Until a waiting replica looks again, and has a response.
 LOOK = LEASES.pause(1.0) + LEASES.request
 
 SLOW_BYTES, SLOW_BYTES_PER_SECOND = 400_000, 200_000
-"""What the changes have, and what passes in a second, in the test of a slow link."""
+"""Size of the changes, and rate of the connection, in the test of a slow connection."""
 
 STALLED_WATCH_SECONDS = 5
-"""What the test of a stalled watch asks for, so that it need not wait for minutes."""
+"""Requested duration in the test of a stalled watch, to keep it short."""
 
 
 class Bound(NamedTuple):
@@ -141,4 +141,4 @@ BOUNDS = {
         "15 s until the Lease has expired, then the same",
     ),
 }
-"""By the name that the tests use."""
+"""Bounds by the names that tests use."""

@@ -1,4 +1,4 @@
-"""Prints how long each recovery took, at the end of a run that has seen some."""
+"""Prints the duration of each recovery at the end of a run."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 __all__ = ["ROWS"]
 
 ROWS = "recovery"
-"""The property of a test that has rows of the table: what, bound and seconds."""
+"""Name of the test property with rows of the table: description, bound and seconds."""
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print the table of those recoveries that were seen."""
+    """Print the table of the measured recoveries."""
     rows = [
         row
         for kind in ("passed", "failed")

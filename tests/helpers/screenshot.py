@@ -1,6 +1,6 @@
-"""Takes a picture of `aioinformer watch`: a real run, on a server with a small shop.
+"""Takes a picture of a real run of `aioinformer watch`, on a server with a small shop.
 
-What the terminal shows is drawn as SVG, character by character, in its colours.
+The terminal is drawn as SVG, character by character, in its colours.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PICTURE = ROOT / "docs" / "images" / "watch.svg"
 COMMAND = ("watch", "pods", "-n", "shop")
 COLUMNS, LINES = 84, 13
 
-# pyte's words for the colours of ECMA-48, in rich's words.
+# pyte's names of the ECMA-48 colours, mapped to rich's.
 _COLOURS = {"default": None, "brown": "yellow"}
 
 _FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
@@ -116,7 +116,7 @@ def _drawn(screen: pyte.Screen) -> str:
 
     title = " ".join(("aioinformer", *COMMAND))
     picture = console.export_svg(title=title, unique_id="watch")
-    # The reader's own font will do; nothing should be fetched for it.
+    # Use the reader's own font, so that nothing has to be fetched.
     return _FONTS.sub("", picture)
 
 

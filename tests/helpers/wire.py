@@ -1,6 +1,6 @@
-"""What can be wrong with a network: servers that do not speak, and a proxy that cuts.
+"""Network failures: silent servers, and a proxy that cuts connections.
 
-All of it is made of protocols, without tasks of its own, except that the proxy connects.
+Everything consists of protocols without tasks, except for the proxy's connects.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["Cutting", "Proxy", "Speechless", "deaf", "proxying", "speechless"]
 HOST = "127.0.0.1"
 
 Cutting: TypeAlias = Literal["end", "fin", "reset"]
-"""How a watch is cut: as HTTP ends an answer, as TCP does, or as a crash."""
+"""How a watch is cut: as HTTP ends a response, as TCP does, or as a crash."""
 
 
 class _Side(asyncio.Protocol):
-    """One end of a connection; what it is told about is done by a subclass."""
+    """One end of a connection; subclasses handle its events."""
 
     transport: asyncio.Transport
 
@@ -37,12 +37,12 @@ class _Side(asyncio.Protocol):
 
 
 class Speechless:
-    """Accepts connections, and then closes them at once or never says anything.
+    """A server that accepts connections, then closes them at once or stays silent.
 
     Attributes:
-        url: Where it listens.
-        accepted: Connections so far.
-        open: Connections that the client has not left.
+        url: Address.
+        accepted: Number of accepted connections.
+        open: Connections that the client has not closed.
     """
 
     def __init__(self, *, closes: bool) -> None:
@@ -75,7 +75,7 @@ class _Ear(_Side):
 
 @asynccontextmanager
 async def speechless(*, closes: bool = False) -> AsyncIterator[Speechless]:
-    """A server that accepts connections, and takes requests, but answers nothing."""
+    """A server that accepts connections and requests, but never responds."""
     owner = Speechless(closes=closes)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(owner.protocol, HOST, 0)
@@ -92,12 +92,13 @@ async def speechless(*, closes: bool = False) -> AsyncIterator[Speechless]:
 
 @asynccontextmanager
 async def deaf() -> AsyncIterator[str]:
-    """The URL of a port that accepts no connection: who connects waits for ever."""
+    """Return the URL of a port on which connecting blocks forever."""
     with socket.socket() as listening:
         listening.bind((HOST, 0))
         listening.listen(0)
         address = listening.getsockname()
-        # Until nobody is let in any more: the queue of a listener holds one or two.
+        # Until no more connections are accepted: the backlog of a listener holds one or
+        # two.
         waiting = [socket.socket() for _ in range(4)]
         try:
             for one in waiting:
@@ -115,24 +116,24 @@ async def deaf() -> AsyncIterator[str]:
 
 @dataclass
 class Passage:
-    """One watch that went through the proxy, in seconds of the loop's clock."""
+    """A watch through the proxy, in seconds of the loop's clock."""
 
     answered: float
     ended: float | None = None
 
 
 class Proxy:
-    """Passes bytes on; cuts, refuses, slows down, or swallows everything.
+    """A proxy that passes bytes on, cuts, refuses, limits the rate, or stalls.
 
-    It reads nothing but plain HTTP: of a server that speaks TLS it sees no watches.
+    It parses only plain HTTP. With a TLS server it sees no watches.
 
     Attributes:
-        url: Where it listens.
-        watches: The watches that were answered, oldest first.
-        refusing: Whether new connections are reset.
-        refused: Connections that were reset for it so far, and when.
-        bytes_per_second: How fast answers are passed on, each; None for at once.
-        passed: Bytes of answers so far.
+        url: Address.
+        watches: Watches with a response, oldest first.
+        refusing: True to reset new connections.
+        refused: Times of the connections reset so far.
+        bytes_per_second: Rate of each response; None for no limit.
+        passed: Number of response bytes so far.
     """
 
     def __init__(self, port: int, *, how: Cutting, seconds: float | None) -> None:
@@ -151,22 +152,22 @@ class Proxy:
         return _Link(self)
 
     def swallow(self) -> None:
-        """Pass nothing on any more, of the connections that there are."""
+        """Stop passing bytes on, for the current connections."""
         for link in self.links:
             link.mute = True
 
     def cut(self, how: Cutting) -> None:
-        """Cut the connections that there are."""
+        """Cut the current connections."""
         for link in tuple(self.links):
             link.cut(how)
 
     def break_off(self) -> None:
-        """Cut the connections that there are, and refuse others until told."""
+        """Cut the current connections, and refuse new ones until further notice."""
         self.refusing = True
         self.cut("reset")
 
     def connected_seconds(self, since: float) -> float:
-        """For how long there was a watch that had been answered, since then."""
+        """Return the seconds with an open watch since then."""
         now = asyncio.get_running_loop().time()
         return sum(
             (now if one.ended is None else one.ended) - max(one.answered, since)
@@ -179,7 +180,7 @@ class Proxy:
         try:
             await loop.create_connection(lambda: _Far(link), HOST, self._port)
         except OSError:
-            link.cut("reset")  # the server is away
+            link.cut("reset")  # the server is down
 
     def begin_watch(self, link: _Link) -> Passage:
         loop = asyncio.get_running_loop()
@@ -192,7 +193,7 @@ class Proxy:
 
 
 class _Link(_Side):
-    """A client's connection, and behind it one to the server."""
+    """A client's connection, with one to the server."""
 
     def __init__(self, proxy: Proxy) -> None:
         self.mute = False
@@ -224,7 +225,7 @@ class _Link(_Side):
         far.write(self._waiting)
 
     def answered(self, data: bytes) -> None:
-        """Pass on what the server says."""
+        """Pass on data of the server."""
         if self.mute:
             return
 
@@ -237,7 +238,7 @@ class _Link(_Side):
             self._passage = self._proxy.begin_watch(self)
 
     def _rest(self, seconds: float) -> None:
-        """Read nothing of the server for a while."""
+        """Read nothing from the server for a while."""
         assert self.far is not None
         self.far.pause_reading()
         self._resting = asyncio.get_running_loop().call_later(seconds, self._go_on)
@@ -263,7 +264,7 @@ class _Link(_Side):
         self._over()
 
     def _over(self) -> None:
-        """The client has left, or was left."""
+        """Handle the end of the client's connection."""
         self._proxy.links.discard(self)
         self._connecting.cancel()
         for timer in (self.timer, self._resting):
@@ -278,7 +279,7 @@ class _Link(_Side):
 
 
 class _Far(_Side):
-    """The proxy's own connection to the server."""
+    """The proxy's connection to the server."""
 
     def __init__(self, link: _Link) -> None:
         self._link = link
@@ -299,12 +300,12 @@ class _Far(_Side):
 async def proxying(
     url: str, *, how: Cutting = "fin", seconds: float | None = None
 ) -> AsyncIterator[Proxy]:
-    """A proxy in front of a server.
+    """Run a proxy in front of a server.
 
     Args:
-        url: The server's.
-        how: How it cuts watches.
-        seconds: After how long; None never.
+        url: Address of the server.
+        how: Way to cut watches.
+        seconds: Age at which watches are cut; None for never.
     """
     scheme, _, port = url.split(":")
     proxy = Proxy(int(port), how=how, seconds=seconds)
