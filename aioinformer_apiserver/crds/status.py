@@ -319,7 +319,13 @@ def _name_conflict(wanted: Any, got: Any, taken: set[str]) -> str:
 
     new = [name for name in wanted if name not in (got or ()) and name in taken]
     messages = [f'"{name}" is already in use' for name in new]
-    return messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]" if messages else ""
+    return (
+        messages[0]
+        if len(messages) == 1
+        else f"[{', '.join(messages)}]"
+        if messages
+        else ""
+    )
 
 
 def _sorted_names(names: Mapping[str, Any]) -> dict[str, Any]:

@@ -512,6 +512,8 @@ def _duplicates_at(
         identity = identities[index]
         seen[identity] = seen.get(identity, 0) + 1
         if seen[identity] == 2:
-            found.append(field_errors.duplicate(f"{path}[{index}]", shown_values[index]))
+            found.append(
+                field_errors.duplicate(f"{path}[{index}]", shown_values[index])
+            )
 
     return found

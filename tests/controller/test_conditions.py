@@ -172,8 +172,6 @@ def test_missing_condition_is_not_found_and_not_true(conditions: Any) -> None:
         ),
     ],
 )
-def test_invalid_condition_is_refused(
-    call: Callable[[], object], problem: str
-) -> None:
+def test_invalid_condition_is_refused(call: Callable[[], object], problem: str) -> None:
     with pytest.raises(OptionsError, match=problem):
         call()

@@ -197,9 +197,7 @@ def test_event_needs_object_or_mapping() -> None:
         ({"action": ""}, "the action of an event"),
     ],
 )
-def test_invalid_event_is_refused(
-    fields: dict[str, Any], message: str
-) -> None:
+def test_invalid_event_is_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionsError, match=message):
         failed(**fields)
 

@@ -177,7 +177,9 @@ async def test_a_controller_begins_when_all_caches_are_synced(
 # ---------------------------------------------------------------- whose things are whose
 
 
-async def test_manager_does_not_leave_entered_client_and_factory(server: APIServer) -> None:
+async def test_manager_does_not_leave_entered_client_and_factory(
+    server: APIServer,
+) -> None:
     async with server.client() as client:
         factory = SharedInformerFactory(client, namespace="default")
         pods = factory.informer(PODS)

@@ -92,7 +92,9 @@ def test_write_is_pending(method: str, path: str, text: KubeObject) -> None:
         pytest.param(request("POST", POD + "/eviction"), ended(), id="eviction"),
     ],
 )
-def test_dry_runs_and_other_resources_are_ignored(asked: Request, text: KubeObject) -> None:
+def test_dry_runs_and_other_resources_are_ignored(
+    asked: Request, text: KubeObject
+) -> None:
     writes = writes_of(FakeListerWatcher(), FakeListerWatcher(resource=NODES))
     writes.add(asked, text)
 

@@ -181,7 +181,9 @@ async def test_a_head_has_no_body(running: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
-async def test_methods_other_than_get_and_head_get_405(running: Any, method: str) -> None:
+async def test_methods_other_than_get_and_head_get_405(
+    running: Any, method: str
+) -> None:
     for app in (health_routes(running[0]), event_stream(running[1])):
         answer = await Client("/livez", method).call(app)
         assert answer.status == 405
