@@ -1,4 +1,4 @@
-"""`FactoryDefaults`: what a factory adds to every question."""
+"""`FactoryDefaults`: what a factory adds to every request."""
 
 from __future__ import annotations
 
@@ -38,18 +38,16 @@ WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
 def test_a_namespace_that_is_asked_for_comes_before_the_default(
     default: Any, asked: Any, found: tuple[str, ...]
 ) -> None:
-    question = FactoryDefaults(namespace=default).question(
-        "v1", "pods", {"namespace": asked}
-    )
+    spec = FactoryDefaults(namespace=default).spec("v1", "pods", {"namespace": asked})
 
-    assert question.namespaces == found
+    assert spec.namespaces == found
 
 
 def test_a_default_namespace_is_none_of_cluster_scoped_resources() -> None:
     defaults = FactoryDefaults(namespace="shop")
 
-    assert defaults.question("v1", "nodes", {}).namespaces == ()
-    assert defaults.question("v1", "pods", {}).namespaces == ("shop",)
+    assert defaults.spec("v1", "nodes", {}).namespaces == ()
+    assert defaults.spec("v1", "pods", {}).namespaces == ("shop",)
 
 
 @pytest.mark.parametrize("namespaces", [[], ["shop", ""], [""]], ids=str)
@@ -58,7 +56,7 @@ def test_namespaces_that_name_nothing_are_refused(namespaces: list[str]) -> None
         FactoryDefaults(namespace=namespaces)
 
     with pytest.raises(OptionsError, match="give None for all of them"):
-        FactoryDefaults().question("v1", "pods", {"namespace": namespaces})
+        FactoryDefaults().spec("v1", "pods", {"namespace": namespaces})
 
 
 # ---------------------------------------------------------------- selectors
@@ -78,16 +76,16 @@ def test_selectors_of_the_factory_and_the_informer_must_both_match(
     labels = FactoryDefaults(label_selector=default)
     fields = FactoryDefaults(field_selector=default)
 
-    question = labels.question("v1", "pods", {"label_selector": asked})
-    assert question.label_selector == found
-    assert question.describe() == f"pods where {found}"
-    question = fields.question("v1", "pods", {"field_selector": asked})
-    assert question.field_selector == found
+    spec = labels.spec("v1", "pods", {"label_selector": asked})
+    assert spec.label_selector == found
+    assert spec.describe() == f"pods where {found}"
+    spec = fields.spec("v1", "pods", {"field_selector": asked})
+    assert spec.field_selector == found
 
 
 def test_selectors_that_mean_the_same_are_the_same() -> None:
     one, other = (
-        FactoryDefaults(label_selector=text).question("v1", "pods", {}).identity
+        FactoryDefaults(label_selector=text).spec("v1", "pods", {}).identity
         for text in ("a=b,c in (d, e)", "c in (e,d),a==b")
     )
 
@@ -102,11 +100,11 @@ def test_selectors_are_texts(option: str) -> None:
 
     asked: Any = {option: selector}
     with pytest.raises(OptionsError, match=r"a text such as 'app=web', not \{'app'"):
-        FactoryDefaults().question("v1", "pods", asked)
+        FactoryDefaults().spec("v1", "pods", asked)
 
 
 def test_an_empty_name_is_none() -> None:
-    assert FactoryDefaults().question("v1", "pods", {"name": ""}).name is None
+    assert FactoryDefaults().spec("v1", "pods", {"name": ""}).name is None
 
 
 def test_selectors_that_cannot_be_parsed_are_refused_at_once() -> None:
@@ -117,7 +115,7 @@ def test_selectors_that_cannot_be_parsed_are_refused_at_once() -> None:
         FactoryDefaults(field_selector="nonsense")
 
     with pytest.raises(SelectorSyntaxError):
-        FactoryDefaults().question("v1", "pods", {"label_selector": "a in b"})
+        FactoryDefaults().spec("v1", "pods", {"label_selector": "a in b"})
 
 
 # ---------------------------------------------------------------- resync, transform
@@ -141,16 +139,16 @@ def test_the_resync_period_that_is_nearest_counts(
     )
 
     for resource, period in ((PODS, of_pods), (NODES, of_nodes)):
-        question = defaults.question(resource, "", {"resync_period": asked})
-        assert question.resync_period == period
+        spec = defaults.spec(resource, "", {"resync_period": asked})
+        assert spec.resync_period == period
 
 
 def test_a_custom_resync_holds_for_who_does_not_know_the_kind() -> None:
     defaults = FactoryDefaults(resync_period=300, custom_resync={WIDGETS: 60})
     nameless = Resource.of("example.com/v1", "widgets")
 
-    assert defaults.question(nameless, "", {}).resync_period == 60
-    assert FactoryDefaults().question(nameless, "", {}).resync_period == 0
+    assert defaults.spec(nameless, "", {}).resync_period == 60
+    assert FactoryDefaults().spec(nameless, "", {}).resync_period == 0
 
 
 @pytest.mark.parametrize("period", [-1, 0.5, float("nan"), float("inf")])
@@ -164,7 +162,7 @@ def test_a_period_that_cannot_be_one_is_refused(period: float) -> None:
             FactoryDefaults(**options)
 
     with pytest.raises(OptionsError):
-        FactoryDefaults().question("v1", "pods", {"resync_period": period})
+        FactoryDefaults().spec("v1", "pods", {"resync_period": period})
 
 
 @pytest.mark.parametrize("key", ["pods", ("v1", "pods")], ids=str)
@@ -186,31 +184,31 @@ class Empty:
 def test_a_transform_that_counts_as_false_is_one() -> None:
     mine, defaults = Empty(), FactoryDefaults(transform=strip_managed_fields)
 
-    assert defaults.question("v1", "pods", {"transform": mine}).transform is mine
+    assert defaults.spec("v1", "pods", {"transform": mine}).transform is mine
 
 
 def test_a_transform_that_is_given_comes_before_the_default() -> None:
     mine = drop("status")
     defaults = FactoryDefaults(transform=strip_managed_fields)
 
-    assert defaults.question("v1", "pods", {}).transform is strip_managed_fields
-    assert defaults.question("v1", "pods", {"transform": mine}).transform is mine
+    assert defaults.spec("v1", "pods", {}).transform is strip_managed_fields
+    assert defaults.spec("v1", "pods", {"transform": mine}).transform is mine
 
 
 # ---------------------------------------------------------------- resources
 
 
 def test_what_is_built_in_is_known_better_than_by_who_leaves_out_its_kind() -> None:
-    question = FactoryDefaults().question(Resource.of("v1", "nodes"), "", {})
+    spec = FactoryDefaults().spec(Resource.of("v1", "nodes"), "", {})
 
-    assert question.resource == NODES
+    assert spec.resource == NODES
 
 
 @pytest.mark.parametrize("name", ["pods", "pod", "Pod"])
 def test_what_is_built_in_is_found_by_plural_or_kind(name: str) -> None:
-    question = FactoryDefaults().question("v1", name, {})
+    spec = FactoryDefaults().spec("v1", name, {})
 
-    assert (question.resource, question.by_name) == (PODS, False)
+    assert (spec.resource, spec.by_name) == (PODS, False)
 
 
 @pytest.mark.parametrize(
@@ -230,9 +228,9 @@ def test_what_is_built_in_is_found_by_plural_or_kind(name: str) -> None:
 def test_the_server_is_asked_for_what_is_not_built_in(
     api_version: str, name: str, resource: Resource
 ) -> None:
-    question = FactoryDefaults().question(api_version, name, {})
+    spec = FactoryDefaults().spec(api_version, name, {})
 
-    assert (question.resource, question.by_name) == (resource, True)
+    assert (spec.resource, spec.by_name) == (resource, True)
 
 
 @pytest.mark.parametrize(
@@ -243,15 +241,15 @@ def test_nothing_is_asked_of_the_server_that_it_cannot_have(
     api_version: str, name: str
 ) -> None:
     with pytest.raises(OptionsError, match="not a built-in resource"):
-        FactoryDefaults().question(api_version, name, {})
+        FactoryDefaults().spec(api_version, name, {})
 
 
 def test_a_factory_for_any_resource_takes_plurals_as_they_are() -> None:
-    found = FactoryDefaults(any_resource=True).question("example.com/v1", "widgets", {})
+    found = FactoryDefaults(any_resource=True).spec("example.com/v1", "widgets", {})
     assert (found.resource.plural, found.by_name) == ("widgets", False)
-    kind = FactoryDefaults(any_resource=True).question("example.com/v1", "Widget", {})
+    kind = FactoryDefaults(any_resource=True).spec("example.com/v1", "Widget", {})
     assert (kind.resource.kind, kind.by_name) == ("Widget", True)
-    known = FactoryDefaults(any_resource=True).question("v1", "pods", {})
+    known = FactoryDefaults(any_resource=True).spec("v1", "pods", {})
     assert known.resource is PODS
 
 
@@ -260,8 +258,8 @@ ZONES = Resource.of("example.com/v1", "zones", "Zone", namespaced=False)
 
 def test_who_does_not_know_the_kind_does_not_know_whether_it_has_namespaces() -> None:
     defaults = FactoryDefaults(any_resource=True)
-    one = defaults.question("example.com/v1", "zones", {})
-    other = defaults.question(ZONES, "", {})
+    one = defaults.spec("example.com/v1", "zones", {})
+    other = defaults.spec(ZONES, "", {})
 
     assert one.identity == other.identity
     one.check_same(other, None)
@@ -271,19 +269,19 @@ def test_who_does_not_know_the_kind_does_not_know_whether_it_has_namespaces() ->
 def test_a_default_namespace_is_none_of_what_is_told_to_have_none() -> None:
     defaults = FactoryDefaults(any_resource=True, namespace="shop")
 
-    assert defaults.question(ZONES, "", {}).namespaces == ()
-    assert defaults.question("example.com/v1", "zones", {}).namespaces == ("shop",)
+    assert defaults.spec(ZONES, "", {}).namespaces == ()
+    assert defaults.spec("example.com/v1", "zones", {}).namespaces == ("shop",)
 
 
 def test_who_knows_the_kind_and_who_does_not_mean_the_same() -> None:
     defaults = FactoryDefaults(any_resource=True)
-    one = defaults.question("example.com/v1", "widgets", {})
-    other = defaults.question(WIDGETS, "", {})
+    one = defaults.spec("example.com/v1", "widgets", {})
+    other = defaults.spec(WIDGETS, "", {})
 
     assert one.identity == other.identity
     one.check_same(other, None)
     other.check_same(one, None)
-    gadgets = defaults.question(Resource.of("example.com/v1", "widgets", "G"), "", {})
+    gadgets = defaults.spec(Resource.of("example.com/v1", "widgets", "G"), "", {})
     with pytest.raises(
         OptionsError, match=r"kind='Widget'; asked for again .* kind='G':"
     ):
