@@ -256,7 +256,7 @@ async def test_a_body_that_fails_keeps_its_error(server: APIServer) -> None:
         await body()
 
     assert caught.value.__notes__ == [
-        "it was left with an error, too: ValueError('a part')"
+        "shutting down failed, too: ValueError('a part')"
     ]
 
 
