@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -32,6 +32,7 @@ from aioinformer.workqueue import (
     RateLimitingQueue,
     WorkQueue,
 )
+from examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -290,8 +291,10 @@ class StrictMachine(AgeingMachine):
 TestQueueMachine = PlainMachine.TestCase
 TestPriorityMachine = AgeingMachine.TestCase
 TestStrictMachine = StrictMachine.TestCase
+TestQueueMachine.settings = examples(50)
+TestPriorityMachine.settings = examples(50)
 # Its order is all that differs.
-TestStrictMachine.settings = settings(max_examples=40)
+TestStrictMachine.settings = examples(20)
 
 
 Plan = st.lists(st.tuples(ITEMS, DELAYS, PRIORITIES), max_size=30)
