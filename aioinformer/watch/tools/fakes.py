@@ -120,8 +120,8 @@ class FakeWatch(_SentByHand):
     ) -> None:
         """Send an event, given as such or as its type and its object.
 
-        Raises: QueueShutDown: If the watch is stopped or has ended, or did so before
-            the event was
+        Raises:
+            QueueShutDown: If the watch is stopped or has ended, or did so before the event was
                 taken.
             OptionsError: If it is not an event.
             DecodeError: If the object's metadata has the wrong shape.
