@@ -242,7 +242,9 @@ def test_a_name_that_somebody_else_uses_is_an_error(
 ) -> None:
     Gauge("workqueue_depth", "of somebody else", registry=registry).set(7)
 
-    with pytest.raises(OptionsError, match=r"cannot register.*workqueue_depth: Duplicated"):
+    with pytest.raises(
+        OptionsError, match=r"cannot register.*workqueue_depth: Duplicated"
+    ):
         sink.gauge("workqueue_depth", 1, name="pods", priority="")
 
     assert shown(registry) == ["workqueue_depth 7.0"]

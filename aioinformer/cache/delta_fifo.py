@@ -172,8 +172,8 @@ class DeltaFIFO(Generic[T]):
         """Queue a complete list as one entry.
 
         Args:
-            contents: All objects that exist, ready to be swapped into a store. They must
-                not change any more, and do not pass the transformer.
+            contents: All objects that exist, ready to be swapped into a store. They
+                must not change any more, and do not pass the transformer.
             resource_version: Version of the list.
         """
         self._condition.check_loop()
@@ -383,8 +383,8 @@ class DeltaFIFO(Generic[T]):
         """Return the version that the consumer has after it applied all it popped.
 
         Returns:
-            Version of the newest batch whose deltas, and those of all batches before it, were
-            popped; None if it is the same as last time.
+            Version of the newest batch whose deltas, and those of all batches before
+            it, were popped; None if it is the same as last time.
         """
         if self._metrics.enabled and self._queue:
             self._measure_depth()

@@ -235,8 +235,8 @@ class Indexer(Store[T]):
     Args:
         indexers: Index functions by the name of their index.
         key_func: Key function, see `Store`.
-        on_error: Function called with errors, see `Store`. An object whose index function
-            fails is stored, and absent from that index.
+        on_error: Function called with errors, see `Store`. An object whose index
+            function fails is stored, and absent from that index.
 
     Raises:
         OptionsError: If an index or `on_error` is refused, see `add_indexers`.
@@ -266,8 +266,8 @@ class Indexer(Store[T]):
         Adding the same function under the same name again changes nothing.
 
         Raises:
-            OptionsError: If a name is used by another function, or a function is not plain;
-                nothing was added.
+            OptionsError: If a name is used by another function, or a function is not
+                plain; nothing was added.
         """
         new = self._new(indexers)
         if new:
@@ -387,8 +387,8 @@ class Contents(Generic[T]):
         Args:
             key: Key of the object.
             obj: Object to store.
-            asked: Object to call index functions with: an equal one that is cheaper to read,
-                or None.
+            asked: Object to call index functions with: an equal one that is cheaper to
+                read, or None.
         """
         old = self.objects.get(key)
         self.objects[key] = obj
@@ -452,9 +452,9 @@ class Growing(Generic[T]):
 
     Args:
         functions: Index functions by the names of their indexes.
-        contents: Contents to index; call `close()` at the end.
-        known: Contents that have these indexes. Values of the same objects are taken from
-            there.
+        contents: Contents to index; `close()` at the end.
+        known: Contents that have these indexes. Values of the same objects are taken
+            from there.
     """
 
     __slots__ = ("_contents", "_entered", "_known", "_waiting", "indexes")

@@ -25,13 +25,9 @@ from aioinformer.model.views import (
 
 __all__ = ["METADATA_KIND", "KubeObject", "json_default"]
 
-
 T = TypeVar("T")
 
-
 METADATA_KIND = "PartialObjectMetadata"
-
-
 """Kind of objects that have only the metadata of other objects."""
 
 
@@ -329,8 +325,6 @@ class KubeObject(
 
 
 _LABELS = LabelTable()
-
-
 _NOTHING = ReadOnlyDict({})
 
 

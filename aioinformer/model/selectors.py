@@ -35,7 +35,6 @@ __all__ = [
     "value_problem",
 ]
 
-
 T = TypeVar("T", bound="KubeObject")
 
 
@@ -339,10 +338,8 @@ class _LabelParser:
 
 LabelOperator = Literal["=", "!=", "in", "notin", "exists", "!", ">", "<"]
 
-
 INT64_BOUND = 2**63
 """Exclusive upper bound of integers in label comparisons; its negative is the lowest."""
-
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
@@ -436,23 +433,12 @@ def integer_of(text: str | None) -> int | None:
 
 FieldOperator = Literal["=", "!="]
 
-
 # A backslash escapes any character.
 _TERM = re.compile(r"(?:\\.|[^,\\]|\\\Z)+", re.DOTALL)
-
-
 _OPERATOR = re.compile("!=|==|=")
-
-
 _FIELD = re.compile(r"[^\s,=!\\]+")
-
-
 _VALUE = re.compile(r"(?:[^\\,=]|\\[\\,=])*")
-
-
 _SPECIAL = re.compile(r"[\\,=]")
-
-
 _ESCAPE = re.compile(r"\\(.)")
 
 

@@ -399,11 +399,7 @@ _METRIC_FIELDS = {
     "Resource": "resource",
     "ContainerResource": "containerResource",
 }
-
-
 _OF_RESOURCES = frozenset({"Resource", "ContainerResource"})
-
-
 _METRICS_SHOWN = 2
 
 

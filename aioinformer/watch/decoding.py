@@ -184,8 +184,8 @@ class StreamDecoder:
         """Take the next bytes; return the events that are complete, in order.
 
         Raises:
-            DecodeError: If a line is not the JSON of an event. Events before it in the same
-                bytes are returned first: see `failure`.
+            DecodeError: If a line is not the JSON of an event. Events before it in the
+                same bytes are returned first: see `failure`.
         """
         self._raise_failure()
         data = self._lines.feed(chunk)
@@ -210,7 +210,8 @@ class StreamDecoder:
         """Return the last events of a stream that has ended.
 
         Raises:
-            DecodeError: If the last line was cut off, or an earlier one was not an event.
+            DecodeError: If the last line was cut off, or an earlier one was not an
+                event.
         """
         self._raise_failure()
         events: list[WatchEvent] = []

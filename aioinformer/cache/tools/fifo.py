@@ -364,8 +364,8 @@ class OrderedFIFO(Generic[T]):
         """Queue a complete list as one entry.
 
         Args:
-            contents: All objects that exist, ready to be swapped into a store. They must
-                not change any more, and do not pass the transformer.
+            contents: All objects that exist, ready to be swapped into a store. They
+                must not change any more, and do not pass the transformer.
             resource_version: Version of the list.
         """
         self._condition.check_loop()

@@ -74,9 +74,9 @@ class MutationCache(Generic[T]):
     Args:
         store: Store to read; an `Indexer` for `by_index`.
         ttl: Longest time to keep a write, in seconds or as a timedelta.
-        include_adds: Whether to show written objects that the store does not have. Without
-            the handler for deletions, an object that was created and deleted again is shown
-            for up to `ttl`.
+        include_adds: Whether to show written objects that the store does not have.
+            Without the handler for deletions, an object that was created and deleted
+            again is shown for up to `ttl`.
         max_size: Largest number of writes; the one used longest ago is dropped first.
         clock: Function that returns seconds; by default the time of the running loop.
 
@@ -179,7 +179,8 @@ class MutationCache(Generic[T]):
 
         Raises:
             NoKey: If it has no key.
-            OptionsError: If its version is not a decimal number, so no state can be newer.
+            OptionsError: If its version is not a decimal number, so no state can be
+                newer.
         """
         key = key_of(obj, self._store.key_func)
         version = _number(obj)
@@ -203,8 +204,8 @@ class MutationCache(Generic[T]):
         """Drop the write that a stored object outdates.
 
         Args:
-            states: States of the object. The last one counts, so that this can be a handler
-                for `on_add` and for `on_update`.
+            states: States of the object. The last one counts, so that this can be a
+                handler for `on_add` and for `on_update`.
 
         Raises:
             NoKey: If it has no key.

@@ -60,16 +60,17 @@ class MutationDetector(Generic[T]):
 
     Args:
         name: Name in the log.
-        enabled: Whether to do anything. By default the value of the environment variable
-            `KUBE_CACHE_MUTATION_DETECTOR`.
+        enabled: Whether to do anything. By default the value of the environment
+            variable `KUBE_CACHE_MUTATION_DETECTOR`.
         period: Time between two comparisons of `run()`, in seconds or as a timedelta.
-        retain: Shortest time for which an object is compared; the longest is twice that.
-        on_mutation: Function called with each changed object. Its errors are logged and
-            dropped.
+        retain: Shortest time for which an object is compared; the longest is twice
+            that.
+        on_mutation: Function called with each changed object. What it raises is logged
+            and dropped.
 
     Raises:
-        OptionsError: If `period` or `retain` is not above 0 or not finite, or `on_mutation`
-            is not a plain function.
+        OptionsError: If `period` or `retain` is not above 0 or not finite, or
+            `on_mutation` is not a plain function.
 
     Example::
 

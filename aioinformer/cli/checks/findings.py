@@ -13,8 +13,6 @@ __all__ = ["Finding", "StepResult", "StepStatus", "has_failed", "summary"]
 
 
 StepStatus = Literal["ok", "warning", "failed", "not asked"]
-
-
 """Status of a step. `not asked` if it was skipped."""
 
 

@@ -61,8 +61,8 @@ class Broadcaster:
     Args:
         queue_length: Largest number of unread events in each watch.
         full_channel_behavior: Treatment of an event that a full watch has no room for.
-        incoming_length: Largest number of waiting events before senders wait. client-go's
-            "long queue" is one of `queue_length`.
+        incoming_length: Largest number of waiting events before senders wait.
+            client-go's "long queue" is one of `queue_length`.
 
     Raises:
         OptionsError: If a length is too small. With `DROP_IF_CHANNEL_FULL` a queue of

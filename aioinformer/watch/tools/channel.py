@@ -26,7 +26,8 @@ class Channel(Generic[T]):
     """A bounded queue. Senders wait while it is full.
 
     Args:
-        room: Number of items it holds. With 0 each sender waits until its item is taken.
+        room: Number of items it holds. With 0 each sender waits until its item is
+            taken.
     """
 
     def __init__(self, room: int) -> None:
@@ -137,7 +138,8 @@ class Channel(Generic[T]):
         """Take items in the order of sending, and let waiting senders follow.
 
         Args:
-            most: Largest number of items; None for all, including those of waiting senders.
+            most: Largest number of items; None for all, including those of waiting
+                senders.
         """
         taken: list[T] = []
         while most is None or len(taken) < most:

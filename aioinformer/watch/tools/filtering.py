@@ -34,13 +34,14 @@ def filtered(watch: Watch, f: Callable[[WatchEvent], WatchEvent | None]) -> Watc
 
     Args:
         watch: Watch to read; nothing else may read it.
-        f: Function called once for each event, in order. It returns the event, another one
-            in its place, or None to drop it. Plain and quick: it runs in the reader's task.
+        f: Function called once for each event, in order. It returns the event, another
+            one in its place, or None to drop it. Plain and quick: it runs in the
+            reader's task.
 
     Returns:
-        Watch with the `skipped` of the other one: events that `f` drops do not count. Its
-        reader gets a `TypeError` if `f` returns anything else, such as the True of a
-        predicate.
+        Watch with the `skipped` of the other one: events that `f` drops do not count.
+        Its reader gets a `TypeError` if `f` returns anything else, such as the True of
+        a predicate.
 
     Raises:
         OptionsError: If `f` is not a plain function.
