@@ -186,7 +186,7 @@ async def test_an_unknown_resource(admin: ConnectionOptions, capfd: Captured) ->
     found = await examined(admin, "deploymentz", "pods", capfd=capfd)
 
     assert (found.status, found.failed) == (1, ["found"])
-    assert "did you mean 'deployments'" in found.text("found", "deploymentz")
+    assert "Did you mean 'deployments'" in found.text("found", "deploymentz")
     assert found.mark("watch", "deploymentz") == "not asked"
     assert found.mark("watch", "pods") == "ok"
 

@@ -64,7 +64,7 @@ async def test_an_unknown_name_is_one_line_with_what_is_similar() -> None:
     assert (end.status, end.out, end.err.splitlines()) == (
         2,
         "",
-        ["aioinformer: the server has no resource 'widgts'; did you mean 'widgets'?"],
+        ["aioinformer: the server has no resource 'widgts'. Did you mean 'widgets'?"],
     )
 
 

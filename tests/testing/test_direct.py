@@ -188,7 +188,7 @@ async def test_direct_request_uses_current_token() -> None:
     with pytest.raises(Unauthorized) as caught:
         await listed(old)
 
-    assert caught.value.__notes__ == ["in answer to GET /api/v1/configmaps"]
+    assert caught.value.__notes__ == ["in response to GET /api/v1/configmaps"]
     assert len((await listed(server.list_watch(CONFIG_MAPS)))[0]) == 1
 
 

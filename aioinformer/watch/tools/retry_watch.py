@@ -74,19 +74,21 @@ class RetryWatch(Watch):
     to a request end it; client-go repeats the request for ever. Repeated events are
     left out. Failures in a row lead to growing pauses.
 
-    Not guaranteed: That it notices when the server's history goes backwards (a restored
-        backup): that takes a list, as informers make. Nor deletions by servers that
-        send them with the version that the object had before.
+    Not guaranteed:
+        Detection of a server whose history goes backwards (a restored backup): that takes a
+        list, as informers do. Deletions by servers that send them with the version that the
+        object had before.
 
-    Pace: Watches start at least 1 s apart, and follow one that ended cleanly within 5
-        s. While they fail, the pauses grow to 30 to 60 s. While the server cannot be
-        reached, it is probed once a second. A server's `Retry-After` is honoured, up to
-        2 minutes.
+    Pace:
+        Watches start at least 1 s apart, and follow one that ended cleanly within 5 s.
+        While they fail, the pauses grow to 30 to 60 s. While the server cannot be reached,
+        it is probed once a second. A server's `Retry-After` is respected, up to 2 minutes.
 
-    Lifetime: It owns no task: the reader's task connects, reads and pauses. Leave it by
-        `async with`, in the task that reads, which closes the connection. `stop()` ends
-        it at once and may be called by other tasks. The reader, or the `async with`,
-        then leaves the context of the connection.
+    Lifetime:
+        It owns no task: the reader's task connects, reads and pauses. Leave it by `async
+        with`, in the task that reads, which closes the connection. `stop()` ends it at once
+        and may be called by other tasks. The reader, or the `async with`, then leaves the
+        context of the connection.
 
     Args:
         source: Source to watch.
