@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "StepResult", "StepStatus", "has_failed", "summary"]
 
 
-StepStatus = Literal["ok", "warning", "failed", "not asked"]
+StepStatus = Literal["ok", "warning", "failed", "skipped"]
 
 
-"""Status of a step. `not asked` if it was skipped."""
+"""Status of a step."""
 
 
 # Aligns the texts.
@@ -26,7 +26,7 @@ _WORDS: dict[StepStatus, tuple[str, str]] = {
     "failed": ("failed", "failed"),
     "warning": ("warning", "warnings"),
     "ok": ("ok", "ok"),
-    "not asked": ("not asked", "not asked"),
+    "skipped": ("skipped", "skipped"),
 }
 
 
