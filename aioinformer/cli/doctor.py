@@ -51,8 +51,6 @@ __all__ = ["ClusterChecks", "DoctorOptions", "Report", "StepRunner", "doctor"]
 
 
 Report = Literal["lines", "json", "rules"]
-
-
 """Output formats. `lines` is the default."""
 
 

@@ -96,8 +96,6 @@ class ClientConfig:
 
 
 ConfigSource: TypeAlias = Callable[[], ClientConfig]
-
-
 """Function that reads the configuration from files and environment, in a thread."""
 
 

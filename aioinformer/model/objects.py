@@ -30,8 +30,6 @@ T = TypeVar("T")
 
 
 METADATA_KIND = "PartialObjectMetadata"
-
-
 """The kind of objects that are nothing but the metadata of others."""
 
 

@@ -343,8 +343,6 @@ LabelOperator = Literal["=", "!=", "in", "notin", "exists", "!", ">", "<"]
 
 
 INT64_BOUND = 2**63
-
-
 """The integers that labels are compared as are below this, and not below its negative."""
 
 

@@ -183,9 +183,9 @@ class StreamDecoder:
     def feed(self, chunk: bytes) -> list[WatchEvent]:
         """Take the next bytes; return the events that are complete, in order.
 
-        Raises: DecodeError: If a line is not the JSON of an event. Events before it in
-            the same
-                bytes are returned first: see `failure`.
+        Raises:
+            DecodeError: If a line is not the JSON of an event. Events before it in the
+                same bytes are returned first: see `failure`.
         """
         self._raise_failure()
         data = self._lines.feed(chunk)
@@ -209,8 +209,9 @@ class StreamDecoder:
     def finish(self) -> list[WatchEvent]:
         """Return the last events of a stream that has ended.
 
-        Raises: DecodeError: If the last line was cut off, or an earlier one was not an
-            event.
+        Raises:
+            DecodeError: If the last line was cut off, or an earlier one was not an
+                event.
         """
         self._raise_failure()
         events: list[WatchEvent] = []

@@ -187,9 +187,10 @@ class RateLimitingQueue(DelayingQueue[T]):
         it succeeded or is given up: otherwise its next failure waits as long as if
         there had been no success.
 
-    Args: name: Name in metrics and in `repr()`. rate_limiter: Limiter that decides on
-        the delays, for this queue only; by default
-            `default_controller_rate_limiter()`.
+    Args:
+        name: Name in metrics and in `repr()`.
+        rate_limiter: Limiter that decides on the delays, for this queue only; by
+            default `default_controller_rate_limiter()`.
         metrics: Sink of metrics, see `WorkQueue`.
 
     Example:

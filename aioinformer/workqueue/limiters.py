@@ -161,9 +161,9 @@ class TokenBucket:
     Attributes:
         tokens: Tokens that are there. Below 0, tokens were taken in advance.
 
-    Raises: OptionsError: If no token would ever come, or no end of them: `qps` is not
-        above 0
-            or not finite, `burst` is under 1 or not finite.
+    Raises:
+        OptionsError: If no token would ever come, or no end of them: `qps` is not above
+            0 or not finite, `burst` is under 1 or not finite.
     """
 
     __slots__ = ("_filled_at", "burst", "qps", "tokens")
@@ -202,14 +202,16 @@ class BucketRateLimiter:
     Each attempt takes a token, in advance if there is none. Its delay is the time until
     that token comes. Items are not told apart, and none is remembered.
 
-    Args: qps: Tokens that come each second. burst: Tokens that the bucket holds; it
-        starts full. clock: Seconds that never go back. By default the time of the
-        running event loop,
-            so that delays and timers agree, or `time.monotonic` outside of a loop.
+    Args:
+        qps: Tokens that come each second.
+        burst: Tokens that the bucket holds; it starts full.
+        clock: Seconds that never go back. By default the time of the running event
+            loop, so that delays and timers agree, or `time.monotonic` outside of a
+            loop.
 
-    Raises: OptionsError: If no token would ever come, or no end of them: `qps` is not
-        above 0
-            or not finite, `burst` is under 1 or not finite.
+    Raises:
+        OptionsError: If no token would ever come, or no end of them: `qps` is not above
+            0 or not finite, `burst` is under 1 or not finite.
     """
 
     def __init__(

@@ -71,11 +71,12 @@ class PriorityQueue(RateLimitingQueue[T]):
     there are. The metric `workqueue_depth` has the priority as a label. There are at
     most 25 different ones; the rest has the label `"other"`.
 
-    Args: name: Name in metrics and in `repr()`. ageing: Seconds of waiting that are
-        worth one step of priority. By default, items of
-            priority 0 come before those of `LOW_PRIORITY` for 5 minutes. None or 0 for
-            strict priorities, with which a steady stream of important items makes
-            others wait for ever, as in controller-runtime.
+    Args:
+        name: Name in metrics and in `repr()`.
+        ageing: Seconds of waiting that are worth one step of priority. By default,
+            items of priority 0 come before those of `LOW_PRIORITY` for 5 minutes. None
+            or 0 for strict priorities, with which a steady stream of important items
+            makes others wait for ever, as in controller-runtime.
         rate_limiter: Limiter of retries, see `RateLimitingQueue`.
         metrics: Sink of metrics, see `WorkQueue`.
 
@@ -146,9 +147,10 @@ class PriorityQueue(RateLimitingQueue[T]):
 
         As `WorkQueue.add_threadsafe()`, with a priority.
 
-        Raises: OptionsError: If the priority is out of range. WrongLoop: If the loop of
-            this queue was closed, and the queue was not shut down
-                before.
+        Raises:
+            OptionsError: If the priority is out of range.
+            WrongLoop: If the loop of this queue was closed, and the queue was not shut
+                down before.
         """
         _check(priority)
         self._add_from_thread(item, priority)

@@ -363,9 +363,9 @@ class OrderedFIFO(Generic[T]):
     def replace_all(self, contents: Contents[T], resource_version: str) -> None:
         """Queue a complete list as one entry.
 
-        Args: contents: All objects that exist, ready to be swapped into a store. They
-            must
-                not change any more, and do not pass the transformer.
+        Args:
+            contents: All objects that exist, ready to be swapped into a store. They
+                must not change any more, and do not pass the transformer.
             resource_version: Version of the list.
         """
         self._condition.check_loop()

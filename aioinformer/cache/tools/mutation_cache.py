@@ -71,11 +71,12 @@ class MutationCache(Generic[T]):
 
     May be used from any thread.
 
-    Args: store: Store to read; an `Indexer` for `by_index`. ttl: Longest time to keep a
-        write, in seconds or as a timedelta. include_adds: Whether to show written
-        objects that the store does not have. Without
-            the handler for deletions, an object that was created and deleted again is
-            shown for up to `ttl`.
+    Args:
+        store: Store to read; an `Indexer` for `by_index`.
+        ttl: Longest time to keep a write, in seconds or as a timedelta.
+        include_adds: Whether to show written objects that the store does not have.
+            Without the handler for deletions, an object that was created and deleted
+            again is shown for up to `ttl`.
         max_size: Largest number of writes; the one used longest ago is dropped first.
         clock: Function that returns seconds; by default the time of the running loop.
 
@@ -176,8 +177,10 @@ class MutationCache(Generic[T]):
         Args:
             obj: Object in the server's response, with its new version.
 
-        Raises: NoKey: If it has no key. OptionsError: If its version is not a decimal
-            number, so no state can be newer.
+        Raises:
+            NoKey: If it has no key.
+            OptionsError: If its version is not a decimal number, so no state can be
+                newer.
         """
         key = key_of(obj, self._store.key_func)
         version = _number(obj)
@@ -200,9 +203,9 @@ class MutationCache(Generic[T]):
     def on_add_or_update(self, *states: T) -> None:
         """Drop the write that a stored object outdates.
 
-        Args: states: States of the object. The last one counts, so that this can be a
-            handler
-                for `on_add` and for `on_update`.
+        Args:
+            states: States of the object. The last one counts, so that this can be a
+                handler for `on_add` and for `on_update`.
 
         Raises:
             NoKey: If it has no key.

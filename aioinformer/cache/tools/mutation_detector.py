@@ -58,18 +58,19 @@ class MutationDetector(Generic[T]):
     memory again. Each changed object is logged and reported once. (client-go ends the
     process.) Immutable objects are not copied.
 
-    Args: name: Name in the log. enabled: Whether to do anything. By default the value
-        of the environment variable
-            `KUBE_CACHE_MUTATION_DETECTOR`.
+    Args:
+        name: Name in the log.
+        enabled: Whether to do anything. By default the value of the environment
+            variable `KUBE_CACHE_MUTATION_DETECTOR`.
         period: Time between two comparisons of `run()`, in seconds or as a timedelta.
         retain: Shortest time for which an object is compared; the longest is twice
-        that.
+            that.
         on_mutation: Function called with each changed object. What it raises is logged
             and dropped.
 
-    Raises: OptionsError: If `period` or `retain` is not above 0 or not finite, or
-        `on_mutation`
-            is not a plain function.
+    Raises:
+        OptionsError: If `period` or `retain` is not above 0 or not finite, or
+            `on_mutation` is not a plain function.
 
     Example::
 

@@ -13,8 +13,6 @@ __all__ = ["Finding", "StepResult", "StepStatus", "has_failed", "summary"]
 
 
 StepStatus = Literal["ok", "warning", "failed", "skipped"]
-
-
 """Status of a step."""
 
 
@@ -22,6 +20,7 @@ StepStatus = Literal["ok", "warning", "failed", "skipped"]
 _MARK_WIDTH = max(map(len, get_args(StepStatus)))
 
 
+# In the order of the summary, with plurals.
 _WORDS: dict[StepStatus, tuple[str, str]] = {
     "failed": ("failed", "failed"),
     "warning": ("warning", "warnings"),

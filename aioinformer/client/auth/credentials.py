@@ -69,8 +69,6 @@ class AuthInfo:
 
 
 AuthSource: TypeAlias = Callable[[], Awaitable[AuthInfo]]
-
-
 """Coroutine function that returns new credentials. It raises `OptionsError`, or `OSError`
 for temporary problems (see `is_transient`). Its error texts contain no secrets."""
 

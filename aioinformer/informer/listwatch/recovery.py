@@ -126,8 +126,6 @@ def _too_large(error: ApiError) -> bool:
 
 
 ABSENT_SECONDS = 60.0
-
-
 """For so long the server must not have named a resource before it counts as absent. A
 definition that is replaced, or a server that starts, misses some for a few seconds."""
 

@@ -55,11 +55,11 @@ class Broadcaster:
     Lifetime: Owns no task. It belongs to the event loop in which it is first used. Read
         or stop every watch: otherwise it blocks the others, and `shutdown()`.
 
-    Args: queue_length: Largest number of unread events in each watch.
+    Args:
+        queue_length: Largest number of unread events in each watch.
         full_channel_behavior: Treatment of an event that a full watch has no room for.
         incoming_length: Largest number of waiting events before senders wait.
-        client-go's
-            "long queue" is one of `queue_length`.
+            client-go's "long queue" is one of `queue_length`.
 
     Raises:
         OptionsError: If a length is too small. With `DROP_IF_CHANNEL_FULL` a queue of

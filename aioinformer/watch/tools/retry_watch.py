@@ -96,9 +96,9 @@ class RetryWatch(Watch):
             [w, 2w) for each. At least 1 s; whole seconds.
         rng: Source of jitter.
 
-    Raises: OptionsError: If the version is `""` or `"0"`, from which no watch can
-        resume, or
-            the seconds are less than 1.
+    Raises:
+        OptionsError: If the version is `""` or `"0"`, from which no watch can resume,
+            or the seconds are less than 1.
 
     Attributes:
         failures: Number of watches in a row that were refused, or broke off without an
@@ -173,8 +173,9 @@ class RetryWatch(Watch):
         Errors of the server and the network are not raised: see the class. Misuse is,
         such as the `OptionsError` of a client that was not entered.
 
-        Cancellation: Safe: nothing is lost, call again. A cancelled connection attempt
-            starts again.
+        Cancellation:
+            Safe: nothing is lost, call again. A cancelled connection attempt starts
+            again.
         """
         return await super().next_batch()
 

@@ -66,11 +66,13 @@ async def until(
     given to the next one first. Only changes after the version count. If the condition
     may be true already, use `until_with_sync`.
 
-    Args: source: Source to watch; a field selector `metadata.name=web` avoids other
-        events. resource_version: Version to start after: that of an object, or of a
-        list. *conditions: Plain or async functions of an event. Without any it returns
-        at once. timeout: Longest time to wait, in seconds or as a timedelta; None for
-        no limit.
+    Args:
+        source: Source to watch; a field selector `metadata.name=web` avoids other
+            events.
+        resource_version: Version to start after: that of an object, or of a list.
+        *conditions: Plain or async functions of an event. Without any it returns at
+            once.
+        timeout: Longest time to wait, in seconds or as a timedelta; None for no limit.
 
     Returns:
         Event that met the last condition; None without conditions.
@@ -137,9 +139,9 @@ async def until_without_retry(
     Returns:
         Event that met the last condition; None without conditions.
 
-    Raises: WatchClosed: If the watch ended or broke off first. `last_event` is the last
-        event,
-            `__cause__` the error, if there was one.
+    Raises:
+        WatchClosed: If the watch ended or broke off first. `last_event` is the last
+            event, `__cause__` the error, if there was one.
         TimeoutError: If the time is over; the text has the last event.
         OptionsError: If a condition is a generator.
         Exception: Error of a condition, unchanged.
