@@ -41,12 +41,12 @@ from aioinformer_apiserver.auth.access import AccessControl
 from aioinformer_apiserver.auth.rbac import User, first_roles
 from aioinformer_apiserver.crds import custom_resources
 from aioinformer_apiserver.http.background import BackgroundTask
-from aioinformer_apiserver.http.handler import HandlerOptions, RequestHandler
+from aioinformer_apiserver.http.handler import HandlerDurations, RequestHandler
 from aioinformer_apiserver.http.memory import MemoryResponse, exchange
 from aioinformer_apiserver.http.server import HTTPServer
 from aioinformer_apiserver.registry.registry import Registry
 from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
-from aioinformer_apiserver.requests.request import Request
+from aioinformer_apiserver.requests.request import APIRequest
 from aioinformer_apiserver.schema.decoding import decode_metadata
 from aioinformer_apiserver.storage.storage import SavedState, Storage
 from aioinformer_apiserver.storage.waker import TIMER_RESOLUTION, Waker
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from aioinformer.model import Resource
     from aioinformer_apiserver.faults import Faults
     from aioinformer_apiserver.requests.routes import RequestRecord
-    from aioinformer_apiserver.storage.storage import Collection, Stored
+    from aioinformer_apiserver.storage.storage import Collection, StoredObject
 
 __all__ = ["LocalAPIServer", "User"]
 
@@ -137,7 +137,7 @@ class LocalAPIServer:
         watch_seconds: float = 1800.0,
         fresh_seconds: float = 3.0,
     ) -> None:
-        options = HandlerOptions(
+        options = HandlerDurations(
             bookmark_seconds=seconds_of("bookmark_seconds", bookmark_seconds),
             watch_seconds=seconds_of("watch_seconds", watch_seconds),
             fresh_seconds=seconds_of("fresh_seconds", fresh_seconds, zero=True),
@@ -328,7 +328,7 @@ class LocalAPIServer:
         Raises:
             ConnectionError: If the server is stopped.
         """
-        request = Request(
+        request = APIRequest(
             method=method,
             path=path,
             query=dict(query or {}),
@@ -561,7 +561,7 @@ class LocalAPIServer:
         self._check_thread()
         return self._storage.collection(resource_of("what is arranged", resource))
 
-    def _find(self, collection: Collection, name: str, place: str) -> Stored:
+    def _find(self, collection: Collection, name: str, place: str) -> StoredObject:
         name = name_of(collection.kind.resource, name)
         return self._registry.require(collection, place, name)
 

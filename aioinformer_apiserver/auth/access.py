@@ -20,7 +20,7 @@ from aioinformer_apiserver.requests.routes import RequestInfo
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aioinformer_apiserver.requests.request import Request
+    from aioinformer_apiserver.requests.request import APIRequest
     from aioinformer_apiserver.storage.storage import Storage
 
 __all__ = ["AccessControl"]
@@ -52,7 +52,7 @@ class AccessControl:
         self.service_tokens = ServiceTokens(storage)
         self.users = dict(users)
 
-    def authenticate(self, request: Request, info: RequestInfo) -> User:
+    def authenticate(self, request: APIRequest, info: RequestInfo) -> User:
         """Return the user of a request, or the user whom they impersonate.
 
         Without tokens in the server, everyone except service accounts is an
@@ -110,7 +110,7 @@ class AccessControl:
 
         raise _denied(user, info, problem)
 
-    def _bearer(self, request: Request) -> User:
+    def _bearer(self, request: APIRequest) -> User:
         scheme, token, *_ = [
             *request.headers.get("Authorization", "").split(" "),
             "",
@@ -132,7 +132,7 @@ class AccessControl:
 # ---------------------------------------------------------------- impersonation
 
 
-def _impersonated(request: Request) -> User | None:
+def _impersonated(request: APIRequest) -> User | None:
     """Return the user in the impersonation headers; None without such headers.
 
     Raises:

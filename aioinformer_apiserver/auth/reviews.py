@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from aioinformer.model import Resource
 from aioinformer_apiserver.auth.rbac import User
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.field_errors import Problem, refusal
+from aioinformer_apiserver.errors.field_errors import FieldError, refusal
 from aioinformer_apiserver.registry.request_bodies import decode_body
 from aioinformer_apiserver.requests.options import write_options_of
 from aioinformer_apiserver.requests.routes import RequestInfo
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from aioinformer_apiserver.auth.access import AccessControl
-    from aioinformer_apiserver.requests.request import Request
+    from aioinformer_apiserver.requests.request import APIRequest
 
 __all__ = ["REVIEWS", "answer_to"]
 
@@ -49,7 +49,7 @@ _KINDS = {(it.group, it.version, it.plural): Kind(resource=it) for it in REVIEWS
 
 
 def answer_to(
-    access_control: AccessControl, user: User, info: RequestInfo, request: Request
+    access_control: AccessControl, user: User, info: RequestInfo, request: APIRequest
 ) -> dict[str, Any] | None:
     """Answer a review.
 
@@ -164,7 +164,7 @@ def _access_status(
     problems = [*_wrong_wish(spec)]
     if not about_oneself and not spec.get("user") and not spec.get("groups"):
         why = "at least one of user or group must be specified"
-        problems.append(Problem.invalid("spec.user", "", why))
+        problems.append(FieldError.invalid("spec.user", "", why))
 
     if info.namespace and not problems:
         problems += _wrong_place(spec, info.namespace)
@@ -183,29 +183,29 @@ def _access_status(
     return {"allowed": False, "reason": problem.removeprefix(": ")}
 
 
-def _wrong_wish(spec: Mapping[str, Any]) -> Iterator[Problem]:
+def _wrong_wish(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     """Yield the invalid fields of the attributes in a review."""
     resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and other is not None:
         why = "cannot be specified in combination with resourceAttributes"
-        yield Problem.invalid("spec.nonResourceAttributes", _in_go(other), why)
+        yield FieldError.invalid("spec.nonResourceAttributes", _in_go(other), why)
 
     if resource is None and other is None:
         why = "exactly one of nonResourceAttributes or resourceAttributes must be "
         why += "specified"
-        yield Problem.invalid("spec.resourceAttributes", None, why)
+        yield FieldError.invalid("spec.resourceAttributes", None, why)
 
 
-def _wrong_place(spec: Mapping[str, Any], namespace: str) -> Iterator[Problem]:
+def _wrong_place(spec: Mapping[str, Any], namespace: str) -> Iterator[FieldError]:
     """Yield the attributes that a review in this namespace does not allow."""
     resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if other is not None:
         why = "disallowed on this kind of request"
-        yield Problem.invalid("spec.nonResourceAttributes", _in_go(other), why)
+        yield FieldError.invalid("spec.nonResourceAttributes", _in_go(other), why)
     elif resource is not None and resource.get("namespace", "") != namespace:
         field, why = "namespace", "must match metadata.namespace"
         value = resource.get(field, "")
-        yield Problem.invalid(f"spec.resourceAttributes.{field}", value, why)
+        yield FieldError.invalid(f"spec.resourceAttributes.{field}", value, why)
 
 
 def _in_go(attributes: Mapping[str, Any]) -> dict[str, str]:

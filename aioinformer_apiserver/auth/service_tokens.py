@@ -19,7 +19,7 @@ from aioinformer.model import kube_time
 from aioinformer.model.resources import SERVICE_ACCOUNTS
 from aioinformer_apiserver.auth.rbac import AUTHENTICATED, User
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.field_errors import Problem, refusal
+from aioinformer_apiserver.errors.field_errors import FieldError, refusal
 from aioinformer_apiserver.registry.request_bodies import check_namespace, decode_body
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aioinformer_apiserver.requests.options import WriteOptions
-    from aioinformer_apiserver.storage.storage import Storage, Stored
+    from aioinformer_apiserver.storage.storage import Storage, StoredObject
 
 __all__ = ["ServiceTokens"]
 
@@ -108,7 +108,7 @@ class ServiceTokens:
 
         return User(claims["sub"], (_GROUP, f"{_GROUP}:{namespace}", AUTHENTICATED))
 
-    def _account(self, namespace: str, name: str) -> Stored | None:
+    def _account(self, namespace: str, name: str) -> StoredObject | None:
         accounts = self._storage.collection(SERVICE_ACCOUNTS)
         return accounts.get(f"{namespace}/{name}")
 
@@ -143,7 +143,7 @@ def _check(name: str, given: str, seconds: int) -> None:
     if given not in {"", name}:
         why = "must match the service account name if specified"
         raise refusal(
-            _REQUEST.stored, name, [Problem.invalid("metadata.name", given, why)]
+            _REQUEST.stored, name, [FieldError.invalid("metadata.name", given, why)]
         )
 
     why = ""
@@ -154,11 +154,11 @@ def _check(name: str, given: str, seconds: int) -> None:
 
     if why:
         field = "spec.expirationSeconds"
-        raise refusal(_REQUEST.stored, "", [Problem.invalid(field, seconds, why)])
+        raise refusal(_REQUEST.stored, "", [FieldError.invalid(field, seconds, why)])
 
 
 def _claims(
-    account: Stored, audiences: list[str], now: int, expires: int
+    account: StoredObject, audiences: list[str], now: int, expires: int
 ) -> dict[str, Any]:
     """Return the claims of a token."""
     return {

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from aioinformer_apiserver.storage.kinds import FieldRule, Kind
-    from aioinformer_apiserver.storage.storage import Collection, Storage, Stored
+    from aioinformer_apiserver.storage.storage import Collection, Storage, StoredObject
 
 __all__ = [
     "CustomResources",
@@ -59,7 +59,7 @@ class CustomResources:
         self,
         storage: Storage,
         *,
-        delete: Callable[[Collection, Stored], object],
+        delete: Callable[[Collection, StoredObject], object],
         now: Callable[[], str],
     ) -> None:
         self._storage = storage
@@ -67,7 +67,7 @@ class CustomResources:
         self._delete = delete
         self._now = now
 
-    def written(self, old: Stored | None, new: Stored | None) -> None:
+    def written(self, old: StoredObject | None, new: StoredObject | None) -> None:
         """Serve what a definition says after a write.
 
         Args:

@@ -24,7 +24,7 @@ from aioinformer_apiserver.schema.schema_validation import schema_problems
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aioinformer_apiserver.errors.field_errors import Problem
+    from aioinformer_apiserver.errors.field_errors import FieldError
 
 __all__ = ["structural_problems"]
 
@@ -57,7 +57,7 @@ _NOT_IN_RESTRICTIONS = {
 }
 
 
-def structural_problems(path: str, text: Mapping[str, Any]) -> list[Problem]:
+def structural_problems(path: str, text: Mapping[str, Any]) -> list[FieldError]:
     """Validate the schema of one version.
 
     Args:
@@ -79,7 +79,7 @@ def structural_problems(path: str, text: Mapping[str, Any]) -> list[Problem]:
 _AT_ROOT, _AS_FIELD, _AS_ITEM = "at the root", "field", "item"
 
 
-def _root_rules(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
+def _root_rules(path: str, text: Mapping[str, Any]) -> Iterator[FieldError]:
     if text.get("nullable"):
         yield forbidden(f"{path}.nullable", "nullable cannot be true at the root")
 
@@ -87,7 +87,7 @@ def _root_rules(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
         yield forbidden(f"{path}.additionalProperties", "must not be used at the root")
 
 
-def _common_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
+def _common_problems(path: str, text: Mapping[str, Any]) -> Iterator[FieldError]:
     """Validate the rules that hold for every schema, including nested ones."""
     if text.get("uniqueItems"):
         why = "uniqueItems cannot be set to true since the runtime complexity becomes "
@@ -115,7 +115,7 @@ def _common_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
         yield from _common_problems(where, child)
 
 
-def _map_type_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
+def _map_type_problems(path: str, text: Mapping[str, Any]) -> Iterator[FieldError]:
     given, kind = text.get(_MAP_TYPE), text.get("type") or ""
     if given is None:
         return
@@ -128,7 +128,7 @@ def _map_type_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
         yield not_supported(f"{path}.{_MAP_TYPE}", given, ("atomic", "granular"))
 
 
-def _pattern_problems(path: str, pattern: str | None) -> Iterator[Problem]:
+def _pattern_problems(path: str, pattern: str | None) -> Iterator[FieldError]:
     try:
         re.compile(pattern or "")
     except re.error as exc:
@@ -154,7 +154,7 @@ def _children(
 # -------------------------------------------------------------------- what types are said
 
 
-def _root_type_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
+def _root_type_problems(path: str, text: Mapping[str, Any]) -> Iterator[FieldError]:
     """Validate the types of `apiVersion`, `kind` and `metadata`."""
     properties = text.get("properties") or {}
     for name, expected in (
@@ -181,7 +181,7 @@ def _root_type_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]
 
 def _structure_problems(
     path: str, text: Mapping[str, Any], place: str
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     """Validate a schema and its children, without restrictions."""
     yield from _type_problems(path, text, place)
     if text.get("type") == "array" and text.get("items") is None:
@@ -202,7 +202,9 @@ def _structure_problems(
         )
 
 
-def _type_problems(path: str, text: Mapping[str, Any], place: str) -> Iterator[Problem]:
+def _type_problems(
+    path: str, text: Mapping[str, Any], place: str
+) -> Iterator[FieldError]:
     kind = text.get("type") or ""
     if kind and kind not in _TYPES:
         yield not_supported(f"{path}.type", kind, _TYPES)
@@ -222,7 +224,7 @@ def _type_problems(path: str, text: Mapping[str, Any], place: str) -> Iterator[P
     yield required(f"{path}.type", why)
 
 
-def _embedded_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
+def _embedded_problems(path: str, text: Mapping[str, Any]) -> Iterator[FieldError]:
     kind = text.get("type") or ""
     if kind != "object":
         why = f"must be object if {_EMBEDDED} is true"
@@ -249,7 +251,7 @@ def _restrictions(
 
 def _restriction_problems(
     path: str, text: Mapping[str, Any], *, exempt: bool = False
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     """Validate that a restriction has no structural keywords."""
     for field, why in _NOT_IN_RESTRICTIONS.items():
         if text.get(field) not in (None, "", False) and not (
@@ -285,7 +287,7 @@ def _is_int_or_string_pattern(
 
 def _undeclared_problems(
     path: str, text: Mapping[str, Any], junction: str, restriction: Mapping[str, Any]
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     """Find fields that a restriction specifies, but the structure does not."""
     if text.get(_PRESERVE) or isinstance(text.get("additionalProperties"), dict):
         return
@@ -305,7 +307,7 @@ _KEYS = "x-kubernetes-list-map-keys"
 _SCALARS = frozenset({"string", "integer", "number", "boolean"})
 
 
-def _list_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
+def _list_problems(path: str, text: Mapping[str, Any]) -> Iterator[FieldError]:
     """Validate the type and keys of a list.
 
     Args:
@@ -335,7 +337,7 @@ def _list_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _keyed_list_problems(
     path: str, keys: list[str], items: Mapping[str, Any]
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     where = f"{path}.{_KEYS}"
     if not keys:
         yield required(where, f"must not be empty if {_LIST_TYPE} is map")
@@ -363,7 +365,7 @@ def _keyed_list_problems(
 
 def _key_problems(
     path: str, text: Mapping[str, Any], *, needed: bool
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     if text.get("type") not in _SCALARS:
         why = f"must be a scalar type if parent array's {_LIST_TYPE} is map"
         yield invalid(f"{path}.type", text.get("type") or "", why)
@@ -374,7 +376,7 @@ def _key_problems(
         yield required(f"{path}.default", f"{why}property")
 
 
-def _set_problems(path: str, items: Mapping[str, Any]) -> Iterator[Problem]:
+def _set_problems(path: str, items: Mapping[str, Any]) -> Iterator[FieldError]:
     field = {"object": _MAP_TYPE, "array": _LIST_TYPE}.get(items.get("type") or "")
     if field is None or items.get(field) == "atomic":
         return
@@ -388,7 +390,7 @@ def _set_problems(path: str, items: Mapping[str, Any]) -> Iterator[Problem]:
 # ------------------------------------------------------------------ defaults
 
 
-def _default_problems(path: str, text: Mapping[str, Any]) -> list[Problem]:
+def _default_problems(path: str, text: Mapping[str, Any]) -> list[FieldError]:
     """Validate the defaults in a structural schema.
 
     Args:
@@ -416,7 +418,7 @@ def _with_default(
             yield from _with_default(f"{path}.{field}", text[field])
 
 
-def _default_value_problems(path: str, text: Mapping[str, Any]) -> list[Problem]:
+def _default_value_problems(path: str, text: Mapping[str, Any]) -> list[FieldError]:
     """Validate one default as the field of an object."""
     default = text["default"]
     body = {"value": default}

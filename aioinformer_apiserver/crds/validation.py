@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aioinformer_apiserver.crds.status import APPROVAL, is_condition_true, is_protected
 from aioinformer_apiserver.crds.structural_schemas import structural_problems
 from aioinformer_apiserver.errors.field_errors import (
-    Problem,
+    FieldError,
     duplicate,
     invalid,
     not_supported,
@@ -40,7 +40,7 @@ _APPROVAL_LINK = "see https://github.com/kubernetes/enhancements/pull/1111"
 
 def definition_problems(
     body: Mapping[str, Any], old: Mapping[str, Any] | None = None
-) -> list[Problem]:
+) -> list[FieldError]:
     """Validate a definition.
 
     Args:
@@ -62,14 +62,14 @@ def definition_problems(
     return [*found, *_approval_problems(body, old)]
 
 
-def _name_problems(body: Mapping[str, Any]) -> Iterator[Problem]:
+def _name_problems(body: Mapping[str, Any]) -> Iterator[FieldError]:
     spec, name = body["spec"], body["metadata"].get("name") or ""
     plural = (spec.get("names") or {}).get("plural") or ""
     if name != f"{plural}.{spec.get('group') or ''}":
         yield invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
 
 
-def _group_problems(group: str) -> Iterator[Problem]:
+def _group_problems(group: str) -> Iterator[FieldError]:
     found = subdomain_problems(group)
     if not group:
         yield required("spec.group")
@@ -79,14 +79,14 @@ def _group_problems(group: str) -> Iterator[Problem]:
         yield invalid("spec.group", group, "should be a domain with at least one dot")
 
 
-def _scope_problems(scope: str) -> Iterator[Problem]:
+def _scope_problems(scope: str) -> Iterator[FieldError]:
     if not scope:
         yield required("spec.scope")
     elif scope not in {"Cluster", "Namespaced"}:
         yield not_supported("spec.scope", scope, ("Cluster", "Namespaced"))
 
 
-def _version_problems(spec: Mapping[str, Any]) -> Iterator[Problem]:
+def _version_problems(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     versions = spec.get("versions") or []
     shared = shared_parts(versions)
     for index, version in enumerate(versions):
@@ -122,9 +122,11 @@ def _version_problems(spec: Mapping[str, Any]) -> Iterator[Problem]:
         yield invalid("spec.version", names[0], problem)
 
 
-def _versions_problem(versions: list[dict[str, Any]] | None, why: str) -> Problem:
+def _versions_problem(versions: list[dict[str, Any]] | None, why: str) -> FieldError:
     """Make a problem that quotes all versions, with their fields in order."""
-    return Problem("spec.versions", f"Invalid value: {plain(versions).decode()}: {why}")
+    return FieldError(
+        "spec.versions", f"Invalid value: {plain(versions).decode()}: {why}"
+    )
 
 
 def _internal(version: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,7 +145,7 @@ def _internal(version: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str
     return quoted
 
 
-def _names_problems(names: Mapping[str, Any]) -> Iterator[Problem]:
+def _names_problems(names: Mapping[str, Any]) -> Iterator[FieldError]:
     for field in ("plural", "singular", "kind", "listKind"):
         path, name = f"spec.names.{field}", names.get(field) or ""
         mixed = field in {"kind", "listKind"}
@@ -163,7 +165,7 @@ def _names_problems(names: Mapping[str, Any]) -> Iterator[Problem]:
         yield invalid("spec.names.listKind", kind, why)
 
 
-def _conversion_problems(spec: Mapping[str, Any]) -> Iterator[Problem]:
+def _conversion_problems(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     if spec.get("preserveUnknownFields"):
         why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in "
         why += "spec.versions[*].schema instead"
@@ -185,7 +187,7 @@ def _conversion_problems(spec: Mapping[str, Any]) -> Iterator[Problem]:
             yield required(f"{path}.conversionReviewVersions")
 
 
-def _stored_version_problems(body: Mapping[str, Any]) -> Iterator[Problem]:
+def _stored_version_problems(body: Mapping[str, Any]) -> Iterator[FieldError]:
     path = "status.storedVersions"
     stored = (body.get("status") or {}).get("storedVersions") or None
     versions = body["spec"].get("versions") or []
@@ -211,7 +213,7 @@ def _stored_version_problems(body: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _immutable_problems(
     spec: Mapping[str, Any], old: Mapping[str, Any]
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     """Validate immutable fields; there are more once the definition is established."""
     before, names = old["spec"], spec.get("names") or {}
     established = is_condition_true(old, "Established")
@@ -230,7 +232,7 @@ def _immutable_problems(
 
 def _approval_problems(
     body: Mapping[str, Any], old: Mapping[str, Any] | None
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     if not is_protected(body["spec"].get("group") or ""):
         return
 
@@ -289,7 +291,7 @@ def shared_parts(versions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def check_parts(path: str, parts: Mapping[str, Any]) -> Iterator[Problem]:
+def check_parts(path: str, parts: Mapping[str, Any]) -> Iterator[FieldError]:
     """Validate the parts of one version, or the parts shared by all versions.
 
     Args:
@@ -311,7 +313,7 @@ def check_parts(path: str, parts: Mapping[str, Any]) -> Iterator[Problem]:
         yield from _scale_problems(f"{path}.subresources.scale", scale)
 
 
-def _column_problems(path: str, column: Mapping[str, Any]) -> Iterator[Problem]:
+def _column_problems(path: str, column: Mapping[str, Any]) -> Iterator[FieldError]:
     if not column.get("name"):
         yield required(f"{path}.name")
 
@@ -331,7 +333,7 @@ def _column_problems(path: str, column: Mapping[str, Any]) -> Iterator[Problem]:
         yield invalid(f"{path}.JSONPath", where, _NO_SIMPLE_PATH)
 
 
-def _scale_problems(path: str, scale: Mapping[str, Any]) -> Iterator[Problem]:
+def _scale_problems(path: str, scale: Mapping[str, Any]) -> Iterator[FieldError]:
     for field, roots, needed in (
         ("specReplicasPath", (".spec",), True),
         ("statusReplicasPath", (".status",), True),
@@ -353,7 +355,7 @@ def _scale_problems(path: str, scale: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _selectable_problems(
     path: str, parts: Mapping[str, Any], text: Mapping[str, Any], *, shared: bool
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     given = parts.get("selectableFields") or []
     path = f"{path}.selectableFields"
     if given and "schema" not in parts:

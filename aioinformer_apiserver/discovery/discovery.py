@@ -25,7 +25,7 @@ from aioinformer_apiserver.serialization.negotiation import (
     check_document_route,
     chosen_aggregated,
 )
-from aioinformer_apiserver.serialization.responses import Response
+from aioinformer_apiserver.serialization.responses import APIResponse
 from aioinformer_apiserver.storage.encoding import plain
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, version_order
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from aioinformer.model import Resource
-    from aioinformer_apiserver.requests.request import Request
+    from aioinformer_apiserver.requests.request import APIRequest
     from aioinformer_apiserver.serialization.negotiation import Choice
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Storage
@@ -93,7 +93,7 @@ class _Entry:
     typed: bool = True
 
 
-def document_at(storage: Storage, request: Request) -> Response | None:
+def document_at(storage: Storage, request: APIRequest) -> APIResponse | None:
     """Return the response to a non-resource request.
 
     Args:
@@ -135,8 +135,8 @@ def document_at(storage: Storage, request: Request) -> Response | None:
 
 
 def _about_the_server(
-    storage: Storage, request: Request, parts: list[str]
-) -> Response | None:
+    storage: Storage, request: APIRequest, parts: list[str]
+) -> APIResponse | None:
     match parts:
         case ["version"]:
             _check_route(request, json_only=True)
@@ -149,7 +149,7 @@ def _about_the_server(
             return health_at(request) or no_such_page()
 
 
-def _groups_at(root: str, entries: list[_Entry], request: Request) -> Response:
+def _groups_at(root: str, entries: list[_Entry], request: APIRequest) -> APIResponse:
     """Return the document at `/api` or `/apis`."""
     if root == "api":
         _check_route(request)
@@ -183,7 +183,7 @@ def _inside(parts: list[str], entries: list[_Entry]) -> dict[str, Any] | None:
             return _resources(entries, "/".join(parts[1:]))
 
 
-def _check_route(request: Request, *, json_only: bool = False) -> None:
+def _check_route(request: APIRequest, *, json_only: bool = False) -> None:
     """Check a request as the router before these documents does.
 
     Raises:
@@ -251,7 +251,9 @@ def _sent_through(entry: _Entry, subresource: str) -> dict[str, str]:
     return {"group": sent.group, "version": sent.version, "kind": sent.kind}
 
 
-def _aggregated(entries: list[_Entry], choice: Choice, request: Request) -> Response:
+def _aggregated(
+    entries: list[_Entry], choice: Choice, request: APIRequest
+) -> APIResponse:
     items = []
     for group in _group_names(entries):
         versions = [
@@ -274,9 +276,9 @@ def _aggregated(entries: list[_Entry], choice: Choice, request: Request) -> Resp
     media, tag = encoder.media + _AGGREGATED, etag_of(raw)
     kept = {"ETag": f'"{tag}"', "Cache-Control": "public", "Vary": "Accept"}
     if is_unchanged(request.headers, tag):
-        return Response(body=[b""], content_type=media, headers=kept, status=304)
+        return APIResponse(body=[b""], content_type=media, headers=kept, status=304)
 
-    return Response(body=[encoder.document(raw)], content_type=media, headers=kept)
+    return APIResponse(body=[encoder.document(raw)], content_type=media, headers=kept)
 
 
 def _discovered(entry: _Entry) -> dict[str, Any]:

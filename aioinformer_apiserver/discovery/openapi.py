@@ -19,14 +19,14 @@ from aioinformer_apiserver.discovery.document import (
 )
 from aioinformer_apiserver.schema.openapi_schema import definitions, schema_of
 from aioinformer_apiserver.serialization.negotiation import accepted
-from aioinformer_apiserver.serialization.responses import Response
+from aioinformer_apiserver.serialization.responses import APIResponse
 from aioinformer_apiserver.storage.encoding import plain
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from aioinformer_apiserver.requests.request import Request
+    from aioinformer_apiserver.requests.request import APIRequest
     from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = ["REFERENCE", "definition_name", "document_at", "paths_of", "schemas_of"]
@@ -43,13 +43,13 @@ _PROTOBUF = (
 )
 
 _VARIES = {"Vary": "Accept"}
-_NOT_ACCEPTABLE = Response(body=[b""], headers=_VARIES, status=406)
+_NOT_ACCEPTABLE = APIResponse(body=[b""], headers=_VARIES, status=406)
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 # Clients may cache documents with a hash in their URL forever.
 _KEPT = {"Cache-Control": "public, immutable"}
 
 
-def document_at(kinds: Iterable[Kind], request: Request) -> Response:
+def document_at(kinds: Iterable[Kind], request: APIRequest) -> APIResponse:
     """Answer a request below `/openapi`.
 
     Args:
@@ -111,7 +111,7 @@ def schemas_of(kinds: tuple[Kind, ...]) -> dict[str, Any]:
     return dict(sorted(found.items()))
 
 
-def _second(request: Request) -> Response:
+def _second(request: APIRequest) -> APIResponse:
     """Return the document of OpenAPI v2, without paths and definitions.
 
     kubectl requests it, in Protocol Buffers, for kinds that it does not find in v3. So it
@@ -122,7 +122,7 @@ def _second(request: Request) -> Response:
         return _NOT_ACCEPTABLE
 
     if media == _JSON:
-        return Response(
+        return APIResponse(
             body=[plain({"swagger": "2.0", "info": _INFO, "paths": {}})],
             headers=_VARIES,
         )
@@ -130,7 +130,7 @@ def _second(request: Request) -> Response:
     title, version = (text.encode() for text in _INFO.values())
     info = _field(1, title) + _field(2, version)
     body = _field(1, b"2.0") + _field(2, info) + _field(8, b"")
-    return Response(body=[body], content_type=_PROTOBUF[0], headers=_VARIES)
+    return APIResponse(body=[body], content_type=_PROTOBUF[0], headers=_VARIES)
 
 
 def _field(number: int, text: bytes) -> bytes:
@@ -138,7 +138,7 @@ def _field(number: int, text: bytes) -> bytes:
     return bytes([number << 3 | 2, len(text)]) + text
 
 
-def _addressed(document: tuple[bytes, str], request: Request) -> Response:
+def _addressed(document: tuple[bytes, str], request: APIRequest) -> APIResponse:
     """Return a document, a redirect to its current URL, or 304 if it is unchanged."""
     body, tag = document
     headers = {"ETag": f'"{tag}"', "Vary": "Accept"}
@@ -146,22 +146,22 @@ def _addressed(document: tuple[bytes, str], request: Request) -> Response:
     if asked not in {"", tag}:
         location = f"{request.path}?hash={tag}"
         headers = {**headers, "Location": location}
-        return Response(body=[b""], headers=headers, status=301)
+        return APIResponse(body=[b""], headers=headers, status=301)
 
     headers.update(_KEPT if asked else {"Cache-Control": "no-cache, private"})
     if is_unchanged(request.headers, tag):
-        return Response(body=[b""], headers=headers, status=304)
+        return APIResponse(body=[b""], headers=headers, status=304)
 
-    return Response(body=[body], headers=headers)
+    return APIResponse(body=[body], headers=headers)
 
 
-def _index(by_api: Mapping[str, tuple[Kind, ...]]) -> Response:
+def _index(by_api: Mapping[str, tuple[Kind, ...]]) -> APIResponse:
     paths = {
         api: {"serverRelativeURL": f"/{_ROOT}/{api}?hash={_written(kinds)[1]}"}
         for api, kinds in sorted(by_api.items())
     }
     # A real server sends this JSON with this type.
-    return Response(
+    return APIResponse(
         body=[plain({"paths": paths}) + b"\n"], content_type="text/plain; charset=utf-8"
     )
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NOWHERE",
+    "FieldError",
     "GoStruct",
-    "Problem",
     "duplicate",
     "forbidden",
     "immutable",
@@ -35,7 +35,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FieldError:
     """One invalid field.
 
     Attributes:
@@ -50,13 +50,13 @@ class Problem:
     reason: str = "FieldValueInvalid"
 
     @classmethod
-    def invalid(cls, field: str, value: object, why: str) -> Problem:
+    def invalid(cls, field: str, value: object, why: str) -> FieldError:
         """Report an invalid value, which the message shows as JSON."""
         shown = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         return cls(field, f"Invalid value: {shown}: {why}")
 
     @classmethod
-    def forbidden(cls, field: str, why: str) -> Problem:
+    def forbidden(cls, field: str, why: str) -> FieldError:
         """Report a field that must not be set, or must not be changed."""
         return cls(field, f"Forbidden: {why}", "FieldValueForbidden")
 
@@ -64,7 +64,7 @@ class Problem:
 def refusal(
     resource: Resource,
     name: str,
-    problems: Sequence[Problem],
+    problems: Sequence[FieldError],
     *,
     said_kind: str | None = None,
 ) -> ApiError:
@@ -101,34 +101,34 @@ class GoStruct(dict[str, object]):
     """Value whose fields are shown in its own order, as Go does; maps are sorted."""
 
 
-def invalid(field: str, value: object, why: str) -> Problem:
+def invalid(field: str, value: object, why: str) -> FieldError:
     """Make a problem of an invalid value."""
-    return Problem(field, f"Invalid value: {shown(value)}: {why}")
+    return FieldError(field, f"Invalid value: {shown(value)}: {why}")
 
 
-def immutable(field: str, value: object) -> Problem:
+def immutable(field: str, value: object) -> FieldError:
     """Make a problem of a changed immutable value."""
     return invalid(field, value, "field is immutable")
 
 
-def type_invalid(field: str, value: object, why: str) -> Problem:
+def type_invalid(field: str, value: object, why: str) -> FieldError:
     """Make a problem of a value of a wrong type."""
     message = f"Invalid value: {shown(value)}: {why}"
-    return Problem(field, message, "FieldValueTypeInvalid")
+    return FieldError(field, message, "FieldValueTypeInvalid")
 
 
-def required(field: str, why: str = "") -> Problem:
+def required(field: str, why: str = "") -> FieldError:
     """Make a problem of a missing value."""
     message = f"Required value: {why}" if why else "Required value"
-    return Problem(field, message, "FieldValueRequired")
+    return FieldError(field, message, "FieldValueRequired")
 
 
-def forbidden(field: str, why: str) -> Problem:
+def forbidden(field: str, why: str) -> FieldError:
     """Make a problem of a value that must be missing, or must not change."""
-    return Problem(field, f"Forbidden: {why}", "FieldValueForbidden")
+    return FieldError(field, f"Forbidden: {why}", "FieldValueForbidden")
 
 
-def not_supported(field: str, value: object, choices: Iterable[object]) -> Problem:
+def not_supported(field: str, value: object, choices: Iterable[object]) -> FieldError:
     """Make a problem of a value that is not one of the choices.
 
     Args:
@@ -139,25 +139,25 @@ def not_supported(field: str, value: object, choices: Iterable[object]) -> Probl
     known = ", ".join(f'"{it}"' for it in choices)
     told = f": supported values: {known}" if known else ""
     message = f"Unsupported value: {shown(value)}{told}"
-    return Problem(field, message, "FieldValueNotSupported")
+    return FieldError(field, message, "FieldValueNotSupported")
 
 
-def duplicate(field: str, value: object, why: str = "") -> Problem:
+def duplicate(field: str, value: object, why: str = "") -> FieldError:
     """Make a problem of a value that occurs twice."""
     message = f"Duplicate value: {shown(value)}" + (f": {why}" if why else "")
-    return Problem(field, message, "FieldValueDuplicate")
+    return FieldError(field, message, "FieldValueDuplicate")
 
 
-def too_long(field: str, limit: int) -> Problem:
+def too_long(field: str, limit: int) -> FieldError:
     """Make a problem of a text with too many bytes."""
     message = f"Too long: may not be more than {limit} bytes"
-    return Problem(field, message, "FieldValueTooLong")
+    return FieldError(field, message, "FieldValueTooLong")
 
 
-def too_many(field: str, count: int, limit: int) -> Problem:
+def too_many(field: str, count: int, limit: int) -> FieldError:
     """Make a problem of a list or map with too many members."""
     message = f"Too many: {count}: must have at most {limit} items"
-    return Problem(field, message, "FieldValueTooMany")
+    return FieldError(field, message, "FieldValueTooMany")
 
 
 def shown(value: object) -> str:

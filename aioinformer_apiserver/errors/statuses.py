@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from aioinformer.model import Resource
 
 __all__ = [
-    "Cause",
     "ExpiredToken",
+    "StatusCause",
     "already_exists",
     "bad_request",
     "conflict",
@@ -70,7 +70,7 @@ _ESCAPES = {
 }
 
 
-class Cause(NamedTuple):
+class StatusCause(NamedTuple):
     """Cause of an error in one field.
 
     Attributes:
@@ -197,7 +197,9 @@ def invalid(
     return failure(422, "Invalid", message, kept)
 
 
-def invalid_options(causes: Sequence[Cause], kind: str = "ListOptions") -> ApiError:
+def invalid_options(
+    causes: Sequence[StatusCause], kind: str = "ListOptions"
+) -> ApiError:
     """Make the error for invalid or contradictory options of a request.
 
     Args:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from aioinformer.errors import ApiError
-    from aioinformer_apiserver.serialization.responses import Response
+    from aioinformer_apiserver.serialization.responses import APIResponse
     from aioinformer_apiserver.storage.storage import Storage
     from aioinformer_apiserver.storage.waker import Waker
 
@@ -161,7 +161,7 @@ class Fault:
 
     async def before(
         self, strike: Strike, storage: Storage, waker: Waker
-    ) -> Response | None:
+    ) -> APIResponse | None:
         """Act before the request is handled.
 
         Args:

@@ -19,14 +19,14 @@ from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
 from aioinformer_apiserver.errors.statuses import quoted
-from aioinformer_apiserver.faults import Compact, Cut, End, Slow, Stall
+from aioinformer_apiserver.faults import Compact, Cut, EndEarly, Slow, Stall
 from aioinformer_apiserver.faults.mutator import ResponseMutator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aioinformer_apiserver.faults import Strike
-    from aioinformer_apiserver.serialization.responses import Response
+    from aioinformer_apiserver.serialization.responses import APIResponse
     from aioinformer_apiserver.storage.waker import Waker
 
 __all__ = ["HTTPResponseWriter", "ResponseWriter"]
@@ -55,7 +55,7 @@ class ResponseWriter(ABC):
         self._waker = waker
         self._taken: Strike | None = None
         self._is_watch = True
-        self._fault: Cut | Stall | End | None = None
+        self._fault: Cut | Stall | EndEarly | None = None
         self._bytes_left = 0
         self._bytes_per_second = math.inf
         self._mutator: ResponseMutator | None = None
@@ -71,7 +71,7 @@ class ResponseWriter(ABC):
                 self._bytes_per_second = rate
             case _ if fault.alters_content:
                 self._mutator = ResponseMutator(fault)
-            case Cut() | Stall() | End():
+            case Cut() | Stall() | EndEarly():
                 self._fault, self._bytes_left = fault, fault.after_bytes or 0
             case _:
                 pass
@@ -91,7 +91,7 @@ class ResponseWriter(ABC):
         """Send whole lines of a watch without waiting. Requires `ready`."""
         raise NotImplementedError
 
-    async def send(self, response: Response) -> None:
+    async def send(self, response: APIResponse) -> None:
         """Send a whole response; returns early if the client has disconnected.
 
         Cancellation:
@@ -120,7 +120,7 @@ class ResponseWriter(ABC):
         except ConnectionError:
             return  # The client has disconnected.
 
-    async def open(self, response: Response, *, compress: bool = False) -> None:
+    async def open(self, response: APIResponse, *, compress: bool = False) -> None:
         """Send the head at once: a watch may have no events for minutes.
 
         Args:
@@ -241,7 +241,7 @@ class ResponseWriter(ABC):
                 seconds = math.inf if fault.seconds is None else fault.seconds
                 if not await self._waker.sleep(seconds):
                     await self._break_off(reset=False)
-            case End():
+            case EndEarly():
                 # A whole response may be complete: `_write_counted()` sees if there is
                 # more.
                 self.broken = True
@@ -257,11 +257,11 @@ class ResponseWriter(ABC):
     # ---------------------------------------------------------------- transport
 
     @abstractmethod
-    async def _send_whole(self, response: Response, body: bytes) -> None:
+    async def _send_whole(self, response: APIResponse, body: bytes) -> None:
         """Send head and body at once."""
 
     @abstractmethod
-    async def _send_head(self, response: Response, *, compress: bool) -> None:
+    async def _send_head(self, response: APIResponse, *, compress: bool) -> None:
         """Send the head of a response of unknown length."""
 
     @abstractmethod
@@ -315,12 +315,12 @@ class HTTPResponseWriter(ResponseWriter):
         size = sum(map(len, lines))
         transport.write(b"".join((b"%x\r\n" % size, *lines, b"\r\n")))
 
-    async def _send_whole(self, response: Response, body: bytes) -> None:
+    async def _send_whole(self, response: APIResponse, body: bytes) -> None:
         self.response = web.Response(
             status=response.status, body=body, headers=_headers_of(response)
         )
 
-    async def _send_head(self, response: Response, *, compress: bool) -> None:
+    async def _send_head(self, response: APIResponse, *, compress: bool) -> None:
         headers = _headers_of(response)
         stream = web.StreamResponse(status=response.status, headers=headers)
         if self._request.version >= HttpVersion11:
@@ -360,7 +360,7 @@ def _is_expiry(data: bytes) -> bool:
     return data.startswith(b'{"type":"ERROR"') and b'"code":410' in data
 
 
-def _headers_of(response: Response) -> CIMultiDict[str]:
+def _headers_of(response: APIResponse) -> CIMultiDict[str]:
     # No intermediary may cache a response.
     usual = {"Cache-Control": "no-cache, private", **response.headers}
     headers = CIMultiDict({**usual, "Content-Type": response.content_type})

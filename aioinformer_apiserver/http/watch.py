@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.reads.watches import Watcher, open_watcher
-from aioinformer_apiserver.storage.dispatcher import dispatcher_of
 from aioinformer_apiserver.storage.encoding import error_line
 from aioinformer_apiserver.storage.waker import TIMER_RESOLUTION
 
@@ -97,9 +96,7 @@ class WatchServer:
             await self._writer.write(error_line(self._expired()))
             return
 
-        unsubscribe = dispatcher_of(self._collection).subscribe(
-            lambda: self._push(watcher)
-        )
+        unsubscribe = self._collection.dispatcher.subscribe(lambda: self._push(watcher))
         try:
             while not self._is_over():
                 await self._step(watcher)

@@ -20,8 +20,8 @@ from aioinformer_apiserver.registry.strategy import (
     is_unchanged,
     timestamp,
 )
-from aioinformer_apiserver.requests.options import Deleted, DeleteOptions
-from aioinformer_apiserver.storage.storage import Stored
+from aioinformer_apiserver.requests.options import DeleteOptions, DeleteResult
+from aioinformer_apiserver.storage.storage import StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -241,15 +241,15 @@ class Deleter:
         self,
         storage: Storage,
         namespaces: NamespaceLifecycle,
-        changed: Callable[[Collection, Stored, Stored | None], None],
+        changed: Callable[[Collection, StoredObject, StoredObject | None], None],
     ) -> None:
         self._storage = storage
         self._namespaces = namespaces
         self._changed = changed
 
     def remove(
-        self, collection: Collection, stored: Stored, options: DeleteOptions
-    ) -> Deleted:
+        self, collection: Collection, stored: StoredObject, options: DeleteOptions
+    ) -> DeleteResult:
         """Delete an object, or mark it for deletion.
 
         Raises:
@@ -266,7 +266,7 @@ class Deleter:
 
         return self._remove(collection, stored, options)
 
-    def drop(self, collection: Collection, stored: Stored) -> None:
+    def drop(self, collection: Collection, stored: StoredObject) -> None:
         """Remove an object, and its namespace if that only waited for this object."""
         self._storage.drop(collection, stored)
         self._changed(collection, stored, None)
@@ -274,35 +274,37 @@ class Deleter:
             self._namespaces.sweep(stored.namespace)
 
     def _remove(
-        self, collection: Collection, stored: Stored, options: DeleteOptions
-    ) -> Deleted:
+        self, collection: Collection, stored: StoredObject, options: DeleteOptions
+    ) -> DeleteResult:
         kind, old = collection.kind, stored.body()
         verdict = decide_deletion(kind, old, options, datetime.now(tz=UTC))
         shown = returns_deleted_object(kind) or not verdict.gone
         if options.dry_run:
-            after = Stored.of(kind, verdict.body, stored.version)
-            return Deleted(after, shown, gone=verdict.gone)
+            after = StoredObject.of(kind, verdict.body, stored.version)
+            return DeleteResult(after, shown, gone=verdict.gone)
 
         quiet = verdict.gone and options.at_once
         marks = not quiet and not is_unchanged(kind, old, verdict.body)
         after = self._put(collection, stored, verdict.body) if marks else stored
         if verdict.gone:
             self.drop(collection, after)
-            last = Stored.of(kind, verdict.body, self._storage.version)
-            return Deleted(last, shown, gone=True)
+            last = StoredObject.of(kind, verdict.body, self._storage.version)
+            return DeleteResult(last, shown, gone=True)
 
         if marks and verdict.body["metadata"]["deletionGracePeriodSeconds"]:
             # Play the kubelet: it reports that the containers have stopped.
             self._remove(collection, after, DeleteOptions(grace_seconds=0))
 
-        return Deleted(after, shown)
+        return DeleteResult(after, shown)
 
-    def _remove_namespace(self, stored: Stored, options: DeleteOptions) -> Deleted:
+    def _remove_namespace(
+        self, stored: StoredObject, options: DeleteOptions
+    ) -> DeleteResult:
         """Mark a namespace, then remove its content and the namespace itself."""
         self._namespaces.check_deletable(stored.name)
         collection, old = self._namespaces.collection, stored.body()
         if old["metadata"].get("deletionTimestamp"):
-            return Deleted(stored, shown=True)
+            return DeleteResult(stored, shown=True)
 
         waits = with_deletion_finalizers(collection.kind, old, options)
         marked = as_terminating_namespace(waits, timestamp())
@@ -321,19 +323,21 @@ class Deleter:
     def _mark(
         self,
         collection: Collection,
-        stored: Stored,
+        stored: StoredObject,
         marked: dict[str, Any],
         options: DeleteOptions,
-    ) -> Deleted:
+    ) -> DeleteResult:
         """Store an object that is marked for deletion, and return it as the answer."""
         if options.dry_run:
-            after = Stored.of(collection.kind, marked, stored.version)
+            after = StoredObject.of(collection.kind, marked, stored.version)
         else:
             after = self._put(collection, stored, marked)
 
-        return Deleted(after, shown=True)
+        return DeleteResult(after, shown=True)
 
-    def _put(self, collection: Collection, old: Stored, body: dict[str, Any]) -> Stored:
+    def _put(
+        self, collection: Collection, old: StoredObject, body: dict[str, Any]
+    ) -> StoredObject:
         stored = self._storage.put(collection, body)
         self._changed(collection, old, stored)
         return stored

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from aioinformer.errors import ApiError
     from aioinformer_apiserver.storage.kinds import Kind
-    from aioinformer_apiserver.storage.storage import Collection, Storage, Stored
+    from aioinformer_apiserver.storage.storage import Collection, Storage, StoredObject
 
 __all__ = ["NamespaceLifecycle"]
 
@@ -67,7 +67,7 @@ class NamespaceLifecycle:
             why = "this namespace may not be deleted"
             raise statuses.forbidden(NAMESPACES, name, why)
 
-    def content(self, namespace: str) -> Iterator[tuple[Collection, Stored]]:
+    def content(self, namespace: str) -> Iterator[tuple[Collection, StoredObject]]:
         """Yield the content of a namespace, each object in one version only."""
         for held in self._storage:
             if held.siblings[0] is held:
@@ -87,7 +87,7 @@ class NamespaceLifecycle:
             self._storage.drop(self.collection, stored)
 
 
-def _is_terminating(stored: Stored) -> bool:
+def _is_terminating(stored: StoredObject) -> bool:
     return stored.fields["status.phase"] == _TERMINATING
 
 

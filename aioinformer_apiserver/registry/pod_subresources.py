@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from aioinformer.errors import ApiError
-    from aioinformer_apiserver.errors.field_errors import Problem
+    from aioinformer_apiserver.errors.field_errors import FieldError
     from aioinformer_apiserver.registry.registry import Registry
     from aioinformer_apiserver.requests.options import DeleteOptions
-    from aioinformer_apiserver.storage.storage import Collection, Stored
+    from aioinformer_apiserver.storage.storage import Collection, StoredObject
 
 __all__ = ["bind", "evict", "eviction_of"]
 
@@ -94,7 +94,7 @@ def _check_target(target: Mapping[str, Any]) -> None:
         raise statuses.failure(500, "", message)
 
 
-def _target_problems(target: Mapping[str, Any]) -> Iterator[Problem]:
+def _target_problems(target: Mapping[str, Any]) -> Iterator[FieldError]:
     kind = target.get("kind", "")
     if kind not in {"", "Node"}:
         yield field_errors.not_supported("target.kind", kind, ("Node", "<empty>"))
@@ -218,7 +218,7 @@ def _ignores_budget(pod: Mapping[str, Any]) -> bool:
     )
 
 
-def _selects(budget: Stored, pod: Stored) -> bool:
+def _selects(budget: StoredObject, pod: StoredObject) -> bool:
     selector = (budget.body().get("spec") or {}).get("selector")
     if selector is None or budget.namespace != pod.namespace:
         return False

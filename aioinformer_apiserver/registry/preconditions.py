@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from aioinformer.model import Resource
     from aioinformer_apiserver.requests.options import DeleteOptions
     from aioinformer_apiserver.storage.kinds import Kind
-    from aioinformer_apiserver.storage.storage import Stored
+    from aioinformer_apiserver.storage.storage import StoredObject
 
 __all__ = [
     "check_applied",
@@ -66,7 +66,7 @@ def check_served(kind: Kind, name: str) -> None:
         raise statuses.forbidden(kind.resource, name, why)
 
 
-def check_uid(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None:
+def check_uid(kind: Kind, stored: StoredObject, metadata: Mapping[str, Any]) -> None:
     """Check the uid of an update.
 
     Raises:
@@ -79,7 +79,7 @@ def check_uid(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None:
         )
 
 
-def check_bound(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None:
+def check_bound(kind: Kind, stored: StoredObject, metadata: Mapping[str, Any]) -> None:
     """Check the uid and resource version of a binding.
 
     Raises:
@@ -92,7 +92,9 @@ def check_bound(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None
         raise _precondition_conflict(kind, stored, failed)
 
 
-def check_version(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None:
+def check_version(
+    kind: Kind, stored: StoredObject, metadata: Mapping[str, Any]
+) -> None:
     """Check the resource version of an update.
 
     Raises:
@@ -118,7 +120,7 @@ def check_version(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> No
         )
 
 
-def check_deletion(kind: Kind, stored: Stored, options: DeleteOptions) -> None:
+def check_deletion(kind: Kind, stored: StoredObject, options: DeleteOptions) -> None:
     """Check the preconditions of a deletion.
 
     Raises:
@@ -143,7 +145,7 @@ def check_deletion(kind: Kind, stored: Stored, options: DeleteOptions) -> None:
 
 
 def check_applied(
-    kind: Kind, name: str, stored: Stored | None, applied: Mapping[str, Any]
+    kind: Kind, name: str, stored: StoredObject | None, applied: Mapping[str, Any]
 ) -> None:
     """Check the uid and resource version of an applied object.
 
@@ -164,7 +166,7 @@ def check_applied(
         raise statuses.conflict(kind.resource, name, f"{why}object was found")
 
 
-def _precondition_conflict(kind: Kind, stored: Stored, failed: str) -> ApiError:
+def _precondition_conflict(kind: Kind, stored: StoredObject, failed: str) -> ApiError:
     resource = kind.resource
     place = _STORED_AS.get(resource, resource.plural)
     if not kind.typed:

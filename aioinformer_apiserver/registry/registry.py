@@ -49,13 +49,13 @@ from aioinformer_apiserver.registry.strategy import (
 )
 from aioinformer_apiserver.registry.validation import validate_create, validate_update
 from aioinformer_apiserver.requests.options import (
-    Deleted,
     DeleteOptions,
+    DeleteResult,
     WriteOptions,
-    Written,
+    WriteResult,
 )
 from aioinformer_apiserver.storage.kinds import built_in_kinds
-from aioinformer_apiserver.storage.storage import Stored
+from aioinformer_apiserver.storage.storage import StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -96,7 +96,9 @@ class Registry:
 
     # ---------------------------------------------------------------- for callers
 
-    def require(self, collection: Collection, namespace: str, name: str) -> Stored:
+    def require(
+        self, collection: Collection, namespace: str, name: str
+    ) -> StoredObject:
         """Return a stored object.
 
         Raises:
@@ -114,7 +116,7 @@ class Registry:
         namespace: str,
         body: object,
         options: WriteOptions,
-    ) -> Written:
+    ) -> WriteResult:
         """Create an object.
 
         Args:
@@ -138,7 +140,7 @@ class Registry:
         name: str,
         body: object,
         options: WriteOptions,
-    ) -> Written:
+    ) -> WriteResult:
         """Replace an object or a part of it.
 
         An update without changes keeps the version. Kinds that allow it are created if
@@ -178,7 +180,7 @@ class Registry:
         options: WriteOptions,
         *,
         patch_type: PatchType = "merge",
-    ) -> Written:
+    ) -> WriteResult:
         """Patch an object or a part of it.
 
         A patch with a `metadata.resourceVersion` applies to that version only. A
@@ -227,7 +229,7 @@ class Registry:
         namespace: str,
         name: str,
         options: DeleteOptions,
-    ) -> Deleted:
+    ) -> DeleteResult:
         """Delete an object, or mark it for deletion.
 
         Dependents stay, as there is no garbage collector. A pod on a node is marked
@@ -249,8 +251,11 @@ class Registry:
         return self._removal.remove(collection, stored, options)
 
     def delete_collection(
-        self, collection: Collection, found: Iterable[Stored], options: DeleteOptions
-    ) -> list[Deleted]:
+        self,
+        collection: Collection,
+        found: Iterable[StoredObject],
+        options: DeleteOptions,
+    ) -> list[DeleteResult]:
         """Delete several objects of one resource, skipping those already removed.
 
         Args:
@@ -271,10 +276,10 @@ class Registry:
     def commit(
         self,
         collection: Collection,
-        stored: Stored,
+        stored: StoredObject,
         new: dict[str, Any],
         options: WriteOptions,
-    ) -> Written:
+    ) -> WriteResult:
         """Validate the next state of an object, and store it if it differs.
 
         Args:
@@ -295,7 +300,7 @@ class Registry:
         new = to_storage_version(kind, new, options)
         new = keep_unchanged_times(old, new)
         if is_unchanged(kind, old, new):
-            return Written(stored)
+            return WriteResult(stored)
 
         if self._is_ready_to_go(collection, new):
             # The last finalizer was removed. As on a real server, the
@@ -304,9 +309,9 @@ class Registry:
             if not options.dry_run:
                 self._removal.drop(collection, stored)
 
-            return Written(Stored.of(kind, new, stored.version))
+            return WriteResult(StoredObject.of(kind, new, stored.version))
 
-        return Written(self._put(collection, new, options))
+        return WriteResult(self._put(collection, new, options))
 
     # ---------------------------------------------------------------- steps
 
@@ -318,7 +323,7 @@ class Registry:
         options: WriteOptions,
         *,
         applied: bool = False,
-    ) -> Written:
+    ) -> WriteResult:
         kind, metadata = collection.kind, got["metadata"]
         request_bodies.check_namespace(namespace, metadata)
         name = metadata.get("name") or ""
@@ -346,17 +351,17 @@ class Registry:
             self._create_namespace(namespace, options)
 
         stored = self._put(collection, to_storage_version(kind, new, options), options)
-        return Written(stored, created=True)
+        return WriteResult(stored, created=True)
 
     def _replace(
         self,
         collection: Collection,
-        stored: Stored,
+        stored: StoredObject,
         got: dict[str, Any],
         options: WriteOptions,
         *,
         applied: bool = False,
-    ) -> Written:
+    ) -> WriteResult:
         kind = collection.kind
         old = _state_of(kind, stored, options)
         new = prepare_for_update(
@@ -371,7 +376,7 @@ class Registry:
         name: str,
         applied: object,
         options: WriteOptions,
-    ) -> Written:
+    ) -> WriteResult:
         kind, subresource = collection.kind, SUBRESOURCES[options.part]
         wanted = decode_applied(applied)
         stored = collection.get(_key(namespace, name))
@@ -401,10 +406,10 @@ class Registry:
 
     def _put(
         self, collection: Collection, body: dict[str, Any], options: WriteOptions
-    ) -> Stored:
+    ) -> StoredObject:
         if options.dry_run:
             version = int(body["metadata"].get("resourceVersion") or 0)
-            return Stored.of(collection.kind, body, version)
+            return StoredObject.of(collection.kind, body, version)
 
         name, namespace = body["metadata"]["name"], body["metadata"].get("namespace")
         before = collection.get(_key(namespace or "", name))
@@ -416,7 +421,7 @@ class Registry:
         return stored
 
     def _after_change(
-        self, collection: Collection, old: Stored | None, new: Stored | None
+        self, collection: Collection, old: StoredObject | None, new: StoredObject | None
     ) -> None:
         if collection.kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
             self.custom_resources.written(old, new)
@@ -435,7 +440,9 @@ class Registry:
         arranged = replace(_ARRANGED_WRITE, dry_run=options.dry_run)
         self.create(self._namespaces.collection, "", body, arranged)
 
-    def _delete_custom_object(self, collection: Collection, stored: Stored) -> None:
+    def _delete_custom_object(
+        self, collection: Collection, stored: StoredObject
+    ) -> None:
         self._removal.remove(collection, stored, DeleteOptions())
 
     def _generated(
@@ -457,7 +464,9 @@ def _decoded_body(kind: Kind, body: object, options: WriteOptions) -> dict[str, 
     return request_bodies.decode_body(kind, body, options)
 
 
-def _state_of(kind: Kind, stored: Stored, options: WriteOptions) -> dict[str, Any]:
+def _state_of(
+    kind: Kind, stored: StoredObject, options: WriteOptions
+) -> dict[str, Any]:
     """Return the stored object as the server decodes it."""
     body = stored.body()
     return body if options.part == "all" else as_decoded(kind, body)

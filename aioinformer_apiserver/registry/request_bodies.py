@@ -14,7 +14,7 @@ from aioinformer.errors import ApiError
 from aioinformer.model import Resource
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.field_errors import Problem
+from aioinformer_apiserver.errors.field_errors import FieldError
 from aioinformer_apiserver.errors.go_format import (
     VERSION_STRUCT,
     go_text,
@@ -187,7 +187,7 @@ def _checked_patch_result(
 
 
 def _invalid_patch(shown: str, why: str) -> ApiError:
-    problem = Problem.invalid("patch", shown, why)
+    problem = FieldError.invalid("patch", shown, why)
     cause = {"reason": problem.reason, "message": problem.message, "field": "patch"}
     message = f' "" is invalid: patch: {problem.message}'
     return statuses.failure(422, "Invalid", message, {"causes": [cause]})

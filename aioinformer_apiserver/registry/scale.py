@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.field_errors import Problem, refusal
+from aioinformer_apiserver.errors.field_errors import FieldError, refusal
 from aioinformer_apiserver.patches.managed_fields import (
     SCALE_VERSION,
     from_scale,
@@ -29,7 +29,7 @@ from aioinformer_apiserver.registry.request_bodies import (
     decode_patched,
 )
 from aioinformer_apiserver.registry.strategy import timestamp
-from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
+from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind, value_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from aioinformer_apiserver.storage.kinds import ScalePaths
     from aioinformer_apiserver.storage.storage import Collection
 
-__all__ = ["SCALE", "Scales", "scale_of", "selector_text", "value_at"]
+__all__ = ["SCALE", "Scales", "scale_of", "selector_text"]
 
 SCALE = Kind(resource=SUBRESOURCE_KINDS["scale"])
 
@@ -233,17 +233,6 @@ def selector_text(selector: object) -> str:
     return ",".join(text for _, text in sorted(terms, key=lambda term: term[0]))
 
 
-def value_at(body: object, path: Sequence[str]) -> Any:
-    """Return the value at a path; None if there is none."""
-    for key in path:
-        if not isinstance(body, dict):
-            return None
-
-        body = body.get(key)
-
-    return body
-
-
 def _requirement_text(requirement: Mapping[str, Any]) -> str:
     key, values = requirement.get("key", ""), requirement.get("values") or ()
     match requirement.get("operator"):
@@ -265,7 +254,7 @@ def _check(kind: Kind, name: str, replicas: int) -> None:
     if replicas < 0 and kind.typed:
         why = "must be greater than or equal to 0"
         raise refusal(
-            SCALE.stored, name, [Problem.invalid("spec.replicas", replicas, why)]
+            SCALE.stored, name, [FieldError.invalid("spec.replicas", replicas, why)]
         )
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aioinformer.model import Resource
     from aioinformer_apiserver.requests.options import Part, WriteOptions
     from aioinformer_apiserver.storage.kinds import Kind
-    from aioinformer_apiserver.storage.storage import Stored
+    from aioinformer_apiserver.storage.storage import StoredObject
 
 __all__ = [
     "SUBRESOURCES",
@@ -68,7 +68,7 @@ def prepare_for_create(
     *,
     name: str,
     namespace: str,
-    others: Iterable[Stored],
+    others: Iterable[StoredObject],
     owned: bool,
 ) -> dict[str, Any]:
     """Return a new object in the form in which it is stored.
@@ -114,7 +114,7 @@ def prepare_for_update(
     body: dict[str, Any],
     options: WriteOptions,
     *,
-    others: Iterable[Stored],
+    others: Iterable[StoredObject],
     owned: bool,
 ) -> dict[str, Any]:
     """Return the next state of an object, without its new version and generation.
@@ -253,7 +253,7 @@ def _with_definition_status(
 
 
 def _with_addresses(
-    new: dict[str, Any], old: dict[str, Any] | None, services: Iterable[Stored]
+    new: dict[str, Any], old: dict[str, Any] | None, services: Iterable[StoredObject]
 ) -> dict[str, Any]:
     """Allocate addresses and ports that no other service has."""
     uid = new["metadata"]["uid"]

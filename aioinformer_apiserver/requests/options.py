@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.go_format import VERSION_STRUCT, json_type
-from aioinformer_apiserver.errors.statuses import Cause
+from aioinformer_apiserver.errors.statuses import StatusCause
 from aioinformer_apiserver.patches.managed_fields import manager_of
 from aioinformer_apiserver.requests.queries import flag
-from aioinformer_apiserver.schema.go_types import DecodeError, struct_decoder
+from aioinformer_apiserver.schema.go_types import GoDecodeError, struct_decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from aioinformer_apiserver.patches.patch_types import PatchType
-    from aioinformer_apiserver.requests.request import Request
+    from aioinformer_apiserver.requests.request import APIRequest
     from aioinformer_apiserver.storage.kinds import Kind
-    from aioinformer_apiserver.storage.storage import Stored
+    from aioinformer_apiserver.storage.storage import StoredObject
 
 __all__ = [
     "DeleteOptions",
-    "Deleted",
+    "DeleteResult",
     "FieldValidation",
     "Part",
     "Propagation",
     "WriteOptions",
-    "Written",
+    "WriteResult",
     "delete_options_from",
     "delete_options_of",
     "patch_type_of",
@@ -122,7 +122,7 @@ class DeleteOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteResult:
     """Result of a write.
 
     Attributes:
@@ -130,12 +130,12 @@ class Written:
         created: True if the object did not exist before.
     """
 
-    stored: Stored
+    stored: StoredObject
     created: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class DeleteResult:
     """Result of a deletion.
 
     Attributes:
@@ -144,13 +144,13 @@ class Deleted:
         gone: True if the object no longer exists, or would not without the dry run.
     """
 
-    stored: Stored
+    stored: StoredObject
     shown: bool
     gone: bool = False
 
 
 def write_options_of(
-    request: Request, part: Part, *, patch_type: PatchType | None = None
+    request: APIRequest, part: Part, *, patch_type: PatchType | None = None
 ) -> WriteOptions:
     """Parse the options of a create, update or patch.
 
@@ -171,7 +171,7 @@ def write_options_of(
     ]
     if "force" in query and patch_type not in {None, "apply"}:
         why = "Forbidden: may not be specified for non-apply patch"
-        causes.append(Cause("force", "FieldValueForbidden", why))
+        causes.append(StatusCause("force", "FieldValueForbidden", why))
 
     checked: FieldValidation = "Warn"
     match validation:
@@ -195,7 +195,7 @@ def write_options_of(
     )
 
 
-def patch_type_of(request: Request, kind: Kind) -> PatchType:
+def patch_type_of(request: APIRequest, kind: Kind) -> PatchType:
     """Return the type of a patch.
 
     Raises:
@@ -211,7 +211,7 @@ def patch_type_of(request: Request, kind: Kind) -> PatchType:
     return _PATCH_TYPES[request.content_type]
 
 
-def delete_options_of(request: Request) -> DeleteOptions:
+def delete_options_of(request: APIRequest) -> DeleteOptions:
     """Parse the options of a deletion from its body, or from the URL without a body.
 
     Raises:
@@ -221,7 +221,9 @@ def delete_options_of(request: Request) -> DeleteOptions:
     return delete_options_from(options, request)
 
 
-def delete_options_from(options: Mapping[str, Any], request: Request) -> DeleteOptions:
+def delete_options_from(
+    options: Mapping[str, Any], request: APIRequest
+) -> DeleteOptions:
     """Parse decoded DeleteOptions.
 
     Args:
@@ -248,7 +250,7 @@ def delete_options_from(options: Mapping[str, Any], request: Request) -> DeleteO
     )
 
 
-def _delete_body(request: Request) -> Mapping[str, Any]:
+def _delete_body(request: APIRequest) -> Mapping[str, Any]:
     options = request.document()
     if not isinstance(options, dict):
         message = "couldn't get version/kind; json parse error: json: cannot unmarshal "
@@ -262,7 +264,7 @@ def _delete_body(request: Request) -> Mapping[str, Any]:
 
     try:
         return struct_decoder(_DELETE_OPTIONS)(options, None, [])
-    except DecodeError as exc:
+    except GoDecodeError as exc:
         raise statuses.bad_request(str(exc)) from exc
 
 
@@ -294,12 +296,12 @@ def _int64(text: str) -> int:
     return int(text)
 
 
-def _propagation(options: Mapping[str, Any]) -> tuple[Propagation, list[Cause]]:
+def _propagation(options: Mapping[str, Any]) -> tuple[Propagation, list[StatusCause]]:
     orphan, policy = options.get("orphanDependents"), options.get("propagationPolicy")
     if orphan is not None and policy is not None:
         problem = f'Invalid value: "{policy}": orphanDependents and '
         problem += "deletionPropagation cannot be both set"
-        return "", [Cause("propagationPolicy", "FieldValueInvalid", problem)]
+        return "", [StatusCause("propagationPolicy", "FieldValueInvalid", problem)]
 
     match policy:
         case "Background" | "Foreground" | "Orphan":
@@ -311,42 +313,42 @@ def _propagation(options: Mapping[str, Any]) -> tuple[Propagation, list[Cause]]:
             return "", [_unsupported("propagationPolicy", policy, choices)]
 
 
-def _dry_run(request: Request, options: Mapping[str, Any]) -> list[str]:
+def _dry_run(request: APIRequest, options: Mapping[str, Any]) -> list[str]:
     asked = [request.query.get("dryRun"), *(options.get("dryRun") or ())]
     return [str(it) for it in asked if it]
 
 
-def _wrong_dry_run(asked: list[str]) -> list[Cause]:
+def _wrong_dry_run(asked: list[str]) -> list[StatusCause]:
     if set(asked) <= {"All"}:
         return []
 
     problem = f'Unsupported value: {_quoted(asked)}: supported values: "All"'
-    return [Cause("dryRun", "FieldValueNotSupported", problem)]
+    return [StatusCause("dryRun", "FieldValueNotSupported", problem)]
 
 
-def _wrong_manager(name: str, *, required: bool) -> Iterator[Cause]:
+def _wrong_manager(name: str, *, required: bool) -> Iterator[StatusCause]:
     """Yield the errors of a field manager's name."""
     field = "fieldManager"
     if required and not name:
         problem = "Required value: is required for apply patch"
-        yield Cause(field, "FieldValueRequired", problem)
+        yield StatusCause(field, "FieldValueRequired", problem)
 
     if len(name.encode()) > _MANAGER_BYTES:
         problem = f"Too long: may not be more than {_MANAGER_BYTES} bytes"
-        yield Cause(field, "FieldValueTooLong", problem)
+        yield StatusCause(field, "FieldValueTooLong", problem)
 
     for place, letter in enumerate(name):
         if not letter.isprintable():
             problem = f"Invalid value: {_quoted(name)}: invalid character "
             problem += f"U+{ord(letter):04X} (at position {place})"
-            yield Cause(field, "FieldValueInvalid", problem)
+            yield StatusCause(field, "FieldValueInvalid", problem)
 
 
 def _quoted(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _repeated(request: Request) -> tuple[str, ...]:
+def _repeated(request: APIRequest) -> tuple[str, ...]:
     """Return the paths of duplicate fields in a JSON body."""
     if not request.content_type.lower().endswith("json"):
         return ()
@@ -395,7 +397,7 @@ def _paths_of(value: object, path: str) -> list[str]:
     return found
 
 
-def _unsupported(field: str, value: object, choices: tuple[str, ...]) -> Cause:
+def _unsupported(field: str, value: object, choices: tuple[str, ...]) -> StatusCause:
     problem = f"Unsupported value: {_quoted(value)}: supported values: "
     problem += ", ".join(_quoted(it) for it in choices)
-    return Cause(field, "FieldValueNotSupported", problem)
+    return StatusCause(field, "FieldValueNotSupported", problem)

@@ -16,7 +16,7 @@ import orjson
 
 from aioinformer.model.selectors import FieldRequirement, FieldSelector, LabelSelector
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.statuses import Cause, quoted
+from aioinformer_apiserver.errors.statuses import StatusCause, quoted
 from aioinformer_apiserver.requests.selectors import (
     field_selector_of,
     label_selector_of,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from aioinformer_apiserver.storage.kinds import Kind
-    from aioinformer_apiserver.storage.storage import Stored
+    from aioinformer_apiserver.storage.storage import StoredObject
 
 __all__ = [
     "ContinueToken",
@@ -56,7 +56,7 @@ class Scope:
         """True if there is a selector; the namespace does not count."""
         return not (self.labels.empty and self.fields.empty)
 
-    def matches(self, state: Stored | None) -> bool:
+    def matches(self, state: StoredObject | None) -> bool:
         """Return whether an object is selected; False for None."""
         if state is None or self.namespace not in {"", state.namespace}:
             return False
@@ -273,7 +273,7 @@ def flag(query: Mapping[str, str], name: str) -> bool:
 # ---------------------------------------------------------------- combinations
 
 
-def _list_causes(query: Mapping[str, str]) -> Iterator[Cause]:
+def _list_causes(query: Mapping[str, str]) -> Iterator[StatusCause]:
     """Yield the contradictions in the parameters of a list."""
     match, version = query.get(_MATCH, ""), query.get("resourceVersion", "")
     if match and not version:
@@ -296,7 +296,7 @@ def _list_causes(query: Mapping[str, str]) -> Iterator[Cause]:
         yield _forbidden("sendInitialEvents", why)
 
 
-def _watch_causes(query: Mapping[str, str]) -> Iterator[Cause]:
+def _watch_causes(query: Mapping[str, str]) -> Iterator[StatusCause]:
     """Yield the contradictions in the parameters of a watch."""
     match, asked = query.get(_MATCH, ""), "sendInitialEvents" in query
     if match and not asked:
@@ -323,19 +323,19 @@ def _begins_with_objects(query: Mapping[str, str]) -> bool:
     return not query.get(_MATCH) and query.get("resourceVersion", "") in {"", "0"}
 
 
-def _refuse(causes: Iterator[Cause]) -> None:
+def _refuse(causes: Iterator[StatusCause]) -> None:
     found = list(causes)
     if found:
         raise statuses.invalid_options(found)
 
 
-def _forbidden(field: str, why: str) -> Cause:
-    return Cause(field, "FieldValueForbidden", f"Forbidden: {why}")
+def _forbidden(field: str, why: str) -> StatusCause:
+    return StatusCause(field, "FieldValueForbidden", f"Forbidden: {why}")
 
 
-def _unsupported(value: str, supported: str) -> Cause:
+def _unsupported(value: str, supported: str) -> StatusCause:
     problem = f"Unsupported value: {quoted(value)}: supported values: {supported}"
-    return Cause(_MATCH, "FieldValueNotSupported", problem)
+    return StatusCause(_MATCH, "FieldValueNotSupported", problem)
 
 
 # ---------------------------------------------------------------- numbers

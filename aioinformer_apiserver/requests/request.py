@@ -1,4 +1,4 @@
-"""`Request`: a request over HTTP or in memory. Pure."""
+"""`APIRequest`: a request over HTTP or in memory. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aioinformer_apiserver.protobuf.decoding import UnknownKindError, decoded
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Request", "query_of"]
+__all__ = ["APIRequest", "query_of"]
 
 _JSON = "application/json"
 # Percent sign that does not begin an escape sequence.
@@ -26,7 +26,7 @@ _YAML = frozenset({"application/yaml", "application/apply-patch+yaml"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class APIRequest:
     """A request.
 
     Attributes:

@@ -18,7 +18,7 @@ from aioinformer_apiserver.requests.queries import flag
 
 if TYPE_CHECKING:
     from aioinformer.errors import ApiError
-    from aioinformer_apiserver.requests.request import Request
+    from aioinformer_apiserver.requests.request import APIRequest
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Collection, Storage
 
@@ -125,7 +125,7 @@ class Target:
     subresource: str
 
 
-def request_info_of(request: Request) -> RequestInfo:
+def request_info_of(request: APIRequest) -> RequestInfo:
     """Parse path, method and parameters of a request."""
     # As on a real server, an escaped slash separates segments.
     path = unquote(request.path)
@@ -200,7 +200,7 @@ def _api_of(parts: list[str]) -> tuple[str, str, list[str]] | None:
     return None
 
 
-def _selected_name(request: Request) -> str:
+def _selected_name(request: APIRequest) -> str:
     """Return the single name that a field selector allows; empty if there is none."""
     try:
         selector = FieldSelector.parse(request.query.get("fieldSelector", ""))

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aioinformer.model import Resource
-    from aioinformer_apiserver.errors.field_errors import Problem
+    from aioinformer_apiserver.errors.field_errors import FieldError
 
 __all__ = ["create_problems", "update_problems"]
 
 Object = dict[str, Any]
 
 
-def create_problems(resource: Resource, body: Object) -> list[Problem]:
+def create_problems(resource: Resource, body: Object) -> list[FieldError]:
     """Validate a new object of a built-in kind.
 
     Args:
@@ -57,7 +57,7 @@ def create_problems(resource: Resource, body: Object) -> list[Problem]:
     return found
 
 
-def update_problems(resource: Resource, old: Object, new: Object) -> list[Problem]:
+def update_problems(resource: Resource, old: Object, new: Object) -> list[FieldError]:
     """Validate an update of an object of a built-in kind.
 
     Args:
@@ -105,7 +105,7 @@ def _specs(old: Object, new: Object) -> tuple[Object, Object]:
 # ---------------------------------------------------------------- pods
 
 
-def _pod_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+def _pod_update_problems(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of immutable pod fields."""
     before, after = _specs(old, new)
     for field in ("containers", "initContainers"):
@@ -132,7 +132,7 @@ def _pod_update_problems(old: Object, new: Object) -> Iterator[Problem]:
         yield field_errors.forbidden("spec", why)
 
 
-def _deadline_problem(before: Object, after: Object) -> Problem | None:
+def _deadline_problem(before: Object, after: Object) -> FieldError | None:
     path = "spec.activeDeadlineSeconds"
     old, new = before.get("activeDeadlineSeconds"), after.get("activeDeadlineSeconds")
     if new is None:
@@ -146,7 +146,7 @@ def _deadline_problem(before: Object, after: Object) -> Problem | None:
     return None
 
 
-def _toleration_changes(before: Object, after: Object) -> Iterator[Problem]:
+def _toleration_changes(before: Object, after: Object) -> Iterator[FieldError]:
     """Reject changes of tolerations, except for additions and other durations."""
     kept = {shown(_timeless(it)) for it in listed(after.get("tolerations"))}
     if any(
@@ -160,7 +160,7 @@ def _timeless(toleration: Object) -> Object:
     return {k: it for k, it in toleration.items() if k != "tolerationSeconds"}
 
 
-def _gate_changes(before: Object, after: Object) -> Iterator[Problem]:
+def _gate_changes(before: Object, after: Object) -> Iterator[FieldError]:
     known = {it.get("name") for it in listed(before.get("schedulingGates"))}
     for index, it in enumerate(listed(after.get("schedulingGates"))):
         if it.get("name") not in known:
@@ -200,12 +200,12 @@ def _with_image(container: Object, image: str | None) -> Object:
 # ---------------------------------------------------------------- workloads
 
 
-def _selector_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+def _selector_update_problems(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of the selector."""
     yield from immutable_fields(old, new, "spec.selector")
 
 
-def _stateful_set_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+def _stateful_set_update_problems(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of immutable StatefulSet fields."""
     kept = [
         {k: it for k, it in s.items() if k not in _SET_FIELDS} for s in _specs(old, new)
@@ -217,7 +217,7 @@ def _stateful_set_update_problems(old: Object, new: Object) -> Iterator[Problem]
         yield field_errors.forbidden("spec", why)
 
 
-def _job_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+def _job_update_problems(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of immutable Job fields."""
     before, after = _specs(old, new)
     elastic = (
@@ -245,7 +245,7 @@ def _job_update_problems(old: Object, new: Object) -> Iterator[Problem]:
 # ---------------------------------------------------------------- the others
 
 
-def _service_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+def _service_update_problems(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of the cluster IP."""
     before, after = _specs(old, new)
     if "ExternalName" in {before.get("type"), after.get("type")}:
@@ -256,7 +256,7 @@ def _service_update_problems(old: Object, new: Object) -> Iterator[Problem]:
         yield field_errors.invalid("spec.clusterIPs[0]", has, "may not change once set")
 
 
-def _data_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+def _data_update_problems(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of immutable data."""
     if not old.get("immutable"):
         return
@@ -270,7 +270,7 @@ def _data_update_problems(old: Object, new: Object) -> Iterator[Problem]:
             yield field_errors.forbidden(field, why)
 
 
-def _claim_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+def _claim_update_problems(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of immutable PersistentVolumeClaim fields."""
     before, after = _specs(old, new)
     after = dict(after)
@@ -297,7 +297,7 @@ def _claim_update_problems(old: Object, new: Object) -> Iterator[Problem]:
         yield field_errors.immutable("volumeMode", after.get("volumeMode"))
 
 
-def _volume_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+def _volume_update_problems(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of a volume's source."""
     before, after = _specs(old, new)
     if is_changed(
@@ -328,7 +328,7 @@ def _sources(before: Object, after: Object) -> list[str]:
     return sorted((before.keys() | after.keys()) - _NO_SOURCES)
 
 
-def _priority_class_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+def _priority_class_update_problems(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of the priority."""
     if old.get("value", 0) != new.get("value", 0):
         yield field_errors.forbidden("value", "may not be changed in an update.")
@@ -336,7 +336,7 @@ def _priority_class_update_problems(old: Object, new: Object) -> Iterator[Proble
     yield from immutable_fields(old, new, "preemptionPolicy")
 
 
-def _binding_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+def _binding_update_problems(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of the role."""
     role = new.get("roleRef") or {}
     if is_changed(old.get("roleRef"), new.get("roleRef")):
@@ -345,7 +345,7 @@ def _binding_update_problems(old: Object, new: Object) -> Iterator[Problem]:
         yield field_errors.invalid("roleRef", quoted, "cannot change roleRef")
 
 
-def _node_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+def _node_update_problems(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of the pod network or provider, once they are set."""
     before, after = _specs(old, new)
     for field, name in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
@@ -364,28 +364,28 @@ def _validated_part(body: Object) -> Object:
 _NOT_VALIDATED = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 
-def _object_problems(resource: Resource, body: Object) -> list[Problem]:
+def _object_problems(resource: Resource, body: Object) -> list[FieldError]:
     check = _OBJECT_CHECKS.get(resource)
     return list(check(body)) if check is not None else []
 
 
-def _pod(body: Object) -> Iterator[Problem]:
+def _pod(body: Object) -> Iterator[FieldError]:
     spec = body.get("spec") or {}
     return chain(pod_problems("spec", spec), token_problems("spec", spec))
 
 
-def _immutable(*fields: str) -> Callable[[Object, Object], Iterator[Problem]]:
+def _immutable(*fields: str) -> Callable[[Object, Object], Iterator[FieldError]]:
     return lambda old, new: immutable_fields(old, new, *fields)
 
 
-def _secret_changes(old: Object, new: Object) -> Iterator[Problem]:
+def _secret_changes(old: Object, new: Object) -> Iterator[FieldError]:
     return chain(
         immutable_fields(old, new, "type"),
         _data_update_problems(old, new),
     )
 
 
-_OBJECT_CHECKS: dict[Resource, Callable[[Object], Iterator[Problem]]] = {
+_OBJECT_CHECKS: dict[Resource, Callable[[Object], Iterator[FieldError]]] = {
     resources.CLUSTER_ROLES: core_validation.role_problems,
     resources.CLUSTER_ROLE_BINDINGS: core_validation.binding_problems,
     resources.CONFIG_MAPS: core_validation.config_map_problems,
@@ -421,7 +421,7 @@ _OBJECT_CHECKS: dict[Resource, Callable[[Object], Iterator[Problem]]] = {
     resources.STORAGE_CLASSES: storage_validation.storage_class_problems,
 }
 
-_UPDATE_CHECKS: dict[Resource, Callable[[Object, Object], Iterator[Problem]]] = {
+_UPDATE_CHECKS: dict[Resource, Callable[[Object, Object], Iterator[FieldError]]] = {
     resources.CLUSTER_ROLE_BINDINGS: _binding_update_problems,
     resources.CONFIG_MAPS: _data_update_problems,
     resources.DAEMON_SETS: _selector_update_problems,

@@ -17,7 +17,7 @@ from aioinformer_apiserver.schema.quantities import is_multiple, quantity
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer_apiserver.errors.field_errors import Problem
+    from aioinformer_apiserver.errors.field_errors import FieldError
 
 __all__ = [
     "binding_problems",
@@ -47,7 +47,7 @@ _RBAC = "rbac.authorization.k8s.io"
 # ---------------------------------------------------------------- data
 
 
-def config_map_problems(body: Object) -> Iterator[Problem]:
+def config_map_problems(body: Object) -> Iterator[FieldError]:
     """Validate a ConfigMap."""
     texts, octets = body.get("data") or {}, body.get("binaryData") or {}
     size = 0
@@ -77,7 +77,7 @@ _SECRET_KEYS = {
 }
 
 
-def secret_problems(body: Object) -> Iterator[Problem]:
+def secret_problems(body: Object) -> Iterator[FieldError]:
     """Validate a Secret whose string data is already moved to its data."""
     data, kind = body.get("data") or {}, body.get("type", "")
     for key in data:
@@ -103,7 +103,7 @@ def secret_problems(body: Object) -> Iterator[Problem]:
             yield field_errors.required(f"metadata.annotations[{name}]")
 
 
-def _json_problems(key: str, data: str) -> Iterator[Problem]:
+def _json_problems(key: str, data: str) -> Iterator[FieldError]:
     text = b64decode(data).decode(errors="replace")
     try:
         json.loads(text)
@@ -118,7 +118,7 @@ def _json_problems(key: str, data: str) -> Iterator[Problem]:
 # ---------------------------------------------------------------- the cluster
 
 
-def event_problems(body: Object) -> Iterator[Problem]:
+def event_problems(body: Object) -> Iterator[FieldError]:
     """Validate an Event."""
     namespace = (body.get("metadata") or {}).get("namespace", "")
     involved = (body.get("involvedObject") or {}).get("namespace", "")
@@ -146,7 +146,7 @@ def event_problems(body: Object) -> Iterator[Problem]:
             yield field_errors.invalid(field, "", why)
 
 
-def lease_problems(body: Object) -> Iterator[Problem]:
+def lease_problems(body: Object) -> Iterator[FieldError]:
     """Validate a Lease."""
     spec = body.get("spec") or {}
     seconds = spec.get("leaseDurationSeconds")
@@ -157,7 +157,7 @@ def lease_problems(body: Object) -> Iterator[Problem]:
     yield from fields.at_least("spec.leaseTransitions", spec.get("leaseTransitions"))
 
 
-def namespace_problems(body: Object) -> Iterator[Problem]:
+def namespace_problems(body: Object) -> Iterator[FieldError]:
     """Validate a Namespace."""
     for it in listed((body.get("spec") or {}).get("finalizers")):
         yield from fields.qualified("spec.finalizers", it)
@@ -166,7 +166,7 @@ def namespace_problems(body: Object) -> Iterator[Problem]:
             yield field_errors.invalid("spec.finalizers", it, why)
 
 
-def node_problems(body: Object) -> Iterator[Problem]:
+def node_problems(body: Object) -> Iterator[FieldError]:
     """Validate a Node."""
     spec = body.get("spec") or {}
     seen: set[tuple[Any, Any]] = set()
@@ -191,7 +191,7 @@ def node_problems(body: Object) -> Iterator[Problem]:
         yield from fields.network(f"spec.podCIDRs[{index}]", it)
 
 
-def priority_class_problems(body: Object) -> Iterator[Problem]:
+def priority_class_problems(body: Object) -> Iterator[FieldError]:
     """Validate a PriorityClass."""
     name = (body.get("metadata") or {}).get("name", "")
     if name.startswith("system-"):
@@ -212,7 +212,7 @@ def priority_class_problems(body: Object) -> Iterator[Problem]:
 # ---------------------------------------------------------------- limits
 
 
-def quota_problems(body: Object) -> Iterator[Problem]:
+def quota_problems(body: Object) -> Iterator[FieldError]:
     """Validate a ResourceQuota."""
     spec = body.get("spec") or {}
     for name, amount in (spec.get("hard") or {}).items():
@@ -270,7 +270,7 @@ _SCOPES = {
 }
 
 
-def limit_range_problems(body: Object) -> Iterator[Problem]:
+def limit_range_problems(body: Object) -> Iterator[FieldError]:
     """Validate a LimitRange."""
     seen: set[str] = set()
     for index, it in enumerate(listed((body.get("spec") or {}).get("limits"))):
@@ -301,7 +301,7 @@ _ORDERS = (
 )
 
 
-def _order_problems(path: str, item: Object) -> Iterator[Problem]:
+def _order_problems(path: str, item: Object) -> Iterator[FieldError]:
     for low, high, place, low_name, high_name in _ORDERS:
         lows, highs = item.get(low) or {}, item.get(high) or {}
         for name in lows.keys() & highs.keys():
@@ -317,7 +317,7 @@ def _order_problems(path: str, item: Object) -> Iterator[Problem]:
 # ---------------------------------------------------------------- roles
 
 
-def role_problems(body: Object) -> Iterator[Problem]:
+def role_problems(body: Object) -> Iterator[FieldError]:
     """Validate a Role or ClusterRole."""
     namespaced = body.get("kind") == "Role"
     for index, rule in enumerate(listed(body.get("rules"))):
@@ -341,7 +341,7 @@ def role_problems(body: Object) -> Iterator[Problem]:
                     yield field_errors.required(f"{path}.{field}", why)
 
 
-def binding_problems(body: Object) -> Iterator[Problem]:
+def binding_problems(body: Object) -> Iterator[FieldError]:
     """Validate a RoleBinding or ClusterRoleBinding."""
     namespaced = body.get("kind") == "RoleBinding"
     role = body.get("roleRef") or {}
@@ -357,7 +357,7 @@ def binding_problems(body: Object) -> Iterator[Problem]:
 
 def _subject_problems(
     path: str, subject: Object, *, namespaced: bool
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     kind, name = subject.get("kind", ""), subject.get("name", "")
     group, expected = subject.get("apiGroup", ""), _RBAC
     if not name:
@@ -401,7 +401,7 @@ _IMMUTABLE = (
 _FEWEST = 2
 
 
-def events_v1_problems(new: Object, old: Object | None) -> Iterator[Problem]:
+def events_v1_problems(new: Object, old: Object | None) -> Iterator[FieldError]:
     """Validate an event that is written as events.k8s.io/v1.
 
     Args:
@@ -439,7 +439,7 @@ def events_v1_problems(new: Object, old: Object | None) -> Iterator[Problem]:
         yield field_errors.invalid("source", "", "needs to be unset")
 
 
-def _series_problems(series: Object | None) -> Iterator[Problem]:
+def _series_problems(series: Object | None) -> Iterator[FieldError]:
     if series is None:
         return
 

@@ -14,8 +14,8 @@ import orjson
 
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.schema.go_types import (
-    DecodeError,
     FieldPath,
+    GoDecodeError,
     path_of,
     plain_number,
     struct_decoder,
@@ -76,7 +76,7 @@ def decode(
             if custom
             else struct_decoder(schema.name)(body, None, notes)
         )
-    except DecodeError as exc:
+    except GoDecodeError as exc:
         raise _decoding_error(schema, body, str(exc)) from exc
 
     return DecodedObject(found, tuple(notes))
@@ -97,7 +97,7 @@ def decode_loosely(schema: Schema, body: dict[str, Any]) -> dict[str, Any]:
     """
     try:
         return struct_decoder(schema.name, sketch=True)(body, None, [])
-    except DecodeError:
+    except GoDecodeError:
         return body
 
 
@@ -109,7 +109,7 @@ def decode_metadata(given: object) -> dict[str, Any]:
     """
     try:
         return struct_decoder(METADATA)(given, (None, "metadata", "ObjectMeta"), [])
-    except DecodeError as exc:
+    except GoDecodeError as exc:
         raise statuses.bad_request(str(exc)) from exc
 
 
@@ -157,7 +157,7 @@ def prune(schema: Schema, body: dict[str, Any], notes: list[str]) -> dict[str, A
             metadata, then the others by path, as on a real server.
 
     Raises:
-        DecodeError: If metadata is malformed, also that of an embedded object.
+        GoDecodeError: If metadata is malformed, also that of an embedded object.
     """
     pruner = _Pruner()
     own = dict(body)
@@ -221,7 +221,7 @@ class _Pruner:
         path = path_of((at, name, ""))
         if name != "metadata":
             if value.__class__ is not str:
-                raise DecodeError(
+                raise GoDecodeError(
                     f"{path}: Invalid value: {_shown(value)}: must be a string"
                 )
 
@@ -230,8 +230,10 @@ class _Pruner:
         notes: list[str] = []
         try:
             found = _metadata()(value, None, notes)
-        except DecodeError as exc:
-            raise DecodeError(f"{path}: Invalid value: {_shown(value)}: {exc}") from exc
+        except GoDecodeError as exc:
+            raise GoDecodeError(
+                f"{path}: Invalid value: {_shown(value)}: {exc}"
+            ) from exc
 
         self.inner += [it.replace('"', f'"{path}.', 1) for it in notes]
         return found

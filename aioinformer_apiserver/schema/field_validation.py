@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.errors import field_errors, names
-from aioinformer_apiserver.errors.field_errors import Problem
+from aioinformer_apiserver.errors.field_errors import FieldError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -51,58 +51,58 @@ def listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def not_found(path: str, value: object) -> Problem:
+def not_found(path: str, value: object) -> FieldError:
     """Make a problem of a reference to something that does not exist."""
     message = f"Not found: {field_errors.shown(value)}"
-    return Problem(path, message, "FieldValueNotFound")
+    return FieldError(path, message, "FieldValueNotFound")
 
 
-def _all_invalid(path: str, value: object, whys: Iterable[str]) -> Iterator[Problem]:
+def _all_invalid(path: str, value: object, whys: Iterable[str]) -> Iterator[FieldError]:
     for why in whys:
         yield field_errors.invalid(path, value, why)
 
 
-def dns_label(path: str, value: str) -> Iterator[Problem]:
+def dns_label(path: str, value: str) -> Iterator[FieldError]:
     """Validate a DNS label."""
     yield from _all_invalid(path, value, names.dns_label_problems(value))
 
 
-def subdomain(path: str, value: str) -> Iterator[Problem]:
+def subdomain(path: str, value: str) -> Iterator[FieldError]:
     """Validate a DNS subdomain."""
     yield from _all_invalid(path, value, names.subdomain_problems(value))
 
 
-def qualified(path: str, value: str) -> Iterator[Problem]:
+def qualified(path: str, value: str) -> Iterator[FieldError]:
     """Validate a qualified name such as `example.com/name`."""
     yield from _all_invalid(path, value, names.qualified_name_problems(value))
 
 
-def one_of(path: str, value: Any, choices: Collection[str]) -> Iterator[Problem]:
+def one_of(path: str, value: Any, choices: Collection[str]) -> Iterator[FieldError]:
     """Validate a choice; the message lists the choices in their order."""
     if value not in choices:
         yield field_errors.not_supported(path, value, choices)
 
 
-def at_least(path: str, value: Any, least: int = 0) -> Iterator[Problem]:
+def at_least(path: str, value: Any, least: int = 0) -> Iterator[FieldError]:
     """Validate a minimum; missing numbers are valid."""
     if value is not None and value < least:
         why = f"must be greater than or equal to {least}"
         yield field_errors.invalid(path, value, why)
 
 
-def port_number(path: str, value: Any) -> Iterator[Problem]:
+def port_number(path: str, value: Any) -> Iterator[FieldError]:
     """Validate a port number."""
     if not 1 <= value <= _LARGEST_PORT:
         why = f"must be between 1 and {_LARGEST_PORT}, inclusive"
         yield field_errors.invalid(path, value, why)
 
 
-def port_name(path: str, value: str) -> Iterator[Problem]:
+def port_name(path: str, value: str) -> Iterator[FieldError]:
     """Validate a port name by the rules of IANA."""
     yield from _all_invalid(path, value, _port_name_problems(value))
 
 
-def port(path: str, value: Any) -> Iterator[Problem]:
+def port(path: str, value: Any) -> Iterator[FieldError]:
     """Validate a port number or name; missing ports count as 0."""
     if isinstance(value, str):
         yield from port_name(path, value)
@@ -127,7 +127,7 @@ def _port_name_problems(name: str) -> Iterator[str]:
         yield "must not begin or end with a hyphen"
 
 
-def address(path: str, value: str) -> Iterator[Problem]:
+def address(path: str, value: str) -> Iterator[FieldError]:
     """Validate an IP address."""
     try:
         ipaddress.ip_address(value)
@@ -136,7 +136,7 @@ def address(path: str, value: str) -> Iterator[Problem]:
         yield field_errors.invalid(path, value, why)
 
 
-def network(path: str, value: str) -> Iterator[Problem]:
+def network(path: str, value: str) -> Iterator[FieldError]:
     """Validate a CIDR."""
     try:
         if "/" not in value:
@@ -152,7 +152,7 @@ def network(path: str, value: str) -> Iterator[Problem]:
             yield field_errors.invalid(path, value, why)
 
 
-def percent_or_count(path: str, value: Any) -> Iterator[Problem]:
+def percent_or_count(path: str, value: Any) -> Iterator[FieldError]:
     """Validate a non-negative number or a percentage."""
     if not isinstance(value, str):
         yield from at_least(path, value)
@@ -165,7 +165,7 @@ def percent_or_count(path: str, value: Any) -> Iterator[Problem]:
         )
 
 
-def data_key(path: str, key: str) -> Iterator[Problem]:
+def data_key(path: str, key: str) -> Iterator[FieldError]:
     """Validate a key that may become a file name."""
     if len(key) > 253:
         yield field_errors.invalid(path, key, "must be no more than 253 characters")
@@ -187,14 +187,14 @@ def data_key(path: str, key: str) -> Iterator[Problem]:
 # ---------------------------------------------------------------- labels
 
 
-def labels(path: str, value: Mapping[str, str] | None) -> Iterator[Problem]:
+def labels(path: str, value: Mapping[str, str] | None) -> Iterator[FieldError]:
     """Validate labels."""
     for name, text in (value or {}).items():
         yield from qualified(path, name)
         yield from _all_invalid(path, text, names.label_value_problems(text))
 
 
-def selector(path: str, value: Mapping[str, Any] | None) -> Iterator[Problem]:
+def selector(path: str, value: Mapping[str, Any] | None) -> Iterator[FieldError]:
     """Validate a label selector."""
     value = value or {}
     yield from labels(f"{path}.matchLabels", value.get("matchLabels"))
@@ -202,7 +202,7 @@ def selector(path: str, value: Mapping[str, Any] | None) -> Iterator[Problem]:
         yield from _requirement(f"{path}.matchExpressions[{index}]", it)
 
 
-def _requirement(path: str, value: Mapping[str, Any]) -> Iterator[Problem]:
+def _requirement(path: str, value: Mapping[str, Any]) -> Iterator[FieldError]:
     operator, values = value.get("operator", ""), value.get("values")
     if operator not in _OPERATORS:
         yield field_errors.invalid(
@@ -243,7 +243,7 @@ def _conditions(value: Mapping[str, Any], found: Mapping[str, str]) -> Iterator[
                 yield name not in found
 
 
-def relative_path_problems(path: str, value: str) -> Iterator[Problem]:
+def relative_path_problems(path: str, value: str) -> Iterator[FieldError]:
     """Validate a relative path that does not lead upwards."""
     if value.startswith("/"):
         yield field_errors.invalid(path, value, "must be a relative path")
@@ -252,7 +252,7 @@ def relative_path_problems(path: str, value: str) -> Iterator[Problem]:
         yield field_errors.invalid(path, value, "must not contain '..'")
 
 
-def immutable_fields(old: Object, new: Object, *fields: str) -> Iterator[Problem]:
+def immutable_fields(old: Object, new: Object, *fields: str) -> Iterator[FieldError]:
     """Reject changes of fields, given as dotted paths."""
     for path in fields:
         before, after = _at(old, path), _at(new, path)

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from aioinformer_apiserver.schema.openapi_schema import Schema
 
 __all__ = [
-    "DecodeError",
     "Decoder",
     "FieldPath",
+    "GoDecodeError",
     "StructDecoder",
     "anything",
     "canonical_time",
@@ -58,7 +58,7 @@ _WORDS = {
 }
 
 
-class DecodeError(Exception):
+class GoDecodeError(Exception):
     """A value has a wrong type, in the words of the decoder of Go."""
 
 
@@ -80,7 +80,7 @@ def unknown_field(at: FieldPath) -> str:
     return f"unknown field {quoted(path_of(at))}"
 
 
-def type_mismatch(value: object, at: FieldPath, expected: str) -> DecodeError:
+def type_mismatch(value: object, at: FieldPath, expected: str) -> GoDecodeError:
     """Make the error of a value of a wrong JSON type.
 
     Args:
@@ -103,7 +103,9 @@ def type_mismatch(value: object, at: FieldPath, expected: str) -> DecodeError:
 
     path = ".".join(reversed(fields))
     where = f"struct field {owner}.{path} of" if owner else "value of"
-    return DecodeError(f"json: cannot unmarshal {word} into Go {where} type {expected}")
+    return GoDecodeError(
+        f"json: cannot unmarshal {word} into Go {where} type {expected}"
+    )
 
 
 # ------------------------------------------------------------------ times
@@ -280,7 +282,7 @@ def octets(value: Any, at: FieldPath, notes: list[str]) -> Any:
     try:
         return b64encode(b64decode(text, validate=True)).decode()
     except (binascii.Error, ValueError):
-        raise DecodeError(f"{_INVALID_BASE64} {_first_bad_byte(value)}") from None
+        raise GoDecodeError(f"{_INVALID_BASE64} {_first_bad_byte(value)}") from None
 
 
 def special(name: str) -> Decoder | None:
@@ -303,7 +305,7 @@ def _canonicalized(text: str, canonical: Callable[[str], str]) -> str:
     try:
         return canonical(text)
     except ValueError as exc:
-        raise DecodeError(str(exc)) from exc
+        raise GoDecodeError(str(exc)) from exc
 
 
 def _first_bad_byte(text: str) -> int:
@@ -395,7 +397,7 @@ class StructDecoder:
             notes: List that receives messages about unknown fields.
 
         Raises:
-            DecodeError: If this or a nested value has a wrong type.
+            GoDecodeError: If this or a nested value has a wrong type.
         """
         if value is None:
             value = {}
@@ -488,7 +490,7 @@ def with_zero_values(name: str, body: dict[str, Any]) -> dict[str, Any]:
     """
     try:
         return struct_decoder(name)(body, None, [])
-    except DecodeError:
+    except GoDecodeError:
         return body
 
 

@@ -14,7 +14,7 @@ from aioinformer_apiserver.schema.field_validation import listed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer_apiserver.errors.field_errors import Problem
+    from aioinformer_apiserver.errors.field_errors import FieldError
 
 __all__ = [
     "endpoint_slice_problems",
@@ -34,7 +34,7 @@ _LONGEST_AFFINITY = 86400
 _HEADLESS = "None"
 
 
-def service_problems(body: Object) -> Iterator[Problem]:
+def service_problems(body: Object) -> Iterator[FieldError]:
     """Validate a Service; addresses may be missing."""
     spec = body.get("spec") or {}
     kind, ports = spec.get("type", "ClusterIP"), listed(spec.get("ports"))
@@ -57,7 +57,7 @@ def service_problems(body: Object) -> Iterator[Problem]:
     yield from _traffic_problems(spec, kind)
 
 
-def _external_name_problems(spec: Object) -> Iterator[Problem]:
+def _external_name_problems(spec: Object) -> Iterator[FieldError]:
     if spec.get("clusterIP"):
         why = "may not be set for ExternalName services"
         yield field_errors.forbidden("spec.clusterIPs", why)
@@ -70,7 +70,7 @@ def _external_name_problems(spec: Object) -> Iterator[Problem]:
         yield from fields.subdomain("spec.externalName", name.removesuffix("."))
 
 
-def _service_ports_problems(kind: str, ports: list[Object]) -> Iterator[Problem]:
+def _service_ports_problems(kind: str, ports: list[Object]) -> Iterator[FieldError]:
     seen: set[str] = set()
     pairs: set[tuple[Any, Any]] = set()
     for index, port in enumerate(ports):
@@ -98,7 +98,7 @@ def _service_ports_problems(kind: str, ports: list[Object]) -> Iterator[Problem]
         pairs.add(pair)
 
 
-def _duplicate_port(path: str, port: Object) -> Problem:
+def _duplicate_port(path: str, port: Object) -> FieldError:
     shown = GoStruct(
         Name="",
         Protocol=port.get("protocol"),
@@ -110,7 +110,7 @@ def _duplicate_port(path: str, port: Object) -> Problem:
     return field_errors.duplicate(path, shown)
 
 
-def _affinity_problems(spec: Object) -> Iterator[Problem]:
+def _affinity_problems(spec: Object) -> Iterator[FieldError]:
     affinity = spec.get("sessionAffinity")
     yield from fields.one_of("spec.sessionAffinity", affinity, ("ClientIP", "None"))
     if affinity == "ClientIP":
@@ -122,7 +122,7 @@ def _affinity_problems(spec: Object) -> Iterator[Problem]:
             yield field_errors.invalid(where, seconds, why)
 
 
-def _service_address_problems(spec: Object, kind: str) -> Iterator[Problem]:
+def _service_address_problems(spec: Object, kind: str) -> Iterator[FieldError]:
     given = spec.get("clusterIPs") or [spec.get("clusterIP")]
     for index, it in enumerate(given):
         if it and it != _HEADLESS and kind != "ExternalName":
@@ -150,14 +150,14 @@ def _service_address_problems(spec: Object, kind: str) -> Iterator[Problem]:
 
 def _family_problems(
     path: str, value: str, families: list[str], index: int
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     expected = families[index] if index < len(families) else ""
     if expected == ("IPv4" if ":" in value else "IPv6"):
         why = f"expected an {expected} value as indicated by `ipFamilies[{index}]`"
         yield field_errors.invalid(path, value, why)
 
 
-def _special_address_problems(path: str, value: str) -> Iterator[Problem]:
+def _special_address_problems(path: str, value: str) -> Iterator[FieldError]:
     """Reject unspecified, loopback and link-local addresses."""
     try:
         address = ipaddress.ip_address(value)
@@ -174,7 +174,7 @@ def _special_address_problems(path: str, value: str) -> Iterator[Problem]:
         yield field_errors.invalid(path, value, why)
 
 
-def _traffic_problems(spec: Object, kind: str) -> Iterator[Problem]:
+def _traffic_problems(spec: Object, kind: str) -> Iterator[FieldError]:
     external = kind in {"NodePort", "LoadBalancer"} or spec.get("externalIPs")
     for field in ("externalTrafficPolicy", "internalTrafficPolicy"):
         policy = spec.get(field)
@@ -200,7 +200,7 @@ def _traffic_problems(spec: Object, kind: str) -> Iterator[Problem]:
 # ---------------------------------------------------------------- endpoints
 
 
-def endpoints_problems(body: Object) -> Iterator[Problem]:
+def endpoints_problems(body: Object) -> Iterator[FieldError]:
     """Validate Endpoints."""
     for index, subset in enumerate(listed(body.get("subsets"))):
         path = f"subsets[{index}]"
@@ -227,7 +227,7 @@ def endpoints_problems(body: Object) -> Iterator[Problem]:
             )
 
 
-def _endpoint_address_problems(path: str, value: str) -> Iterator[Problem]:
+def _endpoint_address_problems(path: str, value: str) -> Iterator[FieldError]:
     wrong = list(fields.address(path, value))
     yield from wrong
     if wrong:
@@ -237,7 +237,7 @@ def _endpoint_address_problems(path: str, value: str) -> Iterator[Problem]:
     yield from _special_address_problems(path, value)
 
 
-def endpoint_slice_problems(body: Object) -> Iterator[Problem]:
+def endpoint_slice_problems(body: Object) -> Iterator[FieldError]:
     """Validate an EndpointSlice."""
     kind = body.get("addressType", "")
     if not kind:
@@ -266,7 +266,7 @@ def endpoint_slice_problems(body: Object) -> Iterator[Problem]:
 # ---------------------------------------------------------------- ingresses
 
 
-def ingress_problems(body: Object) -> Iterator[Problem]:
+def ingress_problems(body: Object) -> Iterator[FieldError]:
     """Validate an Ingress."""
     spec = body.get("spec") or {}
     for index, it in enumerate(listed(spec.get("tls"))):
@@ -287,11 +287,11 @@ def ingress_problems(body: Object) -> Iterator[Problem]:
         yield from fields.subdomain("spec.ingressClassName", spec["ingressClassName"])
 
 
-def _host_problems(path: str, host: str) -> Iterator[Problem]:
+def _host_problems(path: str, host: str) -> Iterator[FieldError]:
     yield from fields.subdomain(path, host.removeprefix("*."))
 
 
-def _rule_problems(path: str, rule: Object) -> Iterator[Problem]:
+def _rule_problems(path: str, rule: Object) -> Iterator[FieldError]:
     host, http = rule.get("host", ""), rule.get("http")
     if re.fullmatch(r"[\d.]+|.*:.*", host):
         why = "must be a DNS name, not an IP address"
@@ -309,7 +309,7 @@ def _rule_problems(path: str, rule: Object) -> Iterator[Problem]:
         yield from _path_problems(f"{path}.http.paths[{index}]", it)
 
 
-def _path_problems(path: str, value: Object) -> Iterator[Problem]:
+def _path_problems(path: str, value: Object) -> Iterator[FieldError]:
     kind, target = value.get("pathType"), value.get("path", "")
     if kind is None:
         yield field_errors.required(f"{path}.pathType", "pathType must be specified")
@@ -330,7 +330,7 @@ def _path_problems(path: str, value: Object) -> Iterator[Problem]:
     yield from _backend_problems(f"{path}.backend", value.get("backend") or {})
 
 
-def _backend_problems(path: str, backend: Object) -> Iterator[Problem]:
+def _backend_problems(path: str, backend: Object) -> Iterator[FieldError]:
     service, resource = backend.get("service"), backend.get("resource")
     if service is None and resource is None:
         yield field_errors.invalid(path, "", "resource or service backend is required")
@@ -342,7 +342,7 @@ def _backend_problems(path: str, backend: Object) -> Iterator[Problem]:
         yield from _backend_service_problems(path, service)
 
 
-def _backend_service_problems(path: str, service: Object) -> Iterator[Problem]:
+def _backend_service_problems(path: str, service: Object) -> Iterator[FieldError]:
     name, port = service.get("name", ""), service.get("port") or {}
     if not name:
         yield field_errors.required(f"{path}.service.name")
@@ -361,7 +361,7 @@ def _backend_service_problems(path: str, service: Object) -> Iterator[Problem]:
         yield field_errors.required(path, "port name or number is required")
 
 
-def ingress_class_problems(body: Object) -> Iterator[Problem]:
+def ingress_class_problems(body: Object) -> Iterator[FieldError]:
     """Validate an IngressClass."""
     spec = body.get("spec") or {}
     controller = spec.get("controller", "")
@@ -381,7 +381,7 @@ def ingress_class_problems(body: Object) -> Iterator[Problem]:
 # ---------------------------------------------------------------- policies
 
 
-def network_policy_problems(body: Object) -> Iterator[Problem]:
+def network_policy_problems(body: Object) -> Iterator[FieldError]:
     """Validate a NetworkPolicy."""
     spec = body.get("spec") or {}
     yield from fields.selector("spec.podSelector", spec.get("podSelector"))
@@ -400,7 +400,7 @@ def network_policy_problems(body: Object) -> Iterator[Problem]:
         )
 
 
-def _policy_port_problems(path: str, value: Object) -> Iterator[Problem]:
+def _policy_port_problems(path: str, value: Object) -> Iterator[FieldError]:
     protocols = ("TCP", "UDP", "SCTP")
     yield from fields.one_of(f"{path}.protocol", value.get("protocol"), protocols)
     if "port" in value:
@@ -412,7 +412,7 @@ def _policy_port_problems(path: str, value: Object) -> Iterator[Problem]:
             yield field_errors.invalid(f"{path}.endPort", value["port"], why)
 
 
-def _peer_problems(path: str, peer: Object) -> Iterator[Problem]:
+def _peer_problems(path: str, peer: Object) -> Iterator[FieldError]:
     if not peer:
         yield field_errors.required(path, "must specify a peer")
 

@@ -14,7 +14,7 @@ from aioinformer_apiserver.schema.storage_validation import volume_problems
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from aioinformer_apiserver.errors.field_errors import Problem
+    from aioinformer_apiserver.errors.field_errors import FieldError
 
 __all__ = [
     "affinity_problems",
@@ -33,7 +33,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 
 
-def pod_problems(path: str, spec: Object) -> Iterator[Problem]:
+def pod_problems(path: str, spec: Object) -> Iterator[FieldError]:
     """Validate the spec of a Pod.
 
     Args:
@@ -69,7 +69,7 @@ def pod_problems(path: str, spec: Object) -> Iterator[Problem]:
         yield from fields.subdomain(where, spec["priorityClassName"])
 
 
-def token_problems(path: str, spec: Object) -> Iterator[Problem]:
+def token_problems(path: str, spec: Object) -> Iterator[FieldError]:
     """Reject projected service account tokens in a Pod without an account.
 
     Templates of pods may have them.
@@ -90,7 +90,7 @@ def token_problems(path: str, spec: Object) -> Iterator[Problem]:
                 yield field_errors.forbidden(f"{where}.serviceAccountToken", why)
 
 
-def template_problems(path: str, template: Object) -> Iterator[Problem]:
+def template_problems(path: str, template: Object) -> Iterator[FieldError]:
     """Validate a pod template.
 
     Args:
@@ -111,7 +111,7 @@ def template_problems(path: str, template: Object) -> Iterator[Problem]:
 
 def _containers_problems(
     path: str, spec: Object, volumes: set[str]
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     containers = listed(spec.get("containers"))
     if not containers:
         yield field_errors.required(f"{path}.containers")
@@ -128,7 +128,7 @@ def _containers_problems(
                 seen.add(name)
 
 
-def _host_port_problems(path: str, spec: Object) -> Iterator[Problem]:
+def _host_port_problems(path: str, spec: Object) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, container in enumerate(listed(spec.get("containers"))):
         for number, port in enumerate(listed(container.get("ports"))):
@@ -150,7 +150,7 @@ def _host_port_problems(path: str, spec: Object) -> Iterator[Problem]:
 # ---------------------------------------------------------------- the rest
 
 
-def _security_problems(path: str, spec: Object) -> Iterator[Problem]:
+def _security_problems(path: str, spec: Object) -> Iterator[FieldError]:
     context = spec.get("securityContext") or {}
     for field in ("fsGroup", "runAsUser", "runAsGroup"):
         value = context.get(field, 0)
@@ -159,7 +159,7 @@ def _security_problems(path: str, spec: Object) -> Iterator[Problem]:
             yield field_errors.invalid(f"{path}.{field}", value, why)
 
 
-def _dns_problems(path: str, spec: Object) -> Iterator[Problem]:
+def _dns_problems(path: str, spec: Object) -> Iterator[FieldError]:
     config = spec.get("dnsConfig")
     if spec.get("dnsPolicy") == "None":
         why = "when `dnsPolicy` is None"
@@ -174,7 +174,7 @@ def _dns_problems(path: str, spec: Object) -> Iterator[Problem]:
         yield from fields.address(f"{path}.dnsConfig.nameservers[{index}]", it)
 
 
-def _gate_problems(path: str, spec: Object) -> Iterator[Problem]:
+def _gate_problems(path: str, spec: Object) -> Iterator[FieldError]:
     for index, it in enumerate(listed(spec.get("readinessGates"))):
         where = f"{path}.readinessGates[{index}].conditionType"
         yield from fields.qualified(where, it.get("conditionType", ""))
@@ -189,7 +189,7 @@ def _gate_problems(path: str, spec: Object) -> Iterator[Problem]:
         seen.add(name)
 
 
-def _spread_problems(path: str, constraint: Object) -> Iterator[Problem]:
+def _spread_problems(path: str, constraint: Object) -> Iterator[FieldError]:
     skew = constraint.get("maxSkew", 0)
     if skew <= 0:
         yield field_errors.invalid(f"{path}.maxSkew", skew, "must be greater than zero")
@@ -203,7 +203,7 @@ def _spread_problems(path: str, constraint: Object) -> Iterator[Problem]:
     yield from fields.selector(f"{path}.labelSelector", constraint.get("labelSelector"))
 
 
-def _name_problems(path: str, spec: Object) -> Iterator[Problem]:
+def _name_problems(path: str, spec: Object) -> Iterator[FieldError]:
     for field in ("serviceAccountName", "nodeName"):
         if spec.get(field):
             yield from fields.subdomain(f"{path}.{field}", spec[field])
@@ -218,7 +218,7 @@ def _name_problems(path: str, spec: Object) -> Iterator[Problem]:
             yield from fields.dns_label(f"{path}.{field}", spec[field])
 
 
-def _toleration_problems(path: str, toleration: Object) -> Iterator[Problem]:
+def _toleration_problems(path: str, toleration: Object) -> Iterator[FieldError]:
     key, operator = toleration.get("key", ""), toleration.get("operator", "")
     value, effect = toleration.get("value", ""), toleration.get("effect", "")
     where = f"{path}.operator"
@@ -252,7 +252,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 
 
-def affinity_problems(path: str, affinity: Object) -> Iterator[Problem]:
+def affinity_problems(path: str, affinity: Object) -> Iterator[FieldError]:
     """Validate the affinity of a Pod."""
     yield from _node_problems(
         f"{path}.nodeAffinity", affinity.get("nodeAffinity") or {}
@@ -261,7 +261,7 @@ def affinity_problems(path: str, affinity: Object) -> Iterator[Problem]:
         yield from _pod_problems(f"{path}.{field}", affinity.get(field) or {})
 
 
-def _node_problems(path: str, affinity: Object) -> Iterator[Problem]:
+def _node_problems(path: str, affinity: Object) -> Iterator[FieldError]:
     required = affinity.get(_REQUIRED)
     if required is not None:
         where = f"{path}.{_REQUIRED}.nodeSelectorTerms"
@@ -280,7 +280,7 @@ def _node_problems(path: str, affinity: Object) -> Iterator[Problem]:
         yield from _term_problems(f"{where}.preference", preference)
 
 
-def _term_problems(path: str, term: Object) -> Iterator[Problem]:
+def _term_problems(path: str, term: Object) -> Iterator[FieldError]:
     for index, it in enumerate(listed(term.get("matchExpressions"))):
         where = f"{path}.matchExpressions[{index}]"
         operator, values = it.get("operator", ""), it.get("values")
@@ -300,7 +300,7 @@ def _term_problems(path: str, term: Object) -> Iterator[Problem]:
         yield from fields.qualified(f"{where}.key", it.get("key", ""))
 
 
-def _pod_problems(path: str, affinity: Object) -> Iterator[Problem]:
+def _pod_problems(path: str, affinity: Object) -> Iterator[FieldError]:
     for index, it in enumerate(listed(affinity.get(_REQUIRED))):
         yield from _pod_term_problems(f"{path}.{_REQUIRED}[{index}]", it)
 
@@ -311,7 +311,7 @@ def _pod_problems(path: str, affinity: Object) -> Iterator[Problem]:
         yield from _pod_term_problems(f"{where}.podAffinityTerm", term)
 
 
-def _weight_problems(path: str, preference: Object) -> Iterator[Problem]:
+def _weight_problems(path: str, preference: Object) -> Iterator[FieldError]:
     weight = preference.get("weight", 0)
     if not 1 <= weight <= 100:
         yield field_errors.invalid(
@@ -319,7 +319,7 @@ def _weight_problems(path: str, preference: Object) -> Iterator[Problem]:
         )
 
 
-def _pod_term_problems(path: str, term: Object) -> Iterator[Problem]:
+def _pod_term_problems(path: str, term: Object) -> Iterator[FieldError]:
     for field in ("labelSelector", "namespaceSelector"):
         yield from fields.selector(f"{path}.{field}", term.get(field))
 
@@ -367,7 +367,7 @@ _LARGEST_ID = 2**31 - 1
 
 def container_problems(
     path: str, container: Object, volumes: Collection[str], *, of_init: bool = False
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     """Validate one container.
 
     Args:
@@ -411,7 +411,9 @@ _CHOICES = {
 }
 
 
-def _life_problems(path: str, container: Object, *, of_init: bool) -> Iterator[Problem]:
+def _life_problems(
+    path: str, container: Object, *, of_init: bool
+) -> Iterator[FieldError]:
     """Validate probes and hooks; plain init containers must have none."""
     brief = of_init and container.get("restartPolicy") != "Always"
     for field in ("lifecycle", *_PROBES):
@@ -435,7 +437,7 @@ def _life_problems(path: str, container: Object, *, of_init: bool) -> Iterator[P
 # ---------------------------------------------------------------- ports
 
 
-def _port_problems(path: str, ports: list[Object]) -> Iterator[Problem]:
+def _port_problems(path: str, ports: list[Object]) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, port in enumerate(ports):
         where, name = f"{path}[{index}]", port.get("name", "")
@@ -462,7 +464,7 @@ def _port_problems(path: str, ports: list[Object]) -> Iterator[Problem]:
 # ---------------------------------------------------------------- environment
 
 
-def _environment_problems(path: str, container: Object) -> Iterator[Problem]:
+def _environment_problems(path: str, container: Object) -> Iterator[FieldError]:
     for index, variable in enumerate(listed(container.get("env"))):
         yield from _variable_problems(f"{path}.env[{index}]", variable)
 
@@ -484,13 +486,13 @@ def _environment_problems(path: str, container: Object) -> Iterator[Problem]:
                 yield field_errors.required(f"{where}.{field}.name")
 
 
-def _variable_name_problems(path: str, name: str) -> Iterator[Problem]:
+def _variable_name_problems(path: str, name: str) -> Iterator[FieldError]:
     if not re.fullmatch("[ -<>-~]+", name):
         why = "a valid environment variable name must consist only of printable ASCII "
         yield field_errors.invalid(path, name, f"{why}characters other than '='")
 
 
-def _variable_problems(path: str, variable: Object) -> Iterator[Problem]:
+def _variable_problems(path: str, variable: Object) -> Iterator[FieldError]:
     if not variable.get("name"):
         yield field_errors.required(f"{path}.name")
     else:
@@ -517,7 +519,7 @@ def _variable_problems(path: str, variable: Object) -> Iterator[Problem]:
         yield field_errors.invalid(where, "", why)
 
 
-def _source_problems(path: str, field: str, source: Object) -> Iterator[Problem]:
+def _source_problems(path: str, field: str, source: Object) -> Iterator[FieldError]:
     if field == "fieldRef":
         name = source.get("fieldPath", "")
         if not name:
@@ -544,7 +546,7 @@ def _source_problems(path: str, field: str, source: Object) -> Iterator[Problem]
 
 def _mount_problems(
     path: str, mounts: list[Object], volumes: Collection[str]
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, mount in enumerate(mounts):
         where, name = f"{path}[{index}]", mount.get("name", "")
@@ -570,7 +572,7 @@ def _mount_problems(
 # ---------------------------------------------------------------- resources
 
 
-def _resource_problems(path: str, resources: Object) -> Iterator[Problem]:
+def _resource_problems(path: str, resources: Object) -> Iterator[FieldError]:
     limits = resources.get("limits") or {}
     requests = resources.get("requests") or {}
     for part, amounts in (("limits", limits), ("requests", requests)):
@@ -596,7 +598,7 @@ def _resource_problems(path: str, resources: Object) -> Iterator[Problem]:
         yield field_errors.forbidden(path, "HugePages require cpu or memory")
 
 
-def _amount_problems(path: str, name: str, amount: str) -> Iterator[Problem]:
+def _amount_problems(path: str, name: str, amount: str) -> Iterator[FieldError]:
     yield from fields.qualified(path, name)
     value = quantity(amount)
     if "/" not in name and name not in _STANDARD and not name.startswith(_HUGE):
@@ -618,7 +620,7 @@ def _amount_problems(path: str, name: str, amount: str) -> Iterator[Problem]:
             yield field_errors.invalid(path, amount, why)
 
 
-def _container_security_problems(path: str, context: Object) -> Iterator[Problem]:
+def _container_security_problems(path: str, context: Object) -> Iterator[FieldError]:
     for field in ("runAsUser", "runAsGroup"):
         value = context.get(field, 0)
         if not 0 <= value <= _LARGEST_ID:
@@ -641,7 +643,7 @@ _NUMBERS = (
 
 def probe_problems(
     path: str, probe: dict[str, Any], *, only_once: bool
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     """Validate a probe.
 
     Args:
@@ -658,7 +660,7 @@ def probe_problems(
         yield field_errors.invalid(f"{path}.successThreshold", threshold, "must be 1")
 
 
-def handler_problems(path: str, handler: dict[str, Any]) -> Iterator[Problem]:
+def handler_problems(path: str, handler: dict[str, Any]) -> Iterator[FieldError]:
     """Validate the handler of a probe or hook.
 
     Args:
@@ -680,7 +682,7 @@ def handler_problems(path: str, handler: dict[str, Any]) -> Iterator[Problem]:
 
 def _action_problems(
     path: str, field: str, action: dict[str, Any]
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     match field:
         case "exec":
             if not action.get("command"):

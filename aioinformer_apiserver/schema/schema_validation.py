@@ -19,7 +19,7 @@ from aioinformer_apiserver.schema.string_formats import fits_format, go_pattern
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer_apiserver.errors.field_errors import Problem
+    from aioinformer_apiserver.errors.field_errors import FieldError
     from aioinformer_apiserver.schema.openapi_schema import Schema
 
 __all__ = ["schema_problems"]
@@ -30,7 +30,7 @@ _ABSENT = object()
 
 def schema_problems(
     schema: Schema, body: dict[str, Any], old: dict[str, Any] | None = None
-) -> list[Problem]:
+) -> list[FieldError]:
     """Validate a custom resource.
 
     Args:
@@ -55,7 +55,7 @@ def schema_problems(
 class _Result:
     """Problems, and the number of valid parts, which selects the best alternative."""
 
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[FieldError] = field(default_factory=list)
     fitting: int = 0
 
     def add(self, other: _Result) -> None:
@@ -215,7 +215,7 @@ def _failed(path: str, why: str) -> _Result:
 # ---------------------------------------------------------------- embedded objects
 
 
-def _embedded_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
+def _embedded_problems(schema: Schema, value: Any, path: str) -> list[FieldError]:
     """Validate the type of embedded objects."""
     if isinstance(value, list):
         items = schema.items
@@ -261,7 +261,7 @@ _WORDS: dict[type, str] = {
 _FORMATS_OF_VALUES = {int: "int64", float: "float64"}
 
 
-def _type_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
+def _type_problems(schema: Schema, value: Any, path: str) -> list[FieldError]:
     """Validate the type of a value."""
     word, expected = _WORDS[type(value)], _types(schema)
     if value is None:
@@ -282,7 +282,7 @@ def _type_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
     return [] if fits or not expected else [_mistyped(path, ",".join(expected), word)]
 
 
-def _enum_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
+def _enum_problems(schema: Schema, value: Any, path: str) -> list[FieldError]:
     """Validate that a value is one of the choices."""
     choices = schema.text.get("enum")
     if not choices or any(_equal(it, value) for it in choices):
@@ -292,7 +292,7 @@ def _enum_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
     return [field_errors.not_supported(path, value, known)]
 
 
-def _text_problems(schema: Schema, value: str, path: str) -> list[Problem]:
+def _text_problems(schema: Schema, value: str, path: str) -> list[FieldError]:
     """Validate the length, pattern and format of a text."""
     rules, found = schema.text, []
     longest, shortest = rules.get("maxLength"), rules.get("minLength")
@@ -314,7 +314,7 @@ def _text_problems(schema: Schema, value: str, path: str) -> list[Problem]:
     return found
 
 
-def _number_problems(schema: Schema, value: float, path: str) -> list[Problem]:
+def _number_problems(schema: Schema, value: float, path: str) -> list[FieldError]:
     """Validate the range of a number."""
     rules = schema.text
     found = _integer_format_problems(schema, value, "Checked", path)
@@ -339,7 +339,7 @@ def _number_problems(schema: Schema, value: float, path: str) -> list[Problem]:
 
 def _size_problems(
     schema: Schema, value: list[Any] | Mapping[str, Any], path: str
-) -> list[Problem]:
+) -> list[FieldError]:
     """Validate the size and uniqueness of a list or map."""
     lists = isinstance(value, list)
     suffix, word = ("Items", "items") if lists else ("Properties", "properties")
@@ -380,7 +380,7 @@ def _format(schema: Schema) -> str:
             return ""
 
 
-def _mistyped(path: str, expected: str, found: str) -> Problem:
+def _mistyped(path: str, expected: str, found: str) -> FieldError:
     why = f'{path} in body must be of type {expected}: "{found}"'
     return field_errors.type_invalid(path, found, why)
 
@@ -397,7 +397,7 @@ def _equal(choice: Any, value: Any) -> bool:
 
 def _integer_format_problems(
     schema: Schema, value: float, what: str, path: str
-) -> list[Problem]:
+) -> list[FieldError]:
     """Validate that a value or bound fits the integer format."""
     if schema.type != "integer":
         return []
@@ -412,7 +412,7 @@ def _integer_format_problems(
     return [field_errors.invalid(NOWHERE, "", why)]
 
 
-def _multiple(value: float, step: float, path: str) -> list[Problem]:
+def _multiple(value: float, step: float, path: str) -> list[FieldError]:
     if isinstance(value, int):
         # Integers are divided by integers, even by zero.
         step = int(step)
@@ -443,7 +443,7 @@ def _plain(value: float) -> str:
 _NO_OBJECT = "must be an object for an array of list-type map"
 
 
-def _duplicate_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
+def _duplicate_problems(schema: Schema, value: Any, path: str) -> list[FieldError]:
     """Validate that sets and keyed lists have no duplicates, at any depth.
 
     Args:
@@ -457,7 +457,7 @@ def _duplicate_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
     if not isinstance(value, dict):
         return []
 
-    found: list[Problem] = []
+    found: list[FieldError] = []
     described = set(schema.fields)
     for name, it in value.items():
         child = schema.field(name)
@@ -471,8 +471,8 @@ def _duplicate_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
     return found
 
 
-def _of_list(schema: Schema, value: list[Any], path: str) -> list[Problem]:
-    found: list[Problem] = []
+def _of_list(schema: Schema, value: list[Any], path: str) -> list[FieldError]:
+    found: list[FieldError] = []
     match schema.list_type:
         case "set":
             found += _duplicates_at(value, [shown(it) for it in value], value, path)
@@ -489,7 +489,7 @@ def _of_list(schema: Schema, value: list[Any], path: str) -> list[Problem]:
     return found
 
 
-def _of_map(schema: Schema, value: list[Any], path: str) -> list[Problem]:
+def _of_map(schema: Schema, value: list[Any], path: str) -> list[FieldError]:
     for index, it in enumerate(value):
         if it is not None and not isinstance(it, dict):
             return [field_errors.invalid(f"{path}[{index}]", it, _NO_OBJECT)]
@@ -504,7 +504,7 @@ def _keys_of(schema: Schema, item: dict[str, Any]) -> dict[str, Any]:
 
 def _duplicates_at(
     value: list[Any], identities: list[str], shown_values: list[Any], path: str
-) -> list[Problem]:
+) -> list[FieldError]:
     """Report each duplicate value once, at its second position."""
     seen: dict[str, int] = {}
     found = []

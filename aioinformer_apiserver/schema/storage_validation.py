@@ -12,7 +12,7 @@ from aioinformer_apiserver.schema.quantities import quantity
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer_apiserver.errors.field_errors import Problem
+    from aioinformer_apiserver.errors.field_errors import FieldError
 
 __all__ = [
     "claim_problems",
@@ -80,7 +80,7 @@ _REQUIRED = {
 }
 
 
-def volume_problems(path: str, volumes: list[Object]) -> Iterator[Problem]:
+def volume_problems(path: str, volumes: list[Object]) -> Iterator[FieldError]:
     """Validate the volumes of a Pod."""
     seen: set[str] = set()
     for index, volume in enumerate(volumes):
@@ -104,7 +104,7 @@ def volume_problems(path: str, volumes: list[Object]) -> Iterator[Problem]:
         seen.add(name)
 
 
-def _source_problems(path: str, field: str, source: Object) -> Iterator[Problem]:
+def _source_problems(path: str, field: str, source: Object) -> Iterator[FieldError]:
     for name in _REQUIRED.get(field, ()):
         if not source.get(name):
             yield field_errors.required(f"{path}.{name}")
@@ -132,7 +132,7 @@ def _source_problems(path: str, field: str, source: Object) -> Iterator[Problem]
             pass
 
 
-def _host_path_problems(path: str, source: Object) -> Iterator[Problem]:
+def _host_path_problems(path: str, source: Object) -> Iterator[FieldError]:
     """Validate a host path that is not empty."""
     if ".." in source.get("path", "").split("/"):
         why = "must not contain '..'"
@@ -141,7 +141,7 @@ def _host_path_problems(path: str, source: Object) -> Iterator[Problem]:
     yield from fields.one_of(f"{path}.type", source.get("type", ""), _HOST_PATHS)
 
 
-def _file_problems(path: str, source: Object) -> Iterator[Problem]:
+def _file_problems(path: str, source: Object) -> Iterator[FieldError]:
     yield from _mode_problems(f"{path}.defaultMode", source.get("defaultMode"))
     for index, item in enumerate(listed(source.get("items"))):
         where = f"{path}.items[{index}]"
@@ -153,13 +153,13 @@ def _file_problems(path: str, source: Object) -> Iterator[Problem]:
         yield from _mode_problems(f"{where}.mode", item.get("mode"))
 
 
-def _mode_problems(path: str, mode: int | None) -> Iterator[Problem]:
+def _mode_problems(path: str, mode: int | None) -> Iterator[FieldError]:
     if mode is not None and not 0 <= mode <= _MOST_PERMISSIVE:
         why = "must be a number between 0 and 0777 (octal), both inclusive"
         yield field_errors.invalid(path, mode, why)
 
 
-def _downward_problems(path: str, source: Object) -> Iterator[Problem]:
+def _downward_problems(path: str, source: Object) -> Iterator[FieldError]:
     yield from _mode_problems(f"{path}.defaultMode", source.get("defaultMode"))
     for item in listed(source.get("items")):
         if not item.get("path"):
@@ -170,7 +170,7 @@ def _downward_problems(path: str, source: Object) -> Iterator[Problem]:
             yield field_errors.required(path, why)
 
 
-def _projection_problems(path: str, source: Object) -> Iterator[Problem]:
+def _projection_problems(path: str, source: Object) -> Iterator[FieldError]:
     for field in ("secret", "configMap"):
         if field in source:
             if not source[field].get("name"):
@@ -213,7 +213,7 @@ _PERSISTENT_SOURCES = (
 )
 
 
-def claim_problems(body: Object) -> Iterator[Problem]:
+def claim_problems(body: Object) -> Iterator[FieldError]:
     """Validate a PersistentVolumeClaim."""
     spec = body.get("spec") or {}
     if not spec.get("accessModes"):
@@ -236,7 +236,7 @@ def claim_problems(body: Object) -> Iterator[Problem]:
     yield from fields.one_of("spec.volumeMode", volume_mode, _VOLUME_MODES)
 
 
-def persistent_volume_problems(body: Object) -> Iterator[Problem]:
+def persistent_volume_problems(body: Object) -> Iterator[FieldError]:
     """Validate a PersistentVolume."""
     spec = body.get("spec") or {}
     if not spec.get("accessModes"):
@@ -264,12 +264,12 @@ def persistent_volume_problems(body: Object) -> Iterator[Problem]:
     yield from fields.one_of("spec.volumeMode", volume_mode, _VOLUME_MODES)
 
 
-def _access_mode_problems(spec: Object) -> Iterator[Problem]:
+def _access_mode_problems(spec: Object) -> Iterator[FieldError]:
     for it in listed(spec.get("accessModes")):
         yield from fields.one_of("spec.accessModes", it, _MODES)
 
 
-def _persistent_source_problems(spec: Object) -> Iterator[Problem]:
+def _persistent_source_problems(spec: Object) -> Iterator[FieldError]:
     given = [it for it in _PERSISTENT_SOURCES if it in spec]
     if not given:
         yield field_errors.required("spec", "must specify a volume type")
@@ -285,7 +285,7 @@ def _persistent_source_problems(spec: Object) -> Iterator[Problem]:
         yield from _host_path_problems("spec.hostPath", spec["hostPath"])
 
 
-def storage_class_problems(body: Object) -> Iterator[Problem]:
+def storage_class_problems(body: Object) -> Iterator[FieldError]:
     """Validate a StorageClass."""
     provisioner = body.get("provisioner", "")
     if not provisioner:

@@ -15,7 +15,7 @@ from aioinformer_apiserver.schema.pod_validation import template_problems
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from aioinformer_apiserver.errors.field_errors import Problem
+    from aioinformer_apiserver.errors.field_errors import FieldError
 
 __all__ = [
     "autoscaler_problems",
@@ -36,7 +36,7 @@ _MISMATCH = "`selector` does not match template `labels`"
 _UPDATE_TYPES = ("RollingUpdate", "OnDelete")
 
 
-def deployment_problems(body: Object) -> Iterator[Problem]:
+def deployment_problems(body: Object) -> Iterator[FieldError]:
     """Validate a Deployment."""
     spec = body.get("spec") or {}
     yield from fields.at_least("spec.replicas", spec.get("replicas"))
@@ -59,7 +59,7 @@ def deployment_problems(body: Object) -> Iterator[Problem]:
         yield field_errors.invalid("spec.progressDeadlineSeconds", deadline, why)
 
 
-def replica_set_problems(body: Object) -> Iterator[Problem]:
+def replica_set_problems(body: Object) -> Iterator[FieldError]:
     """Validate a ReplicaSet."""
     spec = body.get("spec") or {}
     yield from fields.at_least("spec.replicas", spec.get("replicas"))
@@ -72,7 +72,7 @@ def replica_set_problems(body: Object) -> Iterator[Problem]:
     yield from _pods_problems(spec)
 
 
-def stateful_set_problems(body: Object) -> Iterator[Problem]:
+def stateful_set_problems(body: Object) -> Iterator[FieldError]:
     """Validate a StatefulSet."""
     spec = body.get("spec") or {}
     policy = spec.get("podManagementPolicy")
@@ -103,7 +103,7 @@ def stateful_set_problems(body: Object) -> Iterator[Problem]:
         yield from fields.dns_label("spec.serviceName", spec["serviceName"])
 
 
-def daemon_set_problems(body: Object) -> Iterator[Problem]:
+def daemon_set_problems(body: Object) -> Iterator[FieldError]:
     """Validate a DaemonSet."""
     spec = body.get("spec") or {}
     if spec.get("selector") is not None:
@@ -132,7 +132,7 @@ def daemon_set_problems(body: Object) -> Iterator[Problem]:
             yield field_errors.required(f"{where}.maxUnavailable", why)
 
 
-def controller_problems(body: Object) -> Iterator[Problem]:
+def controller_problems(body: Object) -> Iterator[FieldError]:
     """Validate a ReplicationController."""
     spec = body.get("spec") or {}
     for field in ("minReadySeconds", "replicas"):
@@ -154,12 +154,12 @@ def controller_problems(body: Object) -> Iterator[Problem]:
     yield from _restart_problems(template, ("Always",))
 
 
-def template_object_problems(body: Object) -> Iterator[Problem]:
+def template_object_problems(body: Object) -> Iterator[FieldError]:
     """Validate a PodTemplate."""
     yield from template_problems("template", body.get("template") or {})
 
 
-def _selector_problems(selector: Object, kind: str) -> Iterator[Problem]:
+def _selector_problems(selector: Object, kind: str) -> Iterator[FieldError]:
     found = list(fields.selector("spec.selector", selector))
     yield from found
     if not selector:
@@ -169,7 +169,7 @@ def _selector_problems(selector: Object, kind: str) -> Iterator[Problem]:
         yield field_errors.invalid("spec.selector", selector, "invalid label selector")
 
 
-def _pods_problems(spec: Object) -> Iterator[Problem]:
+def _pods_problems(spec: Object) -> Iterator[FieldError]:
     """Validate the template, and that the selector matches its labels."""
     template = spec.get("template") or {}
     labels = (template.get("metadata") or {}).get("labels")
@@ -186,12 +186,14 @@ def _pods_problems(spec: Object) -> Iterator[Problem]:
         yield field_errors.forbidden("spec.template.spec.activeDeadlineSeconds", why)
 
 
-def _restart_problems(template: Object, choices: Collection[str]) -> Iterator[Problem]:
+def _restart_problems(
+    template: Object, choices: Collection[str]
+) -> Iterator[FieldError]:
     policy = (template.get("spec") or {}).get("restartPolicy")
     yield from fields.one_of("spec.template.spec.restartPolicy", policy, choices)
 
 
-def _strategy_problems(strategy: Object) -> Iterator[Problem]:
+def _strategy_problems(strategy: Object) -> Iterator[FieldError]:
     kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
     where = "spec.strategy.rollingUpdate"
     if kind == "Recreate":
@@ -228,7 +230,7 @@ def _percent(value: Any) -> int:
 # ---------------------------------------------------------------- jobs
 
 
-def job_problems(body: Object) -> Iterator[Problem]:
+def job_problems(body: Object) -> Iterator[FieldError]:
     """Validate a Job with its selector."""
     spec = body.get("spec") or {}
     yield from _job_spec_problems("spec", spec)
@@ -249,7 +251,7 @@ def job_problems(body: Object) -> Iterator[Problem]:
         yield field_errors.invalid("spec.template.metadata.labels", labels, _MISMATCH)
 
 
-def cron_job_problems(body: Object) -> Iterator[Problem]:
+def cron_job_problems(body: Object) -> Iterator[FieldError]:
     """Validate a CronJob."""
     spec = body.get("spec") or {}
     schedule = spec.get("schedule", "")
@@ -281,7 +283,7 @@ def _is_zone(name: str) -> bool:
     return True
 
 
-def _schedule_problems(schedule: str) -> Iterator[Problem]:
+def _schedule_problems(schedule: str) -> Iterator[FieldError]:
     if "TZ" in schedule:
         why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
         yield field_errors.invalid("spec.schedule", schedule, why)
@@ -293,7 +295,7 @@ def _schedule_problems(schedule: str) -> Iterator[Problem]:
             yield field_errors.invalid("spec.schedule", schedule, why)
 
 
-def _job_spec_problems(path: str, spec: Object) -> Iterator[Problem]:
+def _job_spec_problems(path: str, spec: Object) -> Iterator[FieldError]:
     for field in _JOB_NUMBERS:
         yield from fields.at_least(f"{path}.{field}", spec.get(field))
 
@@ -335,7 +337,7 @@ _JOB_NUMBERS = (
 # ---------------------------------------------------------------- beside them
 
 
-def disruption_problems(body: Object) -> Iterator[Problem]:
+def disruption_problems(body: Object) -> Iterator[FieldError]:
     """Validate a PodDisruptionBudget."""
     spec = body.get("spec") or {}
     fewest, most = spec.get("minAvailable"), spec.get("maxUnavailable")
@@ -366,7 +368,7 @@ def disruption_problems(body: Object) -> Iterator[Problem]:
     yield from fields.selector("spec.selector", spec.get("selector"))
 
 
-def autoscaler_problems(body: Object) -> Iterator[Problem]:
+def autoscaler_problems(body: Object) -> Iterator[FieldError]:
     """Validate a HorizontalPodAutoscaler."""
     spec = body.get("spec") or {}
     fewest, most = spec.get("minReplicas"), spec.get("maxReplicas", 0)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from aioinformer.errors import ApiError
     from aioinformer.tables import Layout
     from aioinformer_apiserver.storage.kinds import Kind
-    from aioinformer_apiserver.storage.storage import Change, Stored
+    from aioinformer_apiserver.storage.storage import Change, StoredObject
 
 __all__ = ["Format", "MetadataOnly", "Table", "Whole", "format_of", "shown_plainly"]
 
@@ -56,7 +56,7 @@ class Format(Protocol):
     def content_type(self) -> str:
         """Media type of the response."""
 
-    def object(self, stored: Stored) -> bytes:
+    def object(self, stored: StoredObject) -> bytes:
         """Encode one object.
 
         Raises:
@@ -64,7 +64,7 @@ class Format(Protocol):
         """
 
     def list(
-        self, metadata: dict[str, Any], objects: Iterable[Stored]
+        self, metadata: dict[str, Any], objects: Iterable[StoredObject]
     ) -> Iterator[bytes]:
         """Encode a list in pieces.
 
@@ -76,7 +76,7 @@ class Format(Protocol):
             ApiError: If the format does not support lists.
         """
 
-    def initial(self, stored: Stored) -> bytes:
+    def initial(self, stored: StoredObject) -> bytes:
         """Encode an initial object of a watch, as a line."""
 
     def change(self, event: str, change: Change) -> bytes:
@@ -94,18 +94,18 @@ class Whole:
         self._encoder = encoder_of(choice or Choice())
         self.content_type = self._encoder.media
 
-    def object(self, stored: Stored) -> bytes:
+    def object(self, stored: StoredObject) -> bytes:
         """Encode one object."""
         return self._encoder.document(stored.raw)
 
     def list(
-        self, metadata: dict[str, Any], objects: Iterable[Stored]
+        self, metadata: dict[str, Any], objects: Iterable[StoredObject]
     ) -> Iterator[bytes]:
         """Encode a list in pieces."""
         items = (list_item(self._kind, stored.raw) for stored in objects)
         return self._encoder.listing(list_frame(self._kind, metadata), "items", items)
 
-    def initial(self, stored: Stored) -> bytes:
+    def initial(self, stored: StoredObject) -> bytes:
         """Encode an initial object of a watch."""
         return event_line("ADDED", stored.raw)
 
@@ -131,7 +131,7 @@ class MetadataOnly:
         self._form = f"metadata {choice.version}"
         self.content_type = self._encoder.media
 
-    def object(self, stored: Stored) -> bytes:
+    def object(self, stored: StoredObject) -> bytes:
         """Encode one object.
 
         Raises:
@@ -141,7 +141,7 @@ class MetadataOnly:
         return self._encoder.document(self._partial(stored.raw))
 
     def list(
-        self, metadata: dict[str, Any], objects: Iterable[Stored]
+        self, metadata: dict[str, Any], objects: Iterable[StoredObject]
     ) -> Iterator[bytes]:
         """Encode a list in pieces.
 
@@ -165,7 +165,7 @@ class MetadataOnly:
 
         return self._encoder.listing(plain(frame), "items", chain([first], items))
 
-    def initial(self, stored: Stored) -> bytes:
+    def initial(self, stored: StoredObject) -> bytes:
         """Encode an initial object of a watch."""
         return event_line("ADDED", self._partial(stored.raw))
 
@@ -215,7 +215,7 @@ class Table:
         self._told = False
         self.content_type = self._encoder.media
 
-    def object(self, stored: Stored) -> bytes:
+    def object(self, stored: StoredObject) -> bytes:
         """Encode one object, as a table of one row.
 
         Raises:
@@ -224,7 +224,7 @@ class Table:
         return b"".join(self.list(_version_of(stored), [stored]))
 
     def list(
-        self, metadata: dict[str, Any], objects: Iterable[Stored]
+        self, metadata: dict[str, Any], objects: Iterable[StoredObject]
     ) -> Iterator[bytes]:
         """Encode a list in pieces.
 
@@ -236,7 +236,7 @@ class Table:
         frame = self._frame(metadata, is_first=True)
         return self._encoder.listing(frame, "rows", rows)
 
-    def initial(self, stored: Stored) -> bytes:
+    def initial(self, stored: StoredObject) -> bytes:
         """Encode an initial object of a watch."""
         return self._line("ADDED", stored, is_first=self._begin())
 
@@ -267,7 +267,7 @@ class Table:
         is_first, self._told = not self._told, True
         return is_first
 
-    def _line(self, event: str, stored: Stored, *, is_first: bool) -> bytes:
+    def _line(self, event: str, stored: StoredObject, *, is_first: bool) -> bytes:
         frame = self._frame(_version_of(stored), is_first=is_first)
         return event_line(event, _with_row(frame, self._row(stored.raw, stored.body())))
 
@@ -393,7 +393,7 @@ def _with_row(frame: bytes, row: bytes) -> bytes:
     return frame.removesuffix(b"]}") + row + b"]}"
 
 
-def _version_of(stored: Stored) -> dict[str, Any]:
+def _version_of(stored: StoredObject) -> dict[str, Any]:
     """Return the metadata of a table with one object, which may have no version."""
     return {"resourceVersion": str(stored.version)} if stored.version else {}
 

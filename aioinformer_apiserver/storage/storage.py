@@ -15,16 +15,16 @@ import msgspec
 import orjson
 
 from aioinformer.errors import OptionsError
+from aioinformer_apiserver.storage.dispatcher import Dispatcher
 from aioinformer_apiserver.storage.encoding import encode, event_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from aioinformer.model import Resource
-    from aioinformer_apiserver.storage.dispatcher import Dispatcher
     from aioinformer_apiserver.storage.kinds import Kind
 
-__all__ = ["Change", "Collection", "SavedState", "Storage", "Stored"]
+__all__ = ["Change", "Collection", "SavedState", "Storage", "StoredObject"]
 
 _UNCACHED = frozenset({("", "events"), ("events.k8s.io", "events")})
 # Maximum number of snapshots of a collection for paged lists. Without one, each page
@@ -42,7 +42,7 @@ class SavedState:
     """
 
     version: int
-    contents: tuple[tuple[Kind, tuple[Stored, ...]], ...]
+    contents: tuple[tuple[Kind, tuple[StoredObject, ...]], ...]
 
 
 class Collection:
@@ -56,8 +56,8 @@ class Collection:
         self.closed = False
         self.siblings: tuple[Collection, ...] = (self,)
         """Collections of the same objects in all API versions, including this one."""
-        self.dispatcher: Dispatcher | None = None
-        """Dispatcher of changes to watches; see `dispatcher_of()`."""
+        self.dispatcher = Dispatcher(self.subscribe)
+        """Dispatcher of changes to watches."""
         self.watch_generation = 0
         """Number of times that all watches were ended while the kind remains served."""
         self.tail = Change(kind, floor)
@@ -67,18 +67,18 @@ class Collection:
         """Oldest version after which all changes are known."""
         self.cached = (kind.resource.group, kind.resource.plural) not in _UNCACHED
         """True if a real server has a watch cache; only events have none."""
-        self._objects: dict[str, Stored] = {}
+        self._objects: dict[str, StoredObject] = {}
         # Invariant: the sorted keys of `_objects`.
         self._order: list[str] = []
         self._history: deque[Change] = deque()
         self._bound = history
-        self._snapshots: OrderedDict[int, list[Stored]] = OrderedDict()
+        self._snapshots: OrderedDict[int, list[StoredObject]] = OrderedDict()
         self._readers: set[Callable[[], None]] = set()
 
     def __len__(self) -> int:
         return len(self._objects)
 
-    def __iter__(self) -> Iterator[Stored]:
+    def __iter__(self) -> Iterator[StoredObject]:
         return iter(self._objects.values())
 
     def __repr__(self) -> str:
@@ -87,7 +87,7 @@ class Collection:
             f"history={self.floor}..{self.tail.version}>"
         )
 
-    def get(self, key: str) -> Stored | None:
+    def get(self, key: str) -> StoredObject | None:
         """Return the object with the key `"namespace/name"` or `"name"`, or None."""
         return self._objects.get(key)
 
@@ -99,7 +99,7 @@ class Collection:
         """Return whether all changes after a version are known."""
         return version >= self.watch_floor
 
-    def snapshot(self, version: int | None = None) -> list[Stored]:
+    def snapshot(self, version: int | None = None) -> list[StoredObject]:
         """Return all objects in the order of their keys. Callers must not modify it.
 
         Args:
@@ -138,7 +138,7 @@ class Collection:
         self._readers.add(wake)
         return lambda: self._readers.discard(wake)
 
-    def record(self, version: int, key: str, new: Stored | None) -> None:
+    def record(self, version: int, key: str, new: StoredObject | None) -> None:
         """Apply one change. For `Storage` only."""
         change = Change(self.kind, version, self._objects.get(key), new)
         if new is None:
@@ -174,7 +174,7 @@ class Collection:
         self.watch_floor = max(self.watch_floor, watched)
         self._forget_snapshots()
 
-    def begin_anew(self, objects: Iterable[Stored], version: int) -> None:
+    def begin_anew(self, objects: Iterable[StoredObject], version: int) -> None:
         """Replace all objects, without a history before a version. For `Storage` only.
 
         Ends all watches, because later changes do not continue their events.
@@ -196,7 +196,7 @@ class Collection:
         self.kind = kind
         self.watch_floor = version
         for key, stored in self._objects.items():
-            self._objects[key] = Stored.of(kind, stored.body(), stored.version)
+            self._objects[key] = StoredObject.of(kind, stored.body(), stored.version)
 
         self._snapshots.clear()
         self.watch_generation += 1
@@ -217,7 +217,7 @@ class Collection:
         for version in [it for it in self._snapshots if it < self.floor]:
             del self._snapshots[version]
 
-    def _ordered_at(self, version: int) -> list[Stored]:
+    def _ordered_at(self, version: int) -> list[StoredObject]:
         """Return all objects at a version, in the order of their keys."""
         if version >= self.tail.version:
             return [self._objects[key] for key in self._order]
@@ -225,7 +225,7 @@ class Collection:
         objects = self._objects_at(version)
         return [objects[key] for key in sorted(objects)]
 
-    def _objects_at(self, version: int) -> dict[str, Stored]:
+    def _objects_at(self, version: int) -> dict[str, StoredObject]:
         """Return the objects without the changes after a version."""
         objects = dict(self._objects)
         for change in reversed(self._history):
@@ -278,7 +278,7 @@ class Storage:
         if beside is not None:
             new.begin_anew(
                 [
-                    Stored.of(
+                    StoredObject.of(
                         kind, _converted(beside.kind, kind, it.body()), it.version
                     )
                     for it in beside
@@ -331,21 +331,21 @@ class Storage:
             del self._collections[_path_of(sibling.kind.resource)]
             sibling.close()
 
-    def put(self, collection: Collection, body: dict[str, Any]) -> Stored:
+    def put(self, collection: Collection, body: dict[str, Any]) -> StoredObject:
         """Store a complete body as the next version of its object."""
-        new = Stored.of(collection.kind, body, self.version + 1)
+        new = StoredObject.of(collection.kind, body, self.version + 1)
         self.version += 1
         collection.record(self.version, new.key, new)
         for sibling in collection.siblings:
             if sibling is not collection:
                 other = _converted(collection.kind, sibling.kind, body)
-                shown = Stored.of(sibling.kind, other, self.version)
+                shown = StoredObject.of(sibling.kind, other, self.version)
                 sibling.record(self.version, new.key, shown)
 
         self._wake()
         return new
 
-    def drop(self, collection: Collection, stored: Stored) -> None:
+    def drop(self, collection: Collection, stored: StoredObject) -> None:
         """Delete an object. The deletion has a version of its own."""
         self.version += 1
         for sibling in collection.siblings:
@@ -397,14 +397,14 @@ class Storage:
             for stored in it
         ]
         before, self.version = self.version, 1
-        renewed: dict[Collection, list[Stored]] = {}
+        renewed: dict[Collection, list[StoredObject]] = {}
         for collection, stored in sorted(found, key=lambda pair: pair[1].version):
             body = stored.body()
             body["metadata"]["uid"] = make_uid()
             self.version += 1
             for sibling in collection.siblings:
                 other = _converted(collection.kind, sibling.kind, body)
-                new = Stored.of(sibling.kind, other, self.version)
+                new = StoredObject.of(sibling.kind, other, self.version)
                 renewed.setdefault(sibling, []).append(new)
 
         if self.version == before:
@@ -441,8 +441,8 @@ def _path_of(resource: Resource) -> tuple[str, str, str]:
     return resource.group, resource.version, resource.plural
 
 
-class Stored(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """One state of one object. Immutable: the next state is another `Stored`.
+class StoredObject(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """One state of one object. Immutable: the next state is another `StoredObject`.
 
     There may be tens of thousands. They hold only strings, so the garbage collector does
     not track them.
@@ -468,7 +468,7 @@ class Stored(msgspec.Struct, frozen=True, eq=False, gc=False):
     fields: dict[str, str]
 
     @classmethod
-    def of(cls, kind: Kind, body: dict[str, Any], version: int) -> Stored:
+    def of(cls, kind: Kind, body: dict[str, Any], version: int) -> StoredObject:
         """Encode a complete body with a version (0 for none).
 
         The body is neither modified nor kept.
@@ -513,8 +513,8 @@ class Change:
 
     kind: Kind
     version: int
-    old: Stored | None = None
-    new: Stored | None = None
+    old: StoredObject | None = None
+    new: StoredObject | None = None
     next: Change | None = None
     _shown: dict[tuple[str, str], bytes] = field(default_factory=dict)
 
@@ -526,7 +526,9 @@ class Change:
         """
         return self.shown(event, "line", lambda state: event_line(event, state.raw))
 
-    def shown(self, event: str, form: str, show: Callable[[Stored], bytes]) -> bytes:
+    def shown(
+        self, event: str, form: str, show: Callable[[StoredObject], bytes]
+    ) -> bytes:
         """Return the result of `show` for this change, computed once for all watches.
 
         Args:
@@ -540,7 +542,7 @@ class Change:
 
         return made
 
-    def state(self, event: str) -> Stored:
+    def state(self, event: str) -> StoredObject:
         """Return the object of an event.
 
         Args:
@@ -553,4 +555,4 @@ class Change:
         if event != "DELETED":
             return state
 
-        return Stored.of(self.kind, state.body(), self.version)
+        return StoredObject.of(self.kind, state.body(), self.version)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aioinformer.model.resource import Resource
-    from aioinformer_apiserver.requests.options import Deleted, Written
+    from aioinformer_apiserver.requests.options import DeleteResult, WriteResult
 
 ARRANGED = WriteOptions(part="all")
 ASKED = WriteOptions(manager="me")
@@ -53,7 +53,7 @@ class Cluster:
         body: dict[str, Any],
         options: WriteOptions = ARRANGED,
         namespace: str = "default",
-    ) -> Written:
+    ) -> WriteResult:
         place = namespace if resource.namespaced else ""
         collection = self.storage.collection(resource)
         return self.registry.create(collection, place, body, options)
@@ -65,7 +65,7 @@ class Cluster:
         patch: object,
         options: WriteOptions = ARRANGED,
         namespace: str = "default",
-    ) -> Written:
+    ) -> WriteResult:
         place = namespace if resource.namespaced else ""
         collection = self.storage.collection(resource)
         return self.registry.patch(collection, place, name, patch, options)
@@ -77,7 +77,7 @@ class Cluster:
         body: dict[str, Any],
         options: WriteOptions = ARRANGED,
         namespace: str = "default",
-    ) -> Written:
+    ) -> WriteResult:
         place = namespace if resource.namespaced else ""
         collection = self.storage.collection(resource)
         return self.registry.update(collection, place, name, body, options)
@@ -88,7 +88,7 @@ class Cluster:
         name: str,
         options: DeleteOptions = PLAIN,
         namespace: str = "default",
-    ) -> Deleted:
+    ) -> DeleteResult:
         place = namespace if resource.namespaced else ""
         collection = self.storage.collection(resource)
         return self.registry.delete(collection, place, name, options)
