@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer.model import resources
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
-from aioinformer_apiserver.crds.validation import definition_problems
+from aioinformer_apiserver.crds.validation import validate_definition
 from aioinformer_apiserver.errors import names
 from aioinformer_apiserver.errors.field_errors import FieldError, refusal
 from aioinformer_apiserver.errors.go_format import go_text, go_type
 from aioinformer_apiserver.errors.names import STANDARD_FINALIZERS
 from aioinformer_apiserver.registry.request_bodies import type_meta_of
 from aioinformer_apiserver.schema import builtin_validation
-from aioinformer_apiserver.schema.core_validation import events_v1_problems
-from aioinformer_apiserver.schema.schema_validation import schema_problems
+from aioinformer_apiserver.schema.core_validation import validate_events_v1
+from aioinformer_apiserver.schema.schema_validation import validate_custom_resource
 from aioinformer_apiserver.storage.kinds import value_at
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _IMMUTABLE = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 # ---------------------------------------------------------------- what is to be stored
 
 
-def _type_meta_problems(kind: Kind, body: Mapping[str, Any]) -> list[FieldError]:
+def _validate_type_meta(kind: Kind, body: Mapping[str, Any]) -> list[FieldError]:
     """Validate the API version and kind of a custom resource."""
     return [
         FieldError.invalid(field, body[field], f"must be {expected}")
@@ -56,7 +56,7 @@ def _type_meta_problems(kind: Kind, body: Mapping[str, Any]) -> list[FieldError]
 # ------------------------------------------------------------------ metadata
 
 
-def _metadata_creation_problems(
+def _validate_metadata_creation(
     kind: Kind, metadata: Mapping[str, Any]
 ) -> list[FieldError]:
     """Validate the metadata of a new object.
@@ -68,13 +68,13 @@ def _metadata_creation_problems(
     prefix, name = metadata.get("generateName") or "", metadata.get("name") or ""
     found = [
         FieldError.invalid("metadata.generateName", prefix, why)
-        for why in names.name_problems(kind.stored, prefix, prefix=True)
+        for why in names.validate_name(kind.stored, prefix, prefix=True)
         if prefix
     ]
     if name:
         found += [
             FieldError.invalid("metadata.name", name, why)
-            for why in names.name_problems(kind.stored, name)
+            for why in names.validate_name(kind.stored, name)
         ]
     else:
         why = "Required value: name or generateName is required"
@@ -85,11 +85,11 @@ def _metadata_creation_problems(
         why = "must be greater than or equal to 0"
         found.append(FieldError.invalid("metadata.generation", generation, why))
 
-    found += _content_problems(metadata) + _finalizer_problems(metadata)
-    return found + _unqualified_finalizers(kind, metadata)
+    found += _validate_content(metadata) + _validate_finalizer(metadata)
+    return found + _validate_qualified_finalizers(kind, metadata)
 
 
-def _metadata_update_problems(
+def _validate_metadata_update(
     kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> list[FieldError]:
     """Validate the metadata of an update.
@@ -99,14 +99,14 @@ def _metadata_update_problems(
         old: Stored metadata.
         new: New metadata.
     """
-    content = _content_problems(new)
-    changes = [*_change_problems(old, new), *content]
+    content = _validate_content(new)
+    changes = [*_validate_change(old, new), *content]
     # A real server runs the common checks for all kinds, and again for this one.
-    found = [*content, *_finalizer_problems(new), *changes, *changes]
-    return found + _unqualified_finalizers(kind, new)
+    found = [*content, *_validate_finalizer(new), *changes, *changes]
+    return found + _validate_qualified_finalizers(kind, new)
 
 
-def _change_problems(
+def _validate_change(
     old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> list[FieldError]:
     found = []
@@ -125,31 +125,31 @@ def _change_problems(
     ]
 
 
-def _content_problems(metadata: Mapping[str, Any]) -> list[FieldError]:
+def _validate_content(metadata: Mapping[str, Any]) -> list[FieldError]:
     return [
-        *_label_problems(metadata.get("labels") or {}),
-        *_annotation_problems(metadata.get("annotations") or {}),
-        *_owner_problems(metadata.get("ownerReferences") or ()),
+        *_validate_label(metadata.get("labels") or {}),
+        *_validate_annotation(metadata.get("annotations") or {}),
+        *_validate_owner(metadata.get("ownerReferences") or ()),
     ]
 
 
-def _label_problems(labels: Mapping[str, str]) -> list[FieldError]:
+def _validate_label(labels: Mapping[str, str]) -> list[FieldError]:
     field, found = "metadata.labels", []
     for key, value in labels.items():
         for it, problems in (
-            (key, names.qualified_name_problems(key)),
-            (value, names.label_value_problems(value)),
+            (key, names.validate_qualified_name(key)),
+            (value, names.validate_label_value(value)),
         ):
             found += [FieldError.invalid(field, it, why) for why in problems]
 
     return found
 
 
-def _annotation_problems(annotations: Mapping[str, str]) -> list[FieldError]:
+def _validate_annotation(annotations: Mapping[str, str]) -> list[FieldError]:
     field, found = "metadata.annotations", []
     for key in annotations:
         # Annotation keys may have capital letters.
-        problems = names.qualified_name_problems(key.lower())
+        problems = names.validate_qualified_name(key.lower())
         found += [FieldError.invalid(field, key, why) for why in problems]
 
     size = sum(len(it.encode()) for pair in annotations.items() for it in pair)
@@ -160,7 +160,7 @@ def _annotation_problems(annotations: Mapping[str, str]) -> list[FieldError]:
     return found
 
 
-def _owner_problems(owners: Sequence[Mapping[str, Any]]) -> list[FieldError]:
+def _validate_owner(owners: Sequence[Mapping[str, Any]]) -> list[FieldError]:
     field, found = "metadata.ownerReferences", []
     for owner in owners:
         for name, called in (
@@ -186,12 +186,12 @@ def _owner_problems(owners: Sequence[Mapping[str, Any]]) -> list[FieldError]:
     return found
 
 
-def _finalizer_problems(metadata: Mapping[str, Any]) -> list[FieldError]:
+def _validate_finalizer(metadata: Mapping[str, Any]) -> list[FieldError]:
     field, finalizers = "metadata.finalizers", metadata.get("finalizers") or ()
     found = [
         FieldError.invalid(field, it, why)
         for it in finalizers
-        for why in names.qualified_name_problems(it)
+        for why in names.validate_qualified_name(it)
     ]
     orphan, foreground = names.STANDARD_FINALIZERS[1:]
     if orphan in finalizers and foreground in finalizers:
@@ -201,7 +201,7 @@ def _finalizer_problems(metadata: Mapping[str, Any]) -> list[FieldError]:
     return found
 
 
-def _unqualified_finalizers(
+def _validate_qualified_finalizers(
     kind: Kind, metadata: Mapping[str, Any]
 ) -> list[FieldError]:
     """Validate that the finalizers of a built-in kind are qualified."""
@@ -239,12 +239,12 @@ def validate_create(kind: Kind, body: Mapping[str, Any], options: WriteOptions) 
         ApiError: 422 if the object is invalid.
     """
     metadata = body["metadata"]
-    found: list[FieldError] = [*_metadata_creation_problems(kind, metadata)]
+    found: list[FieldError] = [*_validate_metadata_creation(kind, metadata)]
     if options.part != "all":
-        found += _kind_problems(kind, body, None)
+        found += _validate_by_kind(kind, body, None)
 
     if kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
-        found += definition_problems(body)
+        found += validate_definition(body)
 
     _raise_invalid(kind, body, found)
     _warn_of_finalizers(kind, {}, metadata, options)
@@ -266,20 +266,20 @@ def validate_update(
         ApiError: 422 if the next state is invalid.
     """
     found: list[FieldError] = [
-        *_metadata_update_problems(kind, old["metadata"], new["metadata"])
+        *_validate_metadata_update(kind, old["metadata"], new["metadata"])
     ]
     if options.part != "all":
-        found += _kind_problems(kind, new, old)
+        found += _validate_by_kind(kind, new, old)
 
     whole = options.part in {"main", "all"}
     if whole and kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
-        found += definition_problems(new, old)
+        found += validate_definition(new, old)
 
     _raise_invalid(kind, new, found)
     _warn_of_finalizers(kind, old["metadata"], new["metadata"], options)
 
 
-def _kind_problems(
+def _validate_by_kind(
     kind: Kind, body: Mapping[str, Any], old: Mapping[str, Any] | None
 ) -> list[FieldError]:
     """Validate an object by the rules of its kind.
@@ -292,16 +292,18 @@ def _kind_problems(
     new = dict(body)
     if kind.typed:
         before = None if old is None else kind.to_storage(dict(old))
-        return _builtin_problems(kind, kind.to_storage(new), before)
+        return _validate_builtin(kind, kind.to_storage(new), before)
 
-    found: list[FieldError] = [*_type_meta_problems(kind, body)]
+    found: list[FieldError] = [*_validate_type_meta(kind, body)]
     if kind.schema is not None:
-        found += schema_problems(kind.schema, new, None if old is None else dict(old))
+        found += validate_custom_resource(
+            kind.schema, new, None if old is None else dict(old)
+        )
 
-    return [*found, *_scale_problems(kind, body)]
+    return [*found, *_validate_scale(kind, body)]
 
 
-def _scale_problems(kind: Kind, body: Mapping[str, Any]) -> Iterator[FieldError]:
+def _validate_scale(kind: Kind, body: Mapping[str, Any]) -> Iterator[FieldError]:
     """Validate the replicas of a custom resource with a scale."""
     if kind.scale is None:
         return
@@ -321,17 +323,17 @@ def _scale_problems(kind: Kind, body: Mapping[str, Any]) -> Iterator[FieldError]
         yield FieldError.invalid(path, value, why)
 
 
-def _builtin_problems(
+def _validate_builtin(
     kind: Kind, new: dict[str, Any], old: dict[str, Any] | None
 ) -> list[FieldError]:
     """Validate an object of a built-in kind in its storage version."""
     if old is None:
-        found = [*builtin_validation.create_problems(kind.stored, new)]
+        found = [*builtin_validation.validate_create(kind.stored, new)]
     else:
-        found = [*builtin_validation.update_problems(kind.stored, old, new)]
+        found = [*builtin_validation.validate_update(kind.stored, old, new)]
 
     is_newer_event = kind.stored.group != kind.resource.group
-    return [*events_v1_problems(new, old)] if is_newer_event else found
+    return [*validate_events_v1(new, old)] if is_newer_event else found
 
 
 def _warn_of_finalizers(

@@ -20,8 +20,8 @@ from aioinformer.model.selectors import (
 )
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.names import (
-    label_value_problems,
-    qualified_name_problems,
+    validate_label_value,
+    validate_qualified_name,
 )
 from aioinformer_apiserver.errors.statuses import quoted
 
@@ -123,7 +123,7 @@ class _Reader:
             self._take()
 
         key = self._word()
-        problems = qualified_name_problems(key)
+        problems = validate_qualified_name(key)
         if problems:
             why = "; ".join(problems)
             raise _Refused(f"<nil>: Invalid value: {quoted(key)}: {why}")
@@ -141,7 +141,7 @@ class _Reader:
         else:
             values = ["" if self._next in {"", ","} else self._word()]
 
-        found = _value_problems(key, values, numeric=operator in {"<", ">"})
+        found = _validate_value(key, values, numeric=operator in {"<", ">"})
         if found:
             told = ", ".join(found)
             raise _Refused(f"[{told}]" if len(found) > 1 else told)
@@ -194,7 +194,7 @@ def _tokens_of(text: str) -> list[str]:
     return [token for token in found if token]
 
 
-def _value_problems(key: str, values: list[str], *, numeric: bool) -> list[str]:
+def _validate_value(key: str, values: list[str], *, numeric: bool) -> list[str]:
     found = []
     if numeric and integer_of(values[0]) is None:
         found.append(
@@ -203,7 +203,7 @@ def _value_problems(key: str, values: list[str], *, numeric: bool) -> list[str]:
         )
 
     for index, value in enumerate(values):
-        problems = label_value_problems(value)
+        problems = validate_label_value(value)
         if problems:
             head = f"values[{index}][{key}]: Invalid value: {quoted(value)}"
             found.append(f"{head}: {'; '.join(problems)}")

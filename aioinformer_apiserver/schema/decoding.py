@@ -57,7 +57,7 @@ def decode(
     Built-in kinds lose unknown fields, nulls, and empty values of optional fields. They
     gain the fields that Go always writes. Custom resources lose the nulls that their
     schema does not allow, and unknown fields unless it preserves them. Values of wrong
-    types stay; `schema_problems` reports them. The metadata of both is decoded as of
+    types stay; `validate_custom_resource` reports them. The metadata of both is decoded as of
     any kind.
 
     Args:

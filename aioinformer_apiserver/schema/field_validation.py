@@ -32,10 +32,10 @@ __all__ = [
     "port_name",
     "port_number",
     "qualified",
-    "relative_path_problems",
     "selected",
     "selector",
     "subdomain",
+    "validate_relative_path",
 ]
 
 Object = dict[str, Any]
@@ -64,17 +64,17 @@ def _all_invalid(path: str, value: object, whys: Iterable[str]) -> Iterator[Fiel
 
 def dns_label(path: str, value: str) -> Iterator[FieldError]:
     """Validate a DNS label."""
-    yield from _all_invalid(path, value, names.dns_label_problems(value))
+    yield from _all_invalid(path, value, names.validate_dns_label(value))
 
 
 def subdomain(path: str, value: str) -> Iterator[FieldError]:
     """Validate a DNS subdomain."""
-    yield from _all_invalid(path, value, names.subdomain_problems(value))
+    yield from _all_invalid(path, value, names.validate_subdomain(value))
 
 
 def qualified(path: str, value: str) -> Iterator[FieldError]:
     """Validate a qualified name such as `example.com/name`."""
-    yield from _all_invalid(path, value, names.qualified_name_problems(value))
+    yield from _all_invalid(path, value, names.validate_qualified_name(value))
 
 
 def one_of(path: str, value: Any, choices: Collection[str]) -> Iterator[FieldError]:
@@ -99,7 +99,7 @@ def port_number(path: str, value: Any) -> Iterator[FieldError]:
 
 def port_name(path: str, value: str) -> Iterator[FieldError]:
     """Validate a port name by the rules of IANA."""
-    yield from _all_invalid(path, value, _port_name_problems(value))
+    yield from _all_invalid(path, value, _validate_port_name(value))
 
 
 def port(path: str, value: Any) -> Iterator[FieldError]:
@@ -110,7 +110,7 @@ def port(path: str, value: Any) -> Iterator[FieldError]:
         yield from port_number(path, value or 0)
 
 
-def _port_name_problems(name: str) -> Iterator[str]:
+def _validate_port_name(name: str) -> Iterator[str]:
     if len(name) > 15:
         yield "must be no more than 15 characters"
 
@@ -191,7 +191,7 @@ def labels(path: str, value: Mapping[str, str] | None) -> Iterator[FieldError]:
     """Validate labels."""
     for name, text in (value or {}).items():
         yield from qualified(path, name)
-        yield from _all_invalid(path, text, names.label_value_problems(text))
+        yield from _all_invalid(path, text, names.validate_label_value(text))
 
 
 def selector(path: str, value: Mapping[str, Any] | None) -> Iterator[FieldError]:
@@ -217,7 +217,7 @@ def _requirement(path: str, value: Mapping[str, Any]) -> Iterator[FieldError]:
 
     yield from qualified(f"{path}.key", value.get("key", ""))
     for index, text in enumerate(listed(values)):
-        whys = names.label_value_problems(text)
+        whys = names.validate_label_value(text)
         yield from _all_invalid(f"{path}.values[{index}]", text, whys)
 
 
@@ -243,7 +243,7 @@ def _conditions(value: Mapping[str, Any], found: Mapping[str, str]) -> Iterator[
                 yield name not in found
 
 
-def relative_path_problems(path: str, value: str) -> Iterator[FieldError]:
+def validate_relative_path(path: str, value: str) -> Iterator[FieldError]:
     """Validate a relative path that does not lead upwards."""
     if value.startswith("/"):
         yield field_errors.invalid(path, value, "must be a relative path")

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from aioinformer_apiserver.errors.field_errors import FieldError
     from aioinformer_apiserver.schema.openapi_schema import Schema
 
-__all__ = ["schema_problems"]
+__all__ = ["validate_custom_resource"]
 
 # No old value; not the same as null.
 _ABSENT = object()
 
 
-def schema_problems(
+def validate_custom_resource(
     schema: Schema, body: dict[str, Any], old: dict[str, Any] | None = None
 ) -> list[FieldError]:
     """Validate a custom resource.
@@ -44,9 +44,9 @@ def schema_problems(
         its fields; a real server has no fixed order.
     """
     found = _check(schema, body, "", _ABSENT if old is None else old).problems
-    found += _embedded_problems(schema, body, "")
-    if old is None or not _duplicate_problems(schema, old, ""):
-        found += _duplicate_problems(schema, body, "")
+    found += _validate_embedded(schema, body, "")
+    if old is None or not _validate_duplicate(schema, old, ""):
+        found += _validate_duplicate(schema, body, "")
 
     return found
 
@@ -65,21 +65,21 @@ class _Result:
 
 def _check(schema: Schema, value: Any, path: str, old: Any) -> _Result:
     """Validate a value and its children, in the order of a real server."""
-    result = _Result(_type_problems(schema, value, path))
+    result = _Result(_validate_type(schema, value, path))
     if value is not None:
         result.add(_combinations(schema, value, path, old))
 
     if isinstance(value, str):
-        result.problems += _text_problems(schema, value, path)
+        result.problems += _validate_text(schema, value, path)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        result.problems += _number_problems(schema, value, path)
+        result.problems += _validate_number(schema, value, path)
     elif isinstance(value, list):
         result.add(_items(schema, value, path, old))
-        result.problems += _size_problems(schema, value, path)
+        result.problems += _validate_size(schema, value, path)
 
-    result.problems += _enum_problems(schema, value, path)
+    result.problems += _validate_enum(schema, value, path)
     if isinstance(value, dict):
-        result.problems += _size_problems(schema, value, path)
+        result.problems += _validate_size(schema, value, path)
         result.add(_fields(schema, value, path, old))
 
     if result.problems and old is not _ABSENT and _same(old, value):
@@ -215,7 +215,7 @@ def _failed(path: str, why: str) -> _Result:
 # ---------------------------------------------------------------- embedded objects
 
 
-def _embedded_problems(schema: Schema, value: Any, path: str) -> list[FieldError]:
+def _validate_embedded(schema: Schema, value: Any, path: str) -> list[FieldError]:
     """Validate the type of embedded objects."""
     if isinstance(value, list):
         items = schema.items
@@ -223,7 +223,7 @@ def _embedded_problems(schema: Schema, value: Any, path: str) -> list[FieldError
             it
             for index, one in enumerate(value)
             if items is not None
-            for it in _embedded_problems(items, one, f"{path}[{index}]")
+            for it in _validate_embedded(items, one, f"{path}[{index}]")
         ]
 
     if not isinstance(value, dict):
@@ -241,7 +241,7 @@ def _embedded_problems(schema: Schema, value: Any, path: str) -> list[FieldError
     for name, it in value.items():
         child = schema.field(name)
         if child is not None:
-            found += _embedded_problems(child, it, f"{path}.{name}".lstrip("."))
+            found += _validate_embedded(child, it, f"{path}.{name}".lstrip("."))
 
     return found
 
@@ -261,7 +261,7 @@ _WORDS: dict[type, str] = {
 _FORMATS_OF_VALUES = {int: "int64", float: "float64"}
 
 
-def _type_problems(schema: Schema, value: Any, path: str) -> list[FieldError]:
+def _validate_type(schema: Schema, value: Any, path: str) -> list[FieldError]:
     """Validate the type of a value."""
     word, expected = _WORDS[type(value)], _types(schema)
     if value is None:
@@ -282,7 +282,7 @@ def _type_problems(schema: Schema, value: Any, path: str) -> list[FieldError]:
     return [] if fits or not expected else [_mistyped(path, ",".join(expected), word)]
 
 
-def _enum_problems(schema: Schema, value: Any, path: str) -> list[FieldError]:
+def _validate_enum(schema: Schema, value: Any, path: str) -> list[FieldError]:
     """Validate that a value is one of the choices."""
     choices = schema.text.get("enum")
     if not choices or any(_equal(it, value) for it in choices):
@@ -292,7 +292,7 @@ def _enum_problems(schema: Schema, value: Any, path: str) -> list[FieldError]:
     return [field_errors.not_supported(path, value, known)]
 
 
-def _text_problems(schema: Schema, value: str, path: str) -> list[FieldError]:
+def _validate_text(schema: Schema, value: str, path: str) -> list[FieldError]:
     """Validate the length, pattern and format of a text."""
     rules, found = schema.text, []
     longest, shortest = rules.get("maxLength"), rules.get("minLength")
@@ -314,13 +314,13 @@ def _text_problems(schema: Schema, value: str, path: str) -> list[FieldError]:
     return found
 
 
-def _number_problems(schema: Schema, value: float, path: str) -> list[FieldError]:
+def _validate_number(schema: Schema, value: float, path: str) -> list[FieldError]:
     """Validate the range of a number."""
     rules = schema.text
-    found = _integer_format_problems(schema, value, "Checked", path)
+    found = _validate_integer_format(schema, value, "Checked", path)
     step = rules.get("multipleOf")
     if step is not None:
-        misfit = _integer_format_problems(schema, step, "MultipleOf", path)
+        misfit = _validate_integer_format(schema, step, "MultipleOf", path)
         found += misfit or _multiple(value, step, path)
 
     low, high = rules.get("minimum"), rules.get("maximum")
@@ -337,7 +337,7 @@ def _number_problems(schema: Schema, value: float, path: str) -> list[FieldError
     return found
 
 
-def _size_problems(
+def _validate_size(
     schema: Schema, value: list[Any] | Mapping[str, Any], path: str
 ) -> list[FieldError]:
     """Validate the size and uniqueness of a list or map."""
@@ -395,7 +395,7 @@ def _equal(choice: Any, value: Any) -> bool:
     return same_kind and bool(choice == value)
 
 
-def _integer_format_problems(
+def _validate_integer_format(
     schema: Schema, value: float, what: str, path: str
 ) -> list[FieldError]:
     """Validate that a value or bound fits the integer format."""
@@ -443,7 +443,7 @@ def _plain(value: float) -> str:
 _NO_OBJECT = "must be an object for an array of list-type map"
 
 
-def _duplicate_problems(schema: Schema, value: Any, path: str) -> list[FieldError]:
+def _validate_duplicate(schema: Schema, value: Any, path: str) -> list[FieldError]:
     """Validate that sets and keyed lists have no duplicates, at any depth.
 
     Args:
@@ -464,7 +464,7 @@ def _duplicate_problems(schema: Schema, value: Any, path: str) -> list[FieldErro
         if child is not None:
             mapped = f"{path}[{name}]"
             dotted = f"{path}.{name}" if path else name
-            found += _duplicate_problems(
+            found += _validate_duplicate(
                 child, it, dotted if name in described else mapped
             )
 
@@ -484,7 +484,7 @@ def _of_list(schema: Schema, value: list[Any], path: str) -> list[FieldError]:
     items = schema.items
     for index, it in enumerate(value):
         if items is not None:
-            found += _duplicate_problems(items, it, f"{path}[{index}]")
+            found += _validate_duplicate(items, it, f"{path}[{index}]")
 
     return found
 

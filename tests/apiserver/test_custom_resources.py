@@ -18,7 +18,7 @@ from aioinformer_apiserver.crds.status import (
     with_definition_defaults,
     with_status,
 )
-from aioinformer_apiserver.crds.validation import definition_problems
+from aioinformer_apiserver.crds.validation import validate_definition
 from aioinformer_apiserver.reads.watches import Watcher
 from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
 from aioinformer_apiserver.requests.queries import Scope
@@ -349,7 +349,7 @@ def test_restriction_fields_must_be_declared() -> None:
     body = with_status(with_definition_defaults(body), new=True)
 
     path = "spec.validation.openAPIV3Schema"
-    assert [(it.field, it.message) for it in definition_problems(body)] == [
+    assert [(it.field, it.message) for it in validate_definition(body)] == [
         (
             f"{path}.properties[z]",
             f"Required value: because it is defined in {path}.allOf[0].properties[z]",
