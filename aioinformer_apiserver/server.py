@@ -38,7 +38,7 @@ from aioinformer_apiserver.arguments import (
     whole_of,
 )
 from aioinformer_apiserver.auth.access import AccessControl
-from aioinformer_apiserver.auth.rbac import User, first_roles
+from aioinformer_apiserver.auth.rbac import User, bootstrap_roles
 from aioinformer_apiserver.crds import custom_resources
 from aioinformer_apiserver.http.background import BackgroundTask
 from aioinformer_apiserver.http.handler import HandlerDurations, RequestHandler
@@ -157,7 +157,7 @@ class LocalAPIServer:
         # Loop and thread of the last start: all methods belong there.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
-        for binds, body in first_roles(self._storage):
+        for binds, body in bootstrap_roles(self._storage):
             kind = CLUSTER_ROLE_BINDINGS if binds else CLUSTER_ROLES
             self._registry.create(self._storage.collection(kind), "", body, _ARRANGED)
 

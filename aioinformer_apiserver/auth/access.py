@@ -64,31 +64,31 @@ class AccessControl:
                 user, 403 if the user may not impersonate the other one.
         """
         user = self._bearer(request)
-        wanted = _impersonated(request)
+        wanted = _impersonated_user(request)
         if wanted is None:
             return user
 
         try:
-            for it in _steps_to(wanted, "impersonate"):
+            for it in _impersonation_permissions(wanted, "impersonate"):
                 self.authorize(user, it)
         except Forbidden:
             # They may have the rights of constrained impersonation, which also name the
             # action. The error message is about these.
-            way = _way_to(wanted)
+            way = _impersonation_mode(wanted)
             self.authorize(
                 user, replace(info, verb=f"impersonate-on:{way}:{info.verb}")
             )
-            for it in _steps_to(wanted, f"impersonate:{way}"):
+            for it in _impersonation_permissions(wanted, f"impersonate:{way}"):
                 self.authorize(user, replace(it, group=_NEWER_GROUP))
 
-        return _completed(wanted)
+        return _with_default_groups(wanted)
 
-    def holder_of(self, token: str) -> User | None:
+    def user_of(self, token: str) -> User | None:
         """Return the user of a token; None if it is unknown."""
         if token and token == self.token:
             return _ADMIN
 
-        user = self.users.get(token) or self.service_tokens.holder_of(token)
+        user = self.users.get(token) or self.service_tokens.user_of(token)
         if user is None or AUTHENTICATED in user.groups:
             return user
 
@@ -108,7 +108,7 @@ class AccessControl:
             why = f'User "{user.name}" cannot {info.verb} path "{info.path}"'
             raise statuses.failure(403, "Forbidden", f"forbidden: {why}{problem}")
 
-        raise _denied(user, info, problem)
+        raise _forbidden_error(user, info, problem)
 
     def _bearer(self, request: APIRequest) -> User:
         scheme, token, *_ = [
@@ -117,12 +117,12 @@ class AccessControl:
             "",
         ]
         if self.token is None and not self.users:
-            return self.service_tokens.holder_of(token) or _ADMIN
+            return self.service_tokens.user_of(token) or _ADMIN
 
         if scheme.lower() != "bearer" or not token:
             return _ANONYMOUS
 
-        user = self.holder_of(token)
+        user = self.user_of(token)
         if user is None:
             raise statuses.unauthorized()
 
@@ -132,7 +132,7 @@ class AccessControl:
 # ---------------------------------------------------------------- impersonation
 
 
-def _impersonated(request: APIRequest) -> User | None:
+def _impersonated_user(request: APIRequest) -> User | None:
     """Return the user in the impersonation headers; None without such headers.
 
     Raises:
@@ -161,7 +161,7 @@ def _service_account(user: User) -> tuple[str, str] | None:
     return (namespace, name) if is_one else None
 
 
-def _way_to(wanted: User) -> str:
+def _impersonation_mode(wanted: User) -> str:
     """Return the kind of constrained impersonation."""
     if _service_account(wanted):
         return "serviceaccount"
@@ -169,7 +169,7 @@ def _way_to(wanted: User) -> str:
     return "arbitrary-node" if wanted.name.startswith(_NODE) else "user-info"
 
 
-def _steps_to(wanted: User, verb: str) -> Iterator[RequestInfo]:
+def _impersonation_permissions(wanted: User, verb: str) -> Iterator[RequestInfo]:
     """Yield the permissions that are needed to impersonate a user."""
     account = _service_account(wanted)
     if account:
@@ -184,7 +184,7 @@ def _steps_to(wanted: User, verb: str) -> Iterator[RequestInfo]:
         yield RequestInfo(verb=verb, version="v1", plural="groups", name=group)
 
 
-def _completed(wanted: User) -> User:
+def _with_default_groups(wanted: User) -> User:
     """Add the groups that a real server adds to an impersonated user."""
     groups = wanted.groups
     account = _service_account(wanted)
@@ -204,7 +204,7 @@ def _completed(wanted: User) -> User:
 # ---------------------------------------------------------------- errors
 
 
-def _denied(user: User, info: RequestInfo, problem: str) -> Exception:
+def _forbidden_error(user: User, info: RequestInfo, problem: str) -> Exception:
     """Make the 403 for a resource request."""
     group, plural = info.group, info.plural
     what = f"{plural}.{group}" if group else plural

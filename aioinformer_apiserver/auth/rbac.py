@@ -25,7 +25,7 @@ __all__ = [
     "UNAUTHENTICATED",
     "RBACAuthorizer",
     "User",
-    "first_roles",
+    "bootstrap_roles",
 ]
 
 MASTERS = "system:masters"
@@ -125,11 +125,11 @@ class RBACAuthorizer:
         """
         cluster_roles, cluster_bindings, roles, bindings = self._read()
         for binding in cluster_bindings.values():
-            if _is_meant(user, binding):
+            if _binds(user, binding):
                 yield from _rules_of(binding, "", cluster_roles, roles, missing)
 
         for key, binding in bindings.items():
-            if key.startswith(f"{namespace}/") and _is_meant(user, binding):
+            if key.startswith(f"{namespace}/") and _binds(user, binding):
                 yield from _rules_of(binding, namespace, cluster_roles, roles, missing)
 
     def _read(self) -> list[dict[str, dict[str, Any]]]:
@@ -164,7 +164,9 @@ def _allows(rule: Mapping[str, Any], info: RequestInfo) -> bool:
     )
 
 
-def first_roles(kinds: Iterable[Collection]) -> Iterator[tuple[bool, dict[str, Any]]]:
+def bootstrap_roles(
+    kinds: Iterable[Collection],
+) -> Iterator[tuple[bool, dict[str, Any]]]:
     """Yield the initial cluster roles and bindings of a server.
 
     These are the roles that people bind (`cluster-admin`, `admin`, `edit`, `view`) and
@@ -268,7 +270,7 @@ def _covers_resource(allowed: Iterable[str], info: RequestInfo) -> bool:
     return any(it in accepted for it in allowed)
 
 
-def _is_meant(user: User, binding: Mapping[str, Any]) -> bool:
+def _binds(user: User, binding: Mapping[str, Any]) -> bool:
     place = (binding.get("metadata") or {}).get("namespace") or ""
     return any(_is_subject(user, it, place) for it in binding.get("subjects") or ())
 

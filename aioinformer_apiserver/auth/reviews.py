@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from aioinformer.model import Resource
 from aioinformer_apiserver.auth.rbac import User
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.field_errors import FieldError, refusal
+from aioinformer_apiserver.errors.field_errors import FieldError, invalid_error
 from aioinformer_apiserver.registry.request_bodies import decode_body
 from aioinformer_apiserver.requests.options import write_options_of
 from aioinformer_apiserver.requests.routes import RequestInfo
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aioinformer_apiserver.auth.access import AccessControl
     from aioinformer_apiserver.requests.request import APIRequest
 
-__all__ = ["REVIEWS", "answer_to"]
+__all__ = ["REVIEWS", "create_review"]
 
 _AUTHENTICATION = "authentication.k8s.io"
 _AUTHORIZATION = "authorization.k8s.io"
@@ -48,7 +48,7 @@ REVIEWS = (
 _KINDS = {(it.group, it.version, it.plural): Kind(resource=it) for it in REVIEWS}
 
 
-def answer_to(
+def create_review(
     access_control: AccessControl, user: User, info: RequestInfo, request: APIRequest
 ) -> dict[str, Any] | None:
     """Answer a review.
@@ -129,7 +129,7 @@ def _token_status(
             "token is required for TokenReview in authentication"
         )
 
-    user = access_control.holder_of(token)
+    user = access_control.user_of(token)
     if user is None:
         return {"user": {}, "error": "invalid bearer token"}
 
@@ -161,34 +161,36 @@ def _access_status(
     spec: Mapping[str, Any],
 ) -> dict[str, Any]:
     about_oneself = info.plural == "selfsubjectaccessreviews"
-    problems = [*_wrong_wish(spec)]
+    problems = [*_validate_attributes(spec)]
     if not about_oneself and not spec.get("user") and not spec.get("groups"):
         why = "at least one of user or group must be specified"
         problems.append(FieldError.invalid("spec.user", "", why))
 
     if info.namespace and not problems:
-        problems += _wrong_place(spec, info.namespace)
+        problems += _validate_namespace(spec, info.namespace)
 
     if problems:
         # A real server omits the kind of the review.
-        raise refusal(_KINDS[_key_of(info)].stored, "", problems, said_kind="")
+        raise invalid_error(_KINDS[_key_of(info)].stored, "", problems, shown_kind="")
 
     if not about_oneself:
         user = User(spec.get("user") or "", tuple(spec.get("groups") or ()))
 
-    problem = access_control.authorizer.problem(user, _wanted(spec))
+    problem = access_control.authorizer.problem(user, _requested_info(spec))
     if not problem:
         return {"allowed": problem is None}
 
     return {"allowed": False, "reason": problem.removeprefix(": ")}
 
 
-def _wrong_wish(spec: Mapping[str, Any]) -> Iterator[FieldError]:
+def _validate_attributes(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     """Yield the invalid fields of the attributes in a review."""
     resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and other is not None:
         why = "cannot be specified in combination with resourceAttributes"
-        yield FieldError.invalid("spec.nonResourceAttributes", _in_go(other), why)
+        yield FieldError.invalid(
+            "spec.nonResourceAttributes", _go_attributes(other), why
+        )
 
     if resource is None and other is None:
         why = "exactly one of nonResourceAttributes or resourceAttributes must be "
@@ -196,19 +198,23 @@ def _wrong_wish(spec: Mapping[str, Any]) -> Iterator[FieldError]:
         yield FieldError.invalid("spec.resourceAttributes", None, why)
 
 
-def _wrong_place(spec: Mapping[str, Any], namespace: str) -> Iterator[FieldError]:
+def _validate_namespace(
+    spec: Mapping[str, Any], namespace: str
+) -> Iterator[FieldError]:
     """Yield the attributes that a review in this namespace does not allow."""
     resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if other is not None:
         why = "disallowed on this kind of request"
-        yield FieldError.invalid("spec.nonResourceAttributes", _in_go(other), why)
+        yield FieldError.invalid(
+            "spec.nonResourceAttributes", _go_attributes(other), why
+        )
     elif resource is not None and resource.get("namespace", "") != namespace:
         field, why = "namespace", "must match metadata.namespace"
         value = resource.get(field, "")
         yield FieldError.invalid(f"spec.resourceAttributes.{field}", value, why)
 
 
-def _in_go(attributes: Mapping[str, Any]) -> dict[str, str]:
+def _go_attributes(attributes: Mapping[str, Any]) -> dict[str, str]:
     """Return attributes with the field names of their Go struct, for messages."""
     return {
         "Path": attributes.get("path") or "",
@@ -216,7 +222,7 @@ def _in_go(attributes: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _wanted(spec: Mapping[str, Any]) -> RequestInfo:
+def _requested_info(spec: Mapping[str, Any]) -> RequestInfo:
     wanted = spec.get("resourceAttributes")
     if wanted is None:
         other = spec["nonResourceAttributes"]

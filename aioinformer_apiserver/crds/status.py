@@ -20,7 +20,7 @@ __all__ = [
     "approval_of",
     "is_condition_true",
     "is_terminating",
-    "marked_for_deletion",
+    "mark_for_deletion",
     "next_statuses",
     "with_conditions",
     "with_definition_defaults",
@@ -104,7 +104,7 @@ def is_terminating(body: Mapping[str, Any]) -> bool:
     return bool(metadata.get("deletionTimestamp")) and found
 
 
-def marked_for_deletion(body: Mapping[str, Any], now: str) -> dict[str, Any]:
+def mark_for_deletion(body: Mapping[str, Any], now: str) -> dict[str, Any]:
     """Return a definition that is marked for deletion."""
     metadata = body["metadata"]
     if metadata.get("deletionTimestamp"):

@@ -427,10 +427,10 @@ def _validate_default_value(path: str, text: Mapping[str, Any]) -> list[FieldErr
         return [invalid(path, default, "must not have unknown fields")]
 
     found = validate_custom_resource(Schema(text), default)
-    return [replace(it, field=_joined(path, it.field)) for it in found]
+    return [replace(it, field=_join_path(path, it.field)) for it in found]
 
 
-def _joined(path: str, field: str) -> str:
+def _join_path(path: str, field: str) -> str:
     if field in {"", NOWHERE}:
         return path
 

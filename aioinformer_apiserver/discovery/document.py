@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from aioinformer_apiserver.serialization.encoders import encoder_of
-from aioinformer_apiserver.serialization.negotiation import chosen_for_document
+from aioinformer_apiserver.serialization.negotiation import negotiate_document
 from aioinformer_apiserver.serialization.responses import APIResponse
 from aioinformer_apiserver.storage.encoding import plain
 
@@ -54,7 +54,7 @@ def json_document(value: Mapping[str, Any], request: APIRequest) -> APIResponse:
     Raises:
         ApiError: 406, if it accepts no supported format.
     """
-    encoder = encoder_of(chosen_for_document(request.headers, request.query))
+    encoder = encoder_of(negotiate_document(request.headers, request.query))
     return APIResponse(
         body=[encoder.document(plain(value))], content_type=encoder.media
     )

@@ -18,7 +18,7 @@ from aioinformer_apiserver.discovery.document import (
     text_document,
 )
 from aioinformer_apiserver.schema.openapi_schema import definitions, schema_of
-from aioinformer_apiserver.serialization.negotiation import accepted
+from aioinformer_apiserver.serialization.negotiation import first_accepted
 from aioinformer_apiserver.serialization.responses import APIResponse
 from aioinformer_apiserver.storage.encoding import plain
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS
@@ -62,7 +62,7 @@ def document_at(kinds: Iterable[Kind], request: APIRequest) -> APIResponse:
     """
     path = unquote(request.path).removeprefix("/")
     if path == _SECOND:
-        return _second(request)
+        return _openapi_v2(request)
 
     if path != _ROOT and not path.startswith(_ROOT + "/"):
         return no_such_page()
@@ -75,10 +75,10 @@ def document_at(kinds: Iterable[Kind], request: APIRequest) -> APIResponse:
     if found is None:
         return text_document("", status=404)
 
-    if accepted(request.headers, _JSON) is None:
+    if first_accepted(request.headers, _JSON) is None:
         return _NOT_ACCEPTABLE
 
-    return _addressed(_written(found), request)
+    return _hashed_response(_document_of(found), request)
 
 
 def schemas_of(kinds: tuple[Kind, ...]) -> dict[str, Any]:
@@ -111,13 +111,13 @@ def schemas_of(kinds: tuple[Kind, ...]) -> dict[str, Any]:
     return dict(sorted(found.items()))
 
 
-def _second(request: APIRequest) -> APIResponse:
+def _openapi_v2(request: APIRequest) -> APIResponse:
     """Return the document of OpenAPI v2, without paths and definitions.
 
     kubectl requests it, in Protocol Buffers, for kinds that it does not find in v3. So it
     finds that there is no such kind.
     """
-    media = accepted(request.headers, _JSON, *_PROTOBUF)
+    media = first_accepted(request.headers, _JSON, *_PROTOBUF)
     if media is None:
         return _NOT_ACCEPTABLE
 
@@ -138,7 +138,7 @@ def _field(number: int, text: bytes) -> bytes:
     return bytes([number << 3 | 2, len(text)]) + text
 
 
-def _addressed(document: tuple[bytes, str], request: APIRequest) -> APIResponse:
+def _hashed_response(document: tuple[bytes, str], request: APIRequest) -> APIResponse:
     """Return a document, a redirect to its current URL, or 304 if it is unchanged."""
     body, tag = document
     headers = {"ETag": f'"{tag}"', "Vary": "Accept"}
@@ -157,7 +157,7 @@ def _addressed(document: tuple[bytes, str], request: APIRequest) -> APIResponse:
 
 def _index(by_api: Mapping[str, tuple[Kind, ...]]) -> APIResponse:
     paths = {
-        api: {"serverRelativeURL": f"/{_ROOT}/{api}?hash={_written(kinds)[1]}"}
+        api: {"serverRelativeURL": f"/{_ROOT}/{api}?hash={_document_of(kinds)[1]}"}
         for api, kinds in sorted(by_api.items())
     }
     # A real server sends this JSON with this type.
@@ -180,7 +180,7 @@ def _by_api(kinds: Iterable[Kind]) -> dict[str, tuple[Kind, ...]]:
 # Kinds are compared by identity, so a new kind means a new document. Built-in kinds are
 # the same in all servers of a process.
 @lru_cache(maxsize=64)
-def _written(kinds: tuple[Kind, ...]) -> tuple[bytes, str]:
+def _document_of(kinds: tuple[Kind, ...]) -> tuple[bytes, str]:
     """Return the document of a group and version, with its ETag."""
     document = {
         "openapi": "3.0.0",
@@ -399,10 +399,13 @@ def _request(kind: Kind, action: str, subject: str) -> dict[str, Any]:
         if action == "deletecollection" and not kind.typed:
             return {}
 
-        return {"content": {it: _refer(_META + "DeleteOptions") for it in types}}
+        return {"content": {it: _reference_to(_META + "DeleteOptions") for it in types}}
 
     if action != "patch":
-        return {"content": {it: _refer(subject) for it in types}, "required": True}
+        return {
+            "content": {it: _reference_to(subject) for it in types},
+            "required": True,
+        }
 
     # A patch has no schema, because its content depends on its type.
     types = (*_PATCHES, *_STRATEGIC) if kind.typed else _PATCHES
@@ -418,7 +421,7 @@ def _responses(kind: Kind, action: str, subresource: str) -> dict[str, Any]:
         subject = _META + "Status"
 
     codes = {"post": ("200", "201", "202"), "put": ("200", "201")}.get(action, ("200",))
-    content = {name: _refer(subject) for name in _FORMATS}
+    content = {name: _reference_to(subject) for name in _FORMATS}
     words = {"200": "OK", "201": "Created", "202": "Accepted"}
     found = {code: {"description": words[code], "content": content} for code in codes}
     return {**found, "401": {"description": "Unauthorized"}}
@@ -430,7 +433,7 @@ def _subject(kind: Kind, subresource: str) -> str:
     return definition_name(kind) if schema is None else schema.name
 
 
-def _refer(name: str) -> dict[str, Any]:
+def _reference_to(name: str) -> dict[str, Any]:
     return {"schema": {"$ref": REFERENCE + name}}
 
 

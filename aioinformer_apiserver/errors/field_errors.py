@@ -24,8 +24,8 @@ __all__ = [
     "forbidden",
     "immutable",
     "invalid",
+    "invalid_error",
     "not_supported",
-    "refusal",
     "required",
     "shown",
     "too_long",
@@ -61,12 +61,12 @@ class FieldError:
         return cls(field, f"Forbidden: {why}", "FieldValueForbidden")
 
 
-def refusal(
+def invalid_error(
     resource: Resource,
     name: str,
     problems: Sequence[FieldError],
     *,
-    said_kind: str | None = None,
+    shown_kind: str | None = None,
 ) -> ApiError:
     """Make the 422 that reports all invalid fields of an object.
 
@@ -82,7 +82,7 @@ def refusal(
     ]
     texts = list(dict.fromkeys(f"{it.field}: {it.message}" for it in problems))
     told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    shown = resource.kind if said_kind is None else said_kind
+    shown = resource.kind if shown_kind is None else shown_kind
     title = f"{shown}.{resource.group}" if resource.group else shown
     details = {"name": name, "group": resource.group, "kind": shown, "causes": causes}
     return statuses.failure(

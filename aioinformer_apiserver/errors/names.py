@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "STANDARD_FINALIZERS",
-    "generated_name",
+    "generate_name",
     "validate_dns_label",
     "validate_label_value",
     "validate_name",
@@ -46,7 +46,7 @@ _SUBDOMAIN_LENGTH = 253
 _CRON_JOB_LENGTH = 52
 
 
-def generated_name(start: str) -> str:
+def generate_name(start: str) -> str:
     """Return a random name that begins with `start`, which may be truncated."""
     suffix = random.choices(_SUFFIX_LETTERS, k=_SUFFIX_LENGTH)
     return start[:_LONGEST_START] + "".join(suffix)

@@ -31,7 +31,7 @@ __all__ = [
     "no_such_path",
     "not_found",
     "of_code",
-    "quoted",
+    "quote",
     "too_large_version",
     "unauthorized",
     "unsupported_by_route",
@@ -118,7 +118,7 @@ def of_code(
 
 def not_found(resource: Resource, name: str) -> ApiError:
     """Make the error for a missing object."""
-    message = f"{resource} {quoted(name)} not found"
+    message = f"{resource} {quote(name)} not found"
     return failure(404, "NotFound", message, _details(resource, name))
 
 
@@ -267,16 +267,16 @@ def too_large_version(
     return failure(504, "Timeout", message, details)
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Return a text in double quotes, escaped as in Go."""
     shown = text.replace("\\", "\\\\").replace('"', '\\"')
     if not shown.isprintable():
-        shown = "".join(it if it.isprintable() else _escaped(it) for it in shown)
+        shown = "".join(it if it.isprintable() else _escape(it) for it in shown)
 
     return f'"{shown}"'
 
 
-def _escaped(letter: str) -> str:
+def _escape(letter: str) -> str:
     code = ord(letter)
     if letter in _ESCAPES:
         return _ESCAPES[letter]

@@ -25,7 +25,7 @@ from aioinformer_apiserver.reads.watches import wait_until_fresh
 from aioinformer_apiserver.registry.pod_subresources import bind, evict, eviction_of
 from aioinformer_apiserver.registry.scale import SCALE, Scales
 from aioinformer_apiserver.requests.options import (
-    delete_options_from,
+    convert_delete_options,
     delete_options_of,
     patch_type_of,
     write_options_of,
@@ -191,7 +191,7 @@ class RequestHandler:
             if instead is not None:
                 return instead
 
-            review = reviews.answer_to(self._access_control, user, info, request)
+            review = reviews.create_review(self._access_control, user, info, request)
             if review is not None:
                 return document_response(review, request, status=201)
 
@@ -432,13 +432,15 @@ class _ResourceHandler:
         options, body = write_options_of(request, "main"), request.content()
         match target.subresource:
             case "token":
-                got = self._tokens.answer_to(namespace, name, body, options)
+                got = self._tokens.issue(namespace, name, body, options)
                 return document_response(got, request, status=201)
             case "binding":
                 bind(self._registry, collection, namespace, name, body, options)
             case _:
                 eviction = eviction_of(namespace, name, body, options)
-                how = delete_options_from(eviction.get("deleteOptions") or {}, request)
+                how = convert_delete_options(
+                    eviction.get("deleteOptions") or {}, request
+                )
                 evict(self._registry, collection, namespace, name, how)
 
         return document_response(_CREATED, request, status=201)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
-from aioinformer_apiserver.errors.statuses import quoted
+from aioinformer_apiserver.errors.statuses import quote
 from aioinformer_apiserver.faults import Compact, Cut, EndEarly, Slow, Stall
 from aioinformer_apiserver.faults.mutator import ResponseMutator
 
@@ -365,6 +365,6 @@ def _headers_of(response: APIResponse) -> CIMultiDict[str]:
     usual = {"Cache-Control": "no-cache, private", **response.headers}
     headers = CIMultiDict({**usual, "Content-Type": response.content_type})
     for text in response.warnings:
-        headers.add("Warning", f"299 - {quoted(text)}")
+        headers.add("Warning", f"299 - {quote(text)}")
 
     return headers

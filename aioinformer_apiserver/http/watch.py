@@ -93,7 +93,7 @@ class WatchServer:
 
         watcher = open_watcher(self._collection, self._query, self._scope, self._format)
         if watcher is None:
-            await self._writer.write(error_line(self._expired()))
+            await self._writer.write(error_line(self._expired_error()))
             return
 
         unsubscribe = self._collection.dispatcher.subscribe(lambda: self._push(watcher))
@@ -103,7 +103,7 @@ class WatchServer:
         finally:
             unsubscribe()
 
-    def _expired(self) -> ApiError:
+    def _expired_error(self) -> ApiError:
         wanted, floor = self._query.version, self._collection.watch_floor
         if self._collection.cached:
             return statuses.expired(f"too old resource version: {wanted} ({floor})")

@@ -325,7 +325,7 @@ def encode_entries(entries: Entries) -> list[dict[str, Any]]:
             it.subresource,
         ),
     )
-    return [_encoded(entry) for entry in ordered]
+    return [_encode(entry) for entry in ordered]
 
 
 def without_ownership(
@@ -408,7 +408,7 @@ def _utc(time: str) -> str:
     return kube_time(datetime.fromisoformat(time))
 
 
-def _encoded(entry: ManagedFieldsEntry) -> dict[str, Any]:
+def _encode(entry: ManagedFieldsEntry) -> dict[str, Any]:
     written = {
         "manager": entry.manager,
         "operation": entry.operation,

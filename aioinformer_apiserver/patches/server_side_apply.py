@@ -123,7 +123,7 @@ def apply(
     try:
         before = _entries_before(whole, live, mine, reset)
         known = entries_in_versions(before, {api_version, *versions})
-        outcome = _merged(whole, bare, applied, mine, known, reset)
+        outcome = _merge(whole, bare, applied, mine, known, reset)
     except ValueError as exc:
         raise statuses.failure(500, "", str(exc)) from exc
 
@@ -142,7 +142,7 @@ def apply(
     return body
 
 
-def _merged(
+def _merge(
     schema: Schema,
     live: dict[str, Any],
     applied: Mapping[str, Any],

@@ -52,14 +52,14 @@ def strategic_merge_patch(
         ApiError: 400 or 500 if a directive is malformed, or if an item lacks the merge
             key of its list. These are the codes of a real server.
     """
-    return _merged_map(schema, body, patch)
+    return _merge_map(schema, body, patch)
 
 
-def _merged_map(
+def _merge_map(
     schema: Schema | None, old: Mapping[str, Any], patch: Mapping[str, Any]
 ) -> dict[str, Any]:
     if _DIRECTIVE in patch:
-        return _directed_map(patch)
+        return _apply_map_directive(patch)
 
     new, change = dict(old), dict(patch)
     _apply_retain_keys(new, change)
@@ -88,14 +88,14 @@ def _merge_field(
             new[field] = kept
     elif isinstance(old, dict) and isinstance(value, dict):
         replaces = child is not None and "replace" in child.patch_strategies
-        new[field] = value if replaces else _merged_map(child, old, value)
+        new[field] = value if replaces else _merge_map(child, old, value)
     elif isinstance(old, list) and isinstance(value, list):
-        new[field] = _merged_list(child, old, value)
+        new[field] = _merge_list(child, old, value)
     else:
         new[field] = value
 
 
-def _directed_map(patch: Mapping[str, Any]) -> dict[str, Any]:
+def _apply_map_directive(patch: Mapping[str, Any]) -> dict[str, Any]:
     if patch[_DIRECTIVE] == "delete":
         return {}
 
@@ -173,7 +173,7 @@ def _set_order(
     if not old and not given:
         return
 
-    merged = _merged_list(child, old, given) if old else without_directive_items(given)
+    merged = _merge_list(child, old, given) if old else without_directive_items(given)
     new[field] = order_items(merged, wanted, old, key)
 
 
@@ -188,7 +188,7 @@ def _directive_field(directive: str, problem: str) -> str:
 # ---------------------------------------------------------------- lists
 
 
-def _merged_list(schema: Schema | None, old: list[Any], patch: list[Any]) -> list[Any]:
+def _merge_list(schema: Schema | None, old: list[Any], patch: list[Any]) -> list[Any]:
     if schema is None or "merge" not in schema.patch_strategies:
         return patch
 
@@ -203,13 +203,13 @@ def _merged_list(schema: Schema | None, old: list[Any], patch: list[Any]) -> lis
         united = list(dict.fromkeys([*old, *patch]))
         return order_items(united, patch, old, "")
 
-    return _merged_items(schema, old, patch)
+    return _merge_items(schema, old, patch)
 
 
-def _merged_items(schema: Schema, old: list[Any], patch: list[Any]) -> list[Any]:
+def _merge_items(schema: Schema, old: list[Any], patch: list[Any]) -> list[Any]:
     """Merge items by their merge key."""
     key = schema.patch_key
-    new, changes = _directed_items(old, patch, key)
+    new, changes = _apply_item_directives(old, patch, key)
     before = list(new)
     for change in changes:
         if key not in change:
@@ -219,12 +219,12 @@ def _merged_items(schema: Schema, old: list[Any], patch: list[Any]) -> list[Any]
         if at is None:
             new.append(change)
         else:
-            new[at] = _merged_map(schema.items, new[at], change)
+            new[at] = _merge_map(schema.items, new[at], change)
 
     return order_items(new, changes, before, key)
 
 
-def _directed_items(
+def _apply_item_directives(
     old: list[Any], patch: list[Any], key: str
 ) -> tuple[list[Any], list[Any]]:
     """Apply items with directives; return the rest of both lists."""

@@ -45,13 +45,13 @@ def page_of(
     """
     version = now if query.exact is None else query.exact
     _check_known(collection, version, query)
-    places = _Places(collection, scope)
+    places = _KeyRange(collection, scope)
     state = collection.snapshot(None if query.exact is None else version)
     if query.token is not None or scope.namespace:
         first = query.token.start if query.token is not None else ""
         state = state[places.index(state, first) : places.end(state)]
 
-    objects, rest = _cut(state, query.limit, scope)
+    objects, rest = _take_page(state, query.limit, scope)
     metadata: dict[str, Any] = {"resourceVersion": str(version)}
     if rest and not places.is_one:
         token = ContinueToken(version, places.after(objects[-1]))
@@ -63,7 +63,7 @@ def page_of(
     return StoredPage(objects, metadata)
 
 
-def _cut(
+def _take_page(
     state: list[StoredObject], limit: int, scope: Scope
 ) -> tuple[list[StoredObject], int]:
     """Return the first matching objects, and the number of objects after the last one.
@@ -87,7 +87,7 @@ def _cut(
     return found, 0
 
 
-class _Places:
+class _KeyRange:
     """Positions of a list in the order of all keys.
 
     Args:

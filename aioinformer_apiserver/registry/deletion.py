@@ -16,8 +16,8 @@ from aioinformer.model import kube_time, resources
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.crds import status
 from aioinformer_apiserver.registry.strategy import (
-    as_terminating_namespace,
     is_unchanged,
+    mark_namespace_for_deletion,
     timestamp,
 )
 from aioinformer_apiserver.requests.options import DeleteOptions, DeleteResult
@@ -34,8 +34,8 @@ __all__ = [
     "Deleter",
     "DeletionOutcome",
     "decide_deletion",
-    "is_ready_to_go",
     "returns_deleted_object",
+    "should_remove_on_update",
     "warn_of_deletion",
     "with_deletion_finalizers",
 ]
@@ -111,7 +111,7 @@ def decide_deletion(
     return DeletionOutcome(_with_deletion_mark(waits, now), gone=False)
 
 
-def is_ready_to_go(metadata: Mapping[str, Any]) -> bool:
+def should_remove_on_update(metadata: Mapping[str, Any]) -> bool:
     """Return whether a deleted object has nothing left to wait for."""
     return bool(
         metadata.get("deletionTimestamp")
@@ -261,7 +261,7 @@ class Deleter:
         if collection.kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
             body = stored.body()
             if not body["metadata"].get("deletionTimestamp"):
-                marked = status.marked_for_deletion(body, timestamp())
+                marked = status.mark_for_deletion(body, timestamp())
                 return self._mark(collection, stored, marked, options)
 
         return self._remove(collection, stored, options)
@@ -307,7 +307,7 @@ class Deleter:
             return DeleteResult(stored, shown=True)
 
         waits = with_deletion_finalizers(collection.kind, old, options)
-        marked = as_terminating_namespace(waits, timestamp())
+        marked = mark_namespace_for_deletion(waits, timestamp())
         deleted = self._mark(collection, stored, marked, options)
         if options.dry_run:
             return deleted

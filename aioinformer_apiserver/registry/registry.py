@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.crds.custom_resources import CustomResources
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.names import generated_name
+from aioinformer_apiserver.errors.names import generate_name
 from aioinformer_apiserver.patches.managed_fields import (
     keep_unchanged_times,
     reset_fields,
@@ -33,13 +33,13 @@ from aioinformer_apiserver.patches.server_side_apply import apply
 from aioinformer_apiserver.registry import preconditions, request_bodies
 from aioinformer_apiserver.registry.deletion import (
     Deleter,
-    is_ready_to_go,
+    should_remove_on_update,
     warn_of_deletion,
 )
 from aioinformer_apiserver.registry.namespaces import NamespaceLifecycle
 from aioinformer_apiserver.registry.strategy import (
     SUBRESOURCES,
-    as_decoded,
+    decode_stored,
     is_unchanged,
     prepare_for_create,
     prepare_for_update,
@@ -130,7 +130,7 @@ class Registry:
                 terminating; 404 if the namespace does not exist; 409 if the name is
                 taken; 500 if the body has a resource version.
         """
-        got = _decoded_body(collection.kind, body, options)
+        got = _decode(collection.kind, body, options)
         return self._create(collection, namespace, got, options)
 
     def update(
@@ -158,7 +158,7 @@ class Registry:
                 exist; 409 if its uid or version is not the stored one.
         """
         kind = collection.kind
-        got = _decoded_body(kind, body, options)
+        got = _decode(kind, body, options)
         metadata = got["metadata"]
         request_bodies.check_name(namespace, name, metadata)
         stored = collection.get(_key(namespace, name))
@@ -302,7 +302,7 @@ class Registry:
         if is_unchanged(kind, old, new):
             return WriteResult(stored)
 
-        if self._is_ready_to_go(collection, new):
+        if self._should_remove_on_update(collection, new):
             # The last finalizer was removed. As on a real server, the
             # emptied state is answered but never stored, so the DELETED
             # event still shows the finalizer.
@@ -331,7 +331,7 @@ class Registry:
         if not appears:
             self._namespaces.check_open(kind, name, namespace)
 
-        name = name or self._generated(collection, namespace, metadata)
+        name = name or self._generate_name(collection, namespace, metadata)
         new = prepare_for_create(
             kind,
             got,
@@ -428,12 +428,14 @@ class Registry:
         elif new is None:
             self.custom_resources.dropped(collection)
 
-    def _is_ready_to_go(self, collection: Collection, new: Mapping[str, Any]) -> bool:
+    def _should_remove_on_update(
+        self, collection: Collection, new: Mapping[str, Any]
+    ) -> bool:
         namespaces = self._namespaces.collection
         if collection is namespaces and (new.get("spec") or {}).get("finalizers"):
             return False
 
-        return is_ready_to_go(new["metadata"])
+        return should_remove_on_update(new["metadata"])
 
     def _create_namespace(self, name: str, options: WriteOptions) -> None:
         body = {"metadata": {"name": name}}
@@ -445,19 +447,19 @@ class Registry:
     ) -> None:
         self._removal.remove(collection, stored, DeleteOptions())
 
-    def _generated(
+    def _generate_name(
         self, collection: Collection, namespace: str, metadata: Mapping[str, Any]
     ) -> str:
         """Return an unused name for `generateName`; empty without one."""
         start = metadata.get("generateName") or ""
-        name = start and generated_name(start)
+        name = start and generate_name(start)
         while name and collection.get(_key(namespace, name)) is not None:
-            name = generated_name(start)
+            name = generate_name(start)
 
         return str(name)
 
 
-def _decoded_body(kind: Kind, body: object, options: WriteOptions) -> dict[str, Any]:
+def _decode(kind: Kind, body: object, options: WriteOptions) -> dict[str, Any]:
     if options.part == "all":
         return request_bodies.decode_arranged(kind, body)
 
@@ -469,7 +471,7 @@ def _state_of(
 ) -> dict[str, Any]:
     """Return the stored object as the server decodes it."""
     body = stored.body()
-    return body if options.part == "all" else as_decoded(kind, body)
+    return body if options.part == "all" else decode_stored(kind, body)
 
 
 def _key(namespace: str, name: str) -> str:

@@ -19,10 +19,10 @@ from aioinformer_apiserver.errors.go_format import (
     VERSION_STRUCT,
     go_text,
     json_type,
-    restored_wrongly,
+    restore_error,
 )
-from aioinformer_apiserver.errors.json_errors import json_mistake
-from aioinformer_apiserver.errors.statuses import quoted
+from aioinformer_apiserver.errors.json_errors import json_syntax_error
+from aioinformer_apiserver.errors.statuses import quote
 from aioinformer_apiserver.schema import Schema
 from aioinformer_apiserver.schema.decoding import (
     decode,
@@ -115,7 +115,7 @@ def decode_patched(
 
     try:
         return _decode_checked(
-            kind, _checked_patch_result(kind, body, patch_type), options
+            kind, _check_patch_result(kind, body, patch_type), options
         )
     except ApiError as exc:
         if exc.status != 400:
@@ -127,9 +127,9 @@ def decode_patched(
         ]
         why = why or exc.message
         if patch_type == "strategic":
-            why = restored_wrongly(why)
+            why = restore_error(why)
 
-        raise _invalid_patch(shown, why) from exc
+        raise _invalid_patch_error(shown, why) from exc
 
 
 def _decode_checked(
@@ -137,7 +137,7 @@ def _decode_checked(
 ) -> dict[str, Any]:
     schema = kind.schema or _ANYTHING
     found = decode(schema, sent, custom=not kind.typed)
-    repeated = tuple(f"duplicate field {quoted(it)}" for it in options.repeated)
+    repeated = tuple(f"duplicate field {quote(it)}" for it in options.repeated)
     problems = repeated + found.problems
     if options.field_validation == "Strict":
         refused = strict_decoding_error(schema, sent, problems)
@@ -156,7 +156,7 @@ def _decode_checked(
     return {**found.body, "metadata": metadata}
 
 
-def _checked_patch_result(
+def _check_patch_result(
     kind: Kind, body: object, patch_type: PatchType
 ) -> dict[str, Any]:
     """Check that a patched value is an object of its kind."""
@@ -186,7 +186,7 @@ def _checked_patch_result(
     return body
 
 
-def _invalid_patch(shown: str, why: str) -> ApiError:
+def _invalid_patch_error(shown: str, why: str) -> ApiError:
     problem = FieldError.invalid("patch", shown, why)
     cause = {"reason": problem.reason, "message": problem.message, "field": "patch"}
     message = f' "" is invalid: patch: {problem.message}'
@@ -213,17 +213,19 @@ def check_type(kind: Kind, body: object) -> dict[str, Any]:
     Raises:
         ApiError: 400 if the body is of another kind.
     """
-    sent = _decoded(kind, body) if isinstance(body, bytes) else body
+    sent = _decode_json(kind, body) if isinstance(body, bytes) else body
     if sent is None and kind.typed:
         sent = {}
 
     mistake = type_meta_error(sent)
     if mistake:
-        raise _unrecognized(kind, body, mistake)
+        raise _unrecognized_error(kind, body, mistake)
 
     assert isinstance(sent, dict)
     problem = (
-        _wrong_kind(kind, sent) if kind.typed else _wrong_custom_type(kind, sent, body)
+        _wrong_kind_error(kind, sent)
+        if kind.typed
+        else _wrong_custom_type_error(kind, sent, body)
     )
     if problem is not None:
         raise problem
@@ -280,20 +282,20 @@ def check_namespace(namespace: str, metadata: Mapping[str, Any]) -> None:
         )
 
 
-def _decoded(kind: Kind, raw: bytes) -> object:
+def _decode_json(kind: Kind, raw: bytes) -> object:
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError as exc:
-        mistake = json_mistake(raw) or str(exc)
+        mistake = json_syntax_error(raw) or str(exc)
         why = f"couldn't get version/kind; json parse error: {mistake}"
-        raise _unrecognized(kind, raw, why) from exc
+        raise _unrecognized_error(kind, raw, why) from exc
 
 
 def type_meta_of(kind: Kind) -> dict[str, str]:
     return {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind}
 
 
-def _wrong_kind(kind: Kind, body: Mapping[str, Any]) -> ApiError | None:
+def _wrong_kind_error(kind: Kind, body: Mapping[str, Any]) -> ApiError | None:
     """Return the error for a body that claims another kind than the built-in one."""
     expected = kind.resource
     version = body.get("apiVersion") or expected.api_version
@@ -314,7 +316,7 @@ def _wrong_kind(kind: Kind, body: Mapping[str, Any]) -> ApiError | None:
     )
 
 
-def _wrong_custom_type(
+def _wrong_custom_type_error(
     kind: Kind, body: Mapping[str, Any], sent: object
 ) -> ApiError | None:
     """Return the error for a custom resource without type, or of another version.
@@ -327,7 +329,7 @@ def _wrong_custom_type(
     for field, called in (("kind", "Kind"), ("apiVersion", "apiVersion")):
         if not body.get(field):
             text = _bytes_of(sent).decode(errors="replace")
-            return _unrecognized(
+            return _unrecognized_error(
                 kind, sent, f"Object '{called}' is missing in '{text}'"
             )
 
@@ -341,14 +343,14 @@ def _wrong_custom_type(
     )
 
 
-def _unrecognized(kind: Kind, body: object, why: str) -> ApiError:
+def _unrecognized_error(kind: Kind, body: object, why: str) -> ApiError:
     return statuses.bad_request(
         "the object provided is unrecognized (must be of type "
-        f"{kind.resource.kind}): {why} ({_shown(body)})"
+        f"{kind.resource.kind}): {why} ({_preview(body)})"
     )
 
 
-def _shown(body: object) -> str:
+def _preview(body: object) -> str:
     """Return the beginning of a body, in hexadecimal unless it looks like JSON."""
     raw = _bytes_of(body)
     if not raw:

@@ -20,7 +20,7 @@ from aioinformer_apiserver.patches.managed_fields import (
     update_managed_fields,
 )
 from aioinformer_apiserver.schema.creation_defaults import (
-    preserved_on_update,
+    restore_creation_defaults,
     with_creation_defaults,
 )
 from aioinformer_apiserver.schema.decoding import decode, decode_loosely
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SUBRESOURCES",
-    "as_decoded",
-    "as_terminating_namespace",
+    "decode_stored",
     "is_unchanged",
+    "mark_namespace_for_deletion",
     "merge_update",
     "prepare_for_create",
     "prepare_for_update",
@@ -83,7 +83,9 @@ def prepare_for_create(
         owned: Whether the body already has its new managed fields.
     """
     arranged, now = options.part == "all", timestamp()
-    wanted = _defaulted_loosely(kind, body) if arranged else _defaulted(kind, body)
+    wanted = (
+        _apply_defaults_loosely(kind, body) if arranged else _apply_defaults(kind, body)
+    )
     # Tests may arrange objects of any age.
     age = body["metadata"].get("creationTimestamp") if arranged else None
     new = with_server_metadata(
@@ -128,7 +130,11 @@ def prepare_for_update(
         owned: Whether the body already has its new managed fields.
     """
     part = options.part
-    wanted = _defaulted_loosely(kind, body) if part == "all" else _defaulted(kind, body)
+    wanted = (
+        _apply_defaults_loosely(kind, body)
+        if part == "all"
+        else _apply_defaults(kind, body)
+    )
     new = merge_update(kind, old, wanted, part)
     if part != "all" and kind.typed:
         new = _keep_empty_values(new, old)
@@ -139,7 +145,7 @@ def prepare_for_update(
         new = _with_updated_managers(kind, old, wanted, new, options)
 
     if part == "main" and kind.typed:
-        new = preserved_on_update(kind.resource, old, new)
+        new = restore_creation_defaults(kind.resource, old, new)
 
     if part == "main" and kind.resource == SERVICES:
         new = _with_addresses(new, old, others)
@@ -151,7 +157,7 @@ def prepare_for_update(
     )
 
 
-def as_decoded(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+def decode_stored(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
     """Return a stored object as the server decodes it.
 
     Without this, the next write of an arranged object would seem to change fields that
@@ -170,7 +176,7 @@ def as_decoded(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
     if kind.typed:
         known = _keep_empty_values(known, body)
 
-    return _defaulted(kind, known)
+    return _apply_defaults(kind, known)
 
 
 def to_storage_version(
@@ -198,7 +204,7 @@ def timestamp() -> str:
     return kube_time(datetime.now(tz=UTC))
 
 
-def _defaulted(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+def _apply_defaults(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
     """Apply the defaults of a kind to a body."""
     schema = kind.schema
     if kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
@@ -207,7 +213,7 @@ def _defaulted(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
     return body if schema is None else with_defaults(schema, body)
 
 
-def _defaulted_loosely(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+def _apply_defaults_loosely(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
     """Apply defaults to an arranged body, and keep its unknown fields.
 
     A body of a built-in kind with a value of a wrong type is returned unchanged.
@@ -406,7 +412,7 @@ def with_generation(
     return _with_metadata(new, generation=_generation(old) + 1)
 
 
-def as_terminating_namespace(old: dict[str, Any], now: str) -> dict[str, Any]:
+def mark_namespace_for_deletion(old: dict[str, Any], now: str) -> dict[str, Any]:
     """Return a namespace that is marked for deletion, without a grace period."""
     new = _with_metadata(old, deletionTimestamp=now)
     return {**new, "status": {**(old.get("status") or {}), "phase": "Terminating"}}

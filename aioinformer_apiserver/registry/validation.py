@@ -12,7 +12,7 @@ from aioinformer.model import resources
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.crds.validation import validate_definition
 from aioinformer_apiserver.errors import names
-from aioinformer_apiserver.errors.field_errors import FieldError, refusal
+from aioinformer_apiserver.errors.field_errors import FieldError, invalid_error
 from aioinformer_apiserver.errors.go_format import go_text, go_type
 from aioinformer_apiserver.errors.names import STANDARD_FINALIZERS
 from aioinformer_apiserver.registry.request_bodies import type_meta_of
@@ -355,4 +355,4 @@ def _raise_invalid(
     if found:
         name = body["metadata"].get("name") or ""
         said = None if kind.typed else str(body.get("kind"))
-        raise refusal(kind.stored, name, found, said_kind=said)
+        raise invalid_error(kind.stored, name, found, shown_kind=said)

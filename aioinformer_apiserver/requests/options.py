@@ -31,7 +31,7 @@ __all__ = [
     "Propagation",
     "WriteOptions",
     "WriteResult",
-    "delete_options_from",
+    "convert_delete_options",
     "delete_options_of",
     "patch_type_of",
     "write_options_of",
@@ -65,7 +65,7 @@ FieldValidation = Literal["Strict", "Warn", "Ignore"]
 Propagation = Literal["", "Background", "Foreground", "Orphan"]
 
 
-def _unheard(warning: str) -> None:
+def _ignore_warning(warning: str) -> None:
     """Ignore a warning."""
 
 
@@ -91,7 +91,7 @@ class WriteOptions:
     repeated: tuple[str, ...] = ()
     """Paths of duplicate fields in the JSON, which decoding has dropped."""
 
-    warn: Callable[[str], object] = field(default=_unheard, compare=False)
+    warn: Callable[[str], object] = field(default=_ignore_warning, compare=False)
     """Receives warnings for the user, even if the write fails later."""
 
 
@@ -117,7 +117,7 @@ class DeleteOptions:
     at_once: bool = False
     """Delete a pod in one step, without marking it first. Not available over HTTP."""
 
-    warn: Callable[[str], object] = field(default=_unheard, compare=False)
+    warn: Callable[[str], object] = field(default=_ignore_warning, compare=False)
     """Receives warnings for the user, even if the deletion fails later."""
 
 
@@ -166,8 +166,8 @@ def write_options_of(
     validation = query.get("fieldValidation") or "Warn"
     manager = query.get("fieldManager", "")
     causes = [
-        *_wrong_dry_run(_dry_run(request, {})),
-        *_wrong_manager(manager, required=patch_type == "apply"),
+        *_validate_dry_run(_dry_run(request, {})),
+        *_validate_manager(manager, required=patch_type == "apply"),
     ]
     if "force" in query and patch_type not in {None, "apply"}:
         why = "Forbidden: may not be specified for non-apply patch"
@@ -190,7 +190,7 @@ def write_options_of(
         manager=manager_of(request.headers.get("User-Agent", ""), manager),
         field_validation=checked,
         force=patch_type == "apply" and flag(query, "force"),
-        repeated=() if checked == "Ignore" else _repeated(request),
+        repeated=() if checked == "Ignore" else _find_duplicate_fields(request),
         warn=request.warnings.append,
     )
 
@@ -218,10 +218,10 @@ def delete_options_of(request: APIRequest) -> DeleteOptions:
         ApiError: 400 or 422 for invalid options.
     """
     options = _delete_body(request) if request.body else _options_in_url(request.query)
-    return delete_options_from(options, request)
+    return convert_delete_options(options, request)
 
 
-def delete_options_from(
+def convert_delete_options(
     options: Mapping[str, Any], request: APIRequest
 ) -> DeleteOptions:
     """Parse decoded DeleteOptions.
@@ -235,7 +235,7 @@ def delete_options_from(
     """
     propagation, causes = _propagation(options)
     dry_run = _dry_run(request, options)
-    causes += _wrong_dry_run(dry_run)
+    causes += _validate_dry_run(dry_run)
     if causes:
         raise statuses.invalid_options(causes, "DeleteOptions")
 
@@ -318,7 +318,7 @@ def _dry_run(request: APIRequest, options: Mapping[str, Any]) -> list[str]:
     return [str(it) for it in asked if it]
 
 
-def _wrong_dry_run(asked: list[str]) -> list[StatusCause]:
+def _validate_dry_run(asked: list[str]) -> list[StatusCause]:
     if set(asked) <= {"All"}:
         return []
 
@@ -326,7 +326,7 @@ def _wrong_dry_run(asked: list[str]) -> list[StatusCause]:
     return [StatusCause("dryRun", "FieldValueNotSupported", problem)]
 
 
-def _wrong_manager(name: str, *, required: bool) -> Iterator[StatusCause]:
+def _validate_manager(name: str, *, required: bool) -> Iterator[StatusCause]:
     """Yield the errors of a field manager's name."""
     field = "fieldManager"
     if required and not name:
@@ -348,30 +348,30 @@ def _quoted(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _repeated(request: APIRequest) -> tuple[str, ...]:
+def _find_duplicate_fields(request: APIRequest) -> tuple[str, ...]:
     """Return the paths of duplicate fields in a JSON body."""
     if not request.content_type.lower().endswith("json"):
         return ()
 
-    found: list[_Repeating] = []
+    found: list[_ObjectWithDuplicates] = []
 
-    def noticed(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def note_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)
         if len(made) == len(pairs):
             return made
 
-        found.append(_Repeating(pairs))
+        found.append(_ObjectWithDuplicates(pairs))
         return found[-1]
 
     try:
-        whole = json.loads(request.body, object_pairs_hook=noticed)
+        whole = json.loads(request.body, object_pairs_hook=note_duplicates)
     except ValueError:
         return ()  # The decoder reports the error later.
 
     return tuple(_paths_of(whole, "")) if found else ()
 
 
-class _Repeating(dict[str, Any]):
+class _ObjectWithDuplicates(dict[str, Any]):
     """JSON object with a duplicate field."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:

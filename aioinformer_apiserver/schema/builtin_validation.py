@@ -23,9 +23,9 @@ from aioinformer_apiserver.schema import (
     workload_validation,
 )
 from aioinformer_apiserver.schema.field_validation import (
+    as_list,
     immutable_fields,
     is_changed,
-    listed,
 )
 from aioinformer_apiserver.schema.pod_validation import (
     validate_pod_spec,
@@ -112,13 +112,13 @@ def _validate_pod_update(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of immutable pod fields."""
     before, after = _specs(old, new)
     for field in ("containers", "initContainers"):
-        if len(listed(before.get(field))) != len(listed(after.get(field))):
+        if len(as_list(before.get(field))) != len(as_list(after.get(field))):
             why = "pod updates may not add or remove containers"
             yield field_errors.forbidden(f"spec.{field}", why)
             return
 
     for field in ("containers", "initContainers"):
-        for index, it in enumerate(listed(after.get(field))):
+        for index, it in enumerate(as_list(after.get(field))):
             if not it.get("image"):
                 yield field_errors.required(f"spec.{field}[{index}].image")
 
@@ -151,10 +151,10 @@ def _deadline_error(before: Object, after: Object) -> FieldError | None:
 
 def _validate_toleration_changes(before: Object, after: Object) -> Iterator[FieldError]:
     """Reject changes of tolerations, except for additions and other durations."""
-    kept = {shown(_without_seconds(it)) for it in listed(after.get("tolerations"))}
+    kept = {shown(_without_seconds(it)) for it in as_list(after.get("tolerations"))}
     if any(
         shown(_without_seconds(it)) not in kept
-        for it in listed(before.get("tolerations"))
+        for it in as_list(before.get("tolerations"))
     ):
         why = "existing toleration can not be modified except its tolerationSeconds"
         yield field_errors.forbidden("spec.tolerations", why)
@@ -165,8 +165,8 @@ def _without_seconds(toleration: Object) -> Object:
 
 
 def _validate_gate_changes(before: Object, after: Object) -> Iterator[FieldError]:
-    known = {it.get("name") for it in listed(before.get("schedulingGates"))}
-    for index, it in enumerate(listed(after.get("schedulingGates"))):
+    known = {it.get("name") for it in as_list(before.get("schedulingGates"))}
+    for index, it in enumerate(as_list(after.get("schedulingGates"))):
         if it.get("name") not in known:
             why = "only deletion is allowed, but found new scheduling gate "
             path = f"spec.schedulingGates[{index}].name"
@@ -177,7 +177,7 @@ def _with_allowed_changes(before: Object, after: Object) -> Object:
     """Revert the changes that are allowed."""
     found = dict(after)
     for field in ("containers", "initContainers"):
-        pairs = zip(listed(after.get(field)), listed(before.get(field)), strict=True)
+        pairs = zip(as_list(after.get(field)), as_list(before.get(field)), strict=True)
         if field in after:
             found[field] = [_with_image(new, old.get("image")) for new, old in pairs]
 
@@ -255,7 +255,7 @@ def _validate_service_update(old: Object, new: Object) -> Iterator[FieldError]:
     if "ExternalName" in {before.get("type"), after.get("type")}:
         return
 
-    had, has = listed(before.get("clusterIPs")), listed(after.get("clusterIPs"))
+    had, has = as_list(before.get("clusterIPs")), as_list(after.get("clusterIPs"))
     if had and has and had[0] != has[0]:
         yield field_errors.invalid("spec.clusterIPs[0]", has, "may not change once set")
 

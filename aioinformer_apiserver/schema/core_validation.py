@@ -11,7 +11,7 @@ from aioinformer_apiserver.errors import field_errors, names
 from aioinformer_apiserver.errors.field_errors import GoStruct
 from aioinformer_apiserver.errors.names import STANDARD_FINALIZERS
 from aioinformer_apiserver.schema import field_validation as fields
-from aioinformer_apiserver.schema.field_validation import immutable_fields, listed
+from aioinformer_apiserver.schema.field_validation import as_list, immutable_fields
 from aioinformer_apiserver.schema.quantities import is_multiple, quantity
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def validate_lease(body: Object) -> Iterator[FieldError]:
 
 def validate_namespace(body: Object) -> Iterator[FieldError]:
     """Validate a Namespace."""
-    for it in listed((body.get("spec") or {}).get("finalizers")):
+    for it in as_list((body.get("spec") or {}).get("finalizers")):
         yield from fields.qualified("spec.finalizers", it)
         if "/" not in it and it not in STANDARD_FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"
@@ -170,7 +170,7 @@ def validate_node(body: Object) -> Iterator[FieldError]:
     """Validate a Node."""
     spec = body.get("spec") or {}
     seen: set[tuple[Any, Any]] = set()
-    for index, it in enumerate(listed(spec.get("taints"))):
+    for index, it in enumerate(as_list(spec.get("taints"))):
         # The real server reports them as metadata.
         path, key, effect = f"metadata.taints[{index}]", it.get("key"), it.get("effect")
         yield from fields.qualified(f"{path}.key", key or "")
@@ -187,7 +187,7 @@ def validate_node(body: Object) -> Iterator[FieldError]:
 
         seen.add((key, effect))
 
-    for index, it in enumerate(listed(spec.get("podCIDRs"))):
+    for index, it in enumerate(as_list(spec.get("podCIDRs"))):
         yield from fields.network(f"spec.podCIDRs[{index}]", it)
 
 
@@ -230,7 +230,7 @@ def validate_resource_quota(body: Object) -> Iterator[FieldError]:
         elif _counts(name) and not is_multiple(quantity(amount)):
             yield field_errors.invalid(path, amount, "must be an integer")
 
-    scopes = listed(spec.get("scopes"))
+    scopes = as_list(spec.get("scopes"))
     if any(it not in _SCOPES for it in scopes):
         yield field_errors.invalid("spec.scopes", scopes, "unsupported scope")
 
@@ -273,7 +273,7 @@ _SCOPES = {
 def validate_limit_range(body: Object) -> Iterator[FieldError]:
     """Validate a LimitRange."""
     seen: set[str] = set()
-    for index, it in enumerate(listed((body.get("spec") or {}).get("limits"))):
+    for index, it in enumerate(as_list((body.get("spec") or {}).get("limits"))):
         path, kind = f"spec.limits[{index}]", it.get("type", "")
         yield from fields.qualified(f"{path}.type", kind)
         if kind in seen:
@@ -320,8 +320,8 @@ def _validate_bounds(path: str, item: Object) -> Iterator[FieldError]:
 def validate_role(body: Object) -> Iterator[FieldError]:
     """Validate a Role or ClusterRole."""
     namespaced = body.get("kind") == "Role"
-    for index, rule in enumerate(listed(body.get("rules"))):
-        path, urls = f"rules[{index}]", listed(rule.get("nonResourceURLs"))
+    for index, rule in enumerate(as_list(body.get("rules"))):
+        path, urls = f"rules[{index}]", as_list(rule.get("nonResourceURLs"))
         if not rule.get("verbs"):
             why = "verbs must contain at least one value"
             yield field_errors.required(f"{path}.verbs", why)
@@ -351,7 +351,7 @@ def validate_role_binding(body: Object) -> Iterator[FieldError]:
     if not role.get("name"):
         yield field_errors.required("roleRef.name")
 
-    for index, it in enumerate(listed(body.get("subjects"))):
+    for index, it in enumerate(as_list(body.get("subjects"))):
         yield from _validate_subject(f"subjects[{index}]", it, namespaced=namespaced)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aioinformer.model import Resource
     from aioinformer_apiserver.schema.openapi_schema import Schema
 
-__all__ = ["preserved_on_update", "qos_class", "with_creation_defaults"]
+__all__ = ["qos_class", "restore_creation_defaults", "with_creation_defaults"]
 
 _STATUS = "status"
 _GATED = {
@@ -66,7 +66,7 @@ def with_creation_defaults(
     return found
 
 
-def preserved_on_update(
+def restore_creation_defaults(
     resource: Resource, old: dict[str, Any], new: dict[str, Any]
 ) -> dict[str, Any]:
     """Restore creation defaults that an update lacks.

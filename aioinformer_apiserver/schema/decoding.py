@@ -187,7 +187,7 @@ class _Pruner:
                 return (
                     value
                     if _preserves_unknown_fields(schema)
-                    else [_emptied(it) for it in value]
+                    else [_empty_values(it) for it in value]
                 )
 
             return [self.value(items, it, (at, n, "")) for n, it in enumerate(value)]
@@ -222,7 +222,7 @@ class _Pruner:
         if name != "metadata":
             if value.__class__ is not str:
                 raise GoDecodeError(
-                    f"{path}: Invalid value: {_shown(value)}: must be a string"
+                    f"{path}: Invalid value: {_format_value(value)}: must be a string"
                 )
 
             return value
@@ -232,7 +232,7 @@ class _Pruner:
             found = _metadata()(value, None, notes)
         except GoDecodeError as exc:
             raise GoDecodeError(
-                f"{path}: Invalid value: {_shown(value)}: {exc}"
+                f"{path}: Invalid value: {_format_value(value)}: {exc}"
             ) from exc
 
         self.inner += [it.replace('"', f'"{path}.', 1) for it in notes]
@@ -252,10 +252,10 @@ def _preserves_unknown_fields(schema: Schema) -> bool:
     )
 
 
-def _emptied(value: Any) -> Any:
+def _empty_values(value: Any) -> Any:
     """Empty an object in a list without a schema for its items."""
     return {} if value.__class__ is dict else value
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "address",
+    "as_list",
     "at_least",
     "data_key",
     "dns_label",
     "immutable_fields",
     "is_changed",
     "labels",
-    "listed",
+    "matches_selector",
     "network",
     "not_found",
     "one_of",
@@ -32,7 +33,6 @@ __all__ = [
     "port_name",
     "port_number",
     "qualified",
-    "selected",
     "selector",
     "subdomain",
     "validate_relative_path",
@@ -46,7 +46,7 @@ _PERCENT = "[0-9]+%"
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
-def listed(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """Return a list to iterate over; empty if the value is not a list."""
     return value if isinstance(value, list) else []
 
@@ -198,7 +198,7 @@ def selector(path: str, value: Mapping[str, Any] | None) -> Iterator[FieldError]
     """Validate a label selector."""
     value = value or {}
     yield from labels(f"{path}.matchLabels", value.get("matchLabels"))
-    for index, it in enumerate(listed(value.get("matchExpressions"))):
+    for index, it in enumerate(as_list(value.get("matchExpressions"))):
         yield from _requirement(f"{path}.matchExpressions[{index}]", it)
 
 
@@ -216,12 +216,12 @@ def _requirement(path: str, value: Mapping[str, Any]) -> Iterator[FieldError]:
         yield field_errors.forbidden(f"{path}.values", why)
 
     yield from qualified(f"{path}.key", value.get("key", ""))
-    for index, text in enumerate(listed(values)):
+    for index, text in enumerate(as_list(values)):
         whys = names.validate_label_value(text)
         yield from _all_invalid(f"{path}.values[{index}]", text, whys)
 
 
-def selected(value: Mapping[str, Any] | None, found: Mapping[str, str]) -> bool:
+def matches_selector(value: Mapping[str, Any] | None, found: Mapping[str, str]) -> bool:
     """Return whether a selector matches labels; a missing selector matches none."""
     return value is not None and all(_conditions(value, found))
 
@@ -230,8 +230,8 @@ def _conditions(value: Mapping[str, Any], found: Mapping[str, str]) -> Iterator[
     for name, text in (value.get("matchLabels") or {}).items():
         yield found.get(name) == text
 
-    for it in listed(value.get("matchExpressions")):
-        name, values = it.get("key"), listed(it.get("values"))
+    for it in as_list(value.get("matchExpressions")):
+        name, values = it.get("key"), as_list(it.get("values"))
         match it.get("operator"):
             case "In":
                 yield found.get(name) in values

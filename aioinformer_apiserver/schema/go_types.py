@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from functools import cache, cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from aioinformer_apiserver.errors.statuses import quoted
+from aioinformer_apiserver.errors.statuses import quote
 from aioinformer_apiserver.schema.openapi_schema import definition, go_fields
 from aioinformer_apiserver.schema.quantities import canonical_quantity
 
@@ -77,7 +77,7 @@ def path_of(at: FieldPath) -> str:
 
 def unknown_field(at: FieldPath) -> str:
     """Return the message about an unknown field."""
-    return f"unknown field {quoted(path_of(at))}"
+    return f"unknown field {quote(path_of(at))}"
 
 
 def type_mismatch(value: object, at: FieldPath, expected: str) -> GoDecodeError:
@@ -247,18 +247,18 @@ def plain_number(value: float) -> float:
 
 def time(value: Any, at: FieldPath, notes: list[str]) -> Any:
     """Decode a Time."""
-    return _canonicalized(_text(value, at), canonical_time)
+    return _canonicalize(_text(value, at), canonical_time)
 
 
 def micro_time(value: Any, at: FieldPath, notes: list[str]) -> Any:
     """Decode a MicroTime."""
-    return _canonicalized(_text(value, at), lambda it: canonical_time(it, micro=True))
+    return _canonicalize(_text(value, at), lambda it: canonical_time(it, micro=True))
 
 
 def quantity(value: Any, at: FieldPath, notes: list[str]) -> Any:
     """Decode a quantity from a string or number."""
     text = value if isinstance(value, str) else json.dumps(value)
-    return "0" if value is None else _canonicalized(text, canonical_quantity)
+    return "0" if value is None else _canonicalize(text, canonical_quantity)
 
 
 def int_or_string(value: Any, at: FieldPath, notes: list[str]) -> Any:
@@ -301,7 +301,7 @@ def _text(value: Any, at: FieldPath) -> str:
     return str(value)
 
 
-def _canonicalized(text: str, canonical: Callable[[str], str]) -> str:
+def _canonicalize(text: str, canonical: Callable[[str], str]) -> str:
     try:
         return canonical(text)
     except ValueError as exc:

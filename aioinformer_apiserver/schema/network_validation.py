@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from aioinformer_apiserver.errors import field_errors
 from aioinformer_apiserver.errors.field_errors import GoStruct
 from aioinformer_apiserver.schema import field_validation as fields
-from aioinformer_apiserver.schema.field_validation import listed
+from aioinformer_apiserver.schema.field_validation import as_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ _HEADLESS = "None"
 def validate_service(body: Object) -> Iterator[FieldError]:
     """Validate a Service; addresses may be missing."""
     spec = body.get("spec") or {}
-    kind, ports = spec.get("type", "ClusterIP"), listed(spec.get("ports"))
+    kind, ports = spec.get("type", "ClusterIP"), as_list(spec.get("ports"))
     headless = spec.get("clusterIP") == _HEADLESS
     if not ports and not headless and kind != "ExternalName":
         yield field_errors.required("spec.ports")
@@ -129,10 +129,10 @@ def _validate_service_address(spec: Object, kind: str) -> Iterator[FieldError]:
             where = f"spec.clusterIPs[{index}]"
             yield from fields.address(where, it)
             yield from _validate_ip_family(
-                where, it, listed(spec.get("ipFamilies")), index
+                where, it, as_list(spec.get("ipFamilies")), index
             )
 
-    for index, it in enumerate(listed(spec.get("ipFamilies"))):
+    for index, it in enumerate(as_list(spec.get("ipFamilies"))):
         yield from fields.one_of(f"spec.ipFamilies[{index}]", it, ("IPv4", "IPv6"))
 
     policy = spec.get("ipFamilyPolicy")
@@ -142,7 +142,7 @@ def _validate_service_address(spec: Object, kind: str) -> Iterator[FieldError]:
             why = "this cluster is not configured for dual-stack services"
             yield field_errors.invalid("spec.ipFamilyPolicy", policy, why)
 
-    for index, it in enumerate(listed(spec.get("externalIPs"))):
+    for index, it in enumerate(as_list(spec.get("externalIPs"))):
         where = f"spec.externalIPs[{index}]"
         yield from fields.address(where, it)
         yield from _validate_special_address(where, it)
@@ -187,7 +187,7 @@ def _validate_traffic(spec: Object, kind: str) -> Iterator[FieldError]:
         else:
             yield from fields.one_of(f"spec.{field}", policy, ("Cluster", "Local"))
 
-    ranges = listed(spec.get("loadBalancerSourceRanges"))
+    ranges = as_list(spec.get("loadBalancerSourceRanges"))
     where = "spec.LoadBalancerSourceRanges"
     if ranges and kind != "LoadBalancer":
         why = "may only be used when `type` is 'LoadBalancer'"
@@ -202,18 +202,18 @@ def _validate_traffic(spec: Object, kind: str) -> Iterator[FieldError]:
 
 def validate_endpoints(body: Object) -> Iterator[FieldError]:
     """Validate Endpoints."""
-    for index, subset in enumerate(listed(body.get("subsets"))):
+    for index, subset in enumerate(as_list(body.get("subsets"))):
         path = f"subsets[{index}]"
         if not subset.get("addresses") and not subset.get("notReadyAddresses"):
             why = "must specify `addresses` or `notReadyAddresses`"
             yield field_errors.required(path, why)
 
         for field in ("addresses", "notReadyAddresses"):
-            for number, it in enumerate(listed(subset.get(field))):
+            for number, it in enumerate(as_list(subset.get(field))):
                 where, value = f"{path}.{field}[{number}].ip", it.get("ip", "")
                 yield from _validate_endpoint_address(where, value)
 
-        ports = listed(subset.get("ports"))
+        ports = as_list(subset.get("ports"))
         for number, it in enumerate(ports):
             where = f"{path}.ports[{number}]"
             if it.get("name"):
@@ -245,15 +245,15 @@ def validate_endpoint_slice(body: Object) -> Iterator[FieldError]:
     else:
         yield from fields.one_of("addressType", kind, ("FQDN", "IPv4", "IPv6"))
 
-    for index, it in enumerate(listed(body.get("ports"))):
+    for index, it in enumerate(as_list(body.get("ports"))):
         path = f"ports[{index}]"
         if it.get("name"):
             yield from fields.dns_label(f"{path}.name", it["name"])
 
         yield from fields.one_of(f"{path}.protocol", it.get("protocol"), _PROTOCOLS)
 
-    for index, it in enumerate(listed(body.get("endpoints"))):
-        path, addresses = f"endpoints[{index}].addresses", listed(it.get("addresses"))
+    for index, it in enumerate(as_list(body.get("endpoints"))):
+        path, addresses = f"endpoints[{index}].addresses", as_list(it.get("addresses"))
         if not addresses:
             yield field_errors.required(path, "must contain at least 1 address")
 
@@ -269,8 +269,8 @@ def validate_endpoint_slice(body: Object) -> Iterator[FieldError]:
 def validate_ingress(body: Object) -> Iterator[FieldError]:
     """Validate an Ingress."""
     spec = body.get("spec") or {}
-    for index, it in enumerate(listed(spec.get("tls"))):
-        for number, host in enumerate(listed(it.get("hosts"))):
+    for index, it in enumerate(as_list(spec.get("tls"))):
+        for number, host in enumerate(as_list(it.get("hosts"))):
             yield from _validate_host(f"spec.tls[{index}].hosts[{number}]", host)
 
     if not spec.get("rules") and "defaultBackend" not in spec:
@@ -280,7 +280,7 @@ def validate_ingress(body: Object) -> Iterator[FieldError]:
     if "defaultBackend" in spec:
         yield from _validate_backend("spec.defaultBackend", spec["defaultBackend"])
 
-    for index, rule in enumerate(listed(spec.get("rules"))):
+    for index, rule in enumerate(as_list(spec.get("rules"))):
         yield from _validate_rule(f"spec.rules[{index}]", rule)
 
     if spec.get("ingressClassName"):
@@ -305,7 +305,7 @@ def _validate_rule(path: str, rule: Object) -> Iterator[FieldError]:
     if not http.get("paths"):
         yield field_errors.required(f"{path}.http.paths")
 
-    for index, it in enumerate(listed(http.get("paths"))):
+    for index, it in enumerate(as_list(http.get("paths"))):
         yield from _validate_path(f"{path}.http.paths[{index}]", it)
 
 
@@ -386,15 +386,15 @@ def validate_network_policy(body: Object) -> Iterator[FieldError]:
     spec = body.get("spec") or {}
     yield from fields.selector("spec.podSelector", spec.get("podSelector"))
     for field, peers in (("ingress", "from"), ("egress", "to")):
-        for index, rule in enumerate(listed(spec.get(field))):
+        for index, rule in enumerate(as_list(spec.get(field))):
             path = f"spec.{field}[{index}]"
-            for number, it in enumerate(listed(rule.get("ports"))):
+            for number, it in enumerate(as_list(rule.get("ports"))):
                 yield from _validate_policy_port(f"{path}.ports[{number}]", it)
 
-            for number, it in enumerate(listed(rule.get(peers))):
+            for number, it in enumerate(as_list(rule.get(peers))):
                 yield from _validate_policy_peer(f"{path}.{peers}[{number}]", it)
 
-    for index, it in enumerate(listed(spec.get("policyTypes"))):
+    for index, it in enumerate(as_list(spec.get("policyTypes"))):
         yield from fields.one_of(
             f"spec.policyTypes[{index}]", it, ("Ingress", "Egress")
         )

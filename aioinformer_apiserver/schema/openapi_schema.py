@@ -37,7 +37,7 @@ class Schema:
         self, text: Mapping[str, Any], definitions: Mapping[str, Any] = _NOTHING
     ) -> None:
         self._definitions = definitions
-        self._text, self._name = _resolved(text, definitions)
+        self._text, self._name = _resolve(text, definitions)
         self._made: dict[str, Schema] = {}
 
     def __repr__(self) -> str:
@@ -161,7 +161,7 @@ class Schema:
         return str(self._text.get("x-kubernetes-patch-merge-key") or "")
 
 
-def _resolved(
+def _resolve(
     text: Mapping[str, Any], definitions: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], str]:
     """Return the referred text, merged with fields beside references, and its name."""

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.errors import field_errors
 from aioinformer_apiserver.schema import field_validation as fields
-from aioinformer_apiserver.schema.field_validation import listed, validate_relative_path
+from aioinformer_apiserver.schema.field_validation import (
+    as_list,
+    validate_relative_path,
+)
 from aioinformer_apiserver.schema.quantities import is_multiple, quantity
 from aioinformer_apiserver.schema.storage_validation import validate_volumes
 
@@ -40,7 +43,7 @@ def validate_pod_spec(path: str, spec: Object) -> Iterator[FieldError]:
         path: Path of the spec, such as `"spec"` or `"spec.template.spec"`.
         spec: Spec with its defaults.
     """
-    volumes = listed(spec.get("volumes"))
+    volumes = as_list(spec.get("volumes"))
     yield from validate_volumes(f"{path}.volumes", volumes)
     yield from _validate_containers(path, spec, {it.get("name") for it in volumes})
     yield from _validate_host_port(path, spec)
@@ -54,16 +57,16 @@ def validate_pod_spec(path: str, spec: Object) -> Iterator[FieldError]:
     yield from validate_affinity(f"{path}.affinity", spec.get("affinity") or {})
     yield from _validate_dns(path, spec)
     yield from _validate_gate(path, spec)
-    for index, it in enumerate(listed(spec.get("topologySpreadConstraints"))):
+    for index, it in enumerate(as_list(spec.get("topologySpreadConstraints"))):
         yield from _validate_topology_spread(
             f"{path}.topologySpreadConstraints[{index}]", it
         )
 
     yield from _validate_name(path, spec)
-    for index, it in enumerate(listed(spec.get("tolerations"))):
+    for index, it in enumerate(as_list(spec.get("tolerations"))):
         yield from _validate_toleration(f"{path}.tolerations[{index}]", it)
 
-    for index, it in enumerate(listed(spec.get("hostAliases"))):
+    for index, it in enumerate(as_list(spec.get("hostAliases"))):
         yield from fields.address(f"{path}.hostAliases[{index}].ip", it.get("ip", ""))
 
     if spec.get("priorityClassName"):
@@ -83,8 +86,8 @@ def validate_token_projections(path: str, spec: Object) -> Iterator[FieldError]:
     if spec.get("serviceAccountName"):
         return
 
-    for index, volume in enumerate(listed(spec.get("volumes"))):
-        sources = listed((volume.get("projected") or {}).get("sources"))
+    for index, volume in enumerate(as_list(spec.get("volumes"))):
+        sources = as_list((volume.get("projected") or {}).get("sources"))
         for number, it in enumerate(sources):
             if "serviceAccountToken" in it:
                 where = f"{path}.volumes[{index}].projected.sources[{number}]"
@@ -114,13 +117,13 @@ def validate_pod_template(path: str, template: Object) -> Iterator[FieldError]:
 def _validate_containers(
     path: str, spec: Object, volumes: set[str]
 ) -> Iterator[FieldError]:
-    containers = listed(spec.get("containers"))
+    containers = as_list(spec.get("containers"))
     if not containers:
         yield field_errors.required(f"{path}.containers")
 
     seen: set[str] = set()
     for field in ("containers", "initContainers"):
-        for index, it in enumerate(listed(spec.get(field))):
+        for index, it in enumerate(as_list(spec.get(field))):
             where, name = f"{path}.{field}[{index}]", it.get("name")
             first = field == "initContainers"
             yield from validate_container(where, it, volumes, of_init=first)
@@ -132,8 +135,8 @@ def _validate_containers(
 
 def _validate_host_port(path: str, spec: Object) -> Iterator[FieldError]:
     seen: set[str] = set()
-    for index, container in enumerate(listed(spec.get("containers"))):
-        for number, port in enumerate(listed(container.get("ports"))):
+    for index, container in enumerate(as_list(spec.get("containers"))):
+        for number, port in enumerate(as_list(container.get("ports"))):
             where = f"{path}.containers[{index}].ports[{number}].hostPort"
             given = port.get("hostPort")
             if not given:
@@ -172,17 +175,17 @@ def _validate_dns(path: str, spec: Object) -> Iterator[FieldError]:
             why = f"must provide at least one DNS nameserver {why}"
             yield field_errors.required(f"{path}.dnsConfig.nameservers", why)
 
-    for index, it in enumerate(listed((config or {}).get("nameservers"))):
+    for index, it in enumerate(as_list((config or {}).get("nameservers"))):
         yield from fields.address(f"{path}.dnsConfig.nameservers[{index}]", it)
 
 
 def _validate_gate(path: str, spec: Object) -> Iterator[FieldError]:
-    for index, it in enumerate(listed(spec.get("readinessGates"))):
+    for index, it in enumerate(as_list(spec.get("readinessGates"))):
         where = f"{path}.readinessGates[{index}].conditionType"
         yield from fields.qualified(where, it.get("conditionType", ""))
 
     seen: set[str] = set()
-    for index, it in enumerate(listed(spec.get("schedulingGates"))):
+    for index, it in enumerate(as_list(spec.get("schedulingGates"))):
         where, name = f"{path}.schedulingGates[{index}]", it.get("name", "")
         yield from fields.qualified(where, name)
         if name in seen:
@@ -267,7 +270,7 @@ def _validate_node_affinity(path: str, affinity: Object) -> Iterator[FieldError]
     required = affinity.get(_REQUIRED)
     if required is not None:
         where = f"{path}.{_REQUIRED}.nodeSelectorTerms"
-        terms = listed(required.get("nodeSelectorTerms"))
+        terms = as_list(required.get("nodeSelectorTerms"))
         if not terms:
             why = "must have at least one node selector term"
             yield field_errors.required(where, why)
@@ -275,7 +278,7 @@ def _validate_node_affinity(path: str, affinity: Object) -> Iterator[FieldError]
         for index, term in enumerate(terms):
             yield from _validate_node_selector_term(f"{where}[{index}]", term)
 
-    for index, it in enumerate(listed(affinity.get(_PREFERRED))):
+    for index, it in enumerate(as_list(affinity.get(_PREFERRED))):
         where = f"{path}.{_PREFERRED}[{index}]"
         yield from _validate_weight(where, it)
         preference = it.get("preference") or {}
@@ -283,7 +286,7 @@ def _validate_node_affinity(path: str, affinity: Object) -> Iterator[FieldError]
 
 
 def _validate_node_selector_term(path: str, term: Object) -> Iterator[FieldError]:
-    for index, it in enumerate(listed(term.get("matchExpressions"))):
+    for index, it in enumerate(as_list(term.get("matchExpressions"))):
         where = f"{path}.matchExpressions[{index}]"
         operator, values = it.get("operator", ""), it.get("values")
         if operator not in _OPERATORS:
@@ -303,10 +306,10 @@ def _validate_node_selector_term(path: str, term: Object) -> Iterator[FieldError
 
 
 def _validate_pod_affinity(path: str, affinity: Object) -> Iterator[FieldError]:
-    for index, it in enumerate(listed(affinity.get(_REQUIRED))):
+    for index, it in enumerate(as_list(affinity.get(_REQUIRED))):
         yield from _validate_pod_affinity_term(f"{path}.{_REQUIRED}[{index}]", it)
 
-    for index, it in enumerate(listed(affinity.get(_PREFERRED))):
+    for index, it in enumerate(as_list(affinity.get(_PREFERRED))):
         where = f"{path}.{_PREFERRED}[{index}]"
         yield from _validate_weight(where, it)
         term = it.get("podAffinityTerm") or {}
@@ -396,11 +399,11 @@ def validate_container(
             yield from fields.one_of(f"{path}.{field}", container[field], choices)
 
     yield from _validate_container_ports(
-        f"{path}.ports", listed(container.get("ports"))
+        f"{path}.ports", as_list(container.get("ports"))
     )
     yield from _validate_environment(path, container)
     yield from _validate_volume_mounts(
-        f"{path}.volumeMounts", listed(container.get("volumeMounts")), volumes
+        f"{path}.volumeMounts", as_list(container.get("volumeMounts")), volumes
     )
     yield from _validate_resource(f"{path}.resources", container.get("resources") or {})
     yield from _validate_container_security(
@@ -469,10 +472,10 @@ def _validate_container_ports(path: str, ports: list[Object]) -> Iterator[FieldE
 
 
 def _validate_environment(path: str, container: Object) -> Iterator[FieldError]:
-    for index, variable in enumerate(listed(container.get("env"))):
+    for index, variable in enumerate(as_list(container.get("env"))):
         yield from _validate_env_variable(f"{path}.env[{index}]", variable)
 
-    for index, source in enumerate(listed(container.get("envFrom"))):
+    for index, source in enumerate(as_list(container.get("envFrom"))):
         where = f"{path}.envFrom[{index}]"
         if source.get("prefix"):
             yield from _validate_env_name(f"{where}.prefix", source["prefix"])

@@ -159,7 +159,7 @@ def _combinations(schema: Schema, value: Any, path: str, old: Any) -> _Result:
 
     text = schema.text.get("not")
     if text is not None and not _check(schema.beside(text), value, path, old).problems:
-        result.add(_failed(path, "must not validate the schema (not)"))
+        result.add(_failure(path, "must not validate the schema (not)"))
 
     return result
 
@@ -174,7 +174,7 @@ def _any_of(tried: list[_Result], path: str) -> _Result:
     if fitting:
         return fitting[0]
 
-    result = _failed(path, "must validate at least one schema (anyOf)")
+    result = _failure(path, "must validate at least one schema (anyOf)")
     result.add(_best(tried))
     return result
 
@@ -185,7 +185,7 @@ def _one_of(tried: list[_Result], path: str) -> _Result:
         return fitting[0]
 
     how = f"Found {len(fitting)} valid alternatives" if fitting else "Found none valid"
-    result = _failed(path, f"must validate one and only one schema (oneOf). {how}")
+    result = _failure(path, f"must validate one and only one schema (oneOf). {how}")
     if not fitting:
         result.add(_best(tried))
 
@@ -199,7 +199,7 @@ def _all_of(tried: list[_Result], path: str) -> _Result:
 
     if result.problems:
         none = ". None validated" if all(it.problems for it in tried) else ""
-        result.add(_failed(path, f"must validate all the schemas (allOf){none}"))
+        result.add(_failure(path, f"must validate all the schemas (allOf){none}"))
 
     return result
 
@@ -208,7 +208,7 @@ def _best(tried: list[_Result]) -> _Result:
     return max(tried, key=lambda it: it.fitting)
 
 
-def _failed(path: str, why: str) -> _Result:
+def _failure(path: str, why: str) -> _Result:
     return _Result([field_errors.invalid(NOWHERE, "", f'"{path}" {why}')])
 
 
@@ -268,7 +268,7 @@ def _validate_type(schema: Schema, value: Any, path: str) -> list[FieldError]:
         if not expected or schema.nullable:
             return []
 
-        return [_mistyped(path, ",".join(expected), word)]
+        return [_type_error(path, ",".join(expected), word)]
 
     format_ = _format(schema)
     fits = word in expected or (word == "integer" and "number" in expected)
@@ -277,9 +277,9 @@ def _validate_type(schema: Schema, value: Any, path: str) -> list[FieldError]:
             # The format is validated separately, for strings only.
             return []
     elif format_ and not fits:
-        return [_mistyped(path, format_, _FORMATS_OF_VALUES.get(type(value), ""))]
+        return [_type_error(path, format_, _FORMATS_OF_VALUES.get(type(value), ""))]
 
-    return [] if fits or not expected else [_mistyped(path, ",".join(expected), word)]
+    return [] if fits or not expected else [_type_error(path, ",".join(expected), word)]
 
 
 def _validate_enum(schema: Schema, value: Any, path: str) -> list[FieldError]:
@@ -380,7 +380,7 @@ def _format(schema: Schema) -> str:
             return ""
 
 
-def _mistyped(path: str, expected: str, found: str) -> FieldError:
+def _type_error(path: str, expected: str, found: str) -> FieldError:
     why = f'{path} in body must be of type {expected}: "{found}"'
     return field_errors.type_invalid(path, found, why)
 

@@ -92,7 +92,7 @@ def _inherit(spec: dict[str, Any], old: dict[str, Any]) -> None:
 
     had = {_port_key(it): it.get("nodePort") for it in old.get("ports") or ()}
     if spec.get("ports"):
-        spec["ports"] = [_inherited_port(spec, it, had) for it in spec["ports"]]
+        spec["ports"] = [_inherit_port(spec, it, had) for it in spec["ports"]]
 
 
 def _drop_unused(spec: dict[str, Any], old: dict[str, Any]) -> None:
@@ -113,7 +113,7 @@ def _drop_unused(spec: dict[str, Any], old: dict[str, Any]) -> None:
             spec.pop(field, None)
 
 
-def _inherited_port(
+def _inherit_port(
     spec: dict[str, Any], port: dict[str, Any], had: dict[Any, Any]
 ) -> dict[str, Any]:
     before = had.get(_port_key(port))

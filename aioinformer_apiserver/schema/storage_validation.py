@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.errors import field_errors
 from aioinformer_apiserver.schema import field_validation as fields
-from aioinformer_apiserver.schema.field_validation import listed, validate_relative_path
+from aioinformer_apiserver.schema.field_validation import (
+    as_list,
+    validate_relative_path,
+)
 from aioinformer_apiserver.schema.quantities import quantity
 
 if TYPE_CHECKING:
@@ -126,7 +129,7 @@ def _validate_source(path: str, field: str, source: Object) -> Iterator[FieldErr
             yield from _validate_downward(path, source)
         case "projected":
             yield from _validate_mode(f"{path}.defaultMode", source.get("defaultMode"))
-            for index, it in enumerate(listed(source.get("sources"))):
+            for index, it in enumerate(as_list(source.get("sources"))):
                 yield from _validate_projection(f"{path}.sources[{index}]", it)
         case _:
             pass
@@ -143,7 +146,7 @@ def _validate_host_path(path: str, source: Object) -> Iterator[FieldError]:
 
 def _validate_file(path: str, source: Object) -> Iterator[FieldError]:
     yield from _validate_mode(f"{path}.defaultMode", source.get("defaultMode"))
-    for index, item in enumerate(listed(source.get("items"))):
+    for index, item in enumerate(as_list(source.get("items"))):
         where = f"{path}.items[{index}]"
         for field in ("key", "path"):
             if not item.get(field):
@@ -161,7 +164,7 @@ def _validate_mode(path: str, mode: int | None) -> Iterator[FieldError]:
 
 def _validate_downward(path: str, source: Object) -> Iterator[FieldError]:
     yield from _validate_mode(f"{path}.defaultMode", source.get("defaultMode"))
-    for item in listed(source.get("items")):
+    for item in as_list(source.get("items")):
         if not item.get("path"):
             yield field_errors.required(f"{path}.path")
 
@@ -265,7 +268,7 @@ def validate_persistent_volume(body: Object) -> Iterator[FieldError]:
 
 
 def _validate_access_mode(spec: Object) -> Iterator[FieldError]:
-    for it in listed(spec.get("accessModes")):
+    for it in as_list(spec.get("accessModes")):
         yield from fields.one_of("spec.accessModes", it, _MODES)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from aioinformer_apiserver.errors import field_errors
 from aioinformer_apiserver.errors.field_errors import GoStruct
 from aioinformer_apiserver.schema import field_validation as fields
-from aioinformer_apiserver.schema.field_validation import listed
+from aioinformer_apiserver.schema.field_validation import as_list
 from aioinformer_apiserver.schema.pod_validation import validate_pod_template
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _validate_template_and_selector(spec: Object) -> Iterator[FieldError]:
     selector = spec.get("selector")
     empty = selector is not None and not selector
     broken = bool(list(fields.selector("", selector)))
-    if not empty and not broken and not fields.selected(selector, labels or {}):
+    if not empty and not broken and not fields.matches_selector(selector, labels or {}):
         yield field_errors.invalid("spec.template.metadata.labels", labels, _MISMATCH)
 
     yield from validate_pod_template("spec.template", template)
@@ -247,7 +247,7 @@ def validate_job(body: Object) -> Iterator[FieldError]:
                 yield field_errors.invalid("spec.selector", selector, why)
 
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-    if not fields.selected(selector, labels or {}):
+    if not fields.matches_selector(selector, labels or {}):
         yield field_errors.invalid("spec.template.metadata.labels", labels, _MISMATCH)
 
 
@@ -392,7 +392,7 @@ def validate_autoscaler(body: Object) -> Iterator[FieldError]:
         yield field_errors.invalid("spec.scaleTargetRef.apiVersion", version, why)
 
     kinds = ("ContainerResource", "External", "Object", "Pods", "Resource")
-    metrics = listed(spec.get("metrics"))
+    metrics = as_list(spec.get("metrics"))
     if fewest == 0 and not {"Object", "External"} & {it.get("type") for it in metrics}:
         why = "must specify at least one Object or External metric to support scaling "
         yield field_errors.forbidden("spec.metrics", f"{why}to zero replicas")

@@ -17,12 +17,12 @@ import orjson
 from aioinformer.tables import layout_of
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.schema.field_order import order_of
-from aioinformer_apiserver.serialization.encoders import encoder_of, indented
+from aioinformer_apiserver.serialization.encoders import encoder_of, indent_json
 from aioinformer_apiserver.serialization.negotiation import (
     Choice,
     check_route,
-    chosen,
-    chosen_plainly,
+    negotiate,
+    negotiate_plain,
 )
 from aioinformer_apiserver.serialization.printer_columns import custom_layout
 from aioinformer_apiserver.storage.encoding import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Change, StoredObject
 
-__all__ = ["Format", "MetadataOnly", "Table", "Whole", "format_of", "shown_plainly"]
+__all__ = ["Format", "MetadataOnly", "Table", "Whole", "encode_document", "format_of"]
 
 # Verbs of paths that also support watches.
 _STREAMING = frozenset({"list", "watch"})
@@ -125,7 +125,7 @@ class MetadataOnly:
     def __init__(self, kind: Kind, choice: Choice) -> None:
         self._kind = kind
         self._encoder = encoder_of(choice)
-        self._asked = choice.transform
+        self._requested = choice.transform
         self._api_version = f"meta.k8s.io/{choice.version}"
         self._partial = _Partial(kind, choice.version)
         self._form = f"metadata {choice.version}"
@@ -148,7 +148,7 @@ class MetadataOnly:
         Raises:
             ApiError: 406, if the client wants a single object.
         """
-        if self._asked == "PartialObjectMetadata":
+        if self._requested == "PartialObjectMetadata":
             raise self._mismatch(f"a list (*{_go_type(self._kind)}List)")
 
         frame = {
@@ -186,11 +186,13 @@ class MetadataOnly:
         Raises:
             ApiError: 406, if the client wants a list.
         """
-        if self._asked == "PartialObjectMetadataList":
+        if self._requested == "PartialObjectMetadataList":
             raise self._mismatch(f"not a list (*{_go_type(self._kind)})")
 
     def _mismatch(self, problem: str) -> ApiError:
-        message = f"you requested {self._asked}, but the requested object is {problem}"
+        message = (
+            f"you requested {self._requested}, but the requested object is {problem}"
+        )
         return statuses.failure(406, "NotAcceptable", message)
 
 
@@ -212,7 +214,7 @@ class Table:
         self._head = {"kind": "Table", "apiVersion": f"meta.k8s.io/{choice.version}"}
         self._layout = _layout_of(kind)
         # Only the first event of a watch has the columns.
-        self._told = False
+        self._columns_sent = False
         self.content_type = self._encoder.media
 
     def object(self, stored: StoredObject) -> bytes:
@@ -264,7 +266,7 @@ class Table:
 
     def _begin(self) -> bool:
         """Return True for the first call only."""
-        is_first, self._told = not self._told, True
+        is_first, self._columns_sent = not self._columns_sent, True
         return is_first
 
     def _line(self, event: str, stored: StoredObject, *, is_first: bool) -> bytes:
@@ -284,9 +286,9 @@ class Table:
         if conditions:
             row["conditions"] = conditions
 
-        return plain(row)[:-1] + b',"object":' + self._included(raw) + b"}"
+        return plain(row)[:-1] + b',"object":' + self._included_object(raw) + b"}"
 
-    def _included(self, raw: bytes) -> bytes:
+    def _included_object(self, raw: bytes) -> bytes:
         if self._include == "None":
             return b"null"
 
@@ -315,7 +317,7 @@ def format_of(
     if kind.typed:
         check_route(headers.get("Accept") or "", streams=verb in _STREAMING)
 
-    choice = chosen(headers, query, watch=verb == "watch")
+    choice = negotiate(headers, query, watch=verb == "watch")
     if not choice.transform:
         return Whole(kind, choice)
 
@@ -333,7 +335,7 @@ def format_of(
     return table
 
 
-def shown_plainly(
+def encode_document(
     document: Mapping[str, Any], headers: Mapping[str, str], query: Mapping[str, str]
 ) -> tuple[str, bytes]:
     """Encode an object that is not stored, such as a Status, in the requested format.
@@ -343,9 +345,9 @@ def shown_plainly(
         indented JSON.
     """
     raw = plain(document)
-    choice = chosen_plainly(headers, query)
+    choice = negotiate_plain(headers, query)
     if choice is None:
-        return "application/json", indented(raw)
+        return "application/json", indent_json(raw)
 
     encoder = encoder_of(choice)
     return encoder.media, encoder.document(raw)

@@ -72,7 +72,7 @@ def _reader(path: str, kind: str) -> Callable[[Mapping[str, Any], datetime], Any
 def _cell(kind: str, value: object, now: datetime) -> Any:
     match kind, _go_number(value):
         case "string", known:
-            return _printed(known)
+            return _format(known)
         case "boolean", bool(known):
             return known
         case (("integer" | "number"), bool()):
@@ -98,7 +98,7 @@ def _go_number(value: object) -> object:
     return value
 
 
-def _printed(value: object) -> str:
+def _format(value: object) -> str:
     """Format a value as Go prints it."""
     match value:
         case None:
@@ -108,14 +108,14 @@ def _printed(value: object) -> str:
         case bool():
             return str(value).lower()
         case float():
-            return _printed_float(value)
+            return _format_float(value)
         case dict() | list():
             return plain(value, sort=True).decode()
         case _:
             return str(value)
 
 
-def _printed_float(value: float) -> str:
+def _format_float(value: float) -> str:
     exact = Decimal(repr(value))
     if exact.adjusted() in _EXPONENTS_IN_FULL:
         return format(exact, "f")

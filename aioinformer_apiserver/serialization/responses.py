@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.requests.request import APIRequest
-from aioinformer_apiserver.serialization.formats import shown_plainly
+from aioinformer_apiserver.serialization.formats import encode_document
 from aioinformer_apiserver.storage.encoding import status_of
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ __all__ = [
 ]
 
 # Maximum length of all warnings of a response, and of each one if there are more.
-_MOST_WARNED = 4096
-_MOST_OF_ONE = 256
+_MAX_WARNINGS_LENGTH = 4096
+_MAX_WARNING_LENGTH = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ def document_response(
     content: dict[str, Any], request: APIRequest, *, status: int = 200
 ) -> APIResponse:
     """Return an object that is not stored, in the requested format."""
-    media, body = shown_plainly(content, request.headers, request.query)
+    media, body = encode_document(content, request.headers, request.query)
     return APIResponse(status=status, body=[body], content_type=media)
 
 
@@ -87,18 +87,18 @@ def with_warnings(response: APIResponse, warnings: Iterable[str]) -> APIResponse
     of the head.
     """
     texts = list(dict.fromkeys(warnings))
-    if sum(map(len, texts)) > _MOST_WARNED:
-        texts = _shortened(texts)
+    if sum(map(len, texts)) > _MAX_WARNINGS_LENGTH:
+        texts = _truncate(texts)
 
     return replace(response, warnings=tuple(texts)) if texts else response
 
 
-def _shortened(warnings: Iterable[str]) -> list[str]:
+def _truncate(warnings: Iterable[str]) -> list[str]:
     found: list[str] = []
     length = 0
     for text in warnings:
-        if length < _MOST_WARNED:
-            found.append(text[:_MOST_OF_ONE])
+        if length < _MAX_WARNINGS_LENGTH:
+            found.append(text[:_MAX_WARNING_LENGTH])
             length += len(found[-1])
 
     return found

@@ -32,7 +32,7 @@ _METRICS = f"{_PREFIX}metrics"
 _BEHAVIOR = f"{_PREFIX}behavior"
 _CURRENT = f"{_PREFIX}current-metrics"
 _CONDITIONS = f"{_PREFIX}conditions"
-_CARRIED = frozenset({_METRICS, _BEHAVIOR, _CURRENT, _CONDITIONS})
+_ANNOTATIONS = frozenset({_METRICS, _BEHAVIOR, _CURRENT, _CONDITIONS})
 # Default target of the CPU utilization.
 _USUAL_TARGET = 80
 
@@ -72,7 +72,7 @@ def autoscaler_to_v1(body: Mapping[str, Any]) -> Object:
     others = [it for it in targets if _cpu_target(it) is None]
     carried: dict[str, Any] = {
         _METRICS: [_target_to_first(it) for it in others],
-        _BEHAVIOR: _capitalized(spec.pop("behavior", None), _BEHAVIOR_LEVELS),
+        _BEHAVIOR: _capitalize(spec.pop("behavior", None), _BEHAVIOR_LEVELS),
         _CURRENT: [_current_to_first(it) for it in current],
         _CONDITIONS: _list(status.pop("conditions", None)),
     }
@@ -86,23 +86,27 @@ def autoscaler_to_v2(body: Mapping[str, Any]) -> Object:
     target = spec.pop("targetCPUUtilizationPercentage", None)
     current = status.pop("currentCPUUtilizationPercentage", None)
     annotations = _object(_object(body.get("metadata")).get("annotations"))
-    wanted = [_target_to_second(it) for it in _carried(annotations, _METRICS, list)]
+    wanted = [
+        _target_to_second(it) for it in _decode_annotation(annotations, _METRICS, list)
+    ]
     if target is None and not wanted:
         target = _USUAL_TARGET
 
     spec["metrics"] = wanted if target is None else [*wanted, _cpu_of(target)]
-    behavior = _carried(annotations, _BEHAVIOR, dict)
+    behavior = _decode_annotation(annotations, _BEHAVIOR, dict)
     if behavior:
-        spec["behavior"] = _uncapitalized(behavior)
+        spec["behavior"] = _uncapitalize(behavior)
 
-    found = [_current_to_second(it) for it in _carried(annotations, _CURRENT, list)]
+    found = [
+        _current_to_second(it) for it in _decode_annotation(annotations, _CURRENT, list)
+    ]
     if not found and current is not None:
         found = [_cpu_used(current)]
 
     if found:
         status["currentMetrics"] = found
 
-    conditions = _carried(annotations, _CONDITIONS, list)
+    conditions = _decode_annotation(annotations, _CONDITIONS, list)
     if conditions:
         status["conditions"] = conditions
 
@@ -119,7 +123,7 @@ def _with(
     """Assemble a converted body, and replace the conversion annotations."""
     metadata = _object(body.get("metadata"))
     own = _object(metadata.pop("annotations", None))
-    annotations = {k: v for k, v in own.items() if k not in _CARRIED} | carried
+    annotations = {k: v for k, v in own.items() if k not in _ANNOTATIONS} | carried
     if annotations:
         metadata["annotations"] = annotations
 
@@ -127,7 +131,7 @@ def _with(
     return with_zero_values(_DEFINITION.format(version), {**body, **parts})
 
 
-def _carried(annotations: Object, key: str, kind: type[Any]) -> Any:
+def _decode_annotation(annotations: Object, key: str, kind: type[Any]) -> Any:
     """Decode an annotation; empty if it is missing or of another type."""
     try:
         found = json.loads(annotations.get(key) or "null")
@@ -141,29 +145,29 @@ def _carried(annotations: Object, key: str, kind: type[Any]) -> Any:
     return found if is_fine else kind()
 
 
-def _capitalized(value: Any, levels: tuple[tuple[str, ...], ...]) -> Any:
+def _capitalize(value: Any, levels: tuple[tuple[str, ...], ...]) -> Any:
     """Convert a behavior to the JSON of its Go struct, with nulls for missing fields."""
     if isinstance(value, list):
-        return [_capitalized(it, levels) for it in value]
+        return [_capitalize(it, levels) for it in value]
 
     if not isinstance(value, dict) or not levels:
         return value
 
     first, *rest = levels
     return {
-        it: _capitalized(value.get(_BEHAVIOR_FIELDS[it]), tuple(rest)) for it in first
+        it: _capitalize(value.get(_BEHAVIOR_FIELDS[it]), tuple(rest)) for it in first
     }
 
 
-def _uncapitalized(value: Any) -> Any:
+def _uncapitalize(value: Any) -> Any:
     if isinstance(value, list):
-        return [_uncapitalized(it) for it in value]
+        return [_uncapitalize(it) for it in value]
 
     if not isinstance(value, dict):
         return value
 
     return {
-        _BEHAVIOR_FIELDS.get(key, key): _uncapitalized(it)
+        _BEHAVIOR_FIELDS.get(key, key): _uncapitalize(it)
         for key, it in value.items()
         if it is not None
     }

@@ -29,7 +29,7 @@ __all__ = ["Change", "Collection", "SavedState", "Storage", "StoredObject"]
 _UNCACHED = frozenset({("", "events"), ("events.k8s.io", "events")})
 # Maximum number of snapshots of a collection for paged lists. Without one, each page
 # costs a reconstruction.
-SNAPSHOTS_KEPT = 4
+MAX_SNAPSHOTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Collection:
         if kept is None:
             kept = self._ordered_at(version)
             self._snapshots[version] = kept
-            while len(self._snapshots) > SNAPSHOTS_KEPT:
+            while len(self._snapshots) > MAX_SNAPSHOTS:
                 self._snapshots.popitem(last=False)
 
         self._snapshots.move_to_end(version)
@@ -160,10 +160,10 @@ class Collection:
 
             self.watch_floor = max(self.watch_floor, floor)
 
-        self._forget_snapshots()
+        self._drop_expired_snapshots()
         self.wake()
 
-    def forget_until(self, version: int) -> None:
+    def discard_history(self, version: int) -> None:
         """Discard the changes up to a version. For `Storage` only."""
         # After a compaction, etcd still has the change of the version itself.
         watched = version if self.cached else version - 1
@@ -172,9 +172,9 @@ class Collection:
 
         self.floor = max(self.floor, version)
         self.watch_floor = max(self.watch_floor, watched)
-        self._forget_snapshots()
+        self._drop_expired_snapshots()
 
-    def begin_anew(self, objects: Iterable[StoredObject], version: int) -> None:
+    def reset(self, objects: Iterable[StoredObject], version: int) -> None:
         """Replace all objects, without a history before a version. For `Storage` only.
 
         Ends all watches, because later changes do not continue their events.
@@ -212,7 +212,7 @@ class Collection:
         for wake in tuple(self._readers):
             wake()
 
-    def _forget_snapshots(self) -> None:
+    def _drop_expired_snapshots(self) -> None:
         """Drop snapshots of expired versions, with their old objects."""
         for version in [it for it in self._snapshots if it < self.floor]:
             del self._snapshots[version]
@@ -276,16 +276,16 @@ class Storage:
         new = Collection(kind, history=self._history, floor=self.version)
         self._collections[path] = new
         if beside is not None:
-            new.begin_anew(
+            new.reset(
                 [
                     StoredObject.of(
-                        kind, _converted(beside.kind, kind, it.body()), it.version
+                        kind, _convert(beside.kind, kind, it.body()), it.version
                     )
                     for it in beside
                 ],
                 self.version,
             )
-            _relate((*beside.siblings, new))
+            _set_siblings((*beside.siblings, new))
 
         return new
 
@@ -298,7 +298,7 @@ class Storage:
 
     def withdraw(self, collection: Collection) -> None:
         """Stop serving one version of a resource. The others keep its objects."""
-        _relate(tuple(it for it in collection.siblings if it is not collection))
+        _set_siblings(tuple(it for it in collection.siblings if it is not collection))
         del self._collections[_path_of(collection.kind.resource)]
         collection.close()
 
@@ -338,7 +338,7 @@ class Storage:
         collection.record(self.version, new.key, new)
         for sibling in collection.siblings:
             if sibling is not collection:
-                other = _converted(collection.kind, sibling.kind, body)
+                other = _convert(collection.kind, sibling.kind, body)
                 shown = StoredObject.of(sibling.kind, other, self.version)
                 sibling.record(self.version, new.key, shown)
 
@@ -356,7 +356,7 @@ class Storage:
     def compact(self) -> None:
         """Discard all history: lists and watches of older versions get 410."""
         for collection in self._collections.values():
-            collection.forget_until(self.version)
+            collection.discard_history(self.version)
 
     def save(self) -> SavedState:
         """Return the current state, for `restore()`."""
@@ -376,12 +376,12 @@ class Storage:
         for kind, objects in state.contents:
             collection = self.serve(kind)
             collection.kind = kind
-            collection.begin_anew(objects, self.version)
+            collection.reset(objects, self.version)
             name = kind.stored.group, kind.stored.plural
             related[name] = (*related.get(name, ()), collection)
 
         for collections in related.values():
-            _relate(collections)
+            _set_siblings(collections)
 
         self._wake()
 
@@ -403,7 +403,7 @@ class Storage:
             body["metadata"]["uid"] = make_uid()
             self.version += 1
             for sibling in collection.siblings:
-                other = _converted(collection.kind, sibling.kind, body)
+                other = _convert(collection.kind, sibling.kind, body)
                 new = StoredObject.of(sibling.kind, other, self.version)
                 renewed.setdefault(sibling, []).append(new)
 
@@ -413,7 +413,7 @@ class Storage:
             self.version += 1
 
         for collection in self._collections.values():
-            collection.begin_anew(renewed.get(collection, ()), self.version)
+            collection.reset(renewed.get(collection, ()), self.version)
 
         self._wake()
 
@@ -427,12 +427,12 @@ class Storage:
             wake()
 
 
-def _relate(collections: tuple[Collection, ...]) -> None:
+def _set_siblings(collections: tuple[Collection, ...]) -> None:
     for collection in collections:
         collection.siblings = collections
 
 
-def _converted(kind: Kind, other: Kind, body: dict[str, Any]) -> dict[str, Any]:
+def _convert(kind: Kind, other: Kind, body: dict[str, Any]) -> dict[str, Any]:
     """Convert an object between two versions of its resource."""
     return other.from_storage(kind.to_storage(body))
 

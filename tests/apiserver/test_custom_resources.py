@@ -13,7 +13,7 @@ from aioinformer.testing import APIServer
 from aioinformer_apiserver.crds.custom_resources import definition_of, kinds_of
 from aioinformer_apiserver.crds.status import (
     is_terminating,
-    marked_for_deletion,
+    mark_for_deletion,
     next_statuses,
     with_definition_defaults,
     with_status,
@@ -331,11 +331,11 @@ def test_conflicting_short_names_are_reported_together() -> None:
 def test_definition_is_marked_for_deletion_once() -> None:
     body = settled(definition_of(THINGS))
 
-    marked = marked_for_deletion(body, NOW)
+    marked = mark_for_deletion(body, NOW)
 
     assert not is_terminating(body)
     assert is_terminating(marked)
-    assert marked_for_deletion(marked, LATER) == marked
+    assert mark_for_deletion(marked, LATER) == marked
 
 
 def test_restriction_fields_must_be_declared() -> None:

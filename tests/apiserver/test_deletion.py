@@ -10,8 +10,8 @@ import pytest
 from aioinformer.model.resources import CONFIG_MAPS, EVENTS, JOBS, PODS, SERVICES
 from aioinformer_apiserver.registry.deletion import (
     decide_deletion,
-    is_ready_to_go,
     returns_deleted_object,
+    should_remove_on_update,
     warn_of_deletion,
 )
 from aioinformer_apiserver.requests.options import DeleteOptions
@@ -170,7 +170,7 @@ def test_shorter_grace_period_starts_at_first_deletion(
 def test_object_is_ready_to_go_without_finalizers_and_grace_period(
     metadata: dict[str, Any], released: bool
 ) -> None:
-    assert is_ready_to_go(metadata) == released
+    assert should_remove_on_update(metadata) == released
 
 
 def test_some_kinds_return_deleted_object() -> None:

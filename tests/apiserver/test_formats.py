@@ -15,7 +15,11 @@ from aioinformer.errors import ApiError
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import PODS
 from aioinformer_apiserver.serialization import formats
-from aioinformer_apiserver.serialization.formats import Format, format_of, shown_plainly
+from aioinformer_apiserver.serialization.formats import (
+    Format,
+    encode_document,
+    format_of,
+)
 from aioinformer_apiserver.storage.kinds import Kind, custom_kind
 from aioinformer_apiserver.storage.storage import Change, StoredObject
 
@@ -364,6 +368,6 @@ def test_custom_kinds_accept_wildcards() -> None:
     ],
 )
 def test_status_falls_back_to_indented_json(accept: str, media: str, text: str) -> None:
-    shown = shown_plainly({"kind": "Status"}, {"Accept": accept}, {})
+    shown = encode_document({"kind": "Status"}, {"Accept": accept}, {})
 
     assert shown == (media, text.encode())

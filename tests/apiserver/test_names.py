@@ -15,7 +15,7 @@ from aioinformer.model.resources import (
     SERVICES,
 )
 from aioinformer_apiserver.errors.names import (
-    generated_name,
+    generate_name,
     validate_label_value,
     validate_name,
     validate_qualified_name,
@@ -88,7 +88,7 @@ def test_label_value_has_maximum_length(value: str, count: int) -> None:
 
 
 def test_generated_name_uses_unambiguous_letters() -> None:
-    found = "".join(generated_name("")[:5] for _ in range(500))
+    found = "".join(generate_name("")[:5] for _ in range(500))
 
     assert not set(found) & set("aeiou013")
-    assert len({generated_name("a-") for _ in range(50)}) > 45
+    assert len({generate_name("a-") for _ in range(50)}) > 45
