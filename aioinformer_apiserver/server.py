@@ -67,7 +67,7 @@ __all__ = ["LocalAPIServer", "User"]
 _T = TypeVar("_T")
 
 _ARRANGED = WriteOptions(part="all")
-_REMOVED = DeleteOptions(grace_seconds=0, at_once=True)
+_REMOVED = DeleteOptions(grace_seconds=0, immediate=True)
 # Interval at which `until()` looks for changes that no write announces.
 _POLL_SECONDS = 0.05
 
@@ -243,7 +243,7 @@ class LocalAPIServer:
         if snapshot is not None:
             self._storage.restore(snapshot)
         elif new_history:
-            self._storage.renew(lambda: str(uuid.uuid4()))
+            self._storage.start_new_history(lambda: str(uuid.uuid4()))
 
         await self.start()
 

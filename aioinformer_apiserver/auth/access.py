@@ -100,15 +100,15 @@ class AccessControl:
         Raises:
             ApiError: 403, if they may not.
         """
-        problem = self.authorizer.problem(user, info)
-        if problem is None:
+        denial = self.authorizer.denial(user, info)
+        if denial is None:
             return
 
         if not info.version:
             why = f'User "{user.name}" cannot {info.verb} path "{info.path}"'
-            raise statuses.failure(403, "Forbidden", f"forbidden: {why}{problem}")
+            raise statuses.failure(403, "Forbidden", f"forbidden: {why}{denial}")
 
-        raise _forbidden_error(user, info, problem)
+        raise _forbidden_error(user, info, denial)
 
     def _bearer(self, request: APIRequest) -> User:
         scheme, token, *_ = [
@@ -204,7 +204,7 @@ def _with_default_groups(wanted: User) -> User:
 # ---------------------------------------------------------------- errors
 
 
-def _forbidden_error(user: User, info: RequestInfo, problem: str) -> Exception:
+def _forbidden_error(user: User, info: RequestInfo, denial: str) -> Exception:
     """Make the 403 for a resource request."""
     group, plural = info.group, info.plural
     what = f"{plural}.{group}" if group else plural
@@ -214,7 +214,7 @@ def _forbidden_error(user: User, info: RequestInfo, problem: str) -> Exception:
     message = (
         f'{named} is forbidden: User "{user.name}" cannot {info.verb} resource '
         f'"{whole}" in API group "{group}" '
-        f"{place if info.namespace else 'at the cluster scope'}{problem}"
+        f"{place if info.namespace else 'at the cluster scope'}{denial}"
     )
     details = {"name": info.name, "group": group, "kind": plural}
     return statuses.failure(

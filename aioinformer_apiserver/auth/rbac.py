@@ -93,7 +93,7 @@ class RBACAuthorizer:
         self._tails: list[Change] = []
         self._bodies: list[dict[str, dict[str, Any]]] = []
 
-    def problem(self, user: User, info: RequestInfo) -> str | None:
+    def denial(self, user: User, info: RequestInfo) -> str | None:
         """Return why a user may not send a request; None if they may.
 
         Returns:

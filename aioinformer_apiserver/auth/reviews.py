@@ -176,7 +176,7 @@ def _access_status(
     if not about_oneself:
         user = User(spec.get("user") or "", tuple(spec.get("groups") or ()))
 
-    problem = access_control.authorizer.problem(user, _requested_info(spec))
+    problem = access_control.authorizer.denial(user, _requested_info(spec))
     if not problem:
         return {"allowed": problem is None}
 

@@ -67,7 +67,7 @@ class CustomResources:
         self._delete = delete
         self._now = now
 
-    def written(self, old: StoredObject | None, new: StoredObject | None) -> None:
+    def reconcile(self, old: StoredObject | None, new: StoredObject | None) -> None:
         """Serve what a definition says after a write.
 
         Args:
@@ -80,7 +80,7 @@ class CustomResources:
             self._stop_serving(old.body())
             self._reconcile_waiting(old.body())
 
-    def dropped(self, collection: Collection) -> None:
+    def finalize_if_empty(self, collection: Collection) -> None:
         """Remove a terminating definition after its last object was removed.
 
         Args:
@@ -199,8 +199,8 @@ class CustomResources:
         for version, kind in wanted.items():
             held = found.get(version)
             if held is None:
-                beside = next(iter(found.values()), None)
-                found[version] = self._storage.serve(kind, beside=beside)
+                sibling = next(iter(found.values()), None)
+                found[version] = self._storage.serve(kind, sibling=sibling)
             elif held.kind.definition != kind.definition:
                 self._storage.redefine(held, kind)
             elif held.kind.terminating != kind.terminating:
@@ -208,12 +208,12 @@ class CustomResources:
 
         for version, collection in found.items():
             if version not in wanted:
-                self._storage.withdraw(collection)
+                self._storage.stop_serving(collection)
 
     def _stop_serving(self, body: dict[str, Any]) -> None:
         """Stop serving a resource, and remove its remaining objects."""
         for collection in self._collections(body)[:1]:
-            self._storage.retire(collection)
+            self._storage.remove_resource(collection)
 
     def _collections(self, body: dict[str, Any]) -> list[Collection]:
         """Return the collections of a definition, in all versions."""

@@ -21,7 +21,7 @@ def json_syntax_error(raw: bytes) -> str:
     """Return the syntax error of a text; empty for valid JSON.
 
     Example:
-        >>> json_mistake(b'{"a": 1,}')
+        >>> json_syntax_error(b'{"a": 1,}')
         "invalid character '}' looking for beginning of object key string"
     """
     try:

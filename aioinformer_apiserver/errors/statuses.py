@@ -76,12 +76,12 @@ class StatusCause(NamedTuple):
     Attributes:
         field: Path such as `"metadata.name"`.
         reason: Machine-readable reason, such as `"FieldValueRequired"`.
-        problem: Human-readable message.
+        message: Human-readable message.
     """
 
     field: str
     reason: str
-    problem: str
+    message: str
 
 
 class ExpiredToken(ResourceExpired):
@@ -206,13 +206,13 @@ def invalid_options(
         causes: One or more causes.
         kind: Kind of the options, such as `"PatchOptions"`.
     """
-    told = [f"{it.field}: {it.problem}" for it in causes]
+    told = [f"{it.field}: {it.message}" for it in causes]
     why = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
     details = {
         "group": "meta.k8s.io",
         "kind": kind,
         "causes": [
-            {"reason": it.reason, "message": it.problem, "field": it.field}
+            {"reason": it.reason, "message": it.message, "field": it.field}
             for it in causes
         ],
     }

@@ -79,7 +79,7 @@ class Strike:
 
     fault: Fault
     occasion: Occasion
-    land: Callable[[], None] = field(repr=False, compare=False)
+    record_effect: Callable[[], None] = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -165,7 +165,7 @@ class Fault:
         """Act before the request is handled.
 
         Args:
-            strike: This fault and its request. Call `strike.land()` if the fault changes
+            strike: This fault and its request. Call `strike.record_effect()` if the fault changes
                 something without returning a response.
             storage: The objects and their history.
             waker: Use `waker.sleep()` to wait; it ends early when the server stops.

@@ -180,6 +180,6 @@ class Delay(Fault):
         self, strike: Strike, storage: Storage, waker: Waker
     ) -> APIResponse | None:
         """Wait."""
-        strike.land()
+        strike.record_effect()
         await waker.sleep(self.seconds)
         return None

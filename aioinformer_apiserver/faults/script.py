@@ -111,12 +111,12 @@ class Faults:
         return None
 
     def _strike(self, entry: _Entry, fault: Fault, occasion: Occasion) -> Strike:
-        def land() -> None:
+        def record_effect() -> None:
             if entry.missed.pop(id(strike), None) is not None:
                 entry.landed = True
                 self.struck.append(strike)
 
-        strike = Strike(fault, occasion, land)
+        strike = Strike(fault, occasion, record_effect)
         entry.missed[id(strike)] = strike
         self.taken.append(strike)
         return strike

@@ -254,13 +254,13 @@ class RequestHandler:
             query=request.query,
             path=request.path,
         )
-        writer.arm(strike)
+        writer.apply_fault(strike)
         if strike is None:
             return None
 
         response = await strike.fault.before(strike, self._storage, waker)
         if response is not None:
-            strike.land()
+            strike.record_effect()
 
         return response
 

@@ -68,7 +68,7 @@ class WatchServer:
         now = asyncio.get_running_loop().time()
         self._ends = now + seconds
         # True once the end of the initial events has been marked, or if it need not be.
-        self._marked = not query.marked
+        self._initial_end_sent = not query.initial_events_end
         self._ended = False
         # True while the task only waits, so that `_push()` may write.
         self._waiting = False
@@ -125,8 +125,8 @@ class WatchServer:
             await self._writer.write(b"".join(lines))
         elif watcher.ended:
             self._ended = True
-        elif not self._marked:
-            self._marked = True
+        elif not self._initial_end_sent:
+            self._initial_end_sent = True
             await self._bookmark(initial_events_end=True)
         elif now + TIMER_RESOLUTION >= self._next_bookmark:
             self._next_bookmark = self._bookmark_after(now)

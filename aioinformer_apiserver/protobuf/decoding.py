@@ -81,7 +81,7 @@ def to_signed(value: int) -> int:
     """Convert an unsigned number of 64 bits to a signed one.
 
     Example:
-        >>> signed(2**64 - 1)
+        >>> to_signed(2**64 - 1)
         -1
     """
     return int(struct.unpack("<q", struct.pack("<Q", value))[0])

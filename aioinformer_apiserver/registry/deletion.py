@@ -80,7 +80,7 @@ class DeletionOutcome:
     """
 
     body: dict[str, Any]
-    gone: bool
+    removed: bool
 
 
 def decide_deletion(
@@ -96,19 +96,19 @@ def decide_deletion(
     """
     graceful = kind.resource == resources.PODS
     if graceful and not _shortens_grace_period(body, options):
-        return DeletionOutcome(body, gone=False)
+        return DeletionOutcome(body, removed=False)
 
     waits = with_deletion_finalizers(kind, body, options)
     finalizers = waits["metadata"]["finalizers"]
     if graceful:
         marked = _terminating_pod(waits, options, now)
         ends_now = not marked["metadata"]["deletionGracePeriodSeconds"]
-        return DeletionOutcome(marked, gone=ends_now and not finalizers)
+        return DeletionOutcome(marked, removed=ends_now and not finalizers)
 
     if not finalizers:
-        return DeletionOutcome(body, gone=True)
+        return DeletionOutcome(body, removed=True)
 
-    return DeletionOutcome(_with_deletion_mark(waits, now), gone=False)
+    return DeletionOutcome(_with_deletion_mark(waits, now), removed=False)
 
 
 def should_remove_on_update(metadata: Mapping[str, Any]) -> bool:
@@ -267,35 +267,35 @@ class Deleter:
         return self._remove(collection, stored, options)
 
     def drop(self, collection: Collection, stored: StoredObject) -> None:
-        """Remove an object, and its namespace if that only waited for this object."""
+        """Remove an object, and its namespace if that is terminating and now empty."""
         self._storage.drop(collection, stored)
         self._changed(collection, stored, None)
         if stored.namespace:
-            self._namespaces.sweep(stored.namespace)
+            self._namespaces.remove_if_empty(stored.namespace)
 
     def _remove(
         self, collection: Collection, stored: StoredObject, options: DeleteOptions
     ) -> DeleteResult:
         kind, old = collection.kind, stored.body()
-        verdict = decide_deletion(kind, old, options, datetime.now(tz=UTC))
-        shown = returns_deleted_object(kind) or not verdict.gone
+        outcome = decide_deletion(kind, old, options, datetime.now(tz=UTC))
+        returned = returns_deleted_object(kind) or not outcome.removed
         if options.dry_run:
-            after = StoredObject.of(kind, verdict.body, stored.version)
-            return DeleteResult(after, shown, gone=verdict.gone)
+            after = StoredObject.of(kind, outcome.body, stored.version)
+            return DeleteResult(after, returned, removed=outcome.removed)
 
-        quiet = verdict.gone and options.at_once
-        marks = not quiet and not is_unchanged(kind, old, verdict.body)
-        after = self._put(collection, stored, verdict.body) if marks else stored
-        if verdict.gone:
+        unmarked = outcome.removed and options.immediate
+        marks = not unmarked and not is_unchanged(kind, old, outcome.body)
+        after = self._put(collection, stored, outcome.body) if marks else stored
+        if outcome.removed:
             self.drop(collection, after)
-            last = StoredObject.of(kind, verdict.body, self._storage.version)
-            return DeleteResult(last, shown, gone=True)
+            last = StoredObject.of(kind, outcome.body, self._storage.version)
+            return DeleteResult(last, returned, removed=True)
 
-        if marks and verdict.body["metadata"]["deletionGracePeriodSeconds"]:
+        if marks and outcome.body["metadata"]["deletionGracePeriodSeconds"]:
             # Play the kubelet: it reports that the containers have stopped.
             self._remove(collection, after, DeleteOptions(grace_seconds=0))
 
-        return DeleteResult(after, shown)
+        return DeleteResult(after, returned)
 
     def _remove_namespace(
         self, stored: StoredObject, options: DeleteOptions
@@ -304,7 +304,7 @@ class Deleter:
         self._namespaces.check_deletable(stored.name)
         collection, old = self._namespaces.collection, stored.body()
         if old["metadata"].get("deletionTimestamp"):
-            return DeleteResult(stored, shown=True)
+            return DeleteResult(stored, returned=True)
 
         waits = with_deletion_finalizers(collection.kind, old, options)
         marked = mark_namespace_for_deletion(waits, timestamp())
@@ -312,12 +312,12 @@ class Deleter:
         if options.dry_run:
             return deleted
 
-        content = DeleteOptions(propagation="Background", at_once=True)
-        for held, found in list(self._namespaces.content(stored.name)):
-            if held.get(found.key) is found:
-                self.remove(held, found, content)
+        content = DeleteOptions(propagation="Background", immediate=True)
+        for owner, found in list(self._namespaces.content(stored.name)):
+            if owner.get(found.key) is found:
+                self.remove(owner, found, content)
 
-        self._namespaces.sweep(stored.name)
+        self._namespaces.remove_if_empty(stored.name)
         return deleted
 
     def _mark(
@@ -327,13 +327,13 @@ class Deleter:
         marked: dict[str, Any],
         options: DeleteOptions,
     ) -> DeleteResult:
-        """Store an object that is marked for deletion, and return it as the answer."""
+        """Store an object that is marked for deletion, and return it as the result."""
         if options.dry_run:
             after = StoredObject.of(collection.kind, marked, stored.version)
         else:
             after = self._put(collection, stored, marked)
 
-        return DeleteResult(after, shown=True)
+        return DeleteResult(after, returned=True)
 
     def _put(
         self, collection: Collection, old: StoredObject, body: dict[str, Any]

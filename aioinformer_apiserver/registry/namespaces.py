@@ -74,7 +74,7 @@ class NamespaceLifecycle:
                 for found in [it for it in held if it.namespace == namespace]:
                     yield held, found
 
-    def sweep(self, name: str) -> None:
+    def remove_if_empty(self, name: str) -> None:
         """Remove a terminating namespace that has become empty."""
         stored = self.collection.get(name)
         if stored is None or not _is_terminating(stored):

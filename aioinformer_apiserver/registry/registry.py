@@ -83,8 +83,8 @@ class Registry:
         self.storage = storage
         self._auto_namespaces = auto_namespaces
         for kind in built_in_kinds():
-            beside = storage.collection(kind.stored_as) if kind.stored_as else None
-            storage.serve(kind, beside=beside)
+            sibling = storage.collection(kind.stored_as) if kind.stored_as else None
+            storage.serve(kind, sibling=sibling)
 
         self._namespaces = NamespaceLifecycle(storage)
         self._removal = Deleter(storage, self._namespaces, self._after_change)
@@ -416,7 +416,7 @@ class Registry:
         stored = self.storage.put(collection, body)
         self._after_change(collection, before, stored)
         if collection is self._namespaces.collection:
-            self._namespaces.sweep(stored.name)
+            self._namespaces.remove_if_empty(stored.name)
 
         return stored
 
@@ -424,9 +424,9 @@ class Registry:
         self, collection: Collection, old: StoredObject | None, new: StoredObject | None
     ) -> None:
         if collection.kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
-            self.custom_resources.written(old, new)
+            self.custom_resources.reconcile(old, new)
         elif new is None:
-            self.custom_resources.dropped(collection)
+            self.custom_resources.finalize_if_empty(collection)
 
     def _should_remove_on_update(
         self, collection: Collection, new: Mapping[str, Any]

@@ -137,8 +137,10 @@ def _decode_checked(
 ) -> dict[str, Any]:
     schema = kind.schema or _ANYTHING
     found = decode(schema, sent, custom=not kind.typed)
-    repeated = tuple(f"duplicate field {quote(it)}" for it in options.repeated)
-    problems = repeated + found.problems
+    duplicate_fields = tuple(
+        f"duplicate field {quote(it)}" for it in options.duplicate_fields
+    )
+    problems = duplicate_fields + found.problems
     if options.field_validation == "Strict":
         refused = strict_decoding_error(schema, sent, problems)
         if refused is not None:

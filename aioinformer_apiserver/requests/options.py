@@ -88,7 +88,7 @@ class WriteOptions:
     force: bool = False
     """Let a server-side apply take fields of other managers; no effect otherwise."""
 
-    repeated: tuple[str, ...] = ()
+    duplicate_fields: tuple[str, ...] = ()
     """Paths of duplicate fields in the JSON, which decoding has dropped."""
 
     warn: Callable[[str], object] = field(default=_ignore_warning, compare=False)
@@ -114,7 +114,7 @@ class DeleteOptions:
     propagation: Propagation = ""
     """Treatment of dependent objects."""
 
-    at_once: bool = False
+    immediate: bool = False
     """Delete a pod in one step, without marking it first. Not available over HTTP."""
 
     warn: Callable[[str], object] = field(default=_ignore_warning, compare=False)
@@ -140,13 +140,13 @@ class DeleteResult:
 
     Attributes:
         stored: Object that is marked for deletion, or the last state of a deleted one.
-        shown: True if the response is the object, False if it is a Status.
+        returned: True if the response is the object, False if it is a Status.
         gone: True if the object no longer exists, or would not without the dry run.
     """
 
     stored: StoredObject
-    shown: bool
-    gone: bool = False
+    returned: bool
+    removed: bool = False
 
 
 def write_options_of(
@@ -190,7 +190,7 @@ def write_options_of(
         manager=manager_of(request.headers.get("User-Agent", ""), manager),
         field_validation=checked,
         force=patch_type == "apply" and flag(query, "force"),
-        repeated=() if checked == "Ignore" else _find_duplicate_fields(request),
+        duplicate_fields=() if checked == "Ignore" else _find_duplicate_fields(request),
         warn=request.warnings.append,
     )
 
@@ -377,7 +377,9 @@ class _ObjectWithDuplicates(dict[str, Any]):
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
         counts = Counter(name for name, _ in pairs)
-        self.repeated = sorted(name for name, count in counts.items() if count > 1)
+        self.duplicate_fields = sorted(
+            name for name, count in counts.items() if count > 1
+        )
 
 
 def _paths_of(value: object, path: str) -> list[str]:
@@ -390,7 +392,7 @@ def _paths_of(value: object, path: str) -> list[str]:
         return []
 
     start = f"{path}." if path else ""
-    found = [f"{start}{name}" for name in getattr(value, "repeated", ())]
+    found = [f"{start}{name}" for name in getattr(value, "duplicate_fields", ())]
     for name, child in value.items():
         found += _paths_of(child, f"{start}{name}")
 

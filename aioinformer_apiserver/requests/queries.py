@@ -136,7 +136,7 @@ class WatchQuery:
     initial: bool
     """Send the current objects first, as ADDED events."""
 
-    marked: bool
+    initial_events_end: bool
     """Mark the end of the first objects with an annotated BOOKMARK."""
 
     bookmarks: bool
@@ -167,7 +167,7 @@ class WatchQuery:
         return cls(
             version=version,
             initial=initial,
-            marked=initial and bookmarks,
+            initial_events_end=initial and bookmarks,
             bookmarks=bookmarks and cached,
             timeout=timeout,
         )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer.model import resources
 from aioinformer_apiserver.errors import field_errors
-from aioinformer_apiserver.errors.field_errors import GoStruct, forbidden, shown
+from aioinformer_apiserver.errors.field_errors import GoStruct, forbidden, format_value
 from aioinformer_apiserver.schema import (
     core_validation,
     network_validation,
@@ -151,9 +151,11 @@ def _deadline_error(before: Object, after: Object) -> FieldError | None:
 
 def _validate_toleration_changes(before: Object, after: Object) -> Iterator[FieldError]:
     """Reject changes of tolerations, except for additions and other durations."""
-    kept = {shown(_without_seconds(it)) for it in as_list(after.get("tolerations"))}
+    kept = {
+        format_value(_without_seconds(it)) for it in as_list(after.get("tolerations"))
+    }
     if any(
-        shown(_without_seconds(it)) not in kept
+        format_value(_without_seconds(it)) not in kept
         for it in as_list(before.get("tolerations"))
     ):
         why = "existing toleration can not be modified except its tolerationSeconds"

@@ -53,7 +53,7 @@ def as_list(value: Any) -> list[Any]:
 
 def not_found(path: str, value: object) -> FieldError:
     """Make a problem of a reference to something that does not exist."""
-    message = f"Not found: {field_errors.shown(value)}"
+    message = f"Not found: {field_errors.format_value(value)}"
     return FieldError(path, message, "FieldValueNotFound")
 
 
@@ -262,7 +262,7 @@ def immutable_fields(old: Object, new: Object, *fields: str) -> Iterator[FieldEr
 
 def is_changed(old: object, new: object) -> bool:
     """Return whether two JSON values differ, ignoring the order of keys."""
-    return field_errors.shown(old) != field_errors.shown(new)
+    return field_errors.format_value(old) != field_errors.format_value(new)
 
 
 def _at(body: Object, path: str) -> Any:

@@ -120,7 +120,7 @@ class Schema:
         text = self._text.get("items")
         return Schema(text, self._definitions) if isinstance(text, dict) else None
 
-    def beside(self, text: Mapping[str, Any]) -> Schema:
+    def with_text(self, text: Mapping[str, Any]) -> Schema:
         """Make a schema of a text within this one, such as one of `anyOf`."""
         return Schema(text, self._definitions)
 
@@ -168,15 +168,18 @@ def _resolve(
     name = ""
     while True:
         if _REF in text:
-            reference, beside = text[_REF], {k: v for k, v in text.items() if k != _REF}
+            reference, with_text = (
+                text[_REF],
+                {k: v for k, v in text.items() if k != _REF},
+            )
         elif len(text.get("allOf") or ()) == 1 and _REF in text["allOf"][0]:
             reference = text["allOf"][0][_REF]
-            beside = {k: v for k, v in text.items() if k != "allOf"}
+            with_text = {k: v for k, v in text.items() if k != "allOf"}
         else:
             return text, name
 
         name = reference.rpartition("/")[2]
-        text = {**definitions[name], **beside}
+        text = {**definitions[name], **with_text}
 
 
 _REFERENCE = "#/components/schemas/"

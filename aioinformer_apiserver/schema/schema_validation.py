@@ -12,7 +12,7 @@ from math import isclose
 from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.errors import field_errors
-from aioinformer_apiserver.errors.field_errors import NOWHERE, shown
+from aioinformer_apiserver.errors.field_errors import NOWHERE, format_value
 from aioinformer_apiserver.schema.go_types import plain_number
 from aioinformer_apiserver.schema.string_formats import fits_format, go_pattern
 
@@ -90,7 +90,7 @@ def _check(schema: Schema, value: Any, path: str, old: Any) -> _Result:
 
 
 def _same(one: Any, other: Any) -> bool:
-    return shown(one) == shown(other)
+    return format_value(one) == format_value(other)
 
 
 # ---------------------------------------------------------------- what is in it
@@ -122,7 +122,7 @@ def _key_of(schema: Schema, item: Any) -> str:
     if schema.list_type != "map" or not isinstance(item, dict):
         return ""
 
-    return shown([item.get(name) for name in schema.list_keys])
+    return format_value([item.get(name) for name in schema.list_keys])
 
 
 def _fields(schema: Schema, value: dict[str, Any], path: str, old: Any) -> _Result:
@@ -154,11 +154,14 @@ def _combinations(schema: Schema, value: Any, path: str, old: Any) -> _Result:
     ):
         texts = schema.text.get(keyword)
         if texts and not (keyword == "anyOf" and _is_int_or_string(schema)):
-            tried = [_check(schema.beside(it), value, path, old) for it in texts]
+            tried = [_check(schema.with_text(it), value, path, old) for it in texts]
             result.add(combine(tried, path))
 
     text = schema.text.get("not")
-    if text is not None and not _check(schema.beside(text), value, path, old).problems:
+    if (
+        text is not None
+        and not _check(schema.with_text(text), value, path, old).problems
+    ):
         result.add(_failure(path, "must not validate the schema (not)"))
 
     return result
@@ -288,7 +291,7 @@ def _validate_enum(schema: Schema, value: Any, path: str) -> list[FieldError]:
     if not choices or any(_equal(it, value) for it in choices):
         return []
 
-    known = [it if isinstance(it, str) else shown(it) for it in choices]
+    known = [it if isinstance(it, str) else format_value(it) for it in choices]
     return [field_errors.not_supported(path, value, known)]
 
 
@@ -352,7 +355,7 @@ def _validate_size(
     if most is not None and count > most:
         found.append(field_errors.too_many(path, count, most))
 
-    if lists and rules.get("uniqueItems") and len({*map(shown, value)}) < count:
+    if lists and rules.get("uniqueItems") and len({*map(format_value, value)}) < count:
         why = f"{path} in body shouldn't contain duplicates"
         found.append(field_errors.invalid(path, "", why))
 
@@ -434,7 +437,7 @@ def _inside(value: float, low: float, exclusive: object) -> bool:
 
 
 def _plain(value: float) -> str:
-    return shown(plain_number(value))
+    return format_value(plain_number(value))
 
 
 # ------------------------------------------------------------------ duplicates
@@ -475,7 +478,9 @@ def _of_list(schema: Schema, value: list[Any], path: str) -> list[FieldError]:
     found: list[FieldError] = []
     match schema.list_type:
         case "set":
-            found += _duplicates_at(value, [shown(it) for it in value], value, path)
+            found += _duplicates_at(
+                value, [format_value(it) for it in value], value, path
+            )
         case "map":
             found += _of_map(schema, value, path)
         case _:
@@ -495,7 +500,7 @@ def _of_map(schema: Schema, value: list[Any], path: str) -> list[FieldError]:
             return [field_errors.invalid(f"{path}[{index}]", it, _NO_OBJECT)]
 
     keys = [_keys_of(schema, it or {}) for it in value]
-    return _duplicates_at(value, [shown(it) for it in keys], keys, path)
+    return _duplicates_at(value, [format_value(it) for it in keys], keys, path)
 
 
 def _keys_of(schema: Schema, item: dict[str, Any]) -> dict[str, Any]:

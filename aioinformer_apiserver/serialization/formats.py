@@ -171,7 +171,7 @@ class MetadataOnly:
 
     def change(self, event: str, change: Change) -> bytes:
         """Encode a change, once for all watches of this format."""
-        return change.shown(
+        return change.encode(
             event, self._form, lambda it: event_line(event, self._partial(it.raw))
         )
 

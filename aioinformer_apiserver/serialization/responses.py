@@ -74,7 +74,7 @@ def deletion_response(
     request: APIRequest, target: Target, shown: Format, deleted: DeleteResult
 ) -> APIResponse:
     """Return the object if it is still there after its deletion, otherwise a Status."""
-    if deleted.shown:
+    if deleted.returned:
         return object_response(shown, deleted.stored)
 
     return document_response(_success(target, deleted.stored.uid), request)

@@ -261,7 +261,7 @@ class Storage:
     def __iter__(self) -> Iterator[Collection]:
         return iter(self._collections.values())
 
-    def serve(self, kind: Kind, *, beside: Collection | None = None) -> Collection:
+    def serve(self, kind: Kind, *, sibling: Collection | None = None) -> Collection:
         """Return the collection of a kind, and create it if necessary.
 
         Args:
@@ -275,17 +275,17 @@ class Storage:
 
         new = Collection(kind, history=self._history, floor=self.version)
         self._collections[path] = new
-        if beside is not None:
+        if sibling is not None:
             new.reset(
                 [
                     StoredObject.of(
-                        kind, _convert(beside.kind, kind, it.body()), it.version
+                        kind, _convert(sibling.kind, kind, it.body()), it.version
                     )
-                    for it in beside
+                    for it in sibling
                 ],
                 self.version,
             )
-            _set_siblings((*beside.siblings, new))
+            _set_siblings((*sibling.siblings, new))
 
         return new
 
@@ -296,7 +296,7 @@ class Storage:
         """
         collection.redefine(kind, self.version)
 
-    def withdraw(self, collection: Collection) -> None:
+    def stop_serving(self, collection: Collection) -> None:
         """Stop serving one version of a resource. The others keep its objects."""
         _set_siblings(tuple(it for it in collection.siblings if it is not collection))
         del self._collections[_path_of(collection.kind.resource)]
@@ -322,7 +322,7 @@ class Storage:
 
         return found
 
-    def retire(self, collection: Collection) -> None:
+    def remove_resource(self, collection: Collection) -> None:
         """Delete all objects of a resource, end its watches, and stop serving it."""
         for stored in list(collection):
             self.drop(collection, stored)
@@ -385,7 +385,7 @@ class Storage:
 
         self._wake()
 
-    def renew(self, make_uid: Callable[[], str]) -> None:
+    def start_new_history(self, make_uid: Callable[[], str]) -> None:
         """Restart the versions from the beginning, and give every object a new uid.
 
         Objects keep the order in which they were written. Ends all watches.
@@ -516,7 +516,7 @@ class Change:
     old: StoredObject | None = None
     new: StoredObject | None = None
     next: Change | None = None
-    _shown: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    _encoded: dict[tuple[str, str], bytes] = field(default_factory=dict)
 
     def line(self, event: str) -> bytes:
         """Return the watch line of this change, encoded once for all watches.
@@ -524,9 +524,9 @@ class Change:
         Args:
             event: `"ADDED"`, `"MODIFIED"` or `"DELETED"`.
         """
-        return self.shown(event, "line", lambda state: event_line(event, state.raw))
+        return self.encode(event, "line", lambda state: event_line(event, state.raw))
 
-    def shown(
+    def encode(
         self, event: str, form: str, show: Callable[[StoredObject], bytes]
     ) -> bytes:
         """Return the result of `show` for this change, computed once for all watches.
@@ -536,9 +536,9 @@ class Change:
             form: Name of the format: equal names mean equal bytes.
             show: Encoder, called for the first request of this format.
         """
-        made = self._shown.get((event, form))
+        made = self._encoded.get((event, form))
         if made is None:
-            made = self._shown[event, form] = show(self.state(event))
+            made = self._encoded[event, form] = show(self.state(event))
 
         return made
 

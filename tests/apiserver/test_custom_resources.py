@@ -248,7 +248,7 @@ def test_new_history_counts_object_once_for_all_versions() -> None:
     server = APIServer(resources=[THINGS, NEWER])
     server.create(THINGS, {"metadata": {"name": "a"}})
 
-    server._storage.renew(lambda: "another")
+    server._storage.start_new_history(lambda: "another")
 
     old, new = server.objects(THINGS)[0], server.objects(NEWER)[0]
     assert old["metadata"] == new["metadata"]

@@ -362,7 +362,7 @@ def test_mutator_ignores_chunks_of_lines(cut: int) -> None:
     ]
     mutator = ResponseMutator(Drop(after_events=1, events=2))
 
-    sent = mutator.lines(lines[:cut]) + mutator.lines(lines[cut:])
+    sent = mutator.mutate_lines(lines[:cut]) + mutator.mutate_lines(lines[cut:])
 
     assert sent == [lines[0], lines[3]]
 
@@ -371,16 +371,16 @@ def test_mutator_sends_nothing_after_end() -> None:
     line = b'{"type":"ADDED","object":{}}\n'
     mutator = ResponseMutator(EndEarly(after_events=1))
 
-    assert mutator.beginning() == []
-    assert mutator.lines([line, line]) == [line]
+    assert mutator.initial_lines() == []
+    assert mutator.mutate_lines([line, line]) == [line]
     assert mutator.ended
-    assert mutator.lines([line]) == []
+    assert mutator.mutate_lines([line]) == []
 
 
 def test_mutator_keeps_body_that_is_not_json() -> None:
-    assert ResponseMutator(Drop()).whole(b"ok") == b"ok"
+    assert ResponseMutator(Drop()).mutate_body(b"ok") == b"ok"
     assert (
-        ResponseMutator(EndEarly(after_events=1)).whole(b'{"items":[1]}')
+        ResponseMutator(EndEarly(after_events=1)).mutate_body(b'{"items":[1]}')
         == b'{"items":[1]}'
     )
 

@@ -267,7 +267,7 @@ def test_retire_ends_watchers() -> None:
     put(storage, collection, "a")
     watcher = Watcher(collection, Scope(), Whole(collection.kind), collection.tail)
 
-    storage.retire(collection)
+    storage.remove_resource(collection)
     ended_before = watcher.ended
     lines = watcher.take()
 
