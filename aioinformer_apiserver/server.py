@@ -81,10 +81,10 @@ class LocalAPIServer:
 
     `create()`, `get()`, `update()`, `patch()`, `delete()` and `objects()` arrange objects
     without HTTP. They take effect at once, and all watches see them. They do what the
-    whole cluster could do: they store a `status` with the rest, check no schema, delete a
+    whole cluster could do: they store a `status` with the other fields, check no schema, delete a
     pod without waiting for its end, and put objects without a namespace into `default`.
     Objects get the defaults of their kind, and the fields that a server always writes, so
-    that typed clients can read the shortest sketch. A required list is then empty.
+    that typed clients can read an incomplete object. A required list is then empty.
     Unknown fields are kept. A built-in object with a value of a wrong type is stored as
     given. Fields that admission and registries add, such as tolerations and cluster IPs,
     are left out.
@@ -464,7 +464,7 @@ class LocalAPIServer:
             namespace: Namespace; empty for the one in the body, or `default`.
 
         Raises:
-            ApiError: As for a client, such as `AlreadyExists`.
+            ApiError: Error of a real server, such as `AlreadyExists`.
             OptionsError: If the resource is not served.
         """
         collection = self._collection(resource)
@@ -490,7 +490,7 @@ class LocalAPIServer:
         """Replace an object and its status; without a version, unconditionally.
 
         Raises:
-            ApiError: As for a client, such as `Conflict`.
+            ApiError: Error of a real server, such as `Conflict`.
             OptionsError: If the resource is not served, or the body has no name.
         """
         collection = self._collection(resource)
@@ -518,7 +518,7 @@ class LocalAPIServer:
         """Apply a JSON merge patch to an object and its status.
 
         Raises:
-            ApiError: As for a client, such as `NotFound`.
+            ApiError: Error of a real server, such as `NotFound`.
             OptionsError: If the resource is not served.
         """
         collection = self._collection(resource)
@@ -551,9 +551,9 @@ class LocalAPIServer:
             OptionsError: If the resource is not served.
         """
         collection = self._collection(resource)
-        wanted = namespace_of(resource, namespace)
+        selected = namespace_of(resource, namespace)
         found = collection.snapshot()
-        return [it.body() for it in found if wanted in {"", it.namespace}]
+        return [it.body() for it in found if selected in {"", it.namespace}]
 
     # ---------------------------------------------------------------- helpers
 

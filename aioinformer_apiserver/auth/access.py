@@ -64,24 +64,24 @@ class AccessControl:
                 user, 403 if the user may not impersonate the other one.
         """
         user = self._bearer(request)
-        wanted = _impersonated_user(request)
-        if wanted is None:
+        target = _impersonated_user(request)
+        if target is None:
             return user
 
         try:
-            for it in _impersonation_permissions(wanted, "impersonate"):
+            for it in _impersonation_permissions(target, "impersonate"):
                 self.authorize(user, it)
         except Forbidden:
             # They may have the rights of constrained impersonation, which also name the
             # action. The error message is about these.
-            way = _impersonation_mode(wanted)
+            mode = _impersonation_mode(target)
             self.authorize(
-                user, replace(info, verb=f"impersonate-on:{way}:{info.verb}")
+                user, replace(info, verb=f"impersonate-on:{mode}:{info.verb}")
             )
-            for it in _impersonation_permissions(wanted, f"impersonate:{way}"):
+            for it in _impersonation_permissions(target, f"impersonate:{mode}"):
                 self.authorize(user, replace(it, group=_NEWER_GROUP))
 
-        return _with_default_groups(wanted)
+        return _with_default_groups(target)
 
     def user_of(self, token: str) -> User | None:
         """Return the user of a token; None if it is unknown."""
@@ -161,44 +161,44 @@ def _service_account(user: User) -> tuple[str, str] | None:
     return (namespace, name) if is_one else None
 
 
-def _impersonation_mode(wanted: User) -> str:
+def _impersonation_mode(target: User) -> str:
     """Return the kind of constrained impersonation."""
-    if _service_account(wanted):
+    if _service_account(target):
         return "serviceaccount"
 
-    return "arbitrary-node" if wanted.name.startswith(_NODE) else "user-info"
+    return "arbitrary-node" if target.name.startswith(_NODE) else "user-info"
 
 
-def _impersonation_permissions(wanted: User, verb: str) -> Iterator[RequestInfo]:
+def _impersonation_permissions(target: User, verb: str) -> Iterator[RequestInfo]:
     """Yield the permissions that are needed to impersonate a user."""
-    account = _service_account(wanted)
+    account = _service_account(target)
     if account:
         plural, (namespace, name) = "serviceaccounts", account
     else:
-        plural, namespace, name = "users", "", wanted.name
+        plural, namespace, name = "users", "", target.name
 
     yield RequestInfo(
         verb=verb, version="v1", plural=plural, namespace=namespace, name=name
     )
-    for group in wanted.groups:
+    for group in target.groups:
         yield RequestInfo(verb=verb, version="v1", plural="groups", name=group)
 
 
-def _with_default_groups(wanted: User) -> User:
+def _with_default_groups(target: User) -> User:
     """Add the groups that a real server adds to an impersonated user."""
-    groups = wanted.groups
-    account = _service_account(wanted)
+    groups = target.groups
+    account = _service_account(target)
     if account and not groups:
         groups = (_ACCOUNTS, f"{_ACCOUNTS}:{account[0]}")
 
-    if wanted.name == _ANONYMOUS.name:
+    if target.name == _ANONYMOUS.name:
         added = UNAUTHENTICATED
     elif UNAUTHENTICATED in groups:
-        return wanted
+        return target
     else:
         added = AUTHENTICATED
 
-    return User(wanted.name, groups if added in groups else (*groups, added))
+    return User(target.name, groups if added in groups else (*groups, added))
 
 
 # ---------------------------------------------------------------- errors

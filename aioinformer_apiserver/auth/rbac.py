@@ -107,11 +107,11 @@ class RBACAuthorizer:
             if _allows(rule, info):
                 return None
 
-        told = list(dict.fromkeys(missing))
-        if len(told) < 2:
-            return "".join(f": RBAC: {it}" for it in told)
+        messages = list(dict.fromkeys(missing))
+        if len(messages) < 2:
+            return "".join(f": RBAC: {it}" for it in messages)
 
-        return f": RBAC: [{', '.join(told)}]"
+        return f": RBAC: [{', '.join(messages)}]"
 
     def rules(
         self, user: User, namespace: str, missing: list[str] | None = None
@@ -169,9 +169,8 @@ def bootstrap_roles(
 ) -> Iterator[tuple[bool, dict[str, Any]]]:
     """Yield the initial cluster roles and bindings of a server.
 
-    These are the roles that people bind (`cluster-admin`, `admin`, `edit`, `view`) and
-    those that allow everyone discovery and reviews of themselves, but not the roles of
-    the components of a cluster.
+    These are the user-facing roles (`cluster-admin`, `admin`, `edit`, `view`) and those
+    for discovery and self-reviews by everyone, but not the roles of cluster components.
 
     Args:
         kinds: Served collections, which `admin`, `edit` and `view` cover.

@@ -1,4 +1,4 @@
-"""Reviews: questions about tokens and rights, in the form of objects to create."""
+"""Reviews of tokens and access: objects that a client creates to read their status."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _KINDS = {(it.group, it.version, it.plural): Kind(resource=it) for it in REVIEWS
 def create_review(
     access_control: AccessControl, user: User, info: RequestInfo, request: APIRequest
 ) -> dict[str, Any] | None:
-    """Answer a review.
+    """Return a created review with its status.
 
     Args:
         access_control: Users and rules.
@@ -151,7 +151,7 @@ def _rules_status(
     }
 
 
-# ---------------------------------------------------------------- may they?
+# ---------------------------------------------------------------- access reviews
 
 
 def _access_status(
@@ -223,18 +223,18 @@ def _go_attributes(attributes: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _requested_info(spec: Mapping[str, Any]) -> RequestInfo:
-    wanted = spec.get("resourceAttributes")
-    if wanted is None:
+    given = spec.get("resourceAttributes")
+    if given is None:
         other = spec["nonResourceAttributes"]
         return RequestInfo(verb=other.get("verb", ""), path=other.get("path", ""))
 
     return RequestInfo(
-        verb=wanted.get("verb", ""),
-        group=wanted.get("group", ""),
+        verb=given.get("verb", ""),
+        group=given.get("group", ""),
         # Empty means any version. Here it only marks a resource request.
-        version=wanted.get("version") or "*",
-        plural=wanted.get("resource", ""),
-        subresource=wanted.get("subresource", ""),
-        namespace=wanted.get("namespace", ""),
-        name=wanted.get("name", ""),
+        version=given.get("version") or "*",
+        plural=given.get("resource", ""),
+        subresource=given.get("subresource", ""),
+        namespace=given.get("namespace", ""),
+        name=given.get("name", ""),
     )

@@ -54,7 +54,7 @@ class ServiceTokens:
     def issue(
         self, namespace: str, name: str, body: object, options: WriteOptions
     ) -> dict[str, Any]:
-        """Answer a TokenRequest, also in a dry run, because nothing is stored.
+        """Issue a token for a TokenRequest, also in a dry run, because nothing is stored.
 
         Args:
             namespace: Namespace of the account.
@@ -101,9 +101,9 @@ class ServiceTokens:
             return None
 
         about = claims["kubernetes.io"]
-        namespace, told = about["namespace"], about["serviceaccount"]
-        account = self._account(namespace, told["name"])
-        if account is None or account.uid != told["uid"]:
+        namespace, claimed_account = about["namespace"], about["serviceaccount"]
+        account = self._account(namespace, claimed_account["name"])
+        if account is None or account.uid != claimed_account["uid"]:
             return None
 
         return User(claims["sub"], (_GROUP, f"{_GROUP}:{namespace}", AUTHENTICATED))

@@ -1,4 +1,4 @@
-"""Custom resources: collections and kinds that follow from definitions.
+"""Custom resources: collections and kinds for each definition.
 
 Synchronous. The registry reports each write of a definition and each removed object.
 The collections are up to date when these calls return.
@@ -68,7 +68,7 @@ class CustomResources:
         self._now = now
 
     def reconcile(self, old: StoredObject | None, new: StoredObject | None) -> None:
-        """Serve what a definition says after a write.
+        """Update the status and the served resources of a definition after a write.
 
         Args:
             old: Definition before the write; None if it is new.
@@ -191,23 +191,23 @@ class CustomResources:
 
     def _serve(self, body: dict[str, Any]) -> None:
         """Serve exactly the versions that a definition lists."""
-        wanted = {kind.resource.version: kind for kind in kinds_of(body)}
-        if not wanted:
+        listed_kinds = {kind.resource.version: kind for kind in kinds_of(body)}
+        if not listed_kinds:
             return
 
         found = {it.kind.resource.version: it for it in self._collections(body)}
-        for version, kind in wanted.items():
-            held = found.get(version)
-            if held is None:
+        for version, kind in listed_kinds.items():
+            collection_of_version = found.get(version)
+            if collection_of_version is None:
                 sibling = next(iter(found.values()), None)
                 found[version] = self._storage.serve(kind, sibling=sibling)
-            elif held.kind.definition != kind.definition:
-                self._storage.redefine(held, kind)
-            elif held.kind.terminating != kind.terminating:
-                held.kind = kind
+            elif collection_of_version.kind.definition != kind.definition:
+                self._storage.redefine(collection_of_version, kind)
+            elif collection_of_version.kind.terminating != kind.terminating:
+                collection_of_version.kind = kind
 
         for version, collection in found.items():
-            if version not in wanted:
+            if version not in listed_kinds:
                 self._storage.stop_serving(collection)
 
     def _stop_serving(self, body: dict[str, Any]) -> None:

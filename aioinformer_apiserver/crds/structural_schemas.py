@@ -74,7 +74,7 @@ def validate_structural_schema(path: str, text: Mapping[str, Any]) -> list[Field
     return found or _validate_default(path, text)
 
 
-# -------------------------------------------------------------------- what no schema may
+# -------------------------------------------------------------------- rules for all schemas
 
 _AT_ROOT, _AS_FIELD, _AS_ITEM = "at the root", "field", "item"
 
@@ -151,7 +151,7 @@ def _children(
             yield f"{path}.{field}[{index}]", child
 
 
-# -------------------------------------------------------------------- what types are said
+# -------------------------------------------------------------------- types
 
 
 def _validate_root_type(path: str, text: Mapping[str, Any]) -> Iterator[FieldError]:

@@ -317,7 +317,7 @@ def _kind_of(entry: _Entry) -> dict[str, str]:
     return {"group": group, "version": version, "kind": resource.kind}
 
 
-# -------------------------------------------------------------------- what is served
+# -------------------------------------------------------------------- served kinds
 
 
 def _entries_of(storage: Storage) -> list[_Entry]:

@@ -46,7 +46,7 @@ _VARIES = {"Vary": "Accept"}
 _NOT_ACCEPTABLE = APIResponse(body=[b""], headers=_VARIES, status=406)
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 # Clients may cache documents with a hash in their URL forever.
-_KEPT = {"Cache-Control": "public, immutable"}
+_CACHEABLE = {"Cache-Control": "public, immutable"}
 
 
 def document_at(kinds: Iterable[Kind], request: APIRequest) -> APIResponse:
@@ -88,25 +88,25 @@ def schemas_of(kinds: tuple[Kind, ...]) -> dict[str, Any]:
         OpenAPI schemas by name, sorted.
     """
     found: dict[str, Any] = {}
-    wanted = [_META + "DeleteOptions", _META + "Status", _META + "ObjectMeta"]
-    wanted.append(_META + "ListMeta")
+    pending = [_META + "DeleteOptions", _META + "Status", _META + "ObjectMeta"]
+    pending.append(_META + "ListMeta")
     for kind in kinds:
         for name in kind.subresources.keys() & SUBRESOURCE_KINDS.keys():
             sent = schema_of(SUBRESOURCE_KINDS[name])
-            wanted += [] if sent is None else [sent.name]
+            pending += [] if sent is None else [sent.name]
 
         if kind.typed:
-            wanted += [definition_name(kind), definition_name(kind, listed=True)]
+            pending += [definition_name(kind), definition_name(kind, listed=True)]
         else:
             found.update(_custom_schemas(kind))
-            wanted += _references(found[definition_name(kind)])
+            pending += _references(found[definition_name(kind)])
 
-    while wanted:
-        name = wanted.pop()
+    while pending:
+        name = pending.pop()
         text = definitions().get(name)
         if text is not None and name not in found:
             found[name] = text
-            wanted += _references(text)
+            pending += _references(text)
 
     return dict(sorted(found.items()))
 
@@ -142,13 +142,15 @@ def _hashed_response(document: tuple[bytes, str], request: APIRequest) -> APIRes
     """Return a document, a redirect to its current URL, or 304 if it is unchanged."""
     body, tag = document
     headers = {"ETag": f'"{tag}"', "Vary": "Accept"}
-    asked = request.query.get("hash", "")
-    if asked not in {"", tag}:
+    requested_hash = request.query.get("hash", "")
+    if requested_hash not in {"", tag}:
         location = f"{request.path}?hash={tag}"
         headers = {**headers, "Location": location}
         return APIResponse(body=[b""], headers=headers, status=301)
 
-    headers.update(_KEPT if asked else {"Cache-Control": "no-cache, private"})
+    headers.update(
+        _CACHEABLE if requested_hash else {"Cache-Control": "no-cache, private"}
+    )
     if is_unchanged(request.headers, tag):
         return APIResponse(body=[b""], headers=headers, status=304)
 

@@ -1,7 +1,7 @@
 """The errors of an API server, with its codes, reasons and messages.
 
 They are the `ApiError`s that a client raises. So methods that arrange objects without
-HTTP fail as a client does.
+HTTP raise the same errors as a client.
 """
 
 from __future__ import annotations
@@ -206,8 +206,8 @@ def invalid_options(
         causes: One or more causes.
         kind: Kind of the options, such as `"PatchOptions"`.
     """
-    told = [f"{it.field}: {it.message}" for it in causes]
-    why = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    texts = [f"{it.field}: {it.message}" for it in causes]
+    why = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     details = {
         "group": "meta.k8s.io",
         "kind": kind,

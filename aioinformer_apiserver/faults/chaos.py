@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Chaos"]
 
-# Clients must survive these; on some other codes they give up.
+# Clients must survive these; other codes may be permanent errors.
 _STATUSES = (401, 403, 404, 409, 410, 429, 500, 503, 504)
 _PAGES = (200, 502, 503)
 # Most strikes are near the beginning, some beyond the first read.

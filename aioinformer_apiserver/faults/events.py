@@ -267,7 +267,7 @@ class BlankBookmarks(EventFault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class NoBookmarks(EventFault):
-    """Sends no bookmarks after `after_events` events, though the client wants them."""
+    """Sends no bookmarks after `after_events` events, although the client requests them."""
 
     acts_on: ClassVar[tuple[str, ...]] = ("watch",)
 

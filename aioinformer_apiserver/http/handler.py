@@ -269,7 +269,7 @@ class RequestHandler:
     async def _wait_for_version(
         self, request: APIRequest, target: Target, waker: Waker
     ) -> None:
-        """Wait until the storage has reached the version that a read asks for."""
+        """Wait until the storage has reached the version that a read requires."""
         collection = target.collection
         match target.verb:
             case "get":
@@ -357,7 +357,7 @@ class _ResourceHandler:
     def handle(
         self, request: APIRequest, target: Target, format_: Format
     ) -> APIResponse:
-        """Do what a request asks for.
+        """Handle a request, and return its response.
 
         Raises:
             ApiError: If it is refused; then nothing has changed.
@@ -396,7 +396,7 @@ class _ResourceHandler:
         *,
         delete: bool = False,
     ) -> APIResponse:
-        """Return one page of a list, and delete its objects if asked to."""
+        """Return one page of a list, and delete its objects if `delete` is set."""
         collection = target.collection
         scope = scope_of(collection.kind, target.namespace, request.query)
         query = ListQuery.parse(request.query, cached=collection.cached)

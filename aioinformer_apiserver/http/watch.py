@@ -104,9 +104,9 @@ class WatchServer:
             unsubscribe()
 
     def _expired_error(self) -> ApiError:
-        wanted, floor = self._query.version, self._collection.watch_floor
+        requested, floor = self._query.version, self._collection.watch_floor
         if self._collection.cached:
-            return statuses.expired(f"too old resource version: {wanted} ({floor})")
+            return statuses.expired(f"too old resource version: {requested} ({floor})")
 
         message = "The resourceVersion for the provided watch is too old."
         return statuses.expired(message)

@@ -154,10 +154,10 @@ def _set_order(
     schema: Schema | None, new: dict[str, Any], change: dict[str, Any], directive: str
 ) -> None:
     """Apply `$setElementOrder/NAME`; remove it and its list from the change."""
-    wanted = change.pop(directive)
+    element_order = change.pop(directive)
     field = _directive_field(directive, "invalid patch format of setElementOrder list")
-    if not isinstance(wanted, list):
-        raise _unexpected_type(wanted)
+    if not isinstance(element_order, list):
+        raise _unexpected_type(element_order)
 
     child = schema.field(field) if schema is not None else None
     if schema is not None and child is None:
@@ -169,12 +169,12 @@ def _set_order(
     if not isinstance(given, list):
         raise _unexpected_type(given)
 
-    check_element_order(given, wanted, key)
+    check_element_order(given, element_order, key)
     if not old and not given:
         return
 
     merged = _merge_list(child, old, given) if old else without_directive_items(given)
-    new[field] = order_items(merged, wanted, old, key)
+    new[field] = order_items(merged, element_order, old, key)
 
 
 def _directive_field(directive: str, problem: str) -> str:
@@ -250,7 +250,7 @@ def _apply_item_directives(
     return (changes, []) if replaces else (new, changes)
 
 
-# ---------------------------------------------------------------- what may go wrong
+# ---------------------------------------------------------------- errors
 
 
 def _bad_directive(patch: Mapping[str, Any]) -> ApiError:
@@ -282,7 +282,7 @@ def _server_error(message: str) -> ApiError:
 
 
 def order_items(
-    items: Sequence[Any], wanted: Sequence[Any], old: Sequence[Any], key: str
+    items: Sequence[Any], element_order: Sequence[Any], old: Sequence[Any], key: str
 ) -> list[Any]:
     """Order the items of a merged list.
 
@@ -292,7 +292,7 @@ def order_items(
         old: List before the patch.
         key: Merge key of the items; empty for plain values.
     """
-    ranks, places = _positions(wanted, key), _positions(old, key)
+    ranks, places = _positions(element_order, key), _positions(old, key)
     named = [it for it in items if _identity(it, key) in ranks]
     others = [it for it in items if _identity(it, key) not in ranks]
     named.sort(key=lambda it: ranks[_identity(it, key)])
@@ -300,8 +300,10 @@ def order_items(
     return _merge_ordered(others, named, places, key)
 
 
-def check_element_order(given: Sequence[Any], wanted: Sequence[Any], key: str) -> None:
-    """Check that the items of a patch have the order that it asks for.
+def check_element_order(
+    given: Sequence[Any], element_order: Sequence[Any], key: str
+) -> None:
+    """Check that the items of a patch have the order that it requests.
 
     Args:
         given: Items of the patch.
@@ -311,14 +313,14 @@ def check_element_order(given: Sequence[Any], wanted: Sequence[Any], key: str) -
     Raises:
         ApiError: 500 if an item is missing in the order or out of order.
     """
-    if not given or not wanted:
+    if not given or not element_order:
         return
 
-    ranks = iter([_identity(it, key) for it in wanted])
+    ranks = iter([_identity(it, key) for it in element_order])
     # Each lookup consumes the iterator, so the order is checked, too.
     if not all(_identity(it, key) in ranks for it in without_directive_items(given)):
         message = f"The order in patch list:\n{go_text(list(given))}\n doesn't match "
-        message += f"$setElementOrder list:\n{go_text(list(wanted))}\n"
+        message += f"$setElementOrder list:\n{go_text(list(element_order))}\n"
         raise statuses.failure(500, "", message)
 
 

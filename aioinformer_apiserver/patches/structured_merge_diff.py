@@ -393,12 +393,12 @@ def merge_order(
         Origin of an item, `"live"` or `"applied"`, and its index there. Items of both
         come from the applied ones.
     """
-    wanted, known = set(applied), set(live)
+    applied_elements, known = set(applied), set(live)
     shared = deque(it for it in applied if it in known)
     left, right = 0, 0
     while left < len(live) or right < len(applied):
         head = live[left] if left < len(live) else None
-        if head is not None and head not in wanted:
+        if head is not None and head not in applied_elements:
             yield "live", left
             left += 1
         elif head is not None and not (shared and head == shared[0]):
@@ -490,8 +490,8 @@ def prune_dropped(
     bare = remove_items(schema, body, last)
     kept = with_named_fields(schema, field_set_of(schema, bare)) | owned
     restored = remove_items(schema, body, everything - kept)
-    gone = everything - with_named_fields(schema, field_set_of(schema, restored))
-    return remove_items(schema, body, gone & last)
+    unowned = everything - with_named_fields(schema, field_set_of(schema, restored))
+    return remove_items(schema, body, unowned & last)
 
 
 # ------------------------------------------------------------------ validation
@@ -503,7 +503,7 @@ _PLAIN_FORMATS = frozenset({"", "byte"})
 def apply_errors(schema: Schema, body: Mapping[str, Any]) -> list[str]:
     """Return why a body cannot be applied; empty if it can.
 
-    Only what merging needs is validated: types, declared fields, and the identity of
+    Validates only the requirements of merging: types, declared fields, and the identity of
     list items. After the first unknown field of an object, its other fields are
     skipped.
 

@@ -1,9 +1,9 @@
-"""Deletion: graceful deletion, finalizers, and what the cluster does at once.
+"""Deletion: graceful deletion, finalizers, and the parts of the kubelet and controllers.
 
 An object waits for its finalizers, and a pod for its containers to stop. The server
-plays the kubelet, which stops a marked pod, and the namespace controller, which empties
-a namespace. It plays no garbage collector: dependents stay until a client removes their
-finalizers.
+acts as the kubelet, which stops a marked pod, and as the namespace controller, which
+empties a namespace. It has no garbage collector: dependents stay until a client removes
+their finalizers.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class DeletionOutcome:
 
     Attributes:
         body: Next state of the object; the given body if the object is unchanged.
-        gone: Whether the object is removed after that change.
+        removed: Whether the object is removed after that change.
     """
 
     body: dict[str, Any]
@@ -112,7 +112,7 @@ def decide_deletion(
 
 
 def should_remove_on_update(metadata: Mapping[str, Any]) -> bool:
-    """Return whether a deleted object has nothing left to wait for."""
+    """Return whether a deleted object has no finalizers and no grace period left."""
     return bool(
         metadata.get("deletionTimestamp")
         and not metadata.get("finalizers")
@@ -137,13 +137,13 @@ def with_deletion_finalizers(
     """Return a body with the finalizers of the propagation policy."""
     given = list(body["metadata"].get("finalizers") or ())
     policy = options.propagation or _default_policy(kind, given)
-    wanted = {"Orphan": [_ORPHAN], "Foreground": [_FOREGROUND]}.get(policy, [])
+    added = {"Orphan": [_ORPHAN], "Foreground": [_FOREGROUND]}.get(policy, [])
     if kind.stored == resources.EVENTS:
-        wanted = []  # Events never have dependents.
+        added = []  # Events never have dependents.
 
     kept = [it for it in given if it not in {_ORPHAN, _FOREGROUND}]
-    same = {*kept, *wanted} == set(given)
-    return _with(body, finalizers=given if same else kept + wanted)
+    same = {*kept, *added} == set(given)
+    return _with(body, finalizers=given if same else kept + added)
 
 
 def _default_policy(kind: Kind, finalizers: list[str]) -> str:
@@ -210,8 +210,12 @@ def _grace_seconds(pod: Mapping[str, Any], options: DeleteOptions) -> int:
     if not spec.get("nodeName") or status.get("phase") in {"Failed", "Succeeded"}:
         return 0
 
-    asked = options.grace_seconds
-    grace = spec.get("terminationGracePeriodSeconds") or 0 if asked is None else asked
+    requested = options.grace_seconds
+    grace = (
+        spec.get("terminationGracePeriodSeconds") or 0
+        if requested is None
+        else requested
+    )
     return int(grace) if grace >= 0 else _SHORTEST_GRACE
 
 
@@ -292,7 +296,7 @@ class Deleter:
             return DeleteResult(last, returned, removed=True)
 
         if marks and outcome.body["metadata"]["deletionGracePeriodSeconds"]:
-            # Play the kubelet: it reports that the containers have stopped.
+            # Like a kubelet, report that the containers have stopped.
             self._remove(collection, after, DeleteOptions(grace_seconds=0))
 
         return DeleteResult(after, returned)

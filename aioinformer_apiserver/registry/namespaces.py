@@ -25,7 +25,7 @@ _FINALIZER = "kubernetes"
 class NamespaceLifecycle:
     """Lifecycle of the namespaces in a storage.
 
-    It does what the admission plugin of this name and the namespace controller do.
+    It combines the admission plugin of this name and the namespace controller.
 
     Args:
         storage: Storage of the namespaces and their content.
@@ -69,10 +69,10 @@ class NamespaceLifecycle:
 
     def content(self, namespace: str) -> Iterator[tuple[Collection, StoredObject]]:
         """Yield the content of a namespace, each object in one version only."""
-        for held in self._storage:
-            if held.siblings[0] is held:
-                for found in [it for it in held if it.namespace == namespace]:
-                    yield held, found
+        for owner in self._storage:
+            if owner.siblings[0] is owner:
+                for found in [it for it in owner if it.namespace == namespace]:
+                    yield owner, found
 
     def remove_if_empty(self, name: str) -> None:
         """Remove a terminating namespace that has become empty."""

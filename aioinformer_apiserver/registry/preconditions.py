@@ -1,4 +1,4 @@
-"""Preconditions: uids and resource versions that a write states. Pure."""
+"""Preconditions: uids and resource versions in a write. Pure."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ def check_bound(kind: Kind, stored: StoredObject, metadata: Mapping[str, Any]) -
         ApiError: 409 if one differs from the stored one.
     """
     check_uid(kind, stored, metadata)
-    wanted, found = metadata.get("resourceVersion") or "", str(stored.version)
-    if wanted not in {"", found}:
-        failed = _mismatch_text("ResourceVersion", wanted, found)
+    expected, found = metadata.get("resourceVersion") or "", str(stored.version)
+    if expected not in {"", found}:
+        failed = _mismatch_text("ResourceVersion", expected, found)
         raise _precondition_conflict(kind, stored, failed)
 
 
@@ -126,19 +126,19 @@ def check_deletion(kind: Kind, stored: StoredObject, options: DeleteOptions) -> 
     Raises:
         ApiError: 409 if the uid or resource version differs from the stored one.
     """
-    for what, wanted, found, why in (
+    for what, expected, found, why in (
         ("UID", options.uid, stored.uid, "deleted and then recreated"),
         ("ResourceVersion", options.version, str(stored.version), "modified"),
     ):
-        if wanted in {"", found}:
+        if expected in {"", found}:
             continue
 
         if kind.resource in _CHECKED_BY_STORAGE:
-            failed = _mismatch_text(what, wanted, found)
+            failed = _mismatch_text(what, expected, found)
             raise statuses.conflict(kind.resource, stored.name, failed)
 
         message = (
-            f"the {what} in the precondition ({wanted}) does not match the {what} "
+            f"the {what} in the precondition ({expected}) does not match the {what} "
         )
         message += f"in record ({found}). The object might have been {why}"
         raise _conflict_of_kind(kind, stored.name, message)
@@ -178,9 +178,9 @@ def _precondition_conflict(kind: Kind, stored: StoredObject, failed: str) -> Api
     return statuses.conflict(resource, stored.name, why)
 
 
-def _mismatch_text(what: str, wanted: str, found: str) -> str:
+def _mismatch_text(what: str, expected: str, found: str) -> str:
     return (
-        f"Precondition failed: {what} in precondition: {wanted}, "
+        f"Precondition failed: {what} in precondition: {expected}, "
         f"{what} in object meta: {found}"
     )
 

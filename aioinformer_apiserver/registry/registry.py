@@ -378,16 +378,16 @@ class Registry:
         options: WriteOptions,
     ) -> WriteResult:
         kind, subresource = collection.kind, SUBRESOURCES[options.part]
-        wanted = decode_applied(applied)
+        applied_body = decode_applied(applied)
         stored = collection.get(_key(namespace, name))
         if stored is None and subresource:
             raise statuses.not_found(kind.resource, name)
 
-        preconditions.check_applied(kind, name, stored, wanted)
+        preconditions.check_applied(kind, name, stored, applied_body)
         merged = apply(
             kind.schema,
             stored.body() if stored else None,
-            wanted,
+            applied_body,
             manager=options.manager,
             force=options.force,
             api_version=kind.resource.api_version,

@@ -1,7 +1,7 @@
 """Request bodies: decoded, checked against the URL and kind, and pruned.
 
-Fields that do not fit the schema are dropped, warned about or rejected, as the
-request's field validation says. Pure, except for warnings.
+The field validation of a request decides about fields that do not fit the schema: they
+are dropped, dropped with a warning, or rejected. Pure, except for warnings.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _decode_checked(
 
     metadata = found.body.get("metadata") or {}
     if (sent.get("metadata") or {}).get("managedFields") == []:
-        # An empty list means: reset the managed fields.
+        # An empty list resets the managed fields.
         metadata = {**metadata, "managedFields": []}
 
     return {**found.body, "metadata": metadata}
@@ -195,14 +195,11 @@ def _invalid_patch_error(shown: str, why: str) -> ApiError:
     return statuses.failure(422, "Invalid", message, {"causes": [cause]})
 
 
-# ------------------------------------------------------------------ types, names and namespaces
+# ------------------------------------------------------------------ types and names
 
 
 # Number of bytes that errors show.
 _SHOWN_BYTES = 30
-
-
-# ---------------------------------------------------------------- what was sent
 
 
 def check_type(kind: Kind, body: object) -> dict[str, Any]:

@@ -83,14 +83,14 @@ def prepare_for_create(
         owned: Whether the body already has its new managed fields.
     """
     arranged, now = options.part == "all", timestamp()
-    wanted = (
+    desired = (
         _apply_defaults_loosely(kind, body) if arranged else _apply_defaults(kind, body)
     )
     # Tests may arrange objects of any age.
     age = body["metadata"].get("creationTimestamp") if arranged else None
     new = with_server_metadata(
         kind,
-        wanted,
+        desired,
         name=name,
         namespace=namespace,
         uid=str(uuid.uuid4()),
@@ -102,7 +102,7 @@ def prepare_for_create(
         return new
 
     if not owned:
-        new = _with_updated_managers(kind, None, wanted, new, options)
+        new = _with_updated_managers(kind, None, desired, new, options)
 
     if kind.typed and kind.schema is not None:
         new = with_creation_defaults(kind.resource, kind.schema, new, now=now)
@@ -130,19 +130,19 @@ def prepare_for_update(
         owned: Whether the body already has its new managed fields.
     """
     part = options.part
-    wanted = (
+    desired = (
         _apply_defaults_loosely(kind, body)
         if part == "all"
         else _apply_defaults(kind, body)
     )
-    new = merge_update(kind, old, wanted, part)
+    new = merge_update(kind, old, desired, part)
     if part != "all" and kind.typed:
         new = _keep_empty_values(new, old)
 
     if owned:
         new = _with_managed_fields(new, body["metadata"].get("managedFields"))
     elif part != "all":
-        new = _with_updated_managers(kind, old, wanted, new, options)
+        new = _with_updated_managers(kind, old, desired, new, options)
 
     if part == "main" and kind.typed:
         new = restore_creation_defaults(kind.resource, old, new)
@@ -277,7 +277,7 @@ def _with_addresses(
 def _with_updated_managers(
     kind: Kind,
     old: Mapping[str, Any] | None,
-    wanted: Mapping[str, Any],
+    desired: Mapping[str, Any],
     new: dict[str, Any],
     options: WriteOptions,
 ) -> dict[str, Any]:
@@ -286,7 +286,7 @@ def _with_updated_managers(
     Args:
         kind: Kind of the object.
         old: Stored object; None if the object is created.
-        wanted: Object that the client wants, with defaults.
+        wanted: Object of the client with its defaults.
         new: Object to be stored.
         options: Options of the write.
     """
@@ -294,7 +294,7 @@ def _with_updated_managers(
     entries = update_managed_fields(
         kind.schema,
         old,
-        wanted,
+        desired,
         manager=options.manager,
         api_version=kind.resource.api_version,
         now=timestamp(),
@@ -430,9 +430,9 @@ def _with_status(
     new, status = dict(old), body.get("status")
     if kind.typed:
         new["metadata"] = _metadata(old, body)
-        spared = _IGNORED_BY_STATUS.get(kind.resource)
-        if spared is not None:
-            _put(new["metadata"], spared, old["metadata"].get(spared))
+        kept_field = _IGNORED_BY_STATUS.get(kind.resource)
+        if kept_field is not None:
+            _put(new["metadata"], kept_field, old["metadata"].get(kept_field))
 
     if kind.resource == resources.PODS:
         for field in _DELETION_FIELDS:

@@ -1,6 +1,6 @@
 """Validation of writes: metadata of all kinds, then the rules of each kind.
 
-All problems are collected before an error is raised, as on a real server. Pure, except
+All errors are collected before one is raised, as on a real server. Pure, except
 for warnings.
 """
 
@@ -41,7 +41,7 @@ _ANY_FINALIZERS = frozenset(
 _IMMUTABLE = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
-# ---------------------------------------------------------------- what is to be stored
+# ------------------------------------------------------------------ type
 
 
 def _validate_type_meta(kind: Kind, body: Mapping[str, Any]) -> list[FieldError]:

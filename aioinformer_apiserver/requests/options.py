@@ -141,7 +141,7 @@ class DeleteResult:
     Attributes:
         stored: Object that is marked for deletion, or the last state of a deleted one.
         returned: True if the response is the object, False if it is a Status.
-        gone: True if the object no longer exists, or would not without the dry run.
+        removed: True if the object is removed, or would be without the dry run.
     """
 
     stored: StoredObject
@@ -228,7 +228,7 @@ def convert_delete_options(
 
     Args:
         options: Decoded object of kind DeleteOptions.
-        request: The request, whose URL may also ask for a dry run.
+        request: The request, whose URL may also request a dry run.
 
     Raises:
         ApiError: 422 for invalid options.
@@ -314,15 +314,15 @@ def _propagation(options: Mapping[str, Any]) -> tuple[Propagation, list[StatusCa
 
 
 def _dry_run(request: APIRequest, options: Mapping[str, Any]) -> list[str]:
-    asked = [request.query.get("dryRun"), *(options.get("dryRun") or ())]
-    return [str(it) for it in asked if it]
+    dry_run = [request.query.get("dryRun"), *(options.get("dryRun") or ())]
+    return [str(it) for it in dry_run if it]
 
 
-def _validate_dry_run(asked: list[str]) -> list[StatusCause]:
-    if set(asked) <= {"All"}:
+def _validate_dry_run(dry_run: list[str]) -> list[StatusCause]:
+    if set(dry_run) <= {"All"}:
         return []
 
-    problem = f'Unsupported value: {_quoted(asked)}: supported values: "All"'
+    problem = f'Unsupported value: {_quoted(dry_run)}: supported values: "All"'
     return [StatusCause("dryRun", "FieldValueNotSupported", problem)]
 
 

@@ -1,6 +1,6 @@
 """Query parameters of gets, lists and watches, and continue tokens. Pure.
 
-A list can ask for four kinds of states, depending on version, match rule, limit and
+A list can request four kinds of states, depending on version, match rule, limit and
 token together; `ListQuery` decides it once. Errors come in the order of a real server:
 malformed numbers, selectors, combinations, then token and version.
 """
@@ -298,17 +298,17 @@ def _validate_list(query: Mapping[str, str]) -> Iterator[StatusCause]:
 
 def _validate_watch(query: Mapping[str, str]) -> Iterator[StatusCause]:
     """Yield the contradictions in the parameters of a watch."""
-    match, asked = query.get(_MATCH, ""), "sendInitialEvents" in query
-    if match and not asked:
+    match, requested = query.get(_MATCH, ""), "sendInitialEvents" in query
+    if match and not requested:
         why = f"{_MATCH} is forbidden for watch unless sendInitialEvents is provided"
         yield _forbidden(_MATCH, why)
 
-    # To the server, a watch without a version asks for initial events.
+    # A watch without a version requests initial events implicitly.
     streams = bool(match) or _requests_initial_events(query)
     if streams and query.get("continue"):
         yield _forbidden(_MATCH, f"{_MATCH} is forbidden when continue is provided")
 
-    if asked and match != "NotOlderThan":
+    if requested and match != "NotOlderThan":
         why = f"sendInitialEvents requires setting {_MATCH} to NotOlderThan"
         yield _forbidden(_MATCH, why)
 

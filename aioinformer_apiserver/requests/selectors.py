@@ -143,8 +143,8 @@ class _Parser:
 
         found = _validate_value(key, values, numeric=operator in {"<", ">"})
         if found:
-            told = ", ".join(found)
-            raise _SelectorError(f"[{told}]" if len(found) > 1 else told)
+            joined = ", ".join(found)
+            raise _SelectorError(f"[{joined}]" if len(found) > 1 else joined)
 
         return LabelRequirement(key, operator, tuple(values))
 
@@ -231,15 +231,15 @@ def field_selector_of(kind: Kind, text: str) -> FieldSelector:
     """
     terms = [_term(text, it[0]) for it in _TERM.finditer(text)]
     # The server sorts the fields, and ignores an empty term.
-    asked = sorted(term for term in terms if term[0] or term[2])
-    for field, _, _ in asked:
+    sorted_terms = sorted(term for term in terms if term[0] or term[2])
+    for field, _, _ in sorted_terms:
         if not _is_selectable(kind, field):
             raise statuses.bad_request(_unsupported_field_message(kind, field))
 
     return FieldSelector(
         tuple(
             FieldRequirement(field, "!=" if operator == "!=" else "=", value)
-            for field, operator, value in asked
+            for field, operator, value in sorted_terms
         )
     )
 

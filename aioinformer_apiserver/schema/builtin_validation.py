@@ -47,7 +47,7 @@ def validate_create(resource: Resource, body: Object) -> list[FieldError]:
     """Validate a new object of a built-in kind.
 
     Args:
-        resource: Resource of the object; others have no problems.
+        resource: Resource of the object; others have no errors.
         body: Object with its defaults, completed by `with_creation_defaults`.
     """
     found = _validate_object(resource, body)
@@ -64,12 +64,12 @@ def validate_update(resource: Resource, old: Object, new: Object) -> list[FieldE
     """Validate an update of an object of a built-in kind.
 
     Args:
-        resource: Resource of the object; others have no problems.
+        resource: Resource of the object; others have no errors.
         old: Stored object.
         new: Next state with its defaults and with the server-owned fields of `old`.
 
     Returns:
-        Problems; none if only metadata or status differ. So clients can label an
+        Errors; none if only metadata or status differ. So clients can label an
         arranged object, and write its status, even if its spec is invalid.
     """
     if _validated_part(old) == _validated_part(new):
@@ -248,7 +248,7 @@ def _validate_job_update(old: Object, new: Object) -> Iterator[FieldError]:
     )
 
 
-# ---------------------------------------------------------------- the others
+# ---------------------------------------------------------------- other kinds
 
 
 def _validate_service_update(old: Object, new: Object) -> Iterator[FieldError]:

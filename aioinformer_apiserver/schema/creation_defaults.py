@@ -46,7 +46,7 @@ def with_creation_defaults(
     """Add the creation defaults of a built-in kind to a new object.
 
     The initial status of the kind replaces the given `status`, except for nodes. Not
-    implemented is what depends on other objects: limit ranges, service accounts, and
+    implemented are defaults from other objects: limit ranges, service accounts, and
     classes of priority, storage and ingress. See `with_addresses` for services.
 
     Args:
@@ -72,7 +72,7 @@ def restore_creation_defaults(
     """Restore creation defaults that an update lacks.
 
     These are the template generation of a DaemonSet, the finalizers of a Namespace, and
-    what admission added to a Pod.
+    the fields that admission added to a Pod.
 
     Args:
         resource: Resource of the object.

@@ -1,6 +1,6 @@
 """Decoding: bodies in the form in which their kind stores them.
 
-This is what the decoder of a real server does. It drops and reports unknown fields,
+Like the decoder of a real server, it drops and reports unknown fields,
 rejects values of wrong types, and canonicalizes quantities and times.
 """
 
@@ -57,8 +57,8 @@ def decode(
     Built-in kinds lose unknown fields, nulls, and empty values of optional fields. They
     gain the fields that Go always writes. Custom resources lose the nulls that their
     schema does not allow, and unknown fields unless it preserves them. Values of wrong
-    types stay; `validate_custom_resource` reports them. The metadata of both is decoded as of
-    any kind.
+    types stay; `validate_custom_resource` reports them. Metadata is decoded in the same
+    way for all kinds.
 
     Args:
         schema: Schema of the kind; for built-in kinds from `schema_of`.

@@ -157,8 +157,7 @@ def _rules(name: str) -> _Rules:
 def _openapi_defaults(name: str) -> dict[str, Any]:
     """Return the OpenAPI defaults of a definition.
 
-    An empty default only says what null means, unless the field is a pointer, which is
-    never null.
+    An empty default stands for null, unless the field is a pointer, which is never null.
     """
     schema, types, found = definition(name), go_fields(name), {}
     for field in schema.fields:
@@ -476,7 +475,7 @@ def _autoscaler_behavior(behavior: Object) -> None:
         behavior[field] = {**rules, **behavior.get(field, {})}
 
 
-# ---------------------------------------------------------------- the others
+# ---------------------------------------------------------------- other kinds
 
 
 def _service(spec: Object) -> None:

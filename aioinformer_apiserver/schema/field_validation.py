@@ -1,6 +1,6 @@
 """Validation of single values of built-in kinds, in the words of a real server.
 
-All functions yield problems, to be combined by `yield from`.
+All functions yield errors, to be combined by `yield from`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def as_list(value: Any) -> list[Any]:
 
 
 def not_found(path: str, value: object) -> FieldError:
-    """Make a problem of a reference to something that does not exist."""
+    """Return the error for a reference to a missing object."""
     message = f"Not found: {field_errors.format_value(value)}"
     return FieldError(path, message, "FieldValueNotFound")
 

@@ -583,7 +583,7 @@ def _inner(go_type: str, schema: Schema) -> str:
     if go_type.startswith(("[]", "map[")):
         return go_type.partition("]")[2].removeprefix("*")
 
-    # A named type, such as v1.ResourceList, does not tell its items.
+    # A named type, such as v1.ResourceList, does not contain the type of its items.
     return ".".join(schema.name.split(".")[-2:]) or schema.type
 
 

@@ -29,7 +29,7 @@ class Schema:
 
     Args:
         text: OpenAPI schema, or a reference `{"$ref": ".../name"}`. The reference may
-            also be the only member of `allOf`, beside a `default`.
+            also be the only member of `allOf`, next to a `default`.
         definitions: Targets of references, by the last part of their path.
     """
 
@@ -58,7 +58,7 @@ class Schema:
         found = self._text.get(field)
         return found if isinstance(found, dict) else _NOTHING
 
-    # ---------------------------------------------------------------- what it is
+    # ---------------------------------------------------------------- properties
 
     @cached_property
     def type(self) -> str:
@@ -93,7 +93,7 @@ class Schema:
         """Value of a missing field; `msgspec.UNSET` without a default."""
         return self._text.get("default", msgspec.UNSET)
 
-    # ---------------------------------------------------------------- its children
+    # ---------------------------------------------------------------- children
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
@@ -131,7 +131,7 @@ class Schema:
 
         return made
 
-    # ---------------------------------------------------------------- how it merges
+    # ---------------------------------------------------------------- merging
 
     @cached_property
     def list_type(self) -> Literal["atomic", "set", "map"]:

@@ -152,7 +152,7 @@ def _validate_host_port(path: str, spec: Object) -> Iterator[FieldError]:
                 yield field_errors.invalid(where, given, why)
 
 
-# ---------------------------------------------------------------- the rest
+# ---------------------------------------------------------------- other fields
 
 
 def _validate_security_context(path: str, spec: Object) -> Iterator[FieldError]:

@@ -93,7 +93,7 @@ def _same(one: Any, other: Any) -> bool:
     return format_value(one) == format_value(other)
 
 
-# ---------------------------------------------------------------- what is in it
+# ---------------------------------------------------------------- children
 
 
 def _items(schema: Schema, value: list[Any], path: str, old: Any) -> _Result:

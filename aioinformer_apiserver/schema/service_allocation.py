@@ -1,7 +1,7 @@
 """Service allocation: cluster IPs and node ports of services. Pure.
 
-The caller knows which addresses are taken. A Service always gets the same address if
-that is free, so that tests are reproducible.
+The caller passes the taken addresses. A Service always gets the same address if it is
+free, so that tests are reproducible.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _with_node_port(port: dict[str, Any], number: int) -> dict[str, Any]:
     return {**port, "nodePort": number}
 
 
-# ---------------------------------------------------------------- giving
+# ---------------------------------------------------------------- allocation
 
 
 def _allocate_address(spec: dict[str, Any], seed: int, taken: Container[str]) -> None:

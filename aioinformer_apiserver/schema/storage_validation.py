@@ -185,7 +185,7 @@ def _validate_projection(path: str, source: Object) -> Iterator[FieldError]:
         yield from _validate_downward(f"{path}.downwardAPI", source["downwardAPI"])
 
 
-# ------------------------------------------------------------------ persistent volumes and claims
+# ------------------------------------------------------------------ volumes and claims
 
 
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")

@@ -334,7 +334,7 @@ _JOB_NUMBERS = (
 )
 
 
-# ---------------------------------------------------------------- beside them
+# ---------------------------------------------------------------- disruption budgets and autoscalers
 
 
 def validate_disruption_budget(body: Object) -> Iterator[FieldError]:

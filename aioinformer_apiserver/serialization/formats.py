@@ -135,7 +135,7 @@ class MetadataOnly:
         """Encode one object.
 
         Raises:
-            ApiError: 406, if the client wants a list.
+            ApiError: 406 if the client requests a list.
         """
         self.check()
         return self._encoder.document(self._partial(stored.raw))
@@ -146,7 +146,7 @@ class MetadataOnly:
         """Encode a list in pieces.
 
         Raises:
-            ApiError: 406, if the client wants a single object.
+            ApiError: 406 if the client requests a single object.
         """
         if self._requested == "PartialObjectMetadata":
             raise self._mismatch(f"a list (*{_go_type(self._kind)}List)")
@@ -184,7 +184,7 @@ class MetadataOnly:
         """Check that the client accepts single objects.
 
         Raises:
-            ApiError: 406, if the client wants a list.
+            ApiError: 406 if the client requests a list.
         """
         if self._requested == "PartialObjectMetadataList":
             raise self._mismatch(f"not a list (*{_go_type(self._kind)})")
@@ -311,7 +311,7 @@ def format_of(
         verb: Verb of the request; lists and watches support different formats.
 
     Raises:
-        ApiError: 406 if there is none, or if a watch asks for lists; 400 if a watch has
+        ApiError: 406 if there is none, or if a watch requests lists; 400 if a watch has
             an invalid `includeObject`.
     """
     if kind.typed:

@@ -278,8 +278,8 @@ def _plain(parameters: Mapping[str, str]) -> Transform | None:
 
 
 def _aggregated(parameters: Mapping[str, str]) -> Transform | None:
-    is_asked = _AGGREGATED.items() <= parameters.items()
-    return "APIGroupDiscoveryList" if is_asked else None
+    is_requested = _AGGREGATED.items() <= parameters.items()
+    return "APIGroupDiscoveryList" if is_requested else None
 
 
 def _streams(clause: _Clause, media: str) -> bool:
@@ -294,8 +294,8 @@ def _is_pretty(
     if parameters.get("pretty") == "1":
         return True
 
-    if asked := query.get("pretty"):
-        return asked in _TRUE
+    if requested := query.get("pretty"):
+        return requested in _TRUE
 
     return headers.get("User-Agent", "").startswith(_PRETTY_AGENTS)
 

@@ -36,22 +36,22 @@ def custom_layout(columns: Sequence[Mapping[str, Any]]) -> Layout:
         columns: `additionalPrinterColumns` of the definition, which follow the name. If
             it has none, the age does.
     """
-    stated = columns or _USUAL
-    readers = [_reader(text(it, "jsonPath"), text(it, "type")) for it in stated]
+    definition = columns or _USUAL
+    readers = [_reader(text(it, "jsonPath"), text(it, "type")) for it in definition]
 
     def cells(body: Mapping[str, Any], now: datetime) -> list[Any]:
         return [name(body), *(read(body, now) for read in readers)]
 
-    return Layout((NAME, *map(_column, stated)), cells)
+    return Layout((NAME, *map(_column, definition)), cells)
 
 
-def _column(stated: Mapping[str, Any]) -> Column:
+def _column(definition: Mapping[str, Any]) -> Column:
     return Column(
-        name=text(stated, "name"),
-        type=text(stated, "type"),
-        format=text(stated, "format"),
-        description=text(stated, "description"),
-        priority=number(stated, "priority"),
+        name=text(definition, "name"),
+        type=text(definition, "type"),
+        format=text(definition, "format"),
+        description=text(definition, "description"),
+        priority=number(definition, "priority"),
     )
 
 

@@ -86,13 +86,15 @@ def autoscaler_to_v2(body: Mapping[str, Any]) -> Object:
     target = spec.pop("targetCPUUtilizationPercentage", None)
     current = status.pop("currentCPUUtilizationPercentage", None)
     annotations = _object(_object(body.get("metadata")).get("annotations"))
-    wanted = [
+    metric_specs = [
         _target_to_second(it) for it in _decode_annotation(annotations, _METRICS, list)
     ]
-    if target is None and not wanted:
+    if target is None and not metric_specs:
         target = _USUAL_TARGET
 
-    spec["metrics"] = wanted if target is None else [*wanted, _cpu_of(target)]
+    spec["metrics"] = (
+        metric_specs if target is None else [*metric_specs, _cpu_of(target)]
+    )
     behavior = _decode_annotation(annotations, _BEHAVIOR, dict)
     if behavior:
         spec["behavior"] = _uncapitalize(behavior)
@@ -190,7 +192,7 @@ def _list(value: object) -> list[Object]:
 
 
 # Field of a metric by its type.
-_HOLDERS = {
+_CONTENT_FIELDS = {
     "ContainerResource": "containerResource",
     "External": "external",
     "Object": "object",
@@ -267,14 +269,16 @@ def _current_to_first(metric: Object) -> Object:
 def _target_to_second(metric: Object) -> Object:
     """Convert a target metric to autoscaling/v2."""
     found = _to_second(metric, "target", _TARGET_NAMES)
-    target = _object_in(_held(found), "target")
+    target = _object_in(_content_of(found), "target")
     # An average takes precedence, because the other value is then a required 0.
     for value, type_ in _TARGET_TYPES.items():
         if value in target:
             kept = {"type": type_, value: target[value]}
-            return _with_held(found, {**_held(found), "target": kept})
+            return _with_content(found, {**_content_of(found), "target": kept})
 
-    return _with_held(found, {**_held(found), "target": {"type": "Value", **target}})
+    return _with_content(
+        found, {**_content_of(found), "target": {"type": "Value", **target}}
+    )
 
 
 def _current_to_second(metric: Object) -> Object:
@@ -283,11 +287,11 @@ def _current_to_second(metric: Object) -> Object:
 
 
 def _cpu(metric: Object, part: str) -> int | None:
-    held = _held(metric)
-    if metric.get("type") != "Resource" or held.get("name") != "cpu":
+    content = _content_of(metric)
+    if metric.get("type") != "Resource" or content.get("name") != "cpu":
         return None
 
-    found: int | None = _object_in(held, part).get("averageUtilization")
+    found: int | None = _object_in(content, part).get("averageUtilization")
     return found
 
 
@@ -297,8 +301,8 @@ def _to_first(
     fields: Mapping[str, Mapping[str, str]],
     always: Mapping[str, str],
 ) -> Object:
-    held, form = _held(metric), _form(metric)
-    given = _object_in(held, part)
+    content, form = _content_of(metric), _form(metric)
+    given = _object_in(content, part)
     named = fields.get(form, {})
     values = {
         name: given[key]
@@ -308,15 +312,15 @@ def _to_first(
         else None
         for key, name in named.items()
     }
-    about = _object_in(held, "metric")
+    about = _object_in(content, "metric")
     selector = "metricSelector" if form == "External" else "selector"
     found = {
-        "target": held.get("describedObject"),
-        "name": held.get("name"),
+        "target": content.get("describedObject"),
+        "name": content.get("name"),
         "metricName": about.get("name"),
         selector: about.get("selector"),
         **values,
-        "container": held.get("container"),
+        "container": content.get("container"),
     }
     if form in {"Object", "Pods"}:
         # The selector follows the first value in these Go structs.
@@ -325,26 +329,26 @@ def _to_first(
         found = {name: found[name] for name in dict.fromkeys(order)}
 
     kept = {name: it for name, it in found.items() if it is not None}
-    return _with_held({"type": metric.get("type")}, kept)
+    return _with_content({"type": metric.get("type")}, kept)
 
 
 def _to_second(
     metric: Object, part: str, fields: Mapping[str, Mapping[str, str]]
 ) -> Object:
-    held, form = _held(metric), _form(metric)
+    content, form = _content_of(metric), _form(metric)
     named = fields.get(form, {})
-    values = {key: held[name] for key, name in named.items() if name in held}
-    selector = held.get("metricSelector" if form == "External" else "selector")
-    about = {"name": held.get("metricName"), "selector": selector}
+    values = {key: content[name] for key, name in named.items() if name in content}
+    selector = content.get("metricSelector" if form == "External" else "selector")
+    about = {"name": content.get("metricName"), "selector": selector}
     found = {
-        "describedObject": held.get("target"),
-        "name": held.get("name"),
+        "describedObject": content.get("target"),
+        "name": content.get("name"),
         "metric": {k: it for k, it in about.items() if it is not None},
         part: values,
-        "container": held.get("container"),
+        "container": content.get("container"),
     }
     kept = {name: it for name, it in found.items() if it}
-    return _with_held({"type": metric.get("type")}, kept)
+    return _with_content({"type": metric.get("type")}, kept)
 
 
 def _form(metric: Object) -> str:
@@ -352,8 +356,8 @@ def _form(metric: Object) -> str:
     return str(metric.get("type")).removeprefix("Container")
 
 
-def _held(metric: Object) -> Object:
-    return _object_in(metric, _HOLDERS.get(str(metric.get("type")), ""))
+def _content_of(metric: Object) -> Object:
+    return _object_in(metric, _CONTENT_FIELDS.get(str(metric.get("type")), ""))
 
 
 def _object_in(body: Object, name: str) -> Object:
@@ -362,9 +366,9 @@ def _object_in(body: Object, name: str) -> Object:
     return found if isinstance(found, dict) else {}
 
 
-def _with_held(metric: Object, held: Object) -> Object:
-    holder = _HOLDERS.get(str(metric.get("type")))
-    return {**metric, holder: held} if holder else metric
+def _with_content(metric: Object, content: Object) -> Object:
+    content_field = _CONTENT_FIELDS.get(str(metric.get("type")))
+    return {**metric, content_field: content} if content_field else metric
 
 
 # ---------------------------------------------------------------- events

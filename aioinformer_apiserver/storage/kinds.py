@@ -281,7 +281,7 @@ class Kind:
     @property
     def subresources(self) -> dict[str, tuple[str, ...]]:
         """Subresources with their verbs, in the order of discovery."""
-        held = {
+        present = {
             "binding": self.resource == resources.PODS,
             "eviction": self.resource == resources.PODS,
             "finalize": self.resource == resources.NAMESPACES,
@@ -289,7 +289,7 @@ class Kind:
             "status": self.has_status,
             "token": self.resource == resources.SERVICE_ACCOUNTS,
         }
-        found = [name for name, is_held in held.items() if is_held]
+        found = [name for name, is_present in present.items() if is_present]
         ordered = found if self.typed else found[::-1]
         return {name: _ONE_VERB.get(name, _SUBRESOURCE_VERBS) for name in ordered}
 

@@ -1,7 +1,7 @@
 """`Storage`: all objects, with one version counter and a bounded history.
 
-Pure and synchronous: no tasks, no clock, no HTTP, and no validation of bodies, which is
-the registry's. Every write is one step: version, object, history, and waking the readers.
+Synchronous: no tasks, no clock, no HTTP. The registry validates bodies. Every write is
+one step: version, object, history, and waking the readers.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Collection:
         self._history.append(change)
         while len(self._history) > self._bound:
             self.floor = floor = self._history.popleft().version
-            # A watch cache that has dropped events does not know when they ended.
+            # A watch cache does not know the version of the last event that it dropped.
             if self._history and self.cached:
                 floor = self._history[0].version - 1
 
