@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aioinformer.errors import OptionsError
 from aioinformer_apiserver.faults.base import check_number, check_verb
-from aioinformer_apiserver.faults.connections import Cut, End, Slow, Stall
+from aioinformer_apiserver.faults.connections import Cut, EndEarly, Slow, Stall
 from aioinformer_apiserver.faults.events import (
     BlankBookmarks,
     Drop,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Chaos"]
 
-# Clients must survive these; on some other codes they give up.
+# Clients must survive these; other codes may be permanent errors.
 _STATUSES = (401, 403, 404, 409, 410, 429, 500, 503, 504)
 _PAGES = (200, 502, 503)
 # Most strikes are near the beginning, some beyond the first read.
@@ -77,7 +77,7 @@ class Chaos:
         self.drawn: list[Fault] = []
         self._seed = seed
         self._rate = rate
-        self._verbs = _checked(verbs)
+        self._verbs = _check_verbs(verbs)
         self._limit = limit
         self._lies = lies
         self._requests = 0
@@ -102,7 +102,7 @@ class Chaos:
         return fault
 
 
-def _checked(verbs: str | Collection[str]) -> frozenset[str]:
+def _check_verbs(verbs: str | Collection[str]) -> frozenset[str]:
     found = [verbs] if isinstance(verbs, str) else list(verbs)
     if not found:
         raise OptionsError("Chaos: verbs must name one at least, such as 'list'")
@@ -148,9 +148,9 @@ def _stall(verb: str, rng: Random) -> Fault:
 
 def _end(verb: str, rng: Random) -> Fault:
     if verb == "watch" and rng.random() < 0.5:
-        return End(verb=verb, after_events=rng.randrange(_EVENTS))
+        return EndEarly(verb=verb, after_events=rng.randrange(_EVENTS))
 
-    return End(verb=verb, after_bytes=rng.randrange(_BYTES))
+    return EndEarly(verb=verb, after_bytes=rng.randrange(_BYTES))
 
 
 def _slow(verb: str, rng: Random) -> Fault:

@@ -28,7 +28,7 @@ from aioinformer.watch import ListOptions, WatchOptions
 from aioinformer_apiserver.faults import (
     Cut,
     Delay,
-    End,
+    EndEarly,
     Fault,
     Gone,
     Page,
@@ -41,7 +41,7 @@ from aioinformer_apiserver.http.handler import RequestHandler
 if TYPE_CHECKING:
     from aioinformer.watch import WatchEvent
     from aioinformer_apiserver.http.response import ResponseWriter
-    from aioinformer_apiserver.requests.request import Request
+    from aioinformer_apiserver.requests.request import APIRequest
     from aioinformer_apiserver.storage.waker import Waker
 
 BIG = "x" * 10_000
@@ -237,7 +237,7 @@ async def test_direct_watch_of_old_version_expires() -> None:
         (Stall(verb="list", after_bytes=100), TransportError),
         (Stall(verb="list", head=False), TransportError),
         (Delay(seconds=1000), TransportError),
-        (End(verb="list", after_bytes=100), DecodeError),
+        (EndEarly(verb="list", after_bytes=100), DecodeError),
         (Page(status=200), DecodeError),
         (Page(status=502), ApiError),
         (Refuse(status=429, retry_after=7), TooManyRequests),
@@ -422,7 +422,7 @@ async def test_informer_works_with_direct_list_watch() -> None:
 async def test_direct_endpoint_raises_a_bug_of_the_server() -> None:
     class Broken(RequestHandler):
         async def respond(
-            self, request: Request, writer: ResponseWriter, waker: Waker
+            self, request: APIRequest, writer: ResponseWriter, waker: Waker
         ) -> None:
             await asyncio.sleep(1)
             raise ZeroDivisionError
