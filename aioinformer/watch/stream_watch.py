@@ -47,8 +47,8 @@ class StreamWatch(Watch):
     Args:
         source: Source of the bytes; closed when the watch ends.
         decoder: Decoder of the bytes.
-        seconds: Seconds after which the watch ends without an error, and with the events
-            that were read; None for the end of the stream.
+        seconds: Seconds after which the watch ends without an error, and with the
+            events that were read; None for the end of the stream.
     """
 
     def __init__(
