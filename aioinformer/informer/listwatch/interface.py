@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from aioinformer.errors import InternalError, OptionsError
 from aioinformer.model.times import Duration, seconds_of
@@ -18,6 +18,7 @@ __all__ = [
     "INTERNAL_ERROR_SECONDS",
     "WATCH_GRACE_SECONDS",
     "WATCH_SECONDS",
+    "ReflectorKeywords",
     "ReflectorOptions",
     "ReflectorStore",
     "store_calls",
@@ -82,6 +83,16 @@ class ReflectorOptions:
                 "internal_error_seconds must not be negative, as "
                 f"{self.internal_error_seconds}"
             )
+
+
+class ReflectorKeywords(TypedDict, total=False):
+    """The same options as keyword arguments."""
+
+    page_size: int | None
+    watch_seconds: Duration
+    watch_grace_seconds: Duration
+    streaming_list: bool
+    internal_error_seconds: Duration
 
 
 class ReflectorStore(Protocol):
