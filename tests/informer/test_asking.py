@@ -89,9 +89,9 @@ def test_other_options_of_the_same_informer_contradict(
 
     text = str(raised.value)
     name = told.partition("=")[0]
-    assert f"'pods', asked for at a.py:1 with {name}=" in text
-    assert f"asked for again at b.py:2 with {told}" in text
-    assert text.endswith("give name= for a second one")
+    assert f"'pods' exists, requested at a.py:1 with {name}=" in text
+    assert f"is requested at b.py:2 with {told}" in text
+    assert text.endswith("pass name= for a second informer")
 
 
 def test_the_place_alone_makes_no_difference() -> None:
@@ -161,8 +161,8 @@ def test_a_factory_names_both_places() -> None:
         factory.informer("v1", "pods")
 
     file, _, number = place.rpartition(":")
-    assert f"asked for at {file}:{int(number) - 1} with" in str(raised.value)
-    assert f"asked for again at {__file__}:" in str(raised.value)
+    assert f"requested at {file}:{int(number) - 1} with" in str(raised.value)
+    assert f"is requested at {__file__}:" in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_factory_refuses_what_contradicts(
     factory = SharedInformerFactory(FakeClient())
     pods = factory.informer("v1", "pods", **one)
 
-    with pytest.raises(OptionsError, match="give name= for a second one"):
+    with pytest.raises(OptionsError, match="pass name= for a second informer"):
         factory.informer("v1", "pods", **other)
 
     assert factory.informer("v1", "pods", **one) is pods

@@ -52,10 +52,10 @@ def test_a_default_namespace_is_none_of_cluster_scoped_resources() -> None:
 
 @pytest.mark.parametrize("namespaces", [[], ["shop", ""], [""]], ids=str)
 def test_namespaces_that_name_nothing_are_refused(namespaces: list[str]) -> None:
-    with pytest.raises(OptionsError, match="give None for all of them"):
+    with pytest.raises(OptionsError, match="or None for all"):
         FactoryDefaults(namespace=namespaces)
 
-    with pytest.raises(OptionsError, match="give None for all of them"):
+    with pytest.raises(OptionsError, match="or None for all"):
         FactoryDefaults().spec("v1", "pods", {"namespace": namespaces})
 
 
@@ -95,11 +95,11 @@ def test_selectors_that_mean_the_same_are_the_same() -> None:
 @pytest.mark.parametrize("option", ["label_selector", "field_selector"])
 def test_selectors_are_texts(option: str) -> None:
     selector: Any = {"app": "web"}
-    with pytest.raises(OptionsError, match=r"a text such as 'app=web', not \{'app'"):
+    with pytest.raises(OptionsError, match=r"a string like 'app=web', not \{'app'"):
         FactoryDefaults(**{option: selector})
 
     asked: Any = {option: selector}
-    with pytest.raises(OptionsError, match=r"a text such as 'app=web', not \{'app'"):
+    with pytest.raises(OptionsError, match=r"a string like 'app=web', not \{'app'"):
         FactoryDefaults().spec("v1", "pods", asked)
 
 
@@ -167,7 +167,7 @@ def test_a_period_that_cannot_be_one_is_refused(period: float) -> None:
 
 @pytest.mark.parametrize("key", ["pods", ("v1", "pods")], ids=str)
 def test_a_custom_resync_is_by_resource(key: Any) -> None:
-    with pytest.raises(OptionsError, match=r"custom_resync is by Resource"):
+    with pytest.raises(OptionsError, match=r"keys of custom_resync are Resources"):
         FactoryDefaults(custom_resync={key: 60})
 
 
@@ -283,6 +283,6 @@ def test_who_knows_the_kind_and_who_does_not_mean_the_same() -> None:
     other.check_same(one, None)
     gadgets = defaults.spec(Resource.of("example.com/v1", "widgets", "G"), "", {})
     with pytest.raises(
-        OptionsError, match=r"kind='Widget'; asked for again .* kind='G':"
+        OptionsError, match=r"kind='Widget', and is requested .* kind='G':"
     ):
         other.check_same(gadgets, None)

@@ -197,7 +197,7 @@ def test_an_index_of_another_function_is_refused(
         (("apps/v1", "Pod"), "did you mean 'v1', 'pods'"),
         (("v1", "deployments"), "did you mean 'apps/v1', 'deployments'"),
         (("pods",), "'' of 'pods' is not .* did you mean 'v1', 'pods'"),
-        (("v1",), "'' of 'v1' is not .* give two names, such as 'v1', 'pods'"),
+        (("v1",), "'' of 'v1' is not .* pass two names, such as 'v1', 'pods'"),
         (("v1", PODS), "did you mean 'v1', 'pods'"),
         ((WIDGETS, "widgets"), "not also 'widgets'"),
     ],

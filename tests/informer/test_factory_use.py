@@ -191,7 +191,7 @@ async def test_blocks_must_not_contradict_each_other(
     factory: SharedInformerFactory,
 ) -> None:
     async with factory.use("v1", "pods") as pods:
-        with pytest.raises(OptionsError, match="give name= for a second one") as raised:
+        with pytest.raises(OptionsError, match="pass name= for a second informer") as raised:
             async with factory.use("v1", "pods", page_size=10):
                 raise AssertionError("it is not entered")
 

@@ -160,7 +160,7 @@ async def test_G8_an_old_cache_is_not_ready_if_a_bound_is_given(
 
     assert [it.status for it in (bounded, free, live)] == [503, 200, 200]
     assert troubles(bounded) == {"pods": "stale"}
-    assert "s old, and at most 120 s are accepted" in reasons(bounded)["pods"]
+    assert "s old, more than 120 s" in reasons(bounded)["pods"]
     assert troubles(free) == {"pods": ""}
 
 
