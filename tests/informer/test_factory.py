@@ -345,7 +345,7 @@ async def test_belongs_to_its_loop_from_its_start_to_its_end() -> None:
 
 @pytest.mark.parametrize("client", ["http://127.0.0.1:1", None], ids=str)
 def test_needs_a_client(client: Any) -> None:
-    with pytest.raises(OptionsError, match=r"needs a Client, as Client\.from_env"):
+    with pytest.raises(OptionsError, match=r"needs a Client, such as Client\.from_env"):
         SharedInformerFactory(client)
 
 
@@ -357,7 +357,7 @@ async def test_makes_no_informers_behind_its_end(
         await settle()
 
     for resource in ("pods", "nodes"):
-        with pytest.raises(InformerStopped, match="factory has been left already"):
+        with pytest.raises(InformerStopped, match="factory was left already"):
             factory.informer("v1", resource)
 
     assert factory.informers == (pods,)

@@ -174,7 +174,7 @@ def test_a_list_is_fresh(lister: Lister) -> None:
 def test_a_negative_limit_is_the_callers_mistake(
     lister: Lister, read: Callable[..., object]
 ) -> None:
-    with pytest.raises(OptionsError, match="limit must not be negative, as -1"):
+    with pytest.raises(OptionsError, match="limit must not be negative: -1"):
         read(lister, limit=-1)
 
 
@@ -183,7 +183,7 @@ def test_a_selector_of_another_type_is_the_callers_mistake(
     lister: Lister, read: Callable[..., object]
 ) -> None:
     with pytest.raises(
-        OptionsError, match="such as 'app=web', or a LabelSelector, not"
+        OptionsError, match="like 'app=web' or a LabelSelector, not"
     ):
         read(lister, {"app": "web"})
 

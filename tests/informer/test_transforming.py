@@ -178,7 +178,7 @@ def test_a_dict_in_the_place_of_an_object_is_explained() -> None:
 
     case(A)
 
-    assert "not a dict (for functions of dicts there is transform_dict)" in str(
+    assert "not a dict (use transform_dict for functions of dicts)" in str(
         case.told[0].__cause__
     )
 

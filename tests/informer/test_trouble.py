@@ -30,12 +30,12 @@ from aioinformer.informer.status import describe_state
         (
             Forbidden("no", status=403, reason="Forbidden"),
             2,
-            "2 attempts failed: 403 Forbidden: no (to list and to watch must both be allowed)",
+            "2 attempts failed: 403 Forbidden: no (both list and watch must be allowed)",
         ),
         (
             NotFound("where", status=404, reason="NotFound"),
             1,
-            "1 attempt failed: 404 NotFound: where (the server has no such resource)",
+            "1 attempt failed: 404 NotFound: where (the server does not serve the resource)",
         ),
     ],
     ids=["none", "500", "network", "unreadable", "401", "403", "404"],
@@ -48,6 +48,6 @@ def test_the_last_error_is_told(
 
 def test_streams_that_were_given_up_are_told() -> None:
     assert describe_state("backing off", None, 0, streams_given_up=True) == (
-        "backing off, no error so far, lists are asked for in pages, as the server did "
-        "not stream them"
+        "backing off, no error so far, listing in pages because the server did not "
+        "stream lists"
     )

@@ -192,7 +192,7 @@ async def test_with_a_precondition_it_does(looptime: float) -> None:
     source = source_of(TransportError("no route"))
 
     with pytest.raises(
-        NotSynced, match=r"not synced within 30 s: .*no route"
+        NotSynced, match=r"not synced after 30 s: .*no route"
     ) as caught:
         await until_with_sync(source, anything, precondition=anything, timeout=30)
 
