@@ -30,7 +30,7 @@ from aioinformer.controller.reconcile import (
 )
 from aioinformer.controller.source import priority_of
 from aioinformer.errors import HistoryReset, LeadershipLost, OptionsError
-from aioinformer.informer.handlers.handler_calls import BLOCKING_SECONDS, Steps
+from aioinformer.informer.handlers.handler_calls import BLOCKING_SECONDS, TimedCoroutine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -274,7 +274,7 @@ class Workers:
         return outcome_of_answer(answer)
 
     async def _answer(self, run: _Run) -> object:
-        steps = Steps(self._reconcile(run.request, run.context))
+        steps = TimedCoroutine(self._reconcile(run.request, run.context))
         try:
             return await steps
         finally:

@@ -189,7 +189,7 @@ async def test_cancelled_waiter_does_not_affect_handlers_or_other_waiters() -> N
         await rig.stage.drained()
 
         assert all(listener.synced for listener in rig.listeners.values())
-        assert all(not listener._followers for listener in rig.listeners.values())
+        assert all(not listener._waiters for listener in rig.listeners.values())
         for told in rig.told.values():
             assert told_in_the_end(told) == {"default/a": "7", "default/c": "5"}
 

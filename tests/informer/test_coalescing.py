@@ -241,10 +241,10 @@ async def test_depth_counts_what_is_left_to_tell() -> None:
         await busy.begin()
         busy.stage.publish([Added(A1), Updated(A1, A2), Updated(A2, A3)])
         as_it_came = busy.listener.depth
-        await busy.listener.tidy()
+        await busy.listener.merge()
         merged_depth = busy.listener.depth
         busy.stage.publish([Deleted(A3)])
-        await busy.listener.tidy()
+        await busy.listener.merge()
         depths = [as_it_came, merged_depth, busy.listener.depth]
 
     assert depths == [4, 2, 1]
@@ -409,7 +409,7 @@ async def test_removed_while_it_is_busy_it_keeps_nothing() -> None:
         waiting = thing("a", 1)  # of which nobody else knows
         before = sys.getrefcount(waiting)
         busy.stage.publish([Added(waiting)])
-        await busy.listener.tidy()
+        await busy.listener.merge()
         busy.stage.publish([Added(OTHER)])
         busy.stage.remove(busy.listener)
         await settle()

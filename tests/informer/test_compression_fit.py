@@ -143,9 +143,7 @@ def test_trainings_are_few_whatever_comes(
     for (before, share, available), count in phases:
         for _ in range(count):
             bodies += 1
-            if fit.note(before, int(before * share)) and fit.needs_training(
-                available
-            ):
+            if fit.note(before, int(before * share)) and fit.needs_training(available):
                 trainings += 1
                 fit.trained(*outcomes[trainings % len(outcomes)])
 

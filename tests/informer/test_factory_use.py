@@ -191,7 +191,9 @@ async def test_blocks_must_not_contradict_each_other(
     factory: SharedInformerFactory,
 ) -> None:
     async with factory.use("v1", "pods") as pods:
-        with pytest.raises(OptionsError, match="pass name= for a second informer") as raised:
+        with pytest.raises(
+            OptionsError, match="pass name= for a second informer"
+        ) as raised:
             async with factory.use("v1", "pods", page_size=10):
                 raise AssertionError("it is not entered")
 
@@ -259,7 +261,9 @@ def unanswered() -> SharedInformerFactory:
 async def test_a_factory_that_does_not_run_has_none(
     unanswered: SharedInformerFactory,
 ) -> None:
-    with pytest.raises(OptionsError, match="cannot use 'pods': the factory does not run"):
+    with pytest.raises(
+        OptionsError, match="cannot use 'pods': the factory does not run"
+    ):
         async with unanswered.use("v1", "pods"):
             raise AssertionError("it is not entered")
 

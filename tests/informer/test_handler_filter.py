@@ -42,7 +42,7 @@ class Filtered:
         self._filter = HandlerFilter(accepts, "pods/greet", reporter)
 
     def __call__(self, *events: Notification) -> list[Notification | None]:
-        return list(self._filter.passing(iter(events)))
+        return list(self._filter.apply(iter(events)))
 
 
 # ---------------------------------------------------------------- what passes
@@ -133,7 +133,7 @@ def test_objects_are_told_apart() -> None:
 def test_what_is_not_told_any_more_is_nothing_to_the_filter() -> None:
     asked: list[KubeObject] = []
     reporter = ErrorReporter("pods")
-    passing = HandlerFilter(asked.append, "pods/greet", reporter).passing
+    passing = HandlerFilter(asked.append, "pods/greet", reporter).apply
 
     assert list(passing(iter([None]))) == [None]
     assert asked == []
@@ -242,7 +242,7 @@ async def test_a_filter_that_blocks_the_loop_is_warned_of(
         stage.publish([Added(web(1))])
         await listener.wait_idle()
 
-    assert "handler pods/greet kept the event loop from turning" in caplog.text
+    assert "handler pods/greet blocked the event loop" in caplog.text
 
 
 async def test_others_are_told_what_a_filter_leaves_out() -> None:

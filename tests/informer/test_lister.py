@@ -182,9 +182,7 @@ def test_a_negative_limit_is_the_callers_mistake(
 def test_a_selector_of_another_type_is_the_callers_mistake(
     lister: Lister, read: Callable[..., object]
 ) -> None:
-    with pytest.raises(
-        OptionsError, match="like 'app=web' or a LabelSelector, not"
-    ):
+    with pytest.raises(OptionsError, match="like 'app=web' or a LabelSelector, not"):
         read(lister, {"app": "web"})
 
 

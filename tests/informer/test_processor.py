@@ -288,7 +288,7 @@ async def test_a_handler_that_comes_too_late_is_refused(processor: Stage) -> Non
     async with running(processor.run()):
         await settle()
 
-    with pytest.raises(InformerStopped, match="handler pods/greet comes too late"):
+    with pytest.raises(InformerStopped, match="cannot add handler pods/greet"):
         processor.listen(Recorder())
 
     assert processor.listeners == ()

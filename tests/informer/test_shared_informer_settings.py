@@ -86,7 +86,9 @@ async def test_the_transform_cannot_be_set_while_it_runs() -> None:
 
     async with running(pods.run()):
         await settle()
-        with pytest.raises(OptionsError, match="pods was run already: set its transform earlier"):
+        with pytest.raises(
+            OptionsError, match="pods was run already: set its transform earlier"
+        ):
             pods.set_transform(without_status)
 
     with pytest.raises(InformerStopped):

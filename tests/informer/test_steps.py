@@ -1,4 +1,4 @@
-"""`Steps`: what is awaited through it is the same, and is watched step by step."""
+"""`TimedCoroutine`: what is awaited through it is the same, and is watched step by step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from budget_helpers import Clock
 
-from aioinformer.informer.handlers.handler_calls import Steps
+from aioinformer.informer.handlers.handler_calls import TimedCoroutine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -54,7 +54,7 @@ def resolved() -> asyncio.Future[int]:
 async def test_answers_what_the_awaitable_answers(
     awaitable: Callable[[], Any],
 ) -> None:
-    assert await Steps(awaitable()) == 5
+    assert await TimedCoroutine(awaitable()) == 5
 
 
 async def test_runs_in_one_piece_with_all_its_waits(looptime: float) -> None:
@@ -65,7 +65,7 @@ async def test_runs_in_one_piece_with_all_its_waits(looptime: float) -> None:
             await asyncio.sleep(2)
             record.append(step)
 
-    steps = Steps(work())
+    steps = TimedCoroutine(work())
     record.append("not begun")
     await steps
 
@@ -81,7 +81,7 @@ async def test_what_a_wait_answers_reaches_the_inside() -> None:
 
     asyncio.get_running_loop().call_soon(future.set_result, "answer")
 
-    assert await Steps(work()) == "an answer"
+    assert await TimedCoroutine(work()) == "an answer"
 
 
 async def test_what_a_wait_raises_reaches_the_inside() -> None:
@@ -95,7 +95,7 @@ async def test_what_a_wait_raises_reaches_the_inside() -> None:
 
     asyncio.get_running_loop().call_soon(future.set_exception, KeyError("lost"))
     with pytest.raises(ValueError, match="found"):
-        await Steps(work())
+        await TimedCoroutine(work())
 
 
 async def test_a_timeout_inside_works(looptime: float) -> None:
@@ -106,7 +106,7 @@ async def test_a_timeout_inside_works(looptime: float) -> None:
 
         await asyncio.sleep(1)
 
-    steps = Steps(work())
+    steps = TimedCoroutine(work())
     await steps
 
     assert looptime == 4
@@ -124,7 +124,7 @@ async def test_a_cancellation_reaches_the_inside() -> None:
             record.append("cleaned up")
 
     async def run() -> None:
-        await Steps(work())
+        await TimedCoroutine(work())
 
     task = asyncio.create_task(run())
     await asyncio.sleep(1)
@@ -145,7 +145,7 @@ async def test_closing_it_closes_the_inside() -> None:
             record.append("closed")
             raise
 
-    steps = Steps(work())
+    steps = TimedCoroutine(work())
     steps.send(None)
     steps.close()
 
@@ -164,7 +164,7 @@ async def test_measures_the_longest_step(monkeypatch: pytest.MonkeyPatch) -> Non
         clock.work(milliseconds=20)
         await asyncio.sleep(1)
 
-    steps = Steps(work())
+    steps = TimedCoroutine(work())
     before = steps.longest
     await steps
 
@@ -186,7 +186,7 @@ async def test_counts_how_often_its_own_task_is_cancelled_by_it() -> None:
             task.cancel()
             inside.append(steps.own_cancels_so_far())
 
-    steps = Steps(work())
+    steps = TimedCoroutine(work())
     await steps
     task = asyncio.current_task()
     assert task is not None
@@ -211,7 +211,7 @@ async def test_what_it_takes_back_is_counted_no_more() -> None:
         task.uncancel()
         await asyncio.sleep(0)
 
-    steps = Steps(work())
+    steps = TimedCoroutine(work())
     await steps
 
     assert steps.own_cancels == 0
@@ -220,7 +220,7 @@ async def test_what_it_takes_back_is_counted_no_more() -> None:
 async def test_does_not_count_what_others_cancel() -> None:
     counts = []
 
-    async def work(steps: list[Steps]) -> None:
+    async def work(steps: list[TimedCoroutine]) -> None:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -229,8 +229,8 @@ async def test_does_not_count_what_others_cancel() -> None:
             raise
 
     async def run() -> None:
-        itself: list[Steps] = []
-        itself.append(steps := Steps(work(itself)))
+        itself: list[TimedCoroutine] = []
+        itself.append(steps := TimedCoroutine(work(itself)))
         try:
             await steps
         finally:
@@ -245,7 +245,7 @@ async def test_does_not_count_what_others_cancel() -> None:
 
 
 async def test_it_is_its_own_iterator() -> None:
-    steps = Steps(Waits())
+    steps = TimedCoroutine(Waits())
 
     assert iter(steps) is steps
     assert list(steps) == [None]

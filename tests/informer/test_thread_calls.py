@@ -337,8 +337,8 @@ async def test_stopped_while_a_call_runs_it_is_left_alone_with_a_warning(
         assert handler.record == ["begin a"], "the stop did not wait for it"
         (message,) = caplog.messages
         assert message == (
-            "handler hangs is left alone in its thread: it has not returned from "
-            "Added(obj=<KubeObject 'default/a' rv='1'>, initial=False) in time"
+            "handler hangs did not return from Added(obj=<KubeObject 'default/a' rv='1'>, "
+            "initial=False) in time, abandoning its thread"
         )
         thread = thread_of("hangs")
         assert thread is not None

@@ -191,9 +191,7 @@ async def test_without_a_precondition_it_does_not_insist_on_the_sync(
 async def test_with_a_precondition_it_does(looptime: float) -> None:
     source = source_of(TransportError("no route"))
 
-    with pytest.raises(
-        NotSynced, match=r"not synced after 30 s: .*no route"
-    ) as caught:
+    with pytest.raises(NotSynced, match=r"not synced after 30 s: .*no route") as caught:
         await until_with_sync(source, anything, precondition=anything, timeout=30)
 
     assert list(caught.value.results) == ["until_with_sync"]
