@@ -176,7 +176,7 @@ async def test_cancelled_waiter_does_not_affect_handlers_or_other_waiters() -> N
         waiters = [
             asyncio.create_task(wait())
             for listener in rig.listeners.values()
-            for wait in (listener.wait_synced, listener.wait_idle, listener.tidy)
+            for wait in (listener.wait_synced, listener.wait_idle, listener.merge)
         ]
         rig.happen()
         for _ in range(turns):

@@ -189,7 +189,7 @@ async def test_calls_that_block_the_loop_are_counted_and_logged(
     assert sink.counts["aioinformer_blocking_calls_total", "pods/greet"] == times
     assert len(caplog.records) == times
     for record in caplog.records:
-        assert "handler pods/greet kept the event loop" in record.getMessage()
+        assert "handler pods/greet blocked the event loop" in record.getMessage()
 
 
 # ---------------------------------------------------------------- depth and age

@@ -128,7 +128,7 @@ async def test_failures_of_handlers_and_index_functions_go_to_on_error() -> None
 
 
 def test_handlers_that_cannot_work_are_refused() -> None:
-    with pytest.raises(OptionsError, match="give either"):
+    with pytest.raises(OptionsError, match="pass either"):
         pods_of().add_event_handler()
 
 

@@ -412,4 +412,4 @@ def test_a_call_that_never_returns_does_not_keep_the_process() -> None:
     )
 
     assert done.stdout == "stopped\n"
-    assert "is left alone" in done.stderr
+    assert "abandoning its thread" in done.stderr

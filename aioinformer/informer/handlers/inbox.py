@@ -1,6 +1,6 @@
 """Inboxes: queued notifications of a handler, and how many are processed.
 
-Batches are shared by all handlers, and nobody may change them. A snapshot (the first
+Batches are shared by all handlers, and must not be changed. A snapshot (the first
 list, or the objects of a late handler) is a batch whose notifications are made on
 delivery. So a batch costs each handler one queue entry, and a slow handler delays no
 other.
@@ -26,7 +26,7 @@ __all__ = ["Batch", "CoalescingInbox", "Inbox", "Nothing", "Snapshot", "merged"]
 
 
 class Batch(Protocol):
-    """Notifications that several handlers share; nobody may change it.
+    """Notifications that several handlers share; must not be changed.
 
     None stands for a notification that counts, but is not delivered.
     """

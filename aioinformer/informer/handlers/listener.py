@@ -100,7 +100,7 @@ class Listener:
     # ------------------------------------------------------------ input
 
     def put(self, batch: Batch, now: float) -> None:
-        """Queue a batch; it is shared, so nobody may change it."""
+        """Queue a batch; it is shared and must not be changed."""
         if not len(batch):
             return
 

@@ -77,7 +77,7 @@ class Processor:
                 self._end(listener)  # it has no task that would do so
 
     def publish(self, batch: Batch) -> None:
-        """Queue a batch for all listeners. Nobody may change it."""
+        """Queue a batch for all listeners; it must not be changed."""
         now = asyncio.get_running_loop().time()
         for listener in self._listeners:
             listener.put(batch, now)

@@ -146,7 +146,7 @@ class Registration:
 
 
 AHEAD = 64
-"""Notifications handed over at once, to save task switches. Further ones stay queued."""
+"""Number of notifications to take ahead of the reader, which saves task switches."""
 
 
 class Events:
@@ -154,7 +154,7 @@ class Events:
 
     Made by `SharedInformer.events`. The informer treats it as a handler: a slow reader
     delays no other handler, its queue is unbounded, and it appears in logs and metrics.
-    Up to 64 notifications are handed over ahead of the reader.
+    Up to 64 notifications are taken ahead of the reader.
 
     Guarantees:
         No notification is lost or repeated, even if a wait is cancelled. The iteration
@@ -179,7 +179,7 @@ class Events:
         self._left = False
 
         # Notifications taken ahead. The call that fills it waits until the reader has read
-        # all of them and wants more.
+        # all of them and waits for more.
         self._offered: deque[Notification] = deque()
         self._news = asyncio.Event()
         self._wanted = asyncio.Event()
