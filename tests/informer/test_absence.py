@@ -7,7 +7,7 @@ import pytest
 from aioinformer.informer.listwatch.recovery import Absence
 
 
-def test_a_minute_of_no_is_absence() -> None:
+def test_absence_is_confirmed_after_a_minute_of_denials() -> None:
     absence = Absence()
 
     assert [absence.answered(False, now) for now in (0, 30, 59.9, 60, 61)] == [
@@ -17,14 +17,14 @@ def test_a_minute_of_no_is_absence() -> None:
     assert absence.confirmed
 
 
-def test_the_first_no_of_all_decides_nothing() -> None:
+def test_first_denial_confirms_nothing() -> None:
     absence = Absence()
 
     assert not absence.answered(False, 10_000)
     assert not absence.confirmed
 
 
-def test_an_unanswered_question_changes_nothing() -> None:
+def test_unknown_answer_does_not_restart_the_minute() -> None:
     absence = Absence()
     absence.answered(False, 0)
 
@@ -33,7 +33,7 @@ def test_an_unanswered_question_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("between", ["answered-yes", "interrupted", "ended"])
-def test_the_minute_begins_anew_after_anything_else(between: str) -> None:
+def test_minute_restarts_after_any_other_result(between: str) -> None:
     absence = Absence()
     absence.answered(False, 0)
     match between:
@@ -50,7 +50,7 @@ def test_the_minute_begins_anew_after_anything_else(between: str) -> None:
     ]
 
 
-def test_an_interruption_does_not_bring_it_back() -> None:
+def test_interruption_keeps_a_confirmed_absence() -> None:
     absence = Absence()
     absence.answered(False, 0)
     absence.answered(False, 60)
@@ -62,7 +62,7 @@ def test_an_interruption_does_not_bring_it_back() -> None:
 
 
 @pytest.mark.parametrize("news", ["named", "listed"])
-def test_it_is_there_again_when_the_server_says_so(news: str) -> None:
+def test_absence_ends_when_the_resource_is_served_again(news: str) -> None:
     absence = Absence()
     absence.answered(False, 0)
     absence.answered(False, 60)

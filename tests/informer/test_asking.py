@@ -58,7 +58,9 @@ def same(content: dict[str, Any]) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_another_selection_or_name_is_another_informer(change: dict[str, Any]) -> None:
+def test_another_selection_or_name_gives_another_informer(
+    change: dict[str, Any],
+) -> None:
     other = replace(FIRST, **change)
 
     assert other.identity != FIRST.identity
@@ -78,7 +80,7 @@ CONTRADICTIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(("told", "change"), CONTRADICTIONS.items(), ids=CONTRADICTIONS)
-def test_other_options_of_the_same_informer_contradict(
+def test_conflicting_options_of_one_informer_are_refused(
     told: str, change: dict[str, Any]
 ) -> None:
     again = replace(FIRST, place="b.py:2", **change)
@@ -94,7 +96,7 @@ def test_other_options_of_the_same_informer_contradict(
     assert text.endswith("give name= for a second one")
 
 
-def test_the_place_alone_makes_no_difference() -> None:
+def test_another_calling_place_is_no_conflict() -> None:
     FIRST.check_same(replace(FIRST, place="b.py:2"), None)
 
 
@@ -107,7 +109,7 @@ def test_the_place_alone_makes_no_difference() -> None:
     ],
     ids=["ours", "drop", "function"],
 )
-def test_transforms_are_named(transform: Any, text: str) -> None:
+def test_conflict_error_names_the_transforms(transform: Any, text: str) -> None:
     with pytest.raises(OptionsError) as raised:
         FIRST.check_same(replace(FIRST, transform=transform), None)
 
@@ -117,7 +119,7 @@ def test_transforms_are_named(transform: Any, text: str) -> None:
 # ---------------------------------------------------------------- places
 
 
-def test_a_place_is_that_of_the_code_outside_of_the_package() -> None:
+def test_calling_place_is_outside_the_package() -> None:
     place = calling_place()  # here
 
     line = (
@@ -129,7 +131,7 @@ def test_a_place_is_that_of_the_code_outside_of_the_package() -> None:
     assert place == f"{__file__}:{line + 1}"
 
 
-def test_code_that_is_run_by_another_still_has_a_place() -> None:
+def test_calling_place_in_executed_text_is_found() -> None:
     names: dict[str, Any] = {"__name__": "aioinformer_of_mine", "ask": calling_place}
 
     exec(compile("\n\nplace = ask()", "theirs.py", "exec"), names)
@@ -137,7 +139,7 @@ def test_code_that_is_run_by_another_still_has_a_place() -> None:
     assert names["place"] == "theirs.py:3"
 
 
-def test_a_place_is_found_where_all_of_it_is_ours() -> None:
+def test_calling_place_skips_modules_of_the_package() -> None:
     names: dict[str, Any] = {"__name__": "aioinformer.x", "ask": calling_place}
 
     exec(compile("place = ask()", "ours.py", "exec"), names)
@@ -153,7 +155,7 @@ def first_place(factory: SharedInformerFactory, **options: Any) -> str:
     return calling_place()
 
 
-def test_a_factory_names_both_places() -> None:
+def test_factory_conflict_error_names_both_calling_places() -> None:
     factory = SharedInformerFactory(FakeClient())
     place = first_place(factory, transform=strip_managed_fields)
 
@@ -176,7 +178,7 @@ def test_a_factory_names_both_places() -> None:
     ],
     ids=["functions", "paths", "none", "streaming_list", "page_size"],
 )
-def test_a_factory_refuses_what_contradicts(
+def test_factory_refuses_conflicting_options(
     one: dict[str, Any], other: dict[str, Any]
 ) -> None:
     factory = SharedInformerFactory(FakeClient())
@@ -199,7 +201,7 @@ def test_a_factory_refuses_what_contradicts(
     ],
     ids=["drop", "transform_dict"],
 )
-def test_transforms_that_are_made_alike_are_the_same(
+def test_transforms_made_from_equal_arguments_are_equal(
     make: Callable[[], Transform],
 ) -> None:
     factory = SharedInformerFactory(FakeClient())
@@ -209,7 +211,7 @@ def test_transforms_that_are_made_alike_are_the_same(
     assert factory.informer("v1", "pods", transform=make()) is pods
 
 
-def test_a_transform_that_was_set_meanwhile_counts() -> None:
+def test_transform_set_later_is_compared() -> None:
     factory = SharedInformerFactory(FakeClient())
     pods = factory.informer("v1", "pods")
     pods.set_transform(strip_managed_fields)
@@ -219,7 +221,7 @@ def test_a_transform_that_was_set_meanwhile_counts() -> None:
         factory.informer("v1", "pods")
 
 
-def test_a_transform_that_cannot_work_is_refused() -> None:
+def test_factory_refuses_an_invalid_transform() -> None:
     factory = SharedInformerFactory(FakeClient())
 
     with pytest.raises(OptionsError, match="a transform must be a plain function"):

@@ -59,7 +59,9 @@ def never(subject: object) -> bool:
 # ---------------------------------------------------------------- of one object
 
 
-async def test_what_holds_already_is_not_waited_for(looptime: float) -> None:
+async def test_wait_until_returns_at_once_if_the_predicate_is_true(
+    looptime: float,
+) -> None:
     pods = pods_of()
 
     async with running(pods.run()):
@@ -70,7 +72,7 @@ async def test_what_holds_already_is_not_waited_for(looptime: float) -> None:
     assert looptime == 0
 
 
-async def test_each_state_of_the_object_is_asked_about_in_order() -> None:
+async def test_wait_until_checks_each_state_in_order() -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))
     question = Question("9")
@@ -87,7 +89,7 @@ async def test_each_state_of_the_object_is_asked_about_in_order() -> None:
     assert question.asked == ["1", "6", "8", "9"]
 
 
-async def test_what_held_only_for_a_moment_is_seen() -> None:
+async def test_wait_until_sees_a_state_that_was_replaced_in_the_same_batch() -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))
 
@@ -101,7 +103,7 @@ async def test_what_held_only_for_a_moment_is_seen() -> None:
         assert A in pods.store, "another one is there already"
 
 
-async def test_a_relist_tells_that_the_object_was_replaced() -> None:
+async def test_wait_until_sees_a_replacement_found_by_a_relist() -> None:
     pods = pods_of(
         Page([thing("a")], version=5),
         Page([thing("a", 8, uid="u2")], version=9),
@@ -115,7 +117,7 @@ async def test_a_relist_tells_that_the_object_was_replaced() -> None:
     assert question.asked == ["1", None, "8"]
 
 
-async def test_the_store_is_not_older_than_what_a_waiter_was_told() -> None:
+async def test_store_is_never_older_than_the_state_being_checked() -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))
     behind: list[str] = []
@@ -141,7 +143,7 @@ async def test_the_store_is_not_older_than_what_a_waiter_was_told() -> None:
     assert behind == []
 
 
-async def test_an_empty_cache_is_not_taken_for_an_absent_object(
+async def test_wait_until_does_not_take_an_unsynced_cache_for_absence(
     looptime: float,
 ) -> None:
     pods = pods_of(Page([thing("a")], version=5, seconds=3))
@@ -154,7 +156,7 @@ async def test_an_empty_cache_is_not_taken_for_an_absent_object(
     assert looptime == 3
 
 
-async def test_waiting_for_an_object_may_begin_before_it_runs() -> None:
+async def test_wait_until_can_start_before_the_informer() -> None:
     pods = pods_of()
     waiter = asyncio.create_task(pods.wait_until(lambda obj: obj is not None, A))
     await settle()
@@ -163,7 +165,7 @@ async def test_waiting_for_an_object_may_begin_before_it_runs() -> None:
         await waiter
 
 
-async def test_thousands_who_wait_are_woken_by_their_own_object_alone() -> None:
+async def test_thousands_of_waiters_check_only_their_own_object() -> None:
     names = [f"p{number}" for number in range(3000)]
     stream = Stream()
     pods = pods_of(Page([thing(name) for name in names], 5), watches=(stream,))
@@ -193,7 +195,7 @@ async def test_thousands_who_wait_are_woken_by_their_own_object_alone() -> None:
 # ---------------------------------------------------------------- of the store
 
 
-async def test_the_store_is_asked_about_after_each_batch() -> None:
+async def test_store_predicate_is_checked_after_each_batch() -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))
     sizes: list[int] = []
@@ -213,7 +215,7 @@ async def test_the_store_is_asked_about_after_each_batch() -> None:
     assert sizes == [2, 3, 5]
 
 
-async def test_a_condition_of_the_store_may_be_a_list_that_empties_it() -> None:
+async def test_store_predicate_sees_a_list_that_empties_the_store() -> None:
     pods = pods_of(
         Page([thing("a")], version=5),
         Page([], version=9),
@@ -235,7 +237,7 @@ async def test_a_condition_of_the_store_may_be_a_list_that_empties_it() -> None:
         pytest.param(None, "pods has 2 objects at version 6 after 9 s", id="store"),
     ],
 )
-async def test_the_time_that_is_over_says_what_was_seen_last(
+async def test_timeout_error_names_the_last_state(
     key: str | None, text: str, looptime: float
 ) -> None:
     pods = pods_of(watches=(Stream(3.0, [modified(thing("a", 6))]),))
@@ -249,7 +251,7 @@ async def test_the_time_that_is_over_says_what_was_seen_last(
     assert looptime == 9
 
 
-async def test_the_time_that_is_over_says_what_is_wrong() -> None:
+async def test_timeout_error_names_the_last_error() -> None:
     pods = pods_of(watches=(Stream([error_event(503)]), *(BUSY,) * 50))
 
     async with running(pods.run()):
@@ -260,7 +262,7 @@ async def test_the_time_that_is_over_says_what_is_wrong() -> None:
             await pods.wait_until(never, timeout=timedelta(seconds=9))
 
 
-async def test_the_time_may_be_over_before_the_first_list() -> None:
+async def test_wait_until_can_time_out_before_the_first_list() -> None:
     pods = pods_of(Silence())
 
     async with running(pods.run()):
@@ -270,7 +272,9 @@ async def test_the_time_may_be_over_before_the_first_list() -> None:
             await pods.wait_until(never, A, timeout=9)
 
 
-async def test_a_refused_first_list_is_told_at_once(looptime: float) -> None:
+async def test_wait_until_fails_at_once_when_the_first_list_is_refused(
+    looptime: float,
+) -> None:
     pods = pods_of(Forbidden("no", status=403))
 
     async with running(pods.run()):
@@ -281,7 +285,7 @@ async def test_a_refused_first_list_is_told_at_once(looptime: float) -> None:
 
 
 @pytest.mark.parametrize("key", [A, None], ids=["key", "store"])
-async def test_what_a_predicate_raises_is_raised(key: str | None) -> None:
+async def test_wait_until_raises_the_error_of_its_predicate(key: str | None) -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))
 
@@ -296,7 +300,7 @@ async def test_what_a_predicate_raises_is_raised(key: str | None) -> None:
         await pods.wait_for_version("6")
 
 
-async def test_a_predicates_own_timeout_is_told_from_ours() -> None:
+async def test_timeout_error_of_a_predicate_is_passed_on() -> None:
     pods = pods_of()
 
     def fails(subject: object) -> bool:
@@ -308,7 +312,7 @@ async def test_a_predicates_own_timeout_is_told_from_ours() -> None:
 
 
 @pytest.mark.parametrize("key", [A, None], ids=["key", "store"])
-async def test_waiting_ends_with_the_informer(key: str | None) -> None:
+async def test_wait_until_fails_when_the_informer_ends(key: str | None) -> None:
     pods = pods_of()
     waiter = asyncio.create_task(pods.wait_until(never, key))
 
@@ -323,7 +327,7 @@ async def test_waiting_ends_with_the_informer(key: str | None) -> None:
         await pods.wait_until(never, A)
 
 
-async def test_a_handler_that_waits_does_not_hold_up_the_end(looptime: float) -> None:
+async def test_handler_in_wait_until_does_not_delay_the_stop(looptime: float) -> None:
     pods = pods_of(Page([thing("a")], version=5))
     ended: list[type] = []
 
@@ -342,7 +346,7 @@ async def test_a_handler_that_waits_does_not_hold_up_the_end(looptime: float) ->
 
 
 @pytest.mark.parametrize("key", [A, None], ids=["key", "store"])
-async def test_a_cancelled_waiter_leaves_nothing(key: str | None) -> None:
+async def test_cancelled_wait_until_leaves_no_waiter(key: str | None) -> None:
     pods = pods_of()
 
     async with running(pods.run()):
@@ -384,7 +388,7 @@ class Answer:
         pytest.param("ready", id="no-function"),
     ],
 )
-async def test_only_plain_functions_are_predicates(
+async def test_predicate_must_be_a_plain_function(
     predicate: Callable[[object], object],
 ) -> None:
     pods = pods_of()
@@ -395,7 +399,7 @@ async def test_only_plain_functions_are_predicates(
             await pods.wait_until(predicate, A)
 
 
-async def test_waiting_belongs_to_the_informers_loop() -> None:
+async def test_wait_until_refuses_another_loop() -> None:
     pods = pods_of()
 
     async with running(pods.run()):

@@ -52,14 +52,14 @@ OTHER = thing("a", 4, uid="another")
         pytest.param(Updated(A1, A1, True), Deleted(A2), Deleted(A2), id="gone"),
     ],
 )
-def test_two_of_one_object_come_to_one(
+def test_two_events_of_one_object_are_merged(
     first: Notification, second: Notification, both: Notification
 ) -> None:
     assert merged(first, second) == both
 
 
 @pytest.mark.parametrize("unseen", [False, True])
-def test_a_beginning_and_its_end_come_to_nothing(unseen: bool) -> None:
+def test_addition_and_deletion_cancel_out(unseen: bool) -> None:
     assert (
         repr(merged(Added(A1), Deleted(A2, unseen))) == "<Nothing.NOTHING: 'nothing'>"
     )
@@ -76,7 +76,9 @@ def test_a_beginning_and_its_end_come_to_nothing(unseen: bool) -> None:
         pytest.param(Added(A1), Added(A2), id="added-added"),
     ],
 )
-def test_both_are_told(first: Notification, second: Notification) -> None:
+def test_events_that_cannot_be_merged_are_kept(
+    first: Notification, second: Notification
+) -> None:
     assert merged(first, second) is None
 
 
@@ -108,7 +110,7 @@ class Busy:
         return self.told[1:]
 
 
-async def test_what_waits_is_merged_at_the_place_of_the_first() -> None:
+async def test_merged_event_keeps_the_place_of_the_first() -> None:
     busy = Busy()
     b1, b2, c1 = thing("b", 1), thing("b", 2), thing("c", 1)
 
@@ -122,7 +124,7 @@ async def test_what_waits_is_merged_at_the_place_of_the_first() -> None:
     assert told == [Added(A3), Added(b2)]
 
 
-async def test_an_end_and_a_new_beginning_keep_their_order() -> None:
+async def test_deletion_and_new_addition_keep_their_order() -> None:
     busy = Busy()
     third = thing("a", 5, uid="third")
 
@@ -135,7 +137,7 @@ async def test_an_end_and_a_new_beginning_keep_their_order() -> None:
     assert told == [Deleted(A2, True), Added(third)]
 
 
-async def test_what_is_in_work_is_not_merged_any_more() -> None:
+async def test_event_that_is_being_handled_is_not_merged() -> None:
     busy = Busy()
 
     async with running(busy.stage.run()):
@@ -147,7 +149,7 @@ async def test_what_is_in_work_is_not_merged_any_more() -> None:
     assert told == [Updated(first, thing("first", 2))]
 
 
-async def test_a_handler_in_no_hurry_is_told_of_each_change() -> None:
+async def test_handler_that_keeps_up_gets_each_change() -> None:
     stage, told = Stage(), list[object]()
     stage.listen(told.append, coalesce=True)
 
@@ -159,7 +161,7 @@ async def test_a_handler_in_no_hurry_is_told_of_each_change() -> None:
     assert told == [Added(A1), Updated(A1, A2), Deleted(A3)]
 
 
-async def test_other_handlers_are_told_everything() -> None:
+async def test_handlers_without_coalescing_get_every_event() -> None:
     busy, everything = Busy(), list[object]()
     busy.stage.listen(everything.append)
 
@@ -175,7 +177,7 @@ async def test_other_handlers_are_told_everything() -> None:
 # ---------------------------------------------------------------- bounds
 
 
-async def test_what_waits_is_bounded_by_the_number_of_objects() -> None:
+async def test_queue_is_bounded_by_the_number_of_objects() -> None:
     busy = Busy()
     states = [thing("a", version) for version in range(200)]
 
@@ -197,7 +199,7 @@ async def test_what_waits_is_bounded_by_the_number_of_objects() -> None:
     assert told == [Added(states[0])]
 
 
-async def test_objects_that_come_and_go_leave_nothing_behind() -> None:
+async def test_objects_that_come_and_go_leave_nothing_queued() -> None:
     inbox = CoalescingInbox()
     inbox.put([Added(A1)], 0.0)
     await inbox.merge()
@@ -214,7 +216,7 @@ async def test_objects_that_come_and_go_leave_nothing_behind() -> None:
     assert sys.getsizeof(inbox._merged) <= 4 * empty
 
 
-async def test_a_replaced_state_is_let_go_while_the_handler_is_busy() -> None:
+async def test_replaced_state_is_released_while_the_handler_is_busy() -> None:
     busy = Busy()
 
     async with running(busy.stage.run()):
@@ -234,7 +236,7 @@ async def test_a_replaced_state_is_let_go_while_the_handler_is_busy() -> None:
 # ---------------------------------------------------------------- how it is doing
 
 
-async def test_depth_counts_what_is_left_to_tell() -> None:
+async def test_depth_counts_the_events_to_deliver() -> None:
     busy = Busy()
 
     async with running(busy.stage.run()):
@@ -250,7 +252,7 @@ async def test_depth_counts_what_is_left_to_tell() -> None:
     assert depths == [4, 2, 1]
 
 
-async def test_age_is_that_of_the_first_that_was_merged() -> None:
+async def test_age_is_that_of_the_first_merged_event() -> None:
     busy = Busy()
     now = asyncio.get_running_loop().time
 
@@ -270,7 +272,7 @@ async def test_age_is_that_of_the_first_that_was_merged() -> None:
     assert ages == pytest.approx([7, 4])
 
 
-async def test_age_of_what_is_not_merged_yet() -> None:
+async def test_age_includes_events_not_merged_yet() -> None:
     inbox = CoalescingInbox()
     inbox.put(events("a", "b"), 5.0)
     inbox.put(events("c"), 6.0)
@@ -278,7 +280,7 @@ async def test_age_of_what_is_not_merged_yet() -> None:
     assert inbox.oldest == 5.0
 
 
-async def test_is_synced_when_the_initial_state_was_told_as_it_is_by_then() -> None:
+async def test_handler_is_synced_when_the_merged_initial_state_was_delivered() -> None:
     stage, slow = Stage(), Slow()
     listener = stage.listen(slow, coalesce=True)
 
@@ -300,7 +302,7 @@ async def test_is_synced_when_the_initial_state_was_told_as_it_is_by_then() -> N
     assert states == [False, False]
 
 
-async def test_who_waits_is_told_when_all_came_to_nothing() -> None:
+async def test_waiters_wake_up_when_all_events_cancelled_out() -> None:
     busy = Busy()
 
     async with running(busy.stage.run()):
@@ -315,7 +317,7 @@ async def test_who_waits_is_told_when_all_came_to_nothing() -> None:
     assert len(busy.told) == 1
 
 
-async def test_who_waits_is_told_though_more_keeps_coming() -> None:
+async def test_waiters_wake_up_although_events_keep_arriving() -> None:
     stage = Stage()
     listener = stage.listen(Recorder(), coalesce=True)
     number = 0
@@ -341,7 +343,7 @@ def tiny_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
 
 
-async def test_many_are_merged_in_slices(tiny_slices: None) -> None:
+async def test_many_events_are_merged_in_slices(tiny_slices: None) -> None:
     inbox = CoalescingInbox()
     inbox.put(events("a", "b", "c"), 0.0)
     merging = asyncio.create_task(inbox.merge())
@@ -353,7 +355,7 @@ async def test_many_are_merged_in_slices(tiny_slices: None) -> None:
     assert sizes >= {1, 2, 3}
 
 
-async def test_two_may_merge_at_once(tiny_slices: None) -> None:
+async def test_two_concurrent_merges_lose_no_event(tiny_slices: None) -> None:
     inbox = CoalescingInbox()
     inbox.put(events("a", "b", "c", "d"), 0.0)
     async with asyncio.TaskGroup() as group:
@@ -363,7 +365,7 @@ async def test_two_may_merge_at_once(tiny_slices: None) -> None:
     assert [name.obj for name in inbox._burst()] == [thing(it) for it in "abcd"]  # type: ignore[union-attr]
 
 
-async def test_cancelled_while_it_merges_nothing_is_lost(
+async def test_cancelled_merge_loses_no_event(
     tiny_slices: None,
 ) -> None:
     for turns in range(12):
@@ -381,7 +383,7 @@ async def test_cancelled_while_it_merges_nothing_is_lost(
 
 
 @pytest.mark.parametrize("turns", range(12))
-async def test_removed_while_it_merges_nothing_more_is_told(
+async def test_handler_removed_during_a_merge_gets_no_further_event(
     turns: int, tiny_slices: None
 ) -> None:
     stage, record = Stage(), Recorder()
@@ -401,7 +403,7 @@ async def test_removed_while_it_merges_nothing_more_is_told(
     assert listener.depth == 0
 
 
-async def test_removed_while_it_is_busy_it_keeps_nothing() -> None:
+async def test_removed_busy_handler_keeps_no_object() -> None:
     busy = Busy()
 
     async with running(busy.stage.run()):

@@ -51,7 +51,7 @@ def trainings() -> Iterator[list[str]]:
 # ---------------------------------------------------------------- the first list
 
 
-async def test_the_dictionary_is_made_while_the_default_executor_is_busy() -> None:
+async def test_dictionary_is_trained_while_the_default_executor_is_busy() -> None:
     busy, pool = threading.Event(), ThreadPoolExecutor(1)
     asyncio.get_running_loop().set_default_executor(pool)
     pool.submit(busy.wait)
@@ -62,7 +62,7 @@ async def test_the_dictionary_is_made_while_the_default_executor_is_busy() -> No
         busy.set()
 
 
-async def test_a_dictionary_is_made_in_the_loop_if_no_thread_can_be_started(
+async def test_dictionary_is_trained_in_the_loop_if_no_thread_can_start(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def start(_: threading.Thread) -> NoReturn:
@@ -77,7 +77,7 @@ async def test_a_dictionary_is_made_in_the_loop_if_no_thread_can_be_started(
 
 
 @pytest.mark.parametrize("count", [3, LEAST_SAMPLES, SAMPLES - 1, SAMPLES, SAMPLES + 9])
-async def test_the_first_list_is_compressed_before_it_is_shown(count: int) -> None:
+async def test_first_list_is_compressed_before_it_is_visible(count: int) -> None:
     expected = webs(count)
     async with a_rig(*expected) as rig:
         stored = rig.indexer.list()
@@ -89,7 +89,7 @@ async def test_the_first_list_is_compressed_before_it_is_shown(count: int) -> No
         assert rig.take() == [Added(obj, True) for obj in expected]
 
 
-async def test_what_would_not_become_smaller_stays_as_it_is() -> None:
+async def test_incompressible_object_is_stored_as_it_is() -> None:
     letters = random.Random(1).choices(LETTERS, k=250)
     metadata = {"resourceVersion": "1"}
     small = KubeObject.of({"metadata": {"name": "small", **metadata}})
@@ -107,7 +107,7 @@ async def test_what_would_not_become_smaller_stays_as_it_is() -> None:
         assert rig.take()[:2] == [Added(small, True), Added(mixed, True)]
 
 
-async def test_an_empty_list_is_one_too() -> None:
+async def test_objects_after_an_empty_list_are_compressed() -> None:
     async with a_rig() as rig:
         assert rig.pipeline.synced
 
@@ -119,7 +119,9 @@ async def test_an_empty_list_is_one_too() -> None:
         assert stored == web("a", 6)
 
 
-async def test_a_dictionary_is_made_once_of_the_first_500(trainings: list[str]) -> None:
+async def test_dictionary_is_trained_once_from_the_first_500_objects(
+    trainings: list[str],
+) -> None:
     async with a_rig(*webs(2 * SAMPLES)) as rig:
         await rig.relist(*webs(SAMPLES, 2), version=9)
         await applied(rig)
@@ -128,7 +130,7 @@ async def test_a_dictionary_is_made_once_of_the_first_500(trainings: list[str]) 
         assert len({id(obj.context) for obj in rig.indexer.list()}) == 1
 
 
-async def test_a_list_that_breaks_off_leaves_nothing_but_the_dictionary(
+async def test_list_that_breaks_off_leaves_only_the_dictionary(
     trainings: list[str],
 ) -> None:
     rig = Rig(compression="zstd")
@@ -151,7 +153,7 @@ async def test_a_list_that_breaks_off_leaves_nothing_but_the_dictionary(
         assert rig.indexer.list() == webs(2)
 
 
-async def test_what_was_deleted_from_a_streamed_list_stays_away() -> None:
+async def test_object_deleted_during_a_streaming_list_stays_deleted() -> None:
     rig = Rig(compression="zstd")
     async with running(rig.run()):
         await rig.pipeline.stage(webs(3))
@@ -177,7 +179,7 @@ class Slow:
         return web("slow").raw
 
 
-async def test_a_list_whose_training_is_cancelled_can_be_taken_again(
+async def test_list_can_be_repeated_after_its_training_was_cancelled(
     trainings: list[str],
 ) -> None:
     slow = Slow()
@@ -215,9 +217,7 @@ async def test_a_list_whose_training_is_cancelled_can_be_taken_again(
 # ---------------------------------------------------------------- index values
 
 
-async def test_index_functions_are_asked_once_and_about_what_is_not_compressed() -> (
-    None
-):
+async def test_index_functions_are_called_once_with_uncompressed_objects() -> None:
     asked: list[bool] = []
 
     def by_image(obj: KubeObject) -> list[str]:
@@ -244,7 +244,7 @@ async def test_index_functions_are_asked_once_and_about_what_is_not_compressed()
     assert list(buckets["node-1"]) == list(objects)
 
 
-async def test_indexes_that_are_added_later_read_what_is_compressed() -> None:
+async def test_indexes_added_later_read_compressed_objects() -> None:
     async with a_rig(*webs(5)) as rig:
         rig.indexer.add_indexers({"own": index_by("spec.own.0")})
         value = web("web-0003").at("spec.own.0")
@@ -252,7 +252,7 @@ async def test_indexes_that_are_added_later_read_what_is_compressed() -> None:
         assert told(rig.indexer.by_index("own", value)) == ["web-0003@1"]
 
 
-async def test_the_index_value_of_a_damaged_body_is_missed_aloud() -> None:
+async def test_missing_index_value_of_a_damaged_body_is_reported() -> None:
     async with a_rig(*webs(2)) as rig:
         rig.indexer.contents.objects["default/web-0001"] = damaged(web("web-0001"))
         told_of: list[Any] = []
@@ -266,7 +266,7 @@ async def test_the_index_value_of_a_damaged_body_is_missed_aloud() -> None:
 # ---------------------------------------------------------------- what is told
 
 
-async def test_handlers_are_given_the_stored_objects() -> None:
+async def test_handlers_get_the_stored_objects() -> None:
     async with a_rig(*webs(2)) as rig:
         first = rig.indexer.list()
         (one, two) = rig.take()
@@ -297,7 +297,7 @@ async def test_handlers_are_given_the_stored_objects() -> None:
         assert relisted.new is rig.indexer.get_by_key("default/web-0000")
 
 
-async def test_the_final_state_of_a_deletion_comes_as_the_server_sent_it() -> None:
+async def test_final_state_of_a_deletion_is_not_compressed() -> None:
     async with a_rig(*webs(1)) as rig:
         rig.take()
         last = web("web-0000", 9)
@@ -309,7 +309,7 @@ async def test_the_final_state_of_a_deletion_comes_as_the_server_sent_it() -> No
         assert gone.obj is last
 
 
-async def test_a_resync_tells_the_stored_objects() -> None:
+async def test_resync_delivers_the_stored_objects() -> None:
     stream = Stream()
     pods = pods_of(Page(webs(2)), watches=(stream,), compression="zstd")
     events: list[Any] = []
@@ -330,7 +330,7 @@ async def test_a_resync_tells_the_stored_objects() -> None:
 # ---------------------------------------------------------------- relists
 
 
-async def test_a_relist_compresses_nothing_that_did_not_change() -> None:
+async def test_relist_does_not_compress_unchanged_objects() -> None:
     async with a_rig(*webs(SAMPLES)) as rig:
         before = rig.indexer.list()
         counting = counted(rig)
@@ -343,7 +343,7 @@ async def test_a_relist_compresses_nothing_that_did_not_change() -> None:
         assert after[-1] == web(f"web-{SAMPLES - 1:04}", 6)
 
 
-async def test_a_list_after_lost_history_compares_what_it_says() -> None:
+async def test_list_after_a_history_reset_compares_bodies() -> None:
     """The same version may be another state then."""
     async with a_rig(*webs(3)) as rig:
         rig.take()

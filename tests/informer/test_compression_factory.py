@@ -22,7 +22,7 @@ def compression_of(informer: SharedInformer) -> str | None:
     return informer._compressor.compression
 
 
-def test_an_informer_is_compressed_if_asked_for(factory: SharedInformerFactory) -> None:
+def test_informer_is_compressed_only_on_request(factory: SharedInformerFactory) -> None:
     pods = factory.informer("v1", "pods", compression="zstd")
     nodes = factory.informer("v1", "nodes")
 
@@ -35,7 +35,7 @@ def test_an_informer_is_compressed_if_asked_for(factory: SharedInformerFactory) 
 @pytest.mark.parametrize(
     ("first", "then"), [("zstd", None), (None, "zstd")], ids=["without", "with"]
 )
-def test_asking_again_with_another_is_refused(
+def test_conflicting_compression_is_refused(
     factory: SharedInformerFactory, first: Any, then: Any
 ) -> None:
     pods = factory.informer("v1", "pods", compression=first)
@@ -51,7 +51,9 @@ def test_asking_again_with_another_is_refused(
     assert factory.informers == (pods,)
 
 
-def test_a_second_one_may_be_another(factory: SharedInformerFactory) -> None:
+def test_second_informer_may_have_another_compression(
+    factory: SharedInformerFactory,
+) -> None:
     pods = factory.informer("v1", "pods")
     packed = factory.informer("v1", "pods", name="packed", compression="zstd")
 
@@ -59,7 +61,7 @@ def test_a_second_one_may_be_another(factory: SharedInformerFactory) -> None:
 
 
 @pytest.mark.parametrize("compression", ["gzip", "", True])
-def test_any_other_is_refused_at_once(
+def test_unknown_compression_is_refused_at_once(
     factory: SharedInformerFactory, compression: Any
 ) -> None:
     with pytest.raises(OptionsError, match="compression is 'zstd' or None, not "):
@@ -71,7 +73,7 @@ def test_any_other_is_refused_at_once(
     assert not factory.informers
 
 
-def test_a_missing_package_is_named_at_once(
+def test_missing_zstd_package_is_named_at_once(
     factory: SharedInformerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "zstandard", None)
@@ -84,7 +86,7 @@ def test_a_missing_package_is_named_at_once(
 
 
 @pytest.mark.parametrize("kind", [DynamicInformerFactory, MetadataInformerFactory])
-def test_other_factories_have_it_too(kind: type[SharedInformerFactory]) -> None:
+def test_other_factories_pass_compression_on(kind: type[SharedInformerFactory]) -> None:
     pods = kind(FakeClient()).informer("v1", "pods", compression="zstd")
 
     assert compression_of(pods) == "zstd"

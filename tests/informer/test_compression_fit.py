@@ -37,34 +37,34 @@ def asks(
 # ---------------------------------------------------------------- what fits
 
 
-def test_bodies_that_fit_ask_for_nothing() -> None:
+def test_bodies_that_fit_request_no_training() -> None:
     assert asks(fit_of(), 100 * WINDOW, after=100) == 0
     assert asks(fit_of(), 100 * WINDOW, after=int(100 * WORSE)) == 0
     assert asks(fit_of(), 100 * WINDOW, after=10) == 0
 
 
-def test_a_window_of_bodies_that_do_not_fit_asks() -> None:
+def test_window_of_misfits_requests_a_training() -> None:
     fit = fit_of()
 
     assert asks(fit, WINDOW - 1, after=int(100 * WORSE) + 1) == 0
     assert asks(fit, 1, after=int(100 * WORSE) + 1) == 1
 
 
-def test_a_few_bodies_that_do_not_fit_do_not_count() -> None:
+def test_few_misfits_request_no_training() -> None:
     fit = fit_of()
     for _ in range(10):
         assert asks(fit, WINDOW // 10, after=300) == 0
         assert asks(fit, WINDOW - WINDOW // 10, after=100) == 0
 
 
-def test_bodies_count_by_their_size() -> None:
+def test_misfits_are_weighted_by_size() -> None:
     fit = fit_of()
 
     assert asks(fit, 1, before=1_000_000, after=500_000) == 0
     assert asks(fit, WINDOW - 1) == 1
 
 
-def test_it_goes_on_asking_until_there_is_a_training() -> None:
+def test_request_is_repeated_until_a_training() -> None:
     fit = fit_of()
     assert asks(fit, 3 * WINDOW, after=900) == 3
 
@@ -73,7 +73,7 @@ def test_it_goes_on_asking_until_there_is_a_training() -> None:
     assert asks(fit, 10 * WINDOW, after=900) == 0
 
 
-def test_after_a_training_only_what_comes_then_counts() -> None:
+def test_only_bodies_after_a_training_count() -> None:
     fit = fit_of()
     asks(fit, WINDOW - 1, after=900)
 
@@ -85,32 +85,32 @@ def test_after_a_training_only_what_comes_then_counts() -> None:
 # ---------------------------------------------------------------- what is outgrown
 
 
-def test_a_dictionary_of_few_samples_is_outgrown_by_twice_as_many() -> None:
+def test_dictionary_of_few_samples_is_outgrown_by_twice_as_many() -> None:
     assert asks(fit_of(200), WINDOW, available=399) == 0
     assert asks(fit_of(200), WINDOW, available=400) == 1
 
 
-def test_one_of_enough_samples_is_never_outgrown() -> None:
+def test_dictionary_of_enough_samples_is_never_outgrown() -> None:
     assert asks(fit_of(SAMPLES), 10 * WINDOW, available=100 * SAMPLES) == 0
 
 
-def test_one_that_enough_samples_would_hardly_double_stays() -> None:
+def test_dictionary_is_kept_if_enough_samples_would_hardly_double_it() -> None:
     assert asks(fit_of(SAMPLES // 2 + 1), 10 * WINDOW, available=100 * SAMPLES) == 0
 
 
-def test_having_none_is_outgrown_by_the_fewest_that_make_one() -> None:
+def test_missing_dictionary_is_outgrown_by_the_fewest_samples() -> None:
     assert asks(fit_of(0, 1.0), WINDOW, available=LEAST_SAMPLES - 1) == 0
     assert asks(fit_of(0, 1.0), WINDOW, available=LEAST_SAMPLES) == 1
 
 
-def test_few_objects_that_change_often_ask_for_nothing() -> None:
+def test_few_objects_that_change_often_request_no_training() -> None:
     assert asks(fit_of(120), 1000 * WINDOW, available=120) == 0
 
 
 # ---------------------------------------------------------------- no end of trainings
 
 
-def test_each_training_doubles_how_many_bodies_come_before_the_next() -> None:
+def test_each_training_doubles_the_bodies_before_the_next() -> None:
     fit = fit_of()
     waited = []
     for _ in range(5):
@@ -133,7 +133,7 @@ body = st.tuples(st.integers(200, 10**6), st.floats(0, 1), st.integers(0, 2 * SA
         st.tuples(st.integers(0, SAMPLES), st.floats(0, 1)), min_size=1, max_size=4
     ),
 )
-def test_trainings_are_few_whatever_comes(
+def test_trainings_are_few_for_any_bodies(
     phases: list[tuple[tuple[int, float, int], int]],
     outcomes: list[tuple[int, float]],
 ) -> None:

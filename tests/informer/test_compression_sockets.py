@@ -171,7 +171,9 @@ def stored(informer: SharedInformer) -> int:
         pytest.param({"namespace": ["a", "b"]}, id="namespaces"),
     ],
 )
-async def test_the_same_is_told_kept_and_read(options: dict[str, Any]) -> None:
+async def test_compressed_informer_delivers_and_stores_the_same(
+    options: dict[str, Any],
+) -> None:
     async with APIServer() as server:
         fill(server)
         async with both(server, **options) as (plain, packed):
@@ -200,7 +202,7 @@ async def test_the_same_is_told_kept_and_read(options: dict[str, Any]) -> None:
             assert records[1].told == records[0].told
 
 
-async def test_a_relist_keeps_what_did_not_change() -> None:
+async def test_relist_keeps_unchanged_objects() -> None:
     async with APIServer() as server:
         fill(server)
         async with both(server) as (plain, packed):
@@ -229,7 +231,7 @@ async def test_a_relist_keeps_what_did_not_change() -> None:
             ]
 
 
-async def test_other_bodies_get_another_dictionary() -> None:
+async def test_bodies_of_another_kind_get_another_dictionary() -> None:
     async with APIServer() as server:
         fill(server)
         async with both(server) as (plain, packed):
@@ -255,7 +257,7 @@ async def test_other_bodies_get_another_dictionary() -> None:
             assert len(last.body) < len(early.body) / 1.5
 
 
-async def test_metadata_alone_is_compressed_as_well() -> None:
+async def test_metadata_only_objects_are_compressed() -> None:
     async with APIServer() as server:
         for name in "ab":
             server.create(NAMESPACES, {"metadata": {"name": name}})

@@ -52,7 +52,7 @@ async def change_all(rig: Rig, objects: list[KubeObject]) -> None:
     await applied(rig)
 
 
-async def test_bodies_of_another_kind_get_another_dictionary(
+async def test_changed_bodies_get_another_dictionary(
     trainings: list[str],
 ) -> None:
     async with a_rig(*webs(SAMPLES)) as rig:
@@ -77,7 +77,7 @@ async def test_bodies_of_another_kind_get_another_dictionary(
             assert obj.raw == web(obj.name, version, kind).raw
 
 
-async def test_a_relist_of_another_kind_gets_another_dictionary(
+async def test_relist_with_changed_bodies_gets_another_dictionary(
     trainings: list[str],
 ) -> None:
     """Made of what is listed, and not of what is in the store."""
@@ -92,7 +92,7 @@ async def test_a_relist_of_another_kind_gets_another_dictionary(
         assert rig.indexer.list() == webs(2 * SAMPLES, 9, "other")
 
 
-async def test_what_grows_from_nothing_gets_a_dictionary(trainings: list[str]) -> None:
+async def test_growing_store_gets_a_dictionary(trainings: list[str]) -> None:
     async with a_rig() as rig:
         await change_all(rig, webs(2 * WINDOW))
 
@@ -101,7 +101,7 @@ async def test_what_grows_from_nothing_gets_a_dictionary(trainings: list[str]) -
         assert rig.indexer.list() == webs(2 * WINDOW)
 
 
-async def test_a_few_objects_that_change_for_ever_are_trained_on_once(
+async def test_few_objects_that_always_change_are_trained_on_once(
     trainings: list[str],
 ) -> None:
     async with a_rig(*webs(LEAST_SAMPLES)) as rig:
@@ -112,7 +112,7 @@ async def test_a_few_objects_that_change_for_ever_are_trained_on_once(
         assert len({id(obj.context) for obj in rig.indexer.list()}) == 1
 
 
-async def test_an_informer_that_is_stopped_while_it_trains_ends_at_once() -> None:
+async def test_informer_stopped_during_a_training_ends_at_once() -> None:
     pods = pods_of(Page(webs(SAMPLES), piece=SAMPLES), compression="zstd")
     async with running(pods.run()) as run:
         while not pods._compressor._turn.locked():
@@ -125,7 +125,7 @@ async def test_an_informer_that_is_stopped_while_it_trains_ends_at_once() -> Non
     assert len(pods.store) == 0
 
 
-async def test_who_waited_for_a_training_does_not_begin_another(
+async def test_waiter_for_a_training_does_not_start_another(
     trainings: list[str],
 ) -> None:
     """As the pipelines of several namespaces do."""
@@ -146,7 +146,7 @@ async def test_who_waited_for_a_training_does_not_begin_another(
     assert not compressing.due
 
 
-async def test_a_damaged_sample_is_an_error() -> None:
+async def test_damaged_sample_raises_internal_error() -> None:
     compressing = BodyCompressor("zstd")
     await compressing.begin([])
     compressing.due = True
@@ -156,7 +156,9 @@ async def test_a_damaged_sample_is_an_error() -> None:
         await compressing.renew(lambda key: damaged(web(key)))
 
 
-async def test_without_compression_nothing_is_done(trainings: list[str]) -> None:
+async def test_informer_without_compression_trains_nothing(
+    trainings: list[str],
+) -> None:
     rig = Rig()
     expected = webs(SAMPLES + 1)
     async with running(rig.run()):
@@ -179,7 +181,7 @@ async def informed(pods: SharedInformer) -> list[KubeObject]:
         return pods.lister.list()
 
 
-async def test_readers_see_what_they_do_without_it() -> None:
+async def test_readers_see_the_same_with_compression() -> None:
     objects = webs(SAMPLES)
     plain, packed = pods_of(Page(objects)), pods_of(Page(objects), compression="zstd")
     async with running(plain.run()), running(packed.run()):
@@ -196,7 +198,7 @@ async def test_readers_see_what_they_do_without_it() -> None:
         assert all(map(is_compressed, one.list()))
 
 
-async def test_what_the_transform_left_is_compressed() -> None:
+async def test_result_of_the_transform_is_compressed() -> None:
     objects = [
         web(f"web-{n}", managedFields=[{"manager": "kubectl"}])
         for n in range(LEAST_SAMPLES)
@@ -210,7 +212,7 @@ async def test_what_the_transform_left_is_compressed() -> None:
     assert found == [strip_managed_fields(obj) for obj in objects]
 
 
-async def test_what_the_transform_leaves_out_is_no_sample(
+async def test_object_left_out_by_the_transform_is_no_sample(
     trainings: list[str],
 ) -> None:
     def only_even(obj: KubeObject) -> KubeObject | None:
@@ -224,7 +226,7 @@ async def test_what_the_transform_leaves_out_is_no_sample(
     assert trainings[0].split()[-1] == str(SAMPLES)
 
 
-async def test_a_transform_may_return_what_is_compressed() -> None:
+async def test_transform_may_return_a_compressed_object() -> None:
     kept: dict[str, KubeObject] = {}
 
     def known(obj: KubeObject) -> KubeObject:
@@ -236,7 +238,7 @@ async def test_a_transform_may_return_what_is_compressed() -> None:
     assert all(map(is_compressed, found))
 
 
-async def test_what_comes_compressed_is_stored_so() -> None:
+async def test_object_that_arrives_compressed_is_stored_so() -> None:
     """From a source that is an informer itself, say; with compression here or not."""
     objects = [compressed(obj) for obj in webs(3)]
     for compression in ("zstd", None):
@@ -245,7 +247,7 @@ async def test_what_comes_compressed_is_stored_so() -> None:
         assert all(one is it for one, it in zip(found, objects, strict=True))
 
 
-async def test_what_is_compressed_already_is_not_looked_at() -> None:
+async def test_compressed_object_is_not_compressed_again() -> None:
     compressing = BodyCompressor("zstd")
     await compressing.begin(webs(3))
     obj = compressed(web("web"))
@@ -275,7 +277,7 @@ async def test_several_namespaces_share_one_dictionary(trainings: list[str]) -> 
     assert all(obj.raw for obj in found)
 
 
-async def test_a_handler_in_a_thread_reads_bodies() -> None:
+async def test_thread_handler_reads_compressed_bodies() -> None:
     stream = Stream()
     pods = pods_of(Page(webs(SAMPLES)), watches=(stream,), compression="zstd")
     seen: dict[str, str] = {}
@@ -296,11 +298,11 @@ async def test_a_handler_in_a_thread_reads_bodies() -> None:
     }
 
 
-def test_refuses_another_compression() -> None:
+def test_unknown_compression_is_refused() -> None:
     with pytest.raises(OptionsError, match="not 'gzip'"):
         pods_of(compression="gzip")
 
 
 @pytest.mark.parametrize("compression", ["zstd", None])
-def test_names_itself(compression: Any) -> None:
+def test_repr_names_the_compression(compression: Any) -> None:
     assert (compression or "nothing") in repr(BodyCompressor(compression))

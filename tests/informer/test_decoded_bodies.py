@@ -104,7 +104,7 @@ async def test_object_that_left_the_store_leaves_no_decoded_body(
         assert decoded(informer) == expected
 
 
-async def test_relist_leaves_no_decoded_body_of_what_it_replaced() -> None:
+async def test_relist_drops_decoded_bodies_of_replaced_objects() -> None:
     faults = Drop(after_events=0), Gone()
     async with informed([{"on_event": read_all}], *faults) as (server, informer):
         assert decoded(informer) == ["ax", "bx", "cx"]
@@ -117,7 +117,7 @@ async def test_relist_leaves_no_decoded_body_of_what_it_replaced() -> None:
         assert decoded(informer) == ["ay", "cx"]
 
 
-async def test_object_that_somebody_has_keeps_its_decoded_body() -> None:
+async def test_object_with_a_reference_keeps_its_decoded_body() -> None:
     async with informed([]) as (server, informer):
         old = informer.lister.get("default/a")
         assert old is not None
@@ -129,7 +129,7 @@ async def test_object_that_somebody_has_keeps_its_decoded_body() -> None:
         assert decoded(informer) == ["ax"]
 
 
-async def test_large_bodies_that_are_read_are_not_kept_decoded() -> None:
+async def test_large_decoded_bodies_are_not_cached() -> None:
     async with informed([]) as (server, informer):
         for number in range(5):
             server.create(CONFIG_MAPS, config_map(f"large-{number}", "x" * 500))

@@ -35,7 +35,7 @@ WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
     ],
     ids=str,
 )
-def test_a_namespace_that_is_asked_for_comes_before_the_default(
+def test_requested_namespace_overrides_the_default(
     default: Any, asked: Any, found: tuple[str, ...]
 ) -> None:
     spec = FactoryDefaults(namespace=default).spec("v1", "pods", {"namespace": asked})
@@ -43,7 +43,7 @@ def test_a_namespace_that_is_asked_for_comes_before_the_default(
     assert spec.namespaces == found
 
 
-def test_a_default_namespace_is_none_of_cluster_scoped_resources() -> None:
+def test_default_namespace_does_not_apply_to_cluster_scoped_resources() -> None:
     defaults = FactoryDefaults(namespace="shop")
 
     assert defaults.spec("v1", "nodes", {}).namespaces == ()
@@ -51,7 +51,7 @@ def test_a_default_namespace_is_none_of_cluster_scoped_resources() -> None:
 
 
 @pytest.mark.parametrize("namespaces", [[], ["shop", ""], [""]], ids=str)
-def test_namespaces_that_name_nothing_are_refused(namespaces: list[str]) -> None:
+def test_empty_namespaces_are_refused(namespaces: list[str]) -> None:
     with pytest.raises(OptionsError, match="give None for all of them"):
         FactoryDefaults(namespace=namespaces)
 
@@ -70,7 +70,7 @@ def test_namespaces_that_name_nothing_are_refused(namespaces: list[str]) -> None
         ("team=a", "app=web", "team=a,app=web"),
     ],
 )
-def test_selectors_of_the_factory_and_the_informer_must_both_match(
+def test_selectors_of_factory_and_informer_are_combined(
     default: str, asked: str, found: str
 ) -> None:
     labels = FactoryDefaults(label_selector=default)
@@ -83,7 +83,7 @@ def test_selectors_of_the_factory_and_the_informer_must_both_match(
     assert spec.field_selector == found
 
 
-def test_selectors_that_mean_the_same_are_the_same() -> None:
+def test_equivalent_selectors_give_the_same_informer() -> None:
     one, other = (
         FactoryDefaults(label_selector=text).spec("v1", "pods", {}).identity
         for text in ("a=b,c in (d, e)", "c in (e,d),a==b")
@@ -93,7 +93,7 @@ def test_selectors_that_mean_the_same_are_the_same() -> None:
 
 
 @pytest.mark.parametrize("option", ["label_selector", "field_selector"])
-def test_selectors_are_texts(option: str) -> None:
+def test_selectors_must_be_strings(option: str) -> None:
     selector: Any = {"app": "web"}
     with pytest.raises(OptionsError, match=r"a text such as 'app=web', not \{'app'"):
         FactoryDefaults(**{option: selector})
@@ -103,11 +103,11 @@ def test_selectors_are_texts(option: str) -> None:
         FactoryDefaults().spec("v1", "pods", asked)
 
 
-def test_an_empty_name_is_none() -> None:
+def test_empty_name_equals_none() -> None:
     assert FactoryDefaults().spec("v1", "pods", {"name": ""}).name is None
 
 
-def test_selectors_that_cannot_be_parsed_are_refused_at_once() -> None:
+def test_invalid_selectors_are_refused_at_once() -> None:
     with pytest.raises(SelectorSyntaxError):
         FactoryDefaults(label_selector="a in b")
 
@@ -131,7 +131,7 @@ def test_selectors_that_cannot_be_parsed_are_refused_at_once() -> None:
     ],
     ids=str,
 )
-def test_the_resync_period_that_is_nearest_counts(
+def test_most_specific_resync_period_applies(
     asked: Any, of_pods: float, of_nodes: float
 ) -> None:
     defaults = FactoryDefaults(
@@ -143,7 +143,7 @@ def test_the_resync_period_that_is_nearest_counts(
         assert spec.resync_period == period
 
 
-def test_a_custom_resync_holds_for_who_does_not_know_the_kind() -> None:
+def test_custom_resync_applies_to_a_resource_without_kind() -> None:
     defaults = FactoryDefaults(resync_period=300, custom_resync={WIDGETS: 60})
     nameless = Resource.of("example.com/v1", "widgets")
 
@@ -152,7 +152,7 @@ def test_a_custom_resync_holds_for_who_does_not_know_the_kind() -> None:
 
 
 @pytest.mark.parametrize("period", [-1, 0.5, float("nan"), float("inf")])
-def test_a_period_that_cannot_be_one_is_refused(period: float) -> None:
+def test_invalid_resync_period_is_refused(period: float) -> None:
     both: list[dict[str, Any]] = [
         {"resync_period": period},
         {"custom_resync": {PODS: period}},
@@ -166,7 +166,7 @@ def test_a_period_that_cannot_be_one_is_refused(period: float) -> None:
 
 
 @pytest.mark.parametrize("key", ["pods", ("v1", "pods")], ids=str)
-def test_a_custom_resync_is_by_resource(key: Any) -> None:
+def test_keys_of_custom_resync_must_be_resources(key: Any) -> None:
     with pytest.raises(OptionsError, match=r"custom_resync is by Resource"):
         FactoryDefaults(custom_resync={key: 60})
 
@@ -181,13 +181,13 @@ class Empty:
         return obj
 
 
-def test_a_transform_that_counts_as_false_is_one() -> None:
+def test_falsy_transform_is_used() -> None:
     mine, defaults = Empty(), FactoryDefaults(transform=strip_managed_fields)
 
     assert defaults.spec("v1", "pods", {"transform": mine}).transform is mine
 
 
-def test_a_transform_that_is_given_comes_before_the_default() -> None:
+def test_transform_of_an_informer_overrides_the_default() -> None:
     mine = drop("status")
     defaults = FactoryDefaults(transform=strip_managed_fields)
 
@@ -198,14 +198,14 @@ def test_a_transform_that_is_given_comes_before_the_default() -> None:
 # ---------------------------------------------------------------- resources
 
 
-def test_what_is_built_in_is_known_better_than_by_who_leaves_out_its_kind() -> None:
+def test_built_in_resource_without_kind_is_completed() -> None:
     spec = FactoryDefaults().spec(Resource.of("v1", "nodes"), "", {})
 
     assert spec.resource == NODES
 
 
 @pytest.mark.parametrize("name", ["pods", "pod", "Pod"])
-def test_what_is_built_in_is_found_by_plural_or_kind(name: str) -> None:
+def test_built_in_resource_is_found_by_plural_or_kind(name: str) -> None:
     spec = FactoryDefaults().spec("v1", name, {})
 
     assert (spec.resource, spec.by_name) == (PODS, False)
@@ -225,7 +225,7 @@ def test_what_is_built_in_is_found_by_plural_or_kind(name: str) -> None:
     ],
     ids=["plural", "kind", "name-of-another", "built-in-group"],
 )
-def test_the_server_is_asked_for_what_is_not_built_in(
+def test_custom_resource_is_left_to_discovery(
     api_version: str, name: str, resource: Resource
 ) -> None:
     spec = FactoryDefaults().spec(api_version, name, {})
@@ -237,14 +237,14 @@ def test_the_server_is_asked_for_what_is_not_built_in(
     ("api_version", "name"),
     [("v1", "widgets"), ("v1", "deployments"), ("apps/v1", "pods"), ("apps", "pods")],
 )
-def test_nothing_is_asked_of_the_server_that_it_cannot_have(
+def test_unknown_resource_of_a_built_in_group_is_refused(
     api_version: str, name: str
 ) -> None:
     with pytest.raises(OptionsError, match="not a built-in resource"):
         FactoryDefaults().spec(api_version, name, {})
 
 
-def test_a_factory_for_any_resource_takes_plurals_as_they_are() -> None:
+def test_dynamic_factory_keeps_plurals_as_they_are() -> None:
     found = FactoryDefaults(any_resource=True).spec("example.com/v1", "widgets", {})
     assert (found.resource.plural, found.by_name) == ("widgets", False)
     kind = FactoryDefaults(any_resource=True).spec("example.com/v1", "Widget", {})
@@ -256,7 +256,7 @@ def test_a_factory_for_any_resource_takes_plurals_as_they_are() -> None:
 ZONES = Resource.of("example.com/v1", "zones", "Zone", namespaced=False)
 
 
-def test_who_does_not_know_the_kind_does_not_know_whether_it_has_namespaces() -> None:
+def test_unknown_scope_is_no_conflict_with_a_known_one() -> None:
     defaults = FactoryDefaults(any_resource=True)
     one = defaults.spec("example.com/v1", "zones", {})
     other = defaults.spec(ZONES, "", {})
@@ -266,14 +266,16 @@ def test_who_does_not_know_the_kind_does_not_know_whether_it_has_namespaces() ->
     other.check_same(one, None)
 
 
-def test_a_default_namespace_is_none_of_what_is_told_to_have_none() -> None:
+def test_default_namespace_does_not_apply_to_a_resource_given_as_cluster_scoped() -> (
+    None
+):
     defaults = FactoryDefaults(any_resource=True, namespace="shop")
 
     assert defaults.spec(ZONES, "", {}).namespaces == ()
     assert defaults.spec("example.com/v1", "zones", {}).namespaces == ("shop",)
 
 
-def test_who_knows_the_kind_and_who_does_not_mean_the_same() -> None:
+def test_unknown_kind_is_no_conflict_with_a_known_one() -> None:
     defaults = FactoryDefaults(any_resource=True)
     one = defaults.spec("example.com/v1", "widgets", {})
     other = defaults.spec(WIDGETS, "", {})

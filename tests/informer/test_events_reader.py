@@ -31,7 +31,7 @@ async def take(events: Events, number: int) -> list[str]:
     return [tell(await anext(events)) for _ in range(number)]
 
 
-async def test_what_there_is_comes_first_and_then_every_change_in_order() -> None:
+async def test_iterator_yields_all_objects_then_every_change_in_order() -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))
 
@@ -44,7 +44,7 @@ async def test_what_there_is_comes_first_and_then_every_change_in_order() -> Non
         ]
 
 
-async def test_each_block_has_all_of_it_from_its_own_beginning() -> None:
+async def test_each_iterator_starts_with_all_objects() -> None:
     stream = Stream()
     pods = pods_of(Page([thing("a")], version=5), watches=(stream,))
 
@@ -58,7 +58,7 @@ async def test_each_block_has_all_of_it_from_its_own_beginning() -> None:
         assert await take(early, 2) == ["initial a", "updated a"]
 
 
-async def test_an_end_that_was_not_seen_is_told() -> None:
+async def test_deletion_missed_by_the_watch_is_yielded() -> None:
     pods = pods_of(
         Page([thing("a")], version=5),
         Page([], version=9),
@@ -69,14 +69,14 @@ async def test_an_end_that_was_not_seen_is_told() -> None:
         assert await take(events, 2) == ["initial a", "gone a"]
 
 
-async def test_they_may_be_asked_for_before_it_runs() -> None:
+async def test_iterator_can_be_created_before_the_informer_runs() -> None:
     pods = pods_of()
 
     async with pods.events() as events, running(pods.run()):
         assert await take(events, 2) == ["initial a", "initial b"]
 
 
-async def test_iterates_for_as_long_as_one_wants() -> None:
+async def test_iteration_can_be_interrupted_and_resumed() -> None:
     pods = pods_of()
     names: list[str] = []
 
@@ -93,7 +93,7 @@ async def test_iterates_for_as_long_as_one_wants() -> None:
 # ---------------------------------------------------------------- at its own pace
 
 
-async def test_who_is_slow_loses_nothing_and_delays_nobody(looptime: float) -> None:
+async def test_slow_reader_loses_nothing_and_delays_nobody(looptime: float) -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))
     told: list[str] = []
@@ -113,7 +113,7 @@ async def test_who_is_slow_loses_nothing_and_delays_nobody(looptime: float) -> N
         assert looptime == 112
 
 
-async def test_what_is_taken_ahead_is_bounded() -> None:
+async def test_prefetched_events_are_bounded() -> None:
     """The rest waits where it is seen, counted and warned of."""
     pods = pods_of(Page([thing(f"p{n}") for n in range(200)], version=5))
 
@@ -139,7 +139,7 @@ async def test_what_is_taken_ahead_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("turns", range(12))
-async def test_nothing_is_lost_when_waiting_is_cancelled(turns: int) -> None:
+async def test_reader_cancelled_while_waiting_loses_no_event(turns: int) -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))
     seen: list[str] = []
@@ -164,7 +164,7 @@ async def test_nothing_is_lost_when_waiting_is_cancelled(turns: int) -> None:
     assert seen == ["initial a", "initial b", *["updated a"] * 20]
 
 
-async def test_a_cancelled_block_is_removed() -> None:
+async def test_cancelled_block_removes_its_handler() -> None:
     pods = pods_of()
 
     async def follow() -> None:
@@ -187,7 +187,7 @@ async def test_a_cancelled_block_is_removed() -> None:
 # ---------------------------------------------------------------- the end
 
 
-async def test_several_who_read_share_what_comes() -> None:
+async def test_concurrent_readers_share_the_events() -> None:
     """Also where one notification is handed over at a time, and one of them is slow."""
     pods = pods_of()
     taken: dict[int, list[str]] = {1: [], 2: []}
@@ -205,7 +205,7 @@ async def test_several_who_read_share_what_comes() -> None:
     assert taken == {1: ["initial a"], 2: ["initial b"]}
 
 
-async def test_leaving_the_block_ends_it_whatever_waits() -> None:
+async def test_exit_of_the_block_drops_queued_events() -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))
 
@@ -222,7 +222,7 @@ async def test_leaving_the_block_ends_it_whatever_waits() -> None:
             await anext(events)
 
 
-async def test_another_task_that_iterates_ends_when_the_block_is_left() -> None:
+async def test_iteration_in_another_task_ends_with_the_block() -> None:
     pods = pods_of()
     seen: list[Notification] = []
 
@@ -239,7 +239,7 @@ async def test_another_task_that_iterates_ends_when_the_block_is_left() -> None:
     assert len(seen) == 2
 
 
-async def test_the_end_of_the_informer_is_raised_behind_what_it_told() -> None:
+async def test_end_of_the_informer_is_raised_after_its_last_event() -> None:
     pods = pods_of()
     seen: list[str] = []
 
@@ -262,7 +262,7 @@ async def test_the_end_of_the_informer_is_raised_behind_what_it_told() -> None:
     assert raised.value.__cause__ is None
 
 
-async def test_what_it_died_of_is_the_cause() -> None:
+async def test_error_that_ended_the_informer_is_the_cause() -> None:
     pods = pods_of()
     bug = InternalError("ours")
 
@@ -281,7 +281,7 @@ async def test_what_it_died_of_is_the_cause() -> None:
     assert task.exception() is bug
 
 
-async def test_the_end_is_raised_again_and_again() -> None:
+async def test_informer_stopped_is_raised_on_every_read() -> None:
     pods = pods_of(Page(version=5))
 
     async with pods.events() as events:
@@ -293,7 +293,7 @@ async def test_the_end_is_raised_again_and_again() -> None:
                 await anext(events)
 
 
-async def test_one_that_will_never_run_says_so() -> None:
+async def test_iterator_of_an_informer_that_cannot_run_raises() -> None:
     pods = pods_of()
 
     async with pods.events() as events:
@@ -308,7 +308,7 @@ async def test_one_that_will_never_run_says_so() -> None:
         await pods.events().__aenter__()
 
 
-async def test_one_who_has_stopped_reading_holds_up_the_end_for_5_seconds(
+async def test_reader_that_stopped_reading_delays_the_stop_by_5_s(
     looptime: float,
 ) -> None:
     pods = pods_of(Page([thing(f"p{n}") for n in range(100)], version=5))
@@ -329,7 +329,7 @@ async def test_one_who_has_stopped_reading_holds_up_the_end_for_5_seconds(
 # ---------------------------------------------------------------- its use
 
 
-async def test_it_is_used_in_one_block() -> None:
+async def test_iterator_can_be_entered_only_once() -> None:
     pods = pods_of()
     events = pods.events(name="feed")
     idle = (repr(events), events.depth)
@@ -346,7 +346,7 @@ async def test_it_is_used_in_one_block() -> None:
     assert idle == ("<Events not entered>", 0)
 
 
-async def test_it_belongs_to_the_informers_loop() -> None:
+async def test_iterator_refuses_another_loop() -> None:
     pods = pods_of()
 
     async with running(pods.run()):
@@ -359,7 +359,7 @@ async def test_it_belongs_to_the_informers_loop() -> None:
 # ---------------------------------------------------------------- options of handlers
 
 
-async def test_a_filter_chooses_what_the_reader_is_told() -> None:
+async def test_filter_selects_the_events() -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))
 
@@ -374,7 +374,7 @@ async def test_a_filter_chooses_what_the_reader_is_told() -> None:
         assert await take(events, 2) == ["added a", "deleted a"]
 
 
-async def test_what_waits_for_a_slow_reader_may_be_merged() -> None:
+async def test_coalescing_merges_queued_events() -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))
 
@@ -395,7 +395,7 @@ async def test_what_waits_for_a_slow_reader_may_be_merged() -> None:
         assert events.depth == 0
 
 
-async def test_a_reader_may_be_reminded_of_what_there_is(looptime: float) -> None:
+async def test_resync_repeats_stored_objects(looptime: float) -> None:
     pods = pods_of(Page([thing("a")], version=5))
 
     async with running(pods.run()), pods.events(resync_period=30) as events:
@@ -407,7 +407,7 @@ async def test_a_reader_may_be_reminded_of_what_there_is(looptime: float) -> Non
     assert looptime == pytest.approx(30, abs=1)
 
 
-def test_options_that_cannot_work_are_refused_at_once() -> None:
+def test_invalid_options_are_refused_at_once() -> None:
     with pytest.raises(OptionsError):
         pods_of().events(resync_period=0.5)
 

@@ -31,7 +31,7 @@ def pods(stream: Stream) -> SharedInformer:
 # ---------------------------------------------------------------- decorators
 
 
-async def test_decorators_take_the_options_of_handlers(
+async def test_decorators_accept_handler_options(
     pods: SharedInformer, stream: Stream
 ) -> None:
     record: list[object] = []
@@ -63,7 +63,7 @@ async def test_decorators_take_the_options_of_handlers(
     assert "moved" in names[1]
 
 
-def test_decorated_functions_stay_what_they_are(pods: SharedInformer) -> None:
+def test_decorators_return_the_function_unchanged(pods: SharedInformer) -> None:
     def plain(obj: KubeObject) -> str:
         return obj.name
 
@@ -93,7 +93,7 @@ def test_unknown_options_are_refused(pods: SharedInformer, decorator: str) -> No
         pytest.param({"filter": asyncio.sleep}, id="async-filter"),
     ],
 )
-def test_options_that_cannot_work_are_refused(
+def test_invalid_options_are_refused(
     pods: SharedInformer, options: dict[str, Any]
 ) -> None:
     with pytest.raises(OptionsError):
@@ -105,7 +105,7 @@ def test_options_that_cannot_work_are_refused(
 # ---------------------------------------------------------------- together
 
 
-async def test_a_coalesced_change_passes_the_filter_as_one(
+async def test_merged_change_passes_the_filter_as_one(
     pods: SharedInformer, stream: Stream
 ) -> None:
     """What it was told last and what is now decide, not what was between."""
@@ -137,7 +137,7 @@ async def test_a_coalesced_change_passes_the_filter_as_one(
     assert told == [Added(thing("busy", 6)), Deleted(thing("busy", 6))]
 
 
-async def test_an_end_is_told_though_all_that_was_merged_does_not_pass(
+async def test_deletion_is_delivered_although_no_merged_state_passes_the_filter(
     pods: SharedInformer, stream: Stream
 ) -> None:
     told: list[Notification] = []
@@ -163,7 +163,7 @@ async def test_an_end_is_told_though_all_that_was_merged_does_not_pass(
     assert len(told) == 4
 
 
-async def test_a_late_handler_with_a_filter_gets_its_part_of_the_snapshot(
+async def test_late_filtered_handler_gets_its_part_of_the_snapshot(
     pods: SharedInformer, stream: Stream
 ) -> None:
     told: list[Notification] = []
@@ -180,7 +180,7 @@ async def test_a_late_handler_with_a_filter_gets_its_part_of_the_snapshot(
     assert told == [Added(thing("b"), True), Updated(thing("b"), thing("b", 6))]
 
 
-async def test_the_same_handler_may_be_added_with_other_options(
+async def test_same_handler_can_be_added_with_other_options(
     pods: SharedInformer,
 ) -> None:
     record = Recorder()
@@ -196,7 +196,7 @@ async def test_the_same_handler_may_be_added_with_other_options(
 # ---------------------------------------------------------------- waiting for it
 
 
-async def test_waiting_to_be_synced_has_a_timeout(pods: SharedInformer) -> None:
+async def test_wait_synced_times_out(pods: SharedInformer) -> None:
     registration = pods.add_event_handler(on_event=Slow(10), name="slow")
 
     async with running(pods.run()):
@@ -209,7 +209,7 @@ async def test_waiting_to_be_synced_has_a_timeout(pods: SharedInformer) -> None:
     assert list(caught.value.results) == ["pods/slow"]
 
 
-async def test_waiting_for_one_that_is_synced_needs_no_time() -> None:
+async def test_wait_synced_of_a_synced_handler_ignores_the_timeout() -> None:
     pods = pods_of(Page([], version=5))
     registration = pods.add_event_handler(on_event=Recorder())
 

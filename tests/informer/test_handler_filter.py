@@ -64,7 +64,7 @@ class Filtered:
         pytest.param(other(1), Updated(other(1), other(1), True), None, id="r-other"),
     ],
 )
-def test_old_and_new_state_decide(
+def test_old_and_new_state_decide_the_event(
     before: KubeObject, event: Notification, told: Notification | None
 ) -> None:
     first, second = Filtered()(Added(before), event)
@@ -73,35 +73,35 @@ def test_old_and_new_state_decide(
     assert second == told
 
 
-def test_the_initial_state_stays_initial() -> None:
+def test_initial_addition_stays_initial() -> None:
     assert Filtered()(Added(web(1), True)) == [Added(web(1), True)]
 
 
-def test_what_begins_to_pass_is_not_initial() -> None:
+def test_update_that_starts_to_pass_is_a_noninitial_addition() -> None:
     told = Filtered()(Added(other(1), True), Updated(other(1), web(2)))
 
     assert told == [None, Added(web(2), False)]
 
 
-def test_what_ceases_to_pass_was_seen_to() -> None:
+def test_update_that_no_longer_passes_is_a_deletion() -> None:
     told = Filtered()(Added(web(1)), Updated(web(1), other(2)))
 
     assert told[1] == Deleted(web(1), False)
 
 
-def test_an_end_is_told_though_the_final_state_does_not_pass() -> None:
+def test_deletion_is_delivered_although_the_final_state_does_not_pass() -> None:
     told = Filtered()(Added(web(1)), Deleted(other(2)))
 
     assert told == [Added(web(1)), Deleted(other(2))]
 
 
-def test_an_end_of_what_was_not_told_is_not_told() -> None:
+def test_deletion_of_an_undelivered_object_is_not_delivered() -> None:
     told = Filtered()(Added(other(1)), Deleted(web(2)))
 
     assert told == [None, None]
 
 
-def test_what_ceased_to_pass_may_come_again() -> None:
+def test_object_can_pass_again() -> None:
     told = Filtered()(
         Added(web(1)),
         Updated(web(1), other(2)),
@@ -119,7 +119,7 @@ def test_what_ceased_to_pass_may_come_again() -> None:
     ]
 
 
-def test_objects_are_told_apart() -> None:
+def test_objects_are_filtered_independently() -> None:
     told = Filtered()(
         Added(web(1, "a")),
         Added(other(1, "b")),
@@ -130,7 +130,7 @@ def test_objects_are_told_apart() -> None:
     assert told == [Added(web(1, "a")), None, None, Deleted(web(2))]
 
 
-def test_what_is_not_told_any_more_is_nothing_to_the_filter() -> None:
+def test_merged_away_event_does_not_reach_the_filter() -> None:
     asked: list[KubeObject] = []
     reporter = ErrorReporter("pods")
     passing = HandlerFilter(asked.append, "pods/greet", reporter).passing
@@ -140,11 +140,11 @@ def test_what_is_not_told_any_more_is_nothing_to_the_filter() -> None:
 
 
 @pytest.mark.parametrize("answer", [1, "yes", [0]])
-def test_any_true_answer_passes(answer: object) -> None:
+def test_any_true_result_passes(answer: object) -> None:
     assert Filtered(lambda _: answer)(Added(web(1))) == [Added(web(1))]
 
 
-def test_a_filter_that_changes_its_mind_is_followed_without_a_contradiction() -> None:
+def test_filter_that_changes_its_mind_causes_no_contradiction() -> None:
     wanted = {"a"}
     filtered = Filtered(lambda obj: obj.name in wanted)
     a, b = web(1, "a"), web(1, "b")
@@ -157,7 +157,7 @@ def test_a_filter_that_changes_its_mind_is_followed_without_a_contradiction() ->
     assert told == [Added(a), None, Deleted(a), Added(b), Updated(b, web(2, "b"))]
 
 
-def test_each_state_is_asked_about_once() -> None:
+def test_filter_is_called_once_for_each_state() -> None:
     asked: list[str] = []
 
     def accepts(obj: KubeObject) -> bool:
@@ -175,7 +175,7 @@ def test_each_state_is_asked_about_once() -> None:
 @pytest.mark.parametrize(
     "error", [ValueError("no"), asyncio.CancelledError("no")], ids=["error", "cancel"]
 )
-def test_a_filter_that_raises_counts_as_passing_and_is_reported(
+def test_failing_filter_passes_and_is_reported(
     error: BaseException,
 ) -> None:
     def accepts(obj: KubeObject) -> bool:
@@ -211,7 +211,7 @@ class AcceptsLater:
     [accepts_later, AcceptsLater(), "app=web", 3],
     ids=["coroutine-function", "callable-object", "text", "number"],
 )
-def test_a_filter_that_is_no_plain_function_is_refused(accepts: Any) -> None:
+def test_filter_must_be_a_plain_function(accepts: Any) -> None:
     with pytest.raises(OptionsError, match="a filter must be a plain function"):
         HandlerOptions(filter=accepts)
 
@@ -219,7 +219,7 @@ def test_a_filter_that_is_no_plain_function_is_refused(accepts: Any) -> None:
 # ---------------------------------------------------------------- in a listener
 
 
-async def test_a_handler_is_synced_with_what_its_filter_left_out() -> None:
+async def test_handler_is_synced_although_its_filter_rejects_everything() -> None:
     stage, record = Stage(), list[object]()
     listener = stage.listen(record.append, filter=is_web)
 
@@ -232,7 +232,7 @@ async def test_a_handler_is_synced_with_what_its_filter_left_out() -> None:
     assert listener.depth == 0
 
 
-async def test_a_filter_that_blocks_the_loop_is_warned_of(
+async def test_filter_that_blocks_the_loop_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stage = Stage()
@@ -245,7 +245,7 @@ async def test_a_filter_that_blocks_the_loop_is_warned_of(
     assert "handler pods/greet kept the event loop from turning" in caplog.text
 
 
-async def test_others_are_told_what_a_filter_leaves_out() -> None:
+async def test_filter_affects_no_other_handler() -> None:
     stage = Stage()
     some, everything = list[object](), list[object]()
     stage.listen(some.append, filter=is_web)

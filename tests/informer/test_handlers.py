@@ -29,7 +29,7 @@ def ignore(*_: object) -> None:
 # ---------------------------------------------------------------- which, and with what
 
 
-def test_each_handler_is_called_with_what_it_takes() -> None:
+def test_each_handler_gets_its_arguments() -> None:
     record: list[tuple[str, tuple[KubeObject, ...]]] = []
     calls = EventHandlers(
         on_add=lambda obj: record.append(("add", (obj,))),
@@ -43,7 +43,7 @@ def test_each_handler_is_called_with_what_it_takes() -> None:
     assert record == [("add", (NEW,)), ("update", (OLD, NEW)), ("delete", (NEW,))]
 
 
-def test_on_event_is_called_with_every_event() -> None:
+def test_on_event_gets_every_event() -> None:
     record: list[object] = []
     calls = EventHandlers(on_event=record.append).calls()
 
@@ -62,7 +62,9 @@ def test_on_event_is_called_with_every_event() -> None:
     ],
     ids=["add", "update", "delete"],
 )
-def test_what_nobody_wants_is_not_called(handlers: EventHandlers, kind: type) -> None:
+def test_events_without_a_handler_cause_no_call(
+    handlers: EventHandlers, kind: type
+) -> None:
     assert list(handlers.calls()) == [kind]
 
 
@@ -93,9 +95,7 @@ class Generating:
         pytest.param({"on_event": Generating()}, "is a generator", id="generating"),
     ],
 )
-def test_handlers_that_cannot_work_are_refused(
-    handlers: dict[str, Any], complaint: str
-) -> None:
+def test_invalid_handlers_are_refused(handlers: dict[str, Any], complaint: str) -> None:
     with pytest.raises(OptionsError, match=complaint):
         EventHandlers(**handlers)
 
@@ -114,14 +114,14 @@ def two(_old: object, _new: object) -> None:
         ({"on_event": two}, r"called as on_event\(event\): "),
     ],
 )
-def test_handlers_that_take_something_else_are_refused(
+def test_handlers_with_other_parameters_are_refused(
     handlers: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(OptionsError, match=complaint):
         EventHandlers(**handlers)
 
 
-def test_what_tells_no_signature_is_taken() -> None:
+def test_handler_without_a_signature_is_accepted() -> None:
     class Unknown:
         """Its signature cannot be read, as that of some functions of C."""
 
@@ -163,7 +163,5 @@ class Greeter:
     ],
     ids=["function", "two", "twice-the-same", "object", "partial"],
 )
-def test_describes_itself_by_the_names_of_its_functions(
-    handlers: EventHandlers, name: str
-) -> None:
+def test_repr_names_the_functions(handlers: EventHandlers, name: str) -> None:
     assert handlers.describe() == name

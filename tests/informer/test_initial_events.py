@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 A, B, C = thing("a", 5), thing("b", 3), thing("c", 4)
 
 
-def test_takes_objects_whatever_the_order_of_their_versions() -> None:
+def test_objects_are_taken_in_any_order_of_versions() -> None:
     initial = InitialEvents()
 
     portion = initial.take([added(A), added(B), added(C)], 0)
@@ -49,7 +49,7 @@ def test_takes_objects_whatever_the_order_of_their_versions() -> None:
         ),
     ],
 )
-def test_the_last_word_on_an_object_counts(
+def test_last_event_of_an_object_counts(
     events: list[WatchEvent], present: list[str], gone: list[str]
 ) -> None:
     portion = InitialEvents().take(events, 0)
@@ -57,7 +57,7 @@ def test_the_last_word_on_an_object_counts(
     assert (told(portion.present), portion.deleted) == (present, gone)
 
 
-def test_ends_with_the_annotation_and_hands_on_what_is_behind_it() -> None:
+def test_annotated_bookmark_ends_the_list_and_the_rest_is_returned() -> None:
     initial = InitialEvents()
     behind = [modified(thing("a", 12)), bookmark(13)]
 
@@ -69,7 +69,7 @@ def test_ends_with_the_annotation_and_hands_on_what_is_behind_it() -> None:
 
 
 @pytest.mark.parametrize("said", ["false", "True", "", "1"])
-def test_only_true_ends_it(said: str) -> None:
+def test_only_the_value_true_ends_the_list(said: str) -> None:
     initial = InitialEvents()
 
     initial.take([bookmark(9), initial_events_end(11, said)], 0)
@@ -77,7 +77,7 @@ def test_only_true_ends_it(said: str) -> None:
     assert not initial.complete
 
 
-def test_no_annotation_of_an_object_ends_it() -> None:
+def test_annotation_of_an_object_does_not_end_the_list() -> None:
     annotations = {"k8s.io/initial-events-end": "true"}
     obj = thing("a").to_dict()
     obj["metadata"]["annotations"] = annotations
@@ -88,17 +88,17 @@ def test_no_annotation_of_an_object_ends_it() -> None:
     assert not initial.complete
 
 
-def test_an_end_without_a_version_is_none_to_go_on_from() -> None:
+def test_end_without_a_version_raises_decode_error() -> None:
     with pytest.raises(DecodeError, match="no version"):
         InitialEvents().take([initial_events_end("")], 0)
 
 
-def test_an_error_event_is_raised() -> None:
+def test_error_event_is_raised() -> None:
     with pytest.raises(ResourceExpired):
         InitialEvents().take([added(A), error_event(410)], 0)
 
 
-def test_an_error_event_that_cannot_be_read_is_raised_as_such() -> None:
+def test_unreadable_error_event_raises_decode_error() -> None:
     unreadable = KubeObject(b"{", "", "", "", {}, A.context)
     broken = WatchEvent(EventType.ERROR, unreadable)
 
@@ -109,7 +109,7 @@ def test_an_error_event_that_cannot_be_read_is_raised_as_such() -> None:
 # ---------------------------------------------------------------- patience
 
 
-def test_patience_begins_anew_while_nothing_but_objects_comes() -> None:
+def test_patience_restarts_while_only_objects_arrive() -> None:
     initial = InitialEvents()
     deadlines = [initial.deadline(0)]
     for now in (25, 50, 75):
@@ -128,7 +128,7 @@ def test_patience_begins_anew_while_nothing_but_objects_comes() -> None:
         pytest.param(lambda: initial_events_end(9, "false"), id="not-the-end"),
     ],
 )
-def test_patience_is_limited_once_something_else_came(
+def test_patience_is_limited_after_any_other_event(
     other: Callable[[], WatchEvent],
 ) -> None:
     initial = InitialEvents()

@@ -12,7 +12,7 @@ from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
 from aioinformer.informer.lifecycle import RunState, running_loop
 
 
-async def test_begins_once() -> None:
+async def test_run_state_begins_once() -> None:
     live = RunState("pods")
     idle = repr(live)
     live.begin()
@@ -24,7 +24,7 @@ async def test_begins_once() -> None:
     assert (idle, repr(live)) == ("<RunState pods idle>", "<RunState pods running>")
 
 
-async def test_does_not_begin_behind_its_end() -> None:
+async def test_run_state_does_not_begin_after_its_end() -> None:
     live = RunState("pods")
     live.end()
 
@@ -35,7 +35,7 @@ async def test_does_not_begin_behind_its_end() -> None:
     assert repr(live) == "<RunState pods stopped>"
 
 
-def test_its_first_failure_is_the_cause_of_what_is_raised() -> None:
+def test_first_failure_is_the_cause_of_informer_stopped() -> None:
     live = RunState("pods")
     live.check_not_stopped()
     failure = ValueError("first")
@@ -50,7 +50,7 @@ def test_its_first_failure_is_the_cause_of_what_is_raised() -> None:
     assert raised.value.__cause__ is failure
 
 
-async def test_every_waiter_is_woken_by_a_change() -> None:
+async def test_change_wakes_every_waiter() -> None:
     live = RunState("pods")
     waiters = [asyncio.create_task(live.wait_for_change()) for _ in range(3)]
     await settle()
@@ -62,7 +62,7 @@ async def test_every_waiter_is_woken_by_a_change() -> None:
     assert (before, [waiter.done() for waiter in waiters]) == ([False] * 3, [True] * 3)
 
 
-async def test_a_change_wakes_only_those_who_waited_before_it() -> None:
+async def test_change_wakes_only_earlier_waiters() -> None:
     live = RunState("pods")
     live.tell()
     waiter = asyncio.create_task(live.wait_for_change())
@@ -74,7 +74,7 @@ async def test_a_change_wakes_only_those_who_waited_before_it() -> None:
     await waiter
 
 
-async def test_belongs_to_the_loop_in_which_it_began() -> None:
+async def test_run_state_belongs_to_the_loop_in_which_it_began() -> None:
     live = RunState("pods")
     before = error_in_thread(live.check_loop)
     live.begin()
@@ -84,11 +84,11 @@ async def test_belongs_to_the_loop_in_which_it_began() -> None:
     assert isinstance(error_in_thread(live.check_loop), WrongLoop)
 
 
-def test_no_loop_runs_outside_of_coroutines() -> None:
+def test_running_loop_is_none_outside_of_coroutines() -> None:
     assert running_loop() is None
 
 
-def test_its_death_is_told_once_in_the_moment() -> None:
+def test_on_death_is_called_once_and_at_once() -> None:
     live = RunState("pods")
     told: list[tuple[BaseException, bool, bool]] = []
     live.on_death = lambda exc: told.append((exc, live.stopped, live.over))
@@ -102,7 +102,7 @@ def test_its_death_is_told_once_in_the_moment() -> None:
     assert told == [(first, True, False)]
 
 
-def test_an_end_without_a_failure_is_no_death() -> None:
+def test_end_without_a_failure_is_no_death() -> None:
     live = RunState("pods")
     told: list[BaseException] = []
     live.on_death = told.append

@@ -7,7 +7,7 @@ import pytest
 from aioinformer.informer.handlers.error_reporter import LogLimit, Verdict
 
 
-def test_nine_in_a_minute_are_written_one_by_one() -> None:
+def test_first_nine_of_a_minute_are_logged_one_by_one() -> None:
     limit = LogLimit()
 
     verdicts = [limit.note(second) for second in range(9)]
@@ -15,7 +15,7 @@ def test_nine_in_a_minute_are_written_one_by_one() -> None:
     assert verdicts == [Verdict(each=True)] * 9
 
 
-def test_from_the_tenth_on_there_are_sums_at_each_doubling() -> None:
+def test_sums_are_logged_at_the_tenth_and_each_doubling() -> None:
     limit = LogLimit()
 
     verdicts = [limit.note(number / 10_000) for number in range(100)]
@@ -25,7 +25,7 @@ def test_from_the_tenth_on_there_are_sums_at_each_doubling() -> None:
     assert [it.each for it in verdicts] == [True] * 9 + [False] * 91
 
 
-def test_another_minute_begins_anew_with_what_was_not_told_of_the_last() -> None:
+def test_next_minute_starts_with_the_unreported_rest() -> None:
     limit = LogLimit()
     for _ in range(15):
         limit.note(0.0)
@@ -37,7 +37,7 @@ def test_another_minute_begins_anew_with_what_was_not_told_of_the_last() -> None
 
 
 @pytest.mark.parametrize("count", [1, 9, 10, 20])
-def test_what_was_told_already_is_not_told_again(count: int) -> None:
+def test_reported_events_are_not_reported_again(count: int) -> None:
     limit = LogLimit()
     for _ in range(count):
         limit.note(0.0)
@@ -45,7 +45,7 @@ def test_what_was_told_already_is_not_told_again(count: int) -> None:
     assert limit.note(100.0) == Verdict(each=True)
 
 
-def test_the_minute_begins_with_its_first_one() -> None:
+def test_minute_starts_with_its_first_event() -> None:
     limit = LogLimit()
     limit.note(1000.0)
     for _ in range(8):
@@ -55,7 +55,7 @@ def test_the_minute_begins_with_its_first_one() -> None:
     assert limit.note(1060.0).each
 
 
-def test_a_clock_that_is_another_one_begins_a_new_minute() -> None:
+def test_clock_that_goes_back_starts_a_new_minute() -> None:
     limit = LogLimit()
     for _ in range(10):
         limit.note(5000.0)
@@ -63,7 +63,7 @@ def test_a_clock_that_is_another_one_begins_a_new_minute() -> None:
     assert limit.note(0.0) == Verdict(each=True)
 
 
-def test_100_000_write_few_records_in_a_minute() -> None:
+def test_100_000_events_in_a_minute_write_few_records() -> None:
     limit = LogLimit()
 
     written = sum(it.each or it.sum > 0 for it in (limit.note(0) for _ in range(10**5)))

@@ -1,6 +1,6 @@
 """The list-watch machine: answers that succeed, requests, and what errors mean.
 
-What every error leads to in every phase is in test_informer_machine_table.py.
+What every error leads to in every phase is in test_machine_table.py.
 """
 
 from __future__ import annotations
@@ -317,7 +317,7 @@ def test_recovery(error: Exception, recovery: Recovery) -> None:
         ),
     ],
 )
-def test_a_list_older_than_what_is_known_is_broken_history(
+def test_list_older_than_the_known_version_resets_the_history(
     phase: Phase, listed: Input, then: Phase
 ) -> None:
     phase, actions = advance(phase, listed)
@@ -331,7 +331,7 @@ def test_a_list_older_than_what_is_known_is_broken_history(
     assert "version 8" in str(report.error)
 
 
-def test_every_kind_of_api_error_has_a_row_above() -> None:
+def test_every_class_of_api_error_has_a_row_in_the_recovery_table() -> None:
     def kinds(of: type[ApiError]) -> set[type[ApiError]]:
         return {of}.union(*(kinds(kind) for kind in of.__subclasses__()))
 
@@ -427,7 +427,7 @@ def test_stream_options(version: str, asked: str) -> None:
     ),
     st.none() | st.integers(1, 5000),
 )
-def test_a_limit_never_goes_with_a_bare_version(
+def test_list_with_a_limit_and_a_version_requests_not_older_than(
     phase: Listing, page_size: int | None
 ) -> None:
     options = list_options(phase, page_size)

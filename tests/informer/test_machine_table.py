@@ -356,7 +356,7 @@ IMPOSSIBLE = {
     ("phase", "happened"),
     [pytest.param(*case, id=name) for name, case in IMPOSSIBLE.items()],
 )
-def test_impossible_input_is_refused(phase: Phase, happened: Input) -> None:
+def test_impossible_input_raises_internal_error(phase: Phase, happened: Input) -> None:
     with pytest.raises(InternalError, match="cannot happen while"):
         advance(phase, happened)
 
@@ -364,7 +364,7 @@ def test_impossible_input_is_refused(phase: Phase, happened: Input) -> None:
 # ---------------------------------------------------------------- nothing is left out
 
 
-def test_every_error_of_the_package_is_in_the_table_or_never_met() -> None:
+def test_every_error_class_is_in_the_table_or_excluded() -> None:
     every_class = {
         value
         for value in vars(errors).values()
@@ -376,12 +376,12 @@ def test_every_error_of_the_package_is_in_the_table_or_never_met() -> None:
     assert not met & NEVER
 
 
-def test_every_kind_of_error_has_a_row() -> None:
+def test_every_kind_of_error_is_in_the_table() -> None:
     assert {kind for _, kind in ERRORS.values()} == KINDS
     assert all(set(case.unless) <= KINDS for case in ALL.values())
 
 
-def test_every_phase_meets_every_input() -> None:
+def test_every_phase_is_tested_with_every_input() -> None:
     """A new phase or input has to be entered in the tables."""
     successes = {(Listing, PageListed), (Listing, StreamListed)}
     possible = {(type(it.phase), type(it.failed(BROKEN))) for it in ALL.values()}
@@ -391,7 +391,7 @@ def test_every_phase_meets_every_input() -> None:
     assert successes | possible | refused == everything
 
 
-def test_every_field_of_a_phase_takes_more_than_one_value() -> None:
+def test_every_field_of_a_phase_has_several_values_in_the_table() -> None:
     """A new field has to be entered in the tables."""
     for kind in get_args(Phase):
         phases = [it.phase for it in ALL.values() if isinstance(it.phase, kind)]
@@ -400,7 +400,7 @@ def test_every_field_of_a_phase_takes_more_than_one_value() -> None:
             assert len(values) > 1 or field.name == "version", (kind, field.name)
 
 
-def test_every_combination_of_flags_meets_every_way_to_list() -> None:
+def test_every_combination_of_flags_is_in_the_table() -> None:
     """All flags of a failure, by whether it was a stream and something was known."""
 
     def flags_of(kind: type) -> list[str]:
@@ -424,7 +424,7 @@ def test_every_combination_of_flags_meets_every_way_to_list() -> None:
     assert watches == set(product([False, True], repeat=len(watch_flags)))
 
 
-def test_flags_are_off_unless_said() -> None:
+def test_flags_are_false_by_default_except_established() -> None:
     defaults = {
         (kind, field.name): field.default
         for kind in (ListFailed, WatchEnded)

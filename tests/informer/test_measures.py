@@ -73,7 +73,7 @@ def measured(source: FakeSource, sink: MetricsSink, **options: bool) -> Reflecto
     )
 
 
-async def test_a_list_in_pages_is_one_list() -> None:
+async def test_list_in_pages_counts_as_one_list() -> None:
     pages = [
         Page([thing("a"), thing("b")], 7, "t", seconds=1.0),
         Page([thing("c")], 7, seconds=0.5),
@@ -92,7 +92,7 @@ async def test_a_list_in_pages_is_one_list() -> None:
     }
 
 
-async def test_a_watch_is_measured_when_it_ends() -> None:
+async def test_watch_is_measured_when_it_ends() -> None:
     stream = Stream([added(thing("a", 8)), added(thing("b", 9))], 5.0, [bookmark(12)])
     stream.then(2.0)
     stream.then(END)
@@ -116,9 +116,7 @@ async def test_a_watch_is_measured_when_it_ends() -> None:
         pytest.param(lambda: Stream(TransportError("cut")), 1, id="broken"),
     ],
 )
-async def test_watches_that_are_very_short_are_counted(
-    stream: object, short: int
-) -> None:
+async def test_short_watches_are_counted(stream: object, short: int) -> None:
     assert callable(stream)
     sink = Sink()
 
@@ -127,7 +125,7 @@ async def test_watches_that_are_very_short_are_counted(
         assert sum(sink.told["short_watches_total"]) == short
 
 
-async def test_a_stream_is_a_list_and_a_watch() -> None:
+async def test_streaming_list_counts_as_a_list_and_a_watch() -> None:
     stream = Stream([added(thing("a")), added(thing("b"))], 2.0)
     stream.then([initial_events_end(9), bookmark(10)])
     stream.then(3.0)
@@ -145,7 +143,7 @@ async def test_a_stream_is_a_list_and_a_watch() -> None:
     assert sink.told["items_per_watch"][0] == 1
 
 
-async def test_failures_are_counted_by_their_class() -> None:
+async def test_failures_are_counted_by_class() -> None:
     source = FakeSource([BUSY, BUSY, Page()], [Forbidden("no", status=403)])
     sink = Sink()
 
@@ -158,7 +156,7 @@ async def test_failures_are_counted_by_their_class() -> None:
     assert len(sink.told["list_duration_seconds"]) == 1
 
 
-async def test_a_stream_that_is_given_up_and_its_list_are_two() -> None:
+async def test_abandoned_stream_and_its_list_count_as_two_lists() -> None:
     source = FakeSource([Page()], [Invalid("?", status=400)])
     sink = Sink()
 
@@ -169,7 +167,7 @@ async def test_a_stream_that_is_given_up_and_its_list_are_two() -> None:
     assert len(sink.told["items_per_list"]) == 1
 
 
-async def test_versions_that_are_no_numbers_are_not_told() -> None:
+async def test_version_that_is_no_number_is_not_measured() -> None:
     sink = Sink()
 
     async with running(measured(FakeSource([Page(version="abc")]), sink).run()):
@@ -178,7 +176,7 @@ async def test_versions_that_are_no_numbers_are_not_told() -> None:
     assert "last_resource_version" not in sink.told
 
 
-async def test_a_failing_sink_is_logged_once_and_changes_nothing(
+async def test_failing_sink_is_logged_once_and_changes_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     source = FakeSource([BUSY, Page()], [Stream([bookmark(9)], END)])
@@ -193,7 +191,7 @@ async def test_a_failing_sink_is_logged_once_and_changes_nothing(
     assert "a bug of the user" in caplog.text
 
 
-async def test_a_sink_that_is_not_enabled_is_not_told() -> None:
+async def test_disabled_sink_is_not_called() -> None:
     sink = Disabled()
 
     async with running(measured(FakeSource([BUSY, Page()]), sink).run()):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------- content
 
 
-async def test_one_store_has_the_objects_of_all() -> None:
+async def test_one_store_contains_the_objects_of_all_namespaces() -> None:
     pods = two()
     pods.add_indexers({"node": index_by("spec.nodeName")})
 
@@ -35,7 +35,7 @@ async def test_one_store_has_the_objects_of_all() -> None:
         assert len(pods.lister.namespace("shop").by_index("node", "node-1")) == 2
 
 
-async def test_changes_of_each_are_told_to_one_handler() -> None:
+async def test_one_handler_gets_the_changes_of_all_namespaces() -> None:
     shop, web = Stream(), Stream()
     pods = two(watch=shop, other=web)
     told: list[str] = []
@@ -54,7 +54,7 @@ async def test_changes_of_each_are_told_to_one_handler() -> None:
     assert told == ["updated a", "deleted c"]
 
 
-async def test_a_relist_of_one_replaces_its_own_part_only() -> None:
+async def test_relist_of_one_namespace_replaces_only_its_part() -> None:
     relisted = Page([of("shop", "b", 1), of("shop", "n", 8)], version=9)
     shop = Stream(5.0, [error_event(410)])
     pods = two(
@@ -80,7 +80,7 @@ async def test_a_relist_of_one_replaces_its_own_part_only() -> None:
         assert len(pods.store.by_index("namespace", "shop")) == 2
 
 
-async def test_readers_see_the_old_part_or_the_new_one_while_others_change(
+async def test_readers_see_a_relisted_namespace_in_one_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What others bring while a list is taken in is not lost, nor is it seen late."""
@@ -119,7 +119,7 @@ def looks_busy(pods: SharedInformer) -> bool:
     return pods.status.namespaces["shop"].phase == "listing"
 
 
-async def test_a_change_that_comes_while_another_part_is_replaced_is_kept(
+async def test_change_during_a_relist_of_another_namespace_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In every turn of it."""
@@ -157,7 +157,7 @@ def sources(pods: SharedInformer) -> dict[str, Any]:
     return {str(it.namespace): it.reflector._source for it in pods._sources.all}
 
 
-async def test_an_index_added_while_a_part_is_replaced_is_complete(
+async def test_index_added_during_a_relist_is_complete(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slow_machine(monkeypatch)
@@ -185,7 +185,7 @@ async def test_an_index_added_while_a_part_is_replaced_is_complete(
 # ---------------------------------------------------------------- handlers
 
 
-async def test_a_late_handler_gets_all_that_there_is_and_then_every_change() -> None:
+async def test_late_handler_gets_a_snapshot_then_every_change() -> None:
     web = Stream()
     shop = Page([of("shop", "a")], version=5, seconds=10)
     pods = two(shop, other=web)
@@ -203,7 +203,7 @@ async def test_a_late_handler_gets_all_that_there_is_and_then_every_change() -> 
     assert [tell(event) for event in record[3:]] == ["initial a"]
 
 
-async def test_handlers_are_synced_when_all_lists_are_dealt_with(
+async def test_handler_is_synced_after_all_first_lists(
     looptime: float,
 ) -> None:
     pods = two(Page([of("shop", "a")], version=5, seconds=3))
@@ -218,7 +218,7 @@ async def test_handlers_are_synced_when_all_lists_are_dealt_with(
     assert looptime == 3
 
 
-async def test_an_object_of_one_name_in_each_is_two_objects() -> None:
+async def test_equal_names_in_two_namespaces_are_two_objects() -> None:
     shop = Stream()
     pods = two(watch=shop)
 

@@ -36,7 +36,7 @@ REFUSED = Forbidden("no", status=403)
 # ---------------------------------------------------------------- versions
 
 
-async def test_the_version_of_the_store_is_the_lowest_that_all_have_reached() -> None:
+async def test_store_version_is_the_lowest_of_all_namespaces() -> None:
     shop, web = Stream(), Stream()
     pods = two(watch=shop, other=web)
     found: list[str] = []
@@ -59,7 +59,7 @@ async def test_the_version_of_the_store_is_the_lowest_that_all_have_reached() ->
     }
 
 
-async def test_there_is_no_version_before_all_have_one() -> None:
+async def test_store_has_no_version_before_every_namespace_has_one() -> None:
     pods = two(Silence())
 
     async with running(pods.run()):
@@ -69,7 +69,7 @@ async def test_there_is_no_version_before_all_have_one() -> None:
         assert pods.status.namespaces["web"].resource_version == "7"
 
 
-async def test_waiting_for_a_version_waits_for_all_of_them(looptime: float) -> None:
+async def test_wait_for_version_waits_for_all_namespaces(looptime: float) -> None:
     pods = two(watch=Stream(4.0, [bookmark(9)]), other=Stream(2.0, [bookmark(9)]))
 
     async with running(pods.run()):
@@ -80,7 +80,7 @@ async def test_waiting_for_a_version_waits_for_all_of_them(looptime: float) -> N
     assert (alone, looptime) == (2, 4)
 
 
-async def test_the_version_of_one_that_does_not_come_is_told() -> None:
+async def test_wait_for_version_names_the_version_reached_by_a_namespace() -> None:
     pods = two()
 
     async with running(pods.run()):
@@ -91,7 +91,7 @@ async def test_the_version_of_one_that_does_not_come_is_told() -> None:
             await pods.wait_for_version("9", 3)
 
 
-async def test_a_history_that_one_has_lost_is_told_to_all_who_wait() -> None:
+async def test_history_reset_in_one_namespace_fails_all_version_waits() -> None:
     pods = two(watch=Stream(2.0, [modified(of("shop", "a", 3))]))
 
     async with running(pods.run()):
@@ -99,7 +99,7 @@ async def test_a_history_that_one_has_lost_is_told_to_all_who_wait() -> None:
             await pods.wait_for_version("99", timeout=60)
 
 
-async def test_versions_that_cannot_be_compared_cannot_be_waited_for() -> None:
+async def test_incomparable_versions_cannot_be_waited_for() -> None:
     pods = two(Page([of("shop", "a")], version="v5"))
 
     async with running(pods.run()):
@@ -116,7 +116,7 @@ async def test_versions_that_cannot_be_compared_cannot_be_waited_for() -> None:
 # ---------------------------------------------------------------- trouble in one
 
 
-async def test_a_refusal_in_one_does_not_stop_the_others() -> None:
+async def test_refusal_in_one_namespace_does_not_stop_the_others() -> None:
     web = Stream()
     pods = two(REFUSED, other=web)
     told: list[str] = []
@@ -154,7 +154,7 @@ async def test_a_refusal_in_one_does_not_stop_the_others() -> None:
     assert status.namespaces["shop"].last_error_status == 403
 
 
-async def test_waiting_for_an_object_of_one_does_not_need_the_others() -> None:
+async def test_wait_for_an_object_needs_only_its_namespace() -> None:
     pods = two(REFUSED)
 
     async with running(pods.run()):
@@ -163,7 +163,7 @@ async def test_waiting_for_an_object_of_one_does_not_need_the_others() -> None:
             await pods.wait_until(lambda it: it is not None, "shop/a", timeout=60)
 
 
-async def test_a_resource_gone_in_one_is_gone_there_alone() -> None:
+async def test_resource_removed_in_one_namespace_is_absent_only_there() -> None:
     missing = NotFound("no such resource", status=404, reason="NotFound")
     shop = ServedSource(
         [Page([of("shop", "a")], version=5), missing],
@@ -182,7 +182,7 @@ async def test_a_resource_gone_in_one_is_gone_there_alone() -> None:
     assert status.namespaces["web"].phase == "watching"
 
 
-async def test_reads_that_must_be_fresh_look_at_what_they_read() -> None:
+async def test_max_staleness_applies_to_the_namespaces_read() -> None:
     shop = FakeSource([Page([of("shop", "a")], version=5)], [REFUSED] * 50)
     bookmarks = [step for n in range(40) for step in (10.0, [bookmark(8 + n)])]
     web = FakeSource([Page([of("web", "a")], version=7)], [Stream(*bookmarks)])
@@ -201,7 +201,7 @@ async def test_reads_that_must_be_fresh_look_at_what_they_read() -> None:
         assert pods.status.age == pytest.approx(100, abs=1)
 
 
-async def test_each_failure_is_told_to_one_error_handler() -> None:
+async def test_one_error_handler_gets_each_failure() -> None:
     told: list[Exception] = []
     pods = two(REFUSED)
     pods.set_watch_error_handler(told.append)
@@ -225,7 +225,7 @@ async def test_each_failure_is_told_to_one_error_handler() -> None:
         pytest.param(lambda pods: pods.lister.get("x/a"), id="get-by-full-key"),
     ],
 )
-async def test_a_namespace_that_is_not_listed_is_not_taken_for_empty(read: Any) -> None:
+async def test_read_of_an_unlisted_namespace_is_refused(read: Any) -> None:
     pods = two()
 
     async with running(pods.run()):
@@ -236,7 +236,7 @@ async def test_a_namespace_that_is_not_listed_is_not_taken_for_empty(read: Any) 
             read(pods)
 
 
-async def test_nobody_can_wait_for_what_is_not_listed() -> None:
+async def test_wait_for_an_object_in_an_unlisted_namespace_is_refused() -> None:
     pods = two()
 
     async with running(pods.run()):
@@ -248,12 +248,12 @@ async def test_nobody_can_wait_for_what_is_not_listed() -> None:
 
 
 @pytest.mark.parametrize("names", [[], [""]], ids=["none", "empty"])
-def test_namespaces_have_names(names: list[str]) -> None:
+def test_namespace_names_must_not_be_empty(names: list[str]) -> None:
     with pytest.raises(OptionsError):
         SharedInformer({name: FakeSource() for name in names})
 
 
-def test_one_queue_cannot_serve_several() -> None:
+def test_one_queue_cannot_serve_several_namespaces() -> None:
     with pytest.raises(OptionsError, match="queue"):
         SharedInformer({"a": FakeSource(), "b": FakeSource()}, queue=OrderedFIFO())
 
@@ -261,7 +261,7 @@ def test_one_queue_cannot_serve_several() -> None:
 # ---------------------------------------------------------------- just one
 
 
-async def test_a_single_one_may_be_named_too() -> None:
+async def test_single_namespace_can_be_named_too() -> None:
     pods = informer_of(shop=scripts(watch=Stream(1.0, [bookmark(9)], 1.0, END)))
 
     async with running(pods.run()):

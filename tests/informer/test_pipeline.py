@@ -37,7 +37,7 @@ OTHER_A = thing("a", 9, "another-uid")
 # ---------------------------------------------------------------- lists
 
 
-async def test_the_first_list_is_told_as_initial_in_its_order(rig: Rig) -> None:
+async def test_first_list_is_delivered_as_initial_in_its_order(rig: Rig) -> None:
     before = rig.pipeline.synced
     await rig.relist(B1, A1, version=5)
     await rig.applied()
@@ -48,7 +48,7 @@ async def test_the_first_list_is_told_as_initial_in_its_order(rig: Rig) -> None:
     assert (rig.holds, rig.indexer.resource_version) == (["b@1", "a@1"], "5")
 
 
-async def test_an_empty_list_is_a_list(rig: Rig) -> None:
+async def test_empty_list_is_a_list(rig: Rig) -> None:
     await rig.pipeline.commit("5")
     await rig.applied()
 
@@ -56,7 +56,7 @@ async def test_an_empty_list_is_a_list(rig: Rig) -> None:
     assert (rig.take(), rig.holds, rig.indexer.resource_version) == ([], [], "5")
 
 
-async def test_a_relist_tells_deletions_first_then_the_rest_in_list_order(
+async def test_relist_delivers_deletions_first_then_the_rest_in_list_order(
     rig: Rig,
 ) -> None:
     gone, also_gone, new = thing("g", 1), thing("h", 1), thing("n", 7)
@@ -76,7 +76,7 @@ async def test_a_relist_tells_deletions_first_then_the_rest_in_list_order(
     assert rig.holds == ["b@2", "n@7", "a@1"]
 
 
-async def test_another_uid_under_a_known_key_is_an_end_and_a_beginning(
+async def test_another_uid_under_a_known_key_is_a_deletion_and_an_addition(
     rig: Rig,
 ) -> None:
     await rig.relist(A1, B1, version=5)
@@ -89,7 +89,7 @@ async def test_another_uid_under_a_known_key_is_an_end_and_a_beginning(
     assert rig.take() == [Deleted(A1, True), Updated(B1, B2), Added(OTHER_A)]
 
 
-async def test_a_relist_keeps_what_did_not_change(rig: Rig) -> None:
+async def test_relist_keeps_unchanged_objects(rig: Rig) -> None:
     await rig.relist(A1, B1, version=5)
     await rig.applied()
     rig.take()
@@ -118,7 +118,7 @@ async def test_objects_without_a_version_are_never_taken_for_unchanged(
     assert rig.take() == [Updated(before, after)]
 
 
-async def test_a_list_that_names_an_object_twice_holds_its_newest_state(
+async def test_list_with_an_object_twice_stores_its_newest_state(
     rig: Rig,
 ) -> None:
     await rig.relist(A1, version=5)
@@ -136,7 +136,7 @@ async def test_a_list_that_names_an_object_twice_holds_its_newest_state(
     assert told(rig.indexer.by_index("node", "node-3")) == ["a@8"]
 
 
-async def test_a_discarded_list_leaves_no_trace(rig: Rig) -> None:
+async def test_discarded_list_leaves_no_trace(rig: Rig) -> None:
     await rig.pipeline.stage([A1])
     await rig.pipeline.discard()
     await rig.relist(B1, version=5)
@@ -145,14 +145,14 @@ async def test_a_discarded_list_leaves_no_trace(rig: Rig) -> None:
     assert rig.take() == [Added(B1, True)]
 
 
-async def test_a_list_is_not_visible_before_it_is_complete(rig: Rig) -> None:
+async def test_list_is_invisible_until_it_is_complete(rig: Rig) -> None:
     await rig.pipeline.stage([A1, B1])
     await settle()
 
     assert (rig.holds, rig.take(), rig.pipeline.synced) == ([], [], False)
 
 
-async def test_changes_queued_while_a_list_arrives_do_not_undo_it(rig: Rig) -> None:
+async def test_changes_queued_before_the_list_do_not_undo_it(rig: Rig) -> None:
     await rig.relist(A1, B1, version=5)
     await rig.applied()
     rig.take()
@@ -169,7 +169,7 @@ async def test_changes_queued_while_a_list_arrives_do_not_undo_it(rig: Rig) -> N
     assert rig.holds == ["a@1", "b@1"]
 
 
-async def test_an_update_that_the_list_knew_already_is_told_once(rig: Rig) -> None:
+async def test_update_contained_in_the_list_is_delivered_once(rig: Rig) -> None:
     await rig.relist(A1, version=5)
     await rig.applied()
     rig.take()
@@ -205,7 +205,7 @@ async def test_an_update_that_the_list_knew_already_is_told_once(rig: Rig) -> No
         ),
     ],
 )
-async def test_a_change_is_applied_and_told(
+async def test_change_is_applied_and_delivered(
     rig: Rig, change: Delta[KubeObject], events: list[Notification], holds: list[str]
 ) -> None:
     await rig.relist(A1, version=5)
@@ -219,7 +219,7 @@ async def test_a_change_is_applied_and_told(
     assert (rig.holds, rig.indexer.resource_version) == (holds, "9")
 
 
-async def test_changes_of_one_object_are_told_one_by_one(rig: Rig) -> None:
+async def test_changes_of_one_object_are_delivered_one_by_one(rig: Rig) -> None:
     await rig.relist(version=5)
     await rig.change(add(A1), add(B1), update(A2), delete(thing("a", 3)), version=9)
     await rig.applied()
@@ -229,7 +229,7 @@ async def test_changes_of_one_object_are_told_one_by_one(rig: Rig) -> None:
     assert rig.holds == ["b@1"]
 
 
-async def test_a_handler_finds_the_store_as_it_is_told(rig: Rig) -> None:
+async def test_handler_finds_the_delivered_state_in_the_store(rig: Rig) -> None:
     found: list[bool] = []
 
     def check(event: Notification) -> None:
@@ -276,7 +276,7 @@ async def test_many_changes_are_applied_in_slices(
 # ---------------------------------------------------------------- versions
 
 
-async def test_a_bookmark_moves_the_version_of_the_store(rig: Rig) -> None:
+async def test_bookmark_advances_the_version_of_the_store(rig: Rig) -> None:
     await rig.relist(A1, version=5)
     await rig.applied()
     await rig.change(version=12)
@@ -285,7 +285,7 @@ async def test_a_bookmark_moves_the_version_of_the_store(rig: Rig) -> None:
     assert rig.indexer.resource_version == "12"
 
 
-async def test_a_bookmark_right_behind_a_list_is_not_lost(rig: Rig) -> None:
+async def test_bookmark_directly_after_a_list_is_not_lost(rig: Rig) -> None:
     await rig.relist(A1, version=5)
     await rig.change(version=12)
     await rig.applied()
@@ -293,7 +293,9 @@ async def test_a_bookmark_right_behind_a_list_is_not_lost(rig: Rig) -> None:
     assert rig.indexer.resource_version == "12"
 
 
-async def test_changes_of_an_unknown_version_leave_it_as_it_is(rig: Rig) -> None:
+async def test_change_without_a_version_keeps_the_version_of_the_store(
+    rig: Rig,
+) -> None:
     await rig.relist(version=5)
     await rig.change(add(A1))
     await rig.applied()
@@ -301,7 +303,7 @@ async def test_changes_of_an_unknown_version_leave_it_as_it_is(rig: Rig) -> None
     assert (rig.holds, rig.indexer.resource_version) == (["a@1"], "5")
 
 
-async def test_changes_in_front_of_a_relist_are_told_before_it(rig: Rig) -> None:
+async def test_changes_before_a_relist_are_delivered_first(rig: Rig) -> None:
     await rig.relist(A1, version=5)
     await rig.applied()
     rig.take()
@@ -323,7 +325,7 @@ async def test_changes_in_front_of_a_relist_are_told_before_it(rig: Rig) -> None
 # ---------------------------------------------------------------- what is known
 
 
-async def test_knows_the_newest_state_applied_or_queued() -> None:
+async def test_known_returns_the_newest_applied_or_queued_state() -> None:
     rig = Rig()  # does not run yet: all of it stays queued
     key = "default/a"
     states = [rig.pipeline.known(key)]
@@ -348,7 +350,7 @@ async def test_knows_the_newest_state_applied_or_queued() -> None:
     assert states == [None, A1, A2, None, OTHER_A, None, None, A2]
 
 
-async def test_the_first_of_two_queued_lists_does_not_hide_the_second() -> None:
+async def test_known_returns_the_state_of_the_last_queued_list() -> None:
     rig = Rig()
     await rig.relist(A1, version=5)
     await rig.relist(A2, version=6)

@@ -46,7 +46,7 @@ async def rig() -> AsyncIterator[Rig]:
         pytest.param(add(OTHER_A6), id="another-one-added"),
     ],
 )
-async def test_states_behind_what_was_listed_are_told_to_nobody(
+async def test_states_older_than_the_listed_one_are_not_delivered(
     rig: Rig, change: Delta[KubeObject]
 ) -> None:
     await rig.change(change, version=8)
@@ -57,7 +57,7 @@ async def test_states_behind_what_was_listed_are_told_to_nobody(
     assert rig.pipeline.duplicates == 1
 
 
-async def test_from_what_was_listed_on_all_is_told(rig: Rig) -> None:
+async def test_states_from_the_listed_one_on_are_delivered(rig: Rig) -> None:
     await rig.change(update(A7), update(A8), update(A9), update(A10), version=10)
     await rig.applied()
 
@@ -66,7 +66,7 @@ async def test_from_what_was_listed_on_all_is_told(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["lowest-first", "highest-first"])
-async def test_up_to_the_highest_version_that_was_listed(order: int) -> None:
+async def test_versions_are_compared_up_to_the_highest_listed_one(order: int) -> None:
     """Which has more digits than the others."""
     rig = Rig()
     listed = [A9, thing("c", 10), thing("d", 8)]
@@ -80,7 +80,7 @@ async def test_up_to_the_highest_version_that_was_listed(order: int) -> None:
         assert sorted(rig.holds) == ["a@9", "c@11", "d@8"]
 
 
-async def test_what_was_not_listed_is_told(rig: Rig) -> None:
+async def test_object_missing_in_the_list_is_delivered(rig: Rig) -> None:
     await rig.change(add(B6), version=6)
     await rig.change(delete(thing("b", 7)), version=7)
     await rig.applied()
@@ -88,7 +88,7 @@ async def test_what_was_not_listed_is_told(rig: Rig) -> None:
     assert rig.take() == [Added(B6), Deleted(thing("b", 7))]
 
 
-async def test_states_left_out_by_the_transform_are_not_told_before_it() -> None:
+async def test_older_states_of_a_left_out_object_are_not_delivered() -> None:
     asked: list[str] = []
 
     def only_below_9(obj: KubeObject) -> KubeObject | None:
@@ -112,7 +112,7 @@ async def test_states_left_out_by_the_transform_are_not_told_before_it() -> None
         pytest.param(lambda rig: rig.pipeline.vacate(), 5, id="vacated"),
     ],
 )
-async def test_then_versions_are_compared_no_more(
+async def test_versions_are_not_compared_after_the_highest_listed_one(
     rig: Rig, behind: Callable[[Rig], Awaitable[None]], version: int
 ) -> None:
     await behind(rig)
@@ -125,7 +125,9 @@ async def test_then_versions_are_compared_no_more(
     assert rig.holds == ["a@7"]
 
 
-async def test_a_server_that_was_restored_is_believed(rig: Rig) -> None:
+async def test_version_of_a_kept_unreadable_object_is_ignored_after_a_restore(
+    rig: Rig,
+) -> None:
     """Of an unreadable object the old state is kept, whose version is of no meaning."""
     await rig.pipeline.stage([B6], anew=True)
     await rig.pipeline.stage_unreadable([A9.key])
@@ -141,7 +143,7 @@ async def test_a_server_that_was_restored_is_believed(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("version", ["", "abc", "5x"])
-async def test_versions_that_are_not_decimal_are_not_compared(version: str) -> None:
+async def test_nondecimal_versions_are_not_compared(version: str) -> None:
     rig = Rig()
     async with running(rig.run()):
         await rig.pipeline.stage([A9])
@@ -152,7 +154,7 @@ async def test_versions_that_are_not_decimal_are_not_compared(version: str) -> N
         assert rig.holds == ["a@7"]
 
 
-async def test_a_state_without_a_decimal_version_is_taken(rig: Rig) -> None:
+async def test_state_without_a_decimal_version_is_delivered(rig: Rig) -> None:
     unversioned = thing("a", "x8")
     await rig.change(update(unversioned), version=6)
     await rig.applied()

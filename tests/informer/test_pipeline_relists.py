@@ -36,7 +36,7 @@ def state(name: str, version: int, phase: str) -> KubeObject:
     return KubeObject.of({"metadata": metadata, "status": {"phase": phase}})
 
 
-async def test_a_list_after_broken_history_is_taken_as_it_is(rig: Rig) -> None:
+async def test_list_after_a_history_reset_replaces_equal_versions(rig: Rig) -> None:
     """A restored server hands out the same versions again, for other states."""
     old, same = state("a", 105, "Old"), state("b", 7, "Same")
     await rig.relist(old, same, version=105)
@@ -53,7 +53,7 @@ async def test_a_list_after_broken_history_is_taken_as_it_is(rig: Rig) -> None:
     assert rig.indexer.get_by_key("default/b") is same
 
 
-async def test_an_ordinary_relist_keeps_what_has_the_same_version(rig: Rig) -> None:
+async def test_ordinary_relist_keeps_objects_of_equal_version(rig: Rig) -> None:
     old = state("a", 105, "Old")
     await rig.relist(old, version=105)
     await rig.applied()
@@ -63,7 +63,7 @@ async def test_an_ordinary_relist_keeps_what_has_the_same_version(rig: Rig) -> N
     assert rig.indexer.get_by_key("default/a") is old
 
 
-async def test_what_a_list_cannot_read_stays_as_it_is_known(rig: Rig) -> None:
+async def test_unreadable_item_keeps_its_known_state(rig: Rig) -> None:
     a, b = thing("a"), thing("b")
     await rig.relist(a, b, version=5)
     await rig.applied()
@@ -132,7 +132,7 @@ async def test_unreadable_item_does_not_follow_a_newer_state_of_the_list(
 # ---------------------------------------------------------------- streams
 
 
-async def test_what_is_deleted_while_a_list_streams_in_is_not_in_it(rig: Rig) -> None:
+async def test_object_deleted_during_a_streaming_list_is_not_stored(rig: Rig) -> None:
     a, b, c = thing("a"), thing("b"), thing("c")
     await rig.relist(a, b, c, version=5)
     await rig.applied()
@@ -149,7 +149,7 @@ async def test_what_is_deleted_while_a_list_streams_in_is_not_in_it(rig: Rig) ->
     assert told(rig.indexer.by_index("node", "node-1")) == ["b@7", "c@1"]
 
 
-async def test_a_list_may_begin_with_a_deletion(rig: Rig) -> None:
+async def test_list_can_start_with_a_deletion(rig: Rig) -> None:
     await rig.pipeline.stage_deleted(["default/a"])
     await rig.pipeline.commit("9")
     await rig.applied()
@@ -160,7 +160,7 @@ async def test_a_list_may_begin_with_a_deletion(rig: Rig) -> None:
 # ---------------------------------------------------------------- vacated
 
 
-async def test_a_resource_that_is_gone_takes_every_object_along(rig: Rig) -> None:
+async def test_vacate_deletes_every_object(rig: Rig) -> None:
     a, b, c = thing("a"), thing("b"), thing("c", 7)
     await rig.relist(a, b, version=5)
     await rig.change(add(c), version=7)
@@ -179,7 +179,7 @@ async def test_a_resource_that_is_gone_takes_every_object_along(rig: Rig) -> Non
     assert rig.indexer.resource_version == "7", "all up to there was seen"
 
 
-async def test_a_resource_that_comes_back_is_listed_as_usual(rig: Rig) -> None:
+async def test_resource_that_returns_is_listed_as_usual(rig: Rig) -> None:
     await rig.relist(thing("a"), version=5)
     await rig.pipeline.vacate()
     await rig.applied()
@@ -192,7 +192,7 @@ async def test_a_resource_that_comes_back_is_listed_as_usual(rig: Rig) -> None:
     assert rig.indexer.resource_version == "9"
 
 
-async def test_readers_see_a_resource_vanish_in_one_step(
+async def test_readers_see_vacate_in_one_step(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await rig.relist(*(thing(f"p{n}") for n in range(12)), version=5)
@@ -209,7 +209,7 @@ async def test_readers_see_a_resource_vanish_in_one_step(
     assert seen == {(12, 12), (0, 0)}
 
 
-async def test_before_the_first_list_there_is_nothing_to_vacate(rig: Rig) -> None:
+async def test_vacate_before_the_first_list_does_nothing(rig: Rig) -> None:
     await rig.pipeline.stage([thing("a")])
     await rig.pipeline.vacate()
     await rig.applied()
@@ -224,7 +224,7 @@ async def test_before_the_first_list_there_is_nothing_to_vacate(rig: Rig) -> Non
 # ---------------------------------------------------------------- repetitions, memory
 
 
-async def test_a_change_that_repeats_what_is_stored_is_told_to_nobody(
+async def test_repeated_change_is_not_delivered(
     rig: Rig,
 ) -> None:
     """As when the second page of a list is newer than the version of the list."""
@@ -237,7 +237,7 @@ async def test_a_change_that_repeats_what_is_stored_is_told_to_nobody(
     assert rig.pipeline.duplicates == 1
 
 
-async def test_an_idle_handler_keeps_nothing_of_what_a_relist_replaced(
+async def test_idle_handler_keeps_no_replaced_object(
     rig: Rig,
 ) -> None:
     class Marked(dict[str, str]):

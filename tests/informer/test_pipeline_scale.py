@@ -167,7 +167,7 @@ def seen_in(indexer: Indexer[KubeObject]) -> tuple[object, ...]:
     )
 
 
-async def test_a_replacement_asks_the_budget_and_is_seen_in_one_step(
+async def test_replacement_respects_the_budget_and_is_visible_in_one_step(
     meter: Meter,
 ) -> None:
     rig = Rig(meter)
@@ -195,7 +195,7 @@ async def test_a_replacement_asks_the_budget_and_is_seen_in_one_step(
     assert turns > 20
 
 
-async def test_a_relist_of_unchanged_objects_keeps_them_and_tells_nobody(
+async def test_relist_keeps_unchanged_objects_and_delivers_nothing(
     meter: Meter,
 ) -> None:
     rig = Rig(meter)
@@ -213,7 +213,7 @@ async def test_a_relist_of_unchanged_objects_keeps_them_and_tells_nobody(
     assert meter.looks >= MANY // MOST
 
 
-async def test_a_list_that_cannot_be_read_keeps_all_within_the_budget(
+async def test_unreadable_list_keeps_all_objects_within_the_budget(
     meter: Meter,
 ) -> None:
     """As when a server begins to send what is no object."""
@@ -231,7 +231,7 @@ async def test_a_list_that_cannot_be_read_keeps_all_within_the_budget(
     assert meter.looks >= MANY // MOST
 
 
-async def test_an_index_added_while_a_list_waits_is_built_within_the_budget(
+async def test_index_added_to_a_queued_list_is_built_within_the_budget(
     meter: Meter,
 ) -> None:
     """The list was begun without it, and gets it before it takes its place."""
@@ -262,7 +262,7 @@ async def test_an_index_added_while_a_list_waits_is_built_within_the_budget(
     assert meter.looks >= MANY // MOST
 
 
-async def test_an_index_is_built_on_a_large_store_within_the_budget(
+async def test_index_on_a_large_store_is_built_within_the_budget(
     meter: Meter,
 ) -> None:
     indexer = MeteredIndexer()

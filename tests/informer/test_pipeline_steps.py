@@ -105,7 +105,7 @@ async def test_handler_added_at_any_turn_of_a_list_misses_nothing(
 
 
 @pytest.mark.usefixtures("tiny_slices")
-async def test_the_turns_above_reach_beyond_the_step(rig: Rig) -> None:
+async def test_turns_of_the_test_above_cover_the_whole_list(rig: Rig) -> None:
     await rig.relist(*state(1), version=1)
     await rig.applied()
     told_before = len(rig.events)
@@ -121,9 +121,7 @@ async def test_the_turns_above_reach_beyond_the_step(rig: Rig) -> None:
 
 
 @pytest.mark.usefixtures("tiny_slices")
-async def test_handlers_are_told_of_a_list_even_if_all_ends_when_it_is_visible() -> (
-    None
-):
+async def test_visible_list_is_delivered_even_if_the_pipeline_ends() -> None:
     rig = Rig()
     async with running(rig.processor.run()):
         async with running(rig.pipeline.run()):
@@ -140,7 +138,7 @@ async def test_handlers_are_told_of_a_list_even_if_all_ends_when_it_is_visible()
 
 
 @pytest.mark.usefixtures("tiny_slices")
-async def test_a_handler_that_is_removed_while_a_list_is_told_gets_nothing(
+async def test_handler_removed_before_delivery_of_a_list_gets_nothing(
     rig: Rig,
 ) -> None:
     await rig.relist(*state(1), version=1)
@@ -158,7 +156,7 @@ async def test_a_handler_that_is_removed_while_a_list_is_told_gets_nothing(
     assert len(rig.events) == 2 * MANY
 
 
-async def test_changes_in_front_of_the_first_list_are_not_initial(rig: Rig) -> None:
+async def test_changes_before_the_first_list_are_not_initial(rig: Rig) -> None:
     """As of a store that was filled by another reflector."""
     await rig.change(add(A1), version=3)
     await rig.applied()
@@ -176,7 +174,7 @@ async def test_changes_in_front_of_the_first_list_are_not_initial(rig: Rig) -> N
 
 
 @pytest.mark.usefixtures("tiny_slices")
-async def test_a_list_cancelled_while_it_is_staged_can_be_discarded(rig: Rig) -> None:
+async def test_list_cancelled_while_staging_can_be_discarded(rig: Rig) -> None:
     staging = asyncio.create_task(rig.pipeline.stage(state(1)))
     for _ in range(10):
         await asyncio.sleep(0)
@@ -192,7 +190,7 @@ async def test_a_list_cancelled_while_it_is_staged_can_be_discarded(rig: Rig) ->
     assert rig.holds == ["a@1"]
 
 
-async def test_needs_nobody_who_is_told_of_steps() -> None:
+async def test_pipeline_works_without_step_callbacks() -> None:
     indexer: Indexer[KubeObject] = Indexer(key_func=lambda obj: obj.key)
     pipeline = Pipeline(indexer, Stage())
 

@@ -9,7 +9,7 @@ from pipeline_helpers import Rig, add
 A1, B1 = thing("a", 1), thing("b", 1)
 
 
-async def test_what_is_queued_is_dropped_when_it_is_stopped() -> None:
+async def test_stop_drops_queued_changes() -> None:
     rig = Rig()
     async with running(rig.processor.run()):
         async with running(rig.pipeline.run()):

@@ -70,7 +70,7 @@ OTHER_A = thing("a", 9, "another-uid")
 # ---------------------------------------------------------------- once
 
 
-async def test_what_is_listed_passes_it_once(marking: Marking) -> None:
+async def test_listed_object_is_transformed_once(marking: Marking) -> None:
     rig = Rig(marking)
 
     async with running(rig.run()):
@@ -83,7 +83,7 @@ async def test_what_is_listed_passes_it_once(marking: Marking) -> None:
     assert told(rig.indexer.by_index("node", "node-1")) == ["a@1", "b@1"]
 
 
-async def test_what_a_relist_shows_unchanged_does_not_pass_it_again(
+async def test_unchanged_object_is_not_transformed_by_a_relist(
     marking: Marking,
 ) -> None:
     async with a_rig(marking, A1, B1) as rig:
@@ -96,7 +96,7 @@ async def test_what_a_relist_shows_unchanged_does_not_pass_it_again(
         assert rig.indexer.get_by_key("default/a") is kept
 
 
-async def test_what_is_watched_passes_it_once(marking: Marking) -> None:
+async def test_watched_object_is_transformed_once(marking: Marking) -> None:
     async with a_rig(marking, A1) as rig:
         await rig.change(update(A2), add(B1), delete(thing("a", 3)), version=9)
         await rig.applied()
@@ -107,7 +107,7 @@ async def test_what_is_watched_passes_it_once(marking: Marking) -> None:
         assert rig.indexer.resource_version == "9"
 
 
-async def test_a_repeated_change_does_not_pass_it_again(marking: Marking) -> None:
+async def test_repeated_change_is_not_transformed(marking: Marking) -> None:
     """Of what is stored, of what is queued, and of the same batch."""
     async with a_rig(marking, A1) as rig:
         await rig.change(update(thing("a", 1)), add(B1), add(thing("b", 1)), version=6)
@@ -119,7 +119,7 @@ async def test_a_repeated_change_does_not_pass_it_again(marking: Marking) -> Non
         assert rig.pipeline.duplicates == 3
 
 
-async def test_a_streamed_list_passes_it_once(marking: Marking) -> None:
+async def test_streaming_list_is_transformed_once(marking: Marking) -> None:
     async with a_rig(marking, A1, B1) as rig:
         await rig.pipeline.stage([thing("a", 1), B2])
         await rig.pipeline.stage([A2])
@@ -134,7 +134,7 @@ async def test_a_streamed_list_passes_it_once(marking: Marking) -> None:
         ]
 
 
-async def test_after_broken_history_all_passes_it_and_equals_are_kept(
+async def test_list_after_a_history_reset_is_transformed_and_keeps_equal_objects(
     marking: Marking,
 ) -> None:
     async with a_rig(marking, A1, B1) as rig:
@@ -149,7 +149,7 @@ async def test_after_broken_history_all_passes_it_and_equals_are_kept(
         assert rig.indexer.get_by_key("default/a") is kept
 
 
-async def test_the_final_state_that_is_known_does_not_pass_it_again(
+async def test_known_final_state_is_not_transformed(
     marking: Marking,
 ) -> None:
     """Some servers delete under the last version of the object."""
@@ -162,7 +162,7 @@ async def test_the_final_state_that_is_known_does_not_pass_it_again(
 
 
 @pytest.mark.parametrize("deleted", [B1, OTHER_A], ids=["unknown", "another-uid"])
-async def test_a_final_state_that_nobody_is_told_of_does_not_pass_it(
+async def test_undelivered_final_state_is_not_transformed(
     marking: Marking, deleted: KubeObject
 ) -> None:
     async with a_rig(marking, A1) as rig:
@@ -175,7 +175,7 @@ async def test_a_final_state_that_nobody_is_told_of_does_not_pass_it(
         assert rig.indexer.resource_version == "10"
 
 
-async def test_many_pass_it_in_slices(
+async def test_many_objects_are_transformed_in_slices(
     marking: Marking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
@@ -192,7 +192,7 @@ async def test_many_pass_it_in_slices(
     assert rig.pipeline.waiting == 10
 
 
-async def test_changes_that_are_cancelled_on_the_way_leave_no_trace(
+async def test_changes_cancelled_halfway_leave_no_trace(
     marking: Marking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
@@ -217,7 +217,7 @@ async def test_changes_that_are_cancelled_on_the_way_leave_no_trace(
 # ---------------------------------------------------------------- left out
 
 
-async def test_what_is_left_out_of_the_first_list_is_not_there(
+async def test_left_out_object_is_missing_after_the_first_list(
     marking: Marking,
 ) -> None:
     marking.unwanted = {"a"}
@@ -231,7 +231,7 @@ async def test_what_is_left_out_of_the_first_list_is_not_there(
         assert rig.holds == ["b@1"]
 
 
-async def test_a_change_to_what_is_left_out_is_a_deletion_of_the_state_before(
+async def test_change_to_a_left_out_state_deletes_the_previous_state(
     marking: Marking,
 ) -> None:
     marking.unwanted = {"a@2"}
@@ -243,7 +243,7 @@ async def test_a_change_to_what_is_left_out_is_a_deletion_of_the_state_before(
         assert (rig.holds, rig.indexer.resource_version) == ([], "6")
 
 
-async def test_what_was_left_out_comes_in_as_new(marking: Marking) -> None:
+async def test_left_out_object_that_returns_is_added(marking: Marking) -> None:
     marking.unwanted = {"a@1", "a@2"}
     async with a_rig(marking, A1) as rig:
         await rig.change(update(A2), update(A3), version=7)
@@ -253,7 +253,7 @@ async def test_what_was_left_out_comes_in_as_new(marking: Marking) -> None:
         assert rig.holds == ["a@3"]
 
 
-async def test_in_and_out_within_one_batch_are_told_in_their_order(
+async def test_additions_and_deletions_of_one_batch_keep_their_order(
     marking: Marking,
 ) -> None:
     marking.unwanted = {"a@2"}
@@ -272,7 +272,7 @@ async def test_in_and_out_within_one_batch_are_told_in_their_order(
         ]
 
 
-async def test_another_uid_that_is_left_out_ends_the_one_before_unseen(
+async def test_left_out_object_with_another_uid_deletes_the_previous_one(
     marking: Marking,
 ) -> None:
     marking.unwanted = {"a@9"}
@@ -284,7 +284,7 @@ async def test_another_uid_that_is_left_out_ends_the_one_before_unseen(
         assert rig.holds == []
 
 
-async def test_a_final_state_that_is_left_out_is_told_as_the_one_before(
+async def test_left_out_final_state_is_delivered_as_the_previous_state(
     marking: Marking,
 ) -> None:
     marking.unwanted = {"a@2"}
@@ -297,7 +297,7 @@ async def test_a_final_state_that_is_left_out_is_told_as_the_one_before(
         assert rig.pipeline.known("default/a") is None
 
 
-async def test_the_end_of_what_was_left_out_is_told_to_nobody(
+async def test_deletion_of_a_left_out_object_is_not_delivered(
     marking: Marking,
 ) -> None:
     marking.unwanted = {"a@1"}
@@ -310,7 +310,7 @@ async def test_the_end_of_what_was_left_out_is_told_to_nobody(
         assert rig.indexer.resource_version == "6"
 
 
-async def test_a_relist_does_not_ask_again_about_what_was_left_out(
+async def test_relist_does_not_transform_unchanged_left_out_objects(
     marking: Marking,
 ) -> None:
     marking.unwanted = {"a"}
@@ -323,7 +323,7 @@ async def test_a_relist_does_not_ask_again_about_what_was_left_out(
         assert (rig.take(), rig.holds) == ([], ["b@1"])
 
 
-async def test_a_relist_that_leaves_out_what_was_known_is_a_deletion(
+async def test_relist_that_leaves_out_a_known_object_deletes_it(
     marking: Marking,
 ) -> None:
     marking.unwanted = {"a@2"}
@@ -335,7 +335,7 @@ async def test_a_relist_that_leaves_out_what_was_known_is_a_deletion(
         assert rig.holds == ["b@1"]
 
 
-async def test_the_last_state_of_a_key_in_a_list_decides(marking: Marking) -> None:
+async def test_last_state_of_a_key_in_a_list_counts(marking: Marking) -> None:
     marking.unwanted = {"a@2", "b@1"}
     async with a_rig(marking) as rig:
         await rig.relist(A1, B1, A2, B2, version=6)
@@ -345,7 +345,7 @@ async def test_the_last_state_of_a_key_in_a_list_decides(marking: Marking) -> No
         assert rig.indexer.by_index("node", "node-1") == [marked(B2)]
 
 
-async def test_what_was_left_out_and_cannot_be_read_now_stays_left_out(
+async def test_unreadable_left_out_object_stays_left_out(
     marking: Marking,
 ) -> None:
     marking.unwanted = {"a"}
@@ -358,7 +358,7 @@ async def test_what_was_left_out_and_cannot_be_read_now_stays_left_out(
         assert (marking.calls, rig.take(), rig.holds) == ([], [], [])
 
 
-async def test_who_was_left_out_is_known_by_uid_and_version(marking: Marking) -> None:
+async def test_left_out_object_is_known_by_uid_and_version(marking: Marking) -> None:
     """So a watch can tell a repetition, and a deletion, from broken history."""
     marking.unwanted = {"a", "b@2"}
     async with a_rig(marking, A1, B1) as rig:
@@ -381,7 +381,7 @@ async def test_who_was_left_out_is_known_by_uid_and_version(marking: Marking) ->
         assert rig.pipeline.duplicates == 1
 
 
-async def test_a_discarded_list_leaves_out_nothing(marking: Marking) -> None:
+async def test_discarded_list_leaves_out_nothing(marking: Marking) -> None:
     marking.unwanted = {"b"}
     async with a_rig(marking, A1) as rig:
         await rig.pipeline.stage([B1])
@@ -393,7 +393,7 @@ async def test_a_discarded_list_leaves_out_nothing(marking: Marking) -> None:
 # ---------------------------------------------------------------- failures
 
 
-async def test_what_it_fails_for_is_stored_as_it_came() -> None:
+async def test_object_is_stored_untransformed_when_the_transform_fails() -> None:
     def fail(obj: KubeObject) -> KubeObject:
         raise ValueError(obj.name)
 

@@ -40,7 +40,7 @@ def processor() -> Stage:
 # ---------------------------------------------------------------- delivery
 
 
-async def test_every_listener_gets_every_event_in_order(processor: Stage) -> None:
+async def test_every_handler_gets_every_event_in_order(processor: Stage) -> None:
     one, two = Recorder(), Recorder()
     processor.listen(one)
     processor.publish(events("a"))  # before it runs
@@ -55,7 +55,7 @@ async def test_every_listener_gets_every_event_in_order(processor: Stage) -> Non
     assert two.record == ["b", "c", "d"]
 
 
-async def test_an_empty_batch_is_nothing(processor: Stage) -> None:
+async def test_empty_batch_delivers_nothing(processor: Stage) -> None:
     listener = processor.listen(Recorder())
 
     processor.publish([])
@@ -65,7 +65,7 @@ async def test_an_empty_batch_is_nothing(processor: Stage) -> None:
     assert processor.listeners == (listener,)
 
 
-async def test_a_snapshot_is_told_as_initial() -> None:
+async def test_snapshot_is_delivered_as_initial() -> None:
     objects = [thing("a"), thing("b")]
 
     snapshot = Snapshot(objects)
@@ -74,7 +74,7 @@ async def test_a_snapshot_is_told_as_initial() -> None:
     assert list(snapshot) == [Added(objects[0], True), Added(objects[1], True)]
 
 
-async def test_events_that_nobody_wants_count_as_delivered(
+async def test_events_without_a_handler_count_as_delivered(
     processor: Stage,
 ) -> None:
     record: list[object] = []
@@ -91,7 +91,7 @@ async def test_events_that_nobody_wants_count_as_delivered(
     assert record == [obj]
 
 
-async def test_a_handler_that_waits_delays_only_itself(
+async def test_waiting_handler_delays_only_itself(
     processor: Stage, looptime: float
 ) -> None:
     slow, fast = Slow(), Recorder()
@@ -110,7 +110,7 @@ async def test_a_handler_that_waits_delays_only_itself(
     assert looptime == 3
 
 
-async def test_a_handler_is_never_called_concurrently_with_itself(
+async def test_handler_is_never_called_concurrently_with_itself(
     processor: Stage,
 ) -> None:
     handler = Slow()
@@ -125,7 +125,7 @@ async def test_a_handler_is_never_called_concurrently_with_itself(
     assert (handler.record, handler.together) == (["a", "b", "c", "d"], 1)
 
 
-async def test_many_events_leave_turns_for_everything_else(processor: Stage) -> None:
+async def test_many_events_leave_turns_for_other_tasks(processor: Stage) -> None:
     handler = Recorder()
     listener = processor.listen(handler)
     turns = 0
@@ -195,7 +195,7 @@ async def test_calls_that_block_the_loop_are_counted_and_logged(
 # ---------------------------------------------------------------- depth and age
 
 
-async def test_depth_counts_what_waits_and_what_is_in_work(processor: Stage) -> None:
+async def test_depth_counts_queued_and_running_events(processor: Stage) -> None:
     listener = processor.listen(Slow(10))
     depths = [listener.depth]
 
@@ -232,7 +232,7 @@ async def test_age_is_that_of_the_oldest_batch(processor: Stage) -> None:
     assert ages == pytest.approx([0, 4, 7, 0, 2])
 
 
-async def test_a_slow_handler_is_warned_about_at_10000_and_at_each_doubling(
+async def test_slow_handler_is_logged_at_10000_events_and_at_each_doubling(
     processor: Stage,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -253,7 +253,7 @@ async def test_a_slow_handler_is_warned_about_at_10000_and_at_each_doubling(
     assert warned == [11, 22]
 
 
-async def test_a_long_first_list_is_no_slow_handler(
+async def test_long_first_list_does_not_count_as_slow(
     processor: Stage,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -271,7 +271,7 @@ async def test_a_long_first_list_is_no_slow_handler(
 # ---------------------------------------------------------------- the end
 
 
-async def test_its_end_ends_every_listener(processor: Stage) -> None:
+async def test_stop_ends_every_handler(processor: Stage) -> None:
     stuck = Slow(1000)
     listeners = [processor.listen(stuck), processor.listen(Recorder())]
     processor.publish(events("a", "b"))
@@ -284,7 +284,7 @@ async def test_its_end_ends_every_listener(processor: Stage) -> None:
     assert (stuck.record, stuck.running) == ([], 0)
 
 
-async def test_a_handler_that_comes_too_late_is_refused(processor: Stage) -> None:
+async def test_handler_added_after_the_stop_is_refused(processor: Stage) -> None:
     async with running(processor.run()):
         await settle()
 
@@ -294,7 +294,7 @@ async def test_a_handler_that_comes_too_late_is_refused(processor: Stage) -> Non
     assert processor.listeners == ()
 
 
-async def test_a_handler_that_comes_in_the_middle_of_the_end_is_refused(
+async def test_handler_added_during_the_stop_is_refused(
     processor: Stage,
 ) -> None:
     errors: list[Exception] = []
@@ -317,7 +317,7 @@ async def test_a_handler_that_comes_in_the_middle_of_the_end_is_refused(
     assert len(errors) == 1
 
 
-async def test_one_that_never_runs_can_be_ended(processor: Stage) -> None:
+async def test_processor_that_never_runs_can_be_stopped(processor: Stage) -> None:
     listener = processor.listen(Recorder())
     waiter = asyncio.create_task(listener.wait_ended())
     await settle()

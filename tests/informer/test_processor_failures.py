@@ -107,7 +107,7 @@ def cancel_own_task() -> None:
         cancels_its_task_later,
     ],
 )
-async def test_a_failure_is_reported_and_the_next_event_delivered(
+async def test_failure_is_reported_and_the_next_event_delivered(
     processor: Stage,
     fails: Handler,
 ) -> None:
@@ -198,7 +198,7 @@ async def has_a_timeout(_: Notification) -> None:
     ],
     ids=["plain", "at-its-end", "twice", "taken-back", "timeout"],
 )
-async def test_a_handler_that_cancels_its_task_goes_on_being_called(
+async def test_handler_that_cancels_its_task_is_called_again(
     processor: Stage,
     handler: Handler,
 ) -> None:
@@ -221,7 +221,7 @@ async def test_a_handler_that_cancels_its_task_goes_on_being_called(
     assert listener.ended
 
 
-async def test_a_handler_cannot_keep_its_own_end_for_itself(processor: Stage) -> None:
+async def test_handler_cannot_swallow_its_own_stop(processor: Stage) -> None:
     record = []
 
     async def handler(event: Notification) -> None:
@@ -241,7 +241,7 @@ async def test_a_handler_cannot_keep_its_own_end_for_itself(processor: Stage) ->
     assert record == ["a", "swallowed"]
 
 
-async def test_a_handler_that_fails_while_it_is_stopped_is_reported(
+async def test_handler_that_fails_during_the_stop_is_reported(
     processor: Stage,
 ) -> None:
     async def handler(_: Notification) -> None:
@@ -260,7 +260,7 @@ async def test_a_handler_that_fails_while_it_is_stopped_is_reported(
     assert listener.ended
 
 
-async def test_stopped_in_the_same_turn_in_which_a_handler_cancels_itself(
+async def test_stop_in_the_turn_in_which_a_handler_cancels_itself_ends_it(
     processor: Stage,
 ) -> None:
     handler = Recorder()
@@ -335,7 +335,7 @@ async def test_processor_that_drains_removes_a_handler_whose_task_is_cancelled(
     ]
 
 
-async def test_ends_that_are_ours_are_no_accidents(
+async def test_removal_and_stop_are_not_reported_as_cancellations(
     processor: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     removed = processor.listen(Recorder())
@@ -370,7 +370,7 @@ async def cancels_itself_and_has_a_timeout(event: Notification) -> None:
 @pytest.mark.parametrize(
     "handler", [has_a_group_that_fails, cancels_itself_and_has_a_timeout]
 )
-async def test_what_a_call_leaves_of_cancelling_ends_no_handler(
+async def test_cancellation_left_by_a_call_does_not_end_the_handler(
     processor: Stage, handler: Handler
 ) -> None:
     """Up to Python 3.12 a TaskGroup does not always take back what it has asked for."""
@@ -393,7 +393,7 @@ async def test_what_a_call_leaves_of_cancelling_ends_no_handler(
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["plain", "waits"])
-async def test_a_call_is_judged_by_its_own_cancelling(
+async def test_cancellation_of_one_call_does_not_count_for_the_next(
     processor: Stage, waits: bool
 ) -> None:
     """And not by that of the call before it, which runs into it without a wait."""
@@ -419,7 +419,7 @@ async def test_a_call_is_judged_by_its_own_cancelling(
     assert calls == 4
 
 
-async def test_ends_at_once_after_somebody_has_taken_back_its_cancelling(
+async def test_stop_works_after_a_call_took_back_its_cancellation(
     processor: Stage,
 ) -> None:
     """What a call once asked for itself excuses no later end that it is asked for."""

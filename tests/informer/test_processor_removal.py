@@ -31,7 +31,7 @@ def processor() -> Stage:
 # ---------------------------------------------------------------- synced, idle
 
 
-async def test_synced_when_what_was_queued_by_then_is_delivered(
+async def test_handler_is_synced_when_its_initial_events_are_delivered(
     processor: Stage, looptime: float
 ) -> None:
     listener = processor.listen(Slow())
@@ -51,7 +51,7 @@ async def test_synced_when_what_was_queued_by_then_is_delivered(
     assert listener.synced, "for ever"
 
 
-async def test_synced_at_once_where_there_was_nothing(processor: Stage) -> None:
+async def test_handler_without_events_is_synced_at_once(processor: Stage) -> None:
     listener = processor.listen(Recorder())
     waiter = asyncio.create_task(listener.wait_synced())
     await settle()
@@ -62,7 +62,7 @@ async def test_synced_at_once_where_there_was_nothing(processor: Stage) -> None:
 
 
 @pytest.mark.parametrize("how", ["removed", "ended"])
-async def test_waiting_to_be_synced_ends_with_the_listener(
+async def test_wait_synced_raises_when_the_handler_ends(
     processor: Stage, how: str
 ) -> None:
     listener = processor.listen(Slow(1000))
@@ -83,7 +83,7 @@ async def test_waiting_to_be_synced_ends_with_the_listener(
         await listener.wait_synced()
 
 
-async def test_waiting_to_be_idle_ends_with_the_listener(processor: Stage) -> None:
+async def test_wait_idle_ends_with_the_handler(processor: Stage) -> None:
     listener = processor.listen(Slow(1000))
     processor.publish(events("a", "b"))
 
@@ -94,7 +94,7 @@ async def test_waiting_to_be_idle_ends_with_the_listener(processor: Stage) -> No
         await listener.wait_idle()
 
 
-async def test_nothing_waits_for_a_handler_that_was_removed(processor: Stage) -> None:
+async def test_removed_handler_has_no_queued_events(processor: Stage) -> None:
     listener = processor.listen(Slow(1000))
     processor.publish(events("a", "b"))
 
@@ -109,7 +109,7 @@ async def test_nothing_waits_for_a_handler_that_was_removed(processor: Stage) ->
         assert (listener.depth, listener.age(99.0)) == (0, 0.0)
 
 
-async def test_drained_waits_for_all_that_live(
+async def test_drained_waits_for_all_running_handlers(
     processor: Stage, looptime: float
 ) -> None:
     slow = Slow(3)
@@ -126,7 +126,7 @@ async def test_drained_waits_for_all_that_live(
     assert looptime == 6
 
 
-async def test_drained_does_not_wait_for_listeners_that_ended(processor: Stage) -> None:
+async def test_drained_does_not_wait_for_ended_handlers(processor: Stage) -> None:
     processor.listen(Slow(1000))
     processor.publish(events("a"))
     async with running(processor.run()):
@@ -138,7 +138,7 @@ async def test_drained_does_not_wait_for_listeners_that_ended(processor: Stage) 
 # ---------------------------------------------------------------- removal
 
 
-async def test_a_handler_can_be_removed_by_itself(processor: Stage) -> None:
+async def test_handler_can_remove_itself(processor: Stage) -> None:
     record = []
 
     def handler(event: Notification) -> None:
@@ -156,7 +156,7 @@ async def test_a_handler_can_be_removed_by_itself(processor: Stage) -> None:
     assert not listener.in_own_task()
 
 
-async def test_a_running_call_finishes_when_its_handler_is_removed(
+async def test_running_call_finishes_when_its_handler_is_removed(
     processor: Stage, looptime: float
 ) -> None:
     handler = Slow(5)
@@ -175,7 +175,7 @@ async def test_a_running_call_finishes_when_its_handler_is_removed(
     assert looptime == 5
 
 
-async def test_what_waits_is_let_go_at_removal(processor: Stage) -> None:
+async def test_removal_releases_queued_events(processor: Stage) -> None:
     class Batch(list[Any]):
         """Can be watched over."""
 
@@ -194,7 +194,7 @@ async def test_what_waits_is_let_go_at_removal(processor: Stage) -> None:
         assert kept() is None
 
 
-async def test_a_handler_that_waits_for_nothing_ends_when_it_is_removed(
+async def test_idle_handler_ends_when_it_is_removed(
     processor: Stage,
 ) -> None:
     listener = processor.listen(Recorder())
@@ -207,7 +207,7 @@ async def test_a_handler_that_waits_for_nothing_ends_when_it_is_removed(
         assert processor.listeners == ()
 
 
-async def test_a_handler_that_never_ran_ends_when_it_is_removed(
+async def test_handler_that_never_ran_ends_when_it_is_removed(
     processor: Stage,
 ) -> None:
     listener = processor.listen(Recorder())
@@ -217,7 +217,7 @@ async def test_a_handler_that_never_ran_ends_when_it_is_removed(
     await listener.wait_ended()
 
 
-async def test_a_handler_that_was_removed_before_its_first_turn_ends(
+async def test_handler_removed_before_its_first_turn_ends(
     processor: Stage,
 ) -> None:
     async with running(processor.run()) as task:

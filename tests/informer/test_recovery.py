@@ -1,4 +1,4 @@
-"""What an error means for a list-watch, beyond the table in test_informer_machine.py."""
+"""What an error means for a list-watch, beyond the table in test_machine.py."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ EXPIRED = ResourceExpired("too old", status=410)
         pytest.param(EXPIRED, Recovery.RELIST_NEWEST, id="410"),
     ],
 )
-def test_internal_errors_for_too_long_ask_for_a_list(
+def test_persistent_internal_errors_cause_a_list(
     error: Exception, recovery: Recovery
 ) -> None:
     assert recovery_for(error, persistent=True) is recovery
     assert is_internal(error) is (recovery is Recovery.RELIST)
 
 
-def test_causes_that_are_no_list_are_no_cause() -> None:
+def test_causes_that_are_no_list_are_ignored() -> None:
     error = ServerError("?", status=504, details={"causes": 5})
 
     assert recovery_for(error) is Recovery.RESUME
@@ -69,7 +69,7 @@ def test_causes_that_are_no_list_are_no_cause() -> None:
     ],
     ids=lambda value: repr(value) if isinstance(value, bool) else str(value),
 )
-def test_refusals_are_what_only_a_person_can_change(
+def test_refusals_are_errors_that_only_a_person_can_fix(
     error: Exception, refusal: bool
 ) -> None:
     assert is_refusal(error) is refusal
@@ -85,7 +85,7 @@ def test_refusals_are_what_only_a_person_can_change(
     ],
     ids=lambda value: repr(value) if isinstance(value, bool) else str(value),
 )
-def test_a_verb_that_is_not_there_is_told_by_405(
+def test_status_405_means_an_unsupported_verb(
     error: Exception, unsupported: bool
 ) -> None:
     assert is_unsupported(error) is unsupported

@@ -47,7 +47,7 @@ EXPIRED = ResourceExpired("too old", status=410)
 # ---------------------------------------------------------------- requests
 
 
-async def test_lists_from_what_the_server_has_and_watches_from_there() -> None:
+async def test_reflector_lists_version_0_and_watches_from_there() -> None:
     source = FakeSource([Page([thing("a", 3)], version=7)])
     store = FakeStore()
 
@@ -61,7 +61,7 @@ async def test_lists_from_what_the_server_has_and_watches_from_there() -> None:
     assert (store.names, store.commits) == (["a@3"], ["7"])
 
 
-async def test_reads_all_pages_without_a_pause() -> None:
+async def test_pages_are_read_without_a_pause() -> None:
     source = FakeSource(
         [
             Page([thing("a"), thing("b"), thing("c")], version=7, token="t1"),
@@ -83,7 +83,7 @@ async def test_reads_all_pages_without_a_pause() -> None:
     assert store.names == ["a@1", "b@1", "c@1", "d@1", "e@1"]
 
 
-async def test_a_list_without_objects_is_complete_too() -> None:
+async def test_empty_list_is_complete() -> None:
     store = FakeStore()
 
     async with running(reflector_of(FakeSource([Page(version=5)]), store).run()):
@@ -92,7 +92,7 @@ async def test_a_list_without_objects_is_complete_too() -> None:
     assert store.commits == ["5"]
 
 
-async def test_feeds_what_a_watch_brings_in_batches() -> None:
+async def test_watch_events_reach_the_store_in_batches() -> None:
     stream = Stream([added(thing("a", 8)), added(thing("b", 9))], [bookmark(12)])
     store = FakeStore()
 
@@ -137,7 +137,9 @@ async def test_feeds_what_a_watch_brings_in_batches() -> None:
         ),
     ],
 )
-async def test_goes_on_after_a_watch(answer: Stream | Exception, then: str) -> None:
+async def test_reflector_continues_after_any_end_of_a_watch(
+    answer: Stream | Exception, then: str
+) -> None:
     source = FakeSource([Page(version=7)], [answer])
 
     async with running(reflector_of(source).run()):
@@ -146,7 +148,7 @@ async def test_goes_on_after_a_watch(answer: Stream | Exception, then: str) -> N
     assert source.asked[:3] == ["list '0'", "watch '7'", then]
 
 
-async def test_a_list_that_fails_between_pages_begins_again() -> None:
+async def test_list_that_fails_between_pages_starts_again() -> None:
     source = FakeSource(
         [
             Page([thing("a")], version=7, token="t1"),
@@ -163,7 +165,7 @@ async def test_a_list_that_fails_between_pages_begins_again() -> None:
     assert (store.names, store.discards) == (["c@1"], 1)
 
 
-async def test_changes_in_front_of_an_error_event_are_taken() -> None:
+async def test_changes_before_an_error_event_are_stored() -> None:
     stream = Stream([added(thing("a", 8)), error_event(410), added(thing("b", 9))])
     store = FakeStore()
 
@@ -175,7 +177,7 @@ async def test_changes_in_front_of_an_error_event_are_taken() -> None:
         assert store.names == ["a@8"]
 
 
-async def test_after_a_history_reset_takes_the_list_as_it_is() -> None:
+async def test_list_after_a_history_reset_is_taken_as_it_is() -> None:
     stream = Stream([added(thing("a", 90))], [modified(thing("b", 4))])
     source = FakeSource([Page(version=80), Page([thing("b", 4)], version=5)], [stream])
     store = FakeStore()
@@ -189,7 +191,7 @@ async def test_after_a_history_reset_takes_the_list_as_it_is() -> None:
         assert (store.names, store.version) == (["b@4"], "5")
 
 
-async def test_broken_history_is_reported_with_both_versions() -> None:
+async def test_history_reset_names_both_versions() -> None:
     stream = Stream([modified(thing("a", 4))])
     source = FakeSource([Page([thing("a", 3)], version=7), Silence()], [stream])
     reflector = reflector_of(source)
@@ -205,7 +207,7 @@ async def test_broken_history_is_reported_with_both_versions() -> None:
 # ---------------------------------------------------------------- its end
 
 
-async def test_a_broken_invariant_ends_it() -> None:
+async def test_broken_invariant_ends_the_reflector() -> None:
     source = FakeSource([InternalError("a bug")])
 
     with pytest.raises(InternalError, match="a bug"):
@@ -215,7 +217,7 @@ async def test_a_broken_invariant_ends_it() -> None:
 
 
 @pytest.mark.parametrize("where", ["stage", "commit", "feed"])
-async def test_a_store_that_raises_ends_it(where: str) -> None:
+async def test_store_that_raises_ends_the_reflector(where: str) -> None:
     source = FakeSource([Page([thing("a")])], [Stream([deleted(thing("a", 9))])])
     store = FakeStore()
 
@@ -239,7 +241,7 @@ async def test_a_store_that_raises_ends_it(where: str) -> None:
     ],
 )
 @pytest.mark.parametrize("streaming", [False, True], ids=["pages", "stream"])
-async def test_whatever_a_source_raises_is_an_attempt_that_failed(
+async def test_any_error_of_the_source_is_a_failed_attempt(
     error: Exception, streaming: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     watches: list[Stream | Exception | Silence] = [
@@ -279,7 +281,7 @@ class StuckStore(FakeStore):
 
 
 @pytest.mark.parametrize("where", ["stage", "commit", "feed"])
-async def test_cancelled_while_the_store_waits_leaves_nothing(where: str) -> None:
+async def test_cancellation_while_the_store_waits_leaves_nothing(where: str) -> None:
     source = FakeSource([Page([thing("a")])], [Stream([deleted(thing("a", 9))])])
     store = StuckStore(where)
     tasks = asyncio.all_tasks()
@@ -306,7 +308,7 @@ async def test_cancelled_while_the_store_waits_leaves_nothing(where: str) -> Non
         pytest.param(lambda: FakeSource([BUSY]), id="pause"),
     ],
 )
-async def test_cancelled_while_it_waits_leaves_nothing(
+async def test_cancellation_while_the_source_waits_leaves_nothing(
     source: Callable[[], FakeSource],
 ) -> None:
     answers = source()

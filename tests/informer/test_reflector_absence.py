@@ -31,7 +31,7 @@ def there_then_gone(*more: Page | Exception, served: object = (False,)) -> Serve
     return ServedSource([HERE, *(more or (GONE,))], watches, served)
 
 
-async def test_what_is_not_named_for_a_minute_is_gone(
+async def test_resource_not_served_for_a_minute_is_vacated(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     source, store = there_then_gone(), FakeStore()
@@ -57,7 +57,7 @@ async def test_what_is_not_named_for_a_minute_is_gone(
     assert caplog.text.count("has this resource no more") == 1
 
 
-async def test_what_was_listed_at_version_0_goes_too() -> None:
+async def test_resource_listed_at_version_0_is_vacated() -> None:
     lists: list[Page | Exception] = [Page([thing("a")], version="0"), GONE]
     source, store = ServedSource(lists, [Stream(1.0, END)]), FakeStore()
 
@@ -67,7 +67,7 @@ async def test_what_was_listed_at_version_0_goes_too() -> None:
     assert (store.names, store.vacated) == ([], 1)
 
 
-async def test_attempts_go_on_with_any_version() -> None:
+async def test_lists_of_an_absent_resource_start_at_version_0() -> None:
     source = there_then_gone()
 
     async with running(reflector_of(source).run()):
@@ -78,7 +78,7 @@ async def test_attempts_go_on_with_any_version() -> None:
     assert lists[-1] == "list '0'", "what was known is void"
 
 
-async def test_all_is_normal_when_it_comes_back() -> None:
+async def test_resource_that_returns_is_listed_and_watched() -> None:
     back = Page([thing("b", 90)], version=91)
     source, store = there_then_gone(*[GONE] * 9, back), FakeStore()
     reflector = reflector_of(source, store)
@@ -92,7 +92,7 @@ async def test_all_is_normal_when_it_comes_back() -> None:
     assert reflector.history_resets == 0
 
 
-async def test_it_may_come_back_with_older_versions() -> None:
+async def test_resource_that_returns_may_have_older_versions() -> None:
     back = Page([thing("b", 2)], version=3)
     source, store = there_then_gone(*[GONE] * 9, back), FakeStore()
     reflector = reflector_of(source, store)
@@ -113,7 +113,9 @@ async def test_it_may_come_back_with_older_versions() -> None:
         pytest.param((False, False, False, False, True), id="named-in-between"),
     ],
 )
-async def test_nothing_goes_unless_the_server_says_no(served: object) -> None:
+async def test_nothing_is_vacated_unless_the_server_denies_the_resource(
+    served: object,
+) -> None:
     source, store = there_then_gone(served=served), FakeStore()
     reflector = reflector_of(source, store)
 
@@ -126,7 +128,7 @@ async def test_nothing_goes_unless_the_server_says_no(served: object) -> None:
     assert (store.names, store.vacated, source.open) == (["a@3"], 0, 0)
 
 
-async def test_a_source_that_cannot_tell_is_never_vacated() -> None:
+async def test_source_without_discovery_is_never_vacated() -> None:
     source, store = FakeSource([HERE, GONE], [Stream(1.0, END), GONE]), FakeStore()
     reflector = reflector_of(source, store)
 
@@ -136,7 +138,7 @@ async def test_a_source_that_cannot_tell_is_never_vacated() -> None:
         assert (store.names, reflector.not_served) == (["a@3"], True)
 
 
-async def test_a_server_that_was_away_in_between_has_a_minute_again() -> None:
+async def test_minute_restarts_after_the_server_was_unreachable() -> None:
     # 404 for half a minute, then away, then 404 as it has just started.
     lists = [*[GONE] * 4, BUSY, *[GONE] * 2]
     source, store = there_then_gone(*lists, Page(version=9)), FakeStore()
@@ -148,7 +150,7 @@ async def test_a_server_that_was_away_in_between_has_a_minute_again() -> None:
     assert source.questions[-1] - source.questions[0] > 60
 
 
-async def test_what_never_was_there_is_absent_too() -> None:
+async def test_resource_that_never_existed_becomes_absent() -> None:
     source, store = ServedSource([GONE]), FakeStore()
     reflector = reflector_of(source, store)
 
@@ -158,7 +160,7 @@ async def test_what_never_was_there_is_absent_too() -> None:
         assert (reflector.phase, store.vacated) == ("absent", 0)
 
 
-async def test_a_resource_that_goes_is_noticed_by_streams_too() -> None:
+async def test_streaming_reflector_vacates_a_removed_resource() -> None:
     source, store = ServedSource([], [GONE]), FakeStore()
     for _ in range(20):
         source.watches.append(GONE)

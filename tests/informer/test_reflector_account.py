@@ -62,7 +62,7 @@ async def test_failures_are_logged_at_growing_intervals(
     [NotFound("?", status=404), ApiError("no", status=405), EXPIRED],
     ids=["404", "405", "410"],
 )
-async def test_good_lists_in_between_do_not_make_the_log_longer(
+async def test_successful_lists_in_between_do_not_restart_the_log_intervals(
     refusal: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     source = FakeSource([Page(version=7)], [refusal] * 200)
@@ -74,7 +74,7 @@ async def test_good_lists_in_between_do_not_make_the_log_longer(
     assert 5 < len(caplog.records) < 10
 
 
-async def test_a_watch_that_went_well_ends_a_row(
+async def test_successful_watch_restarts_the_log_intervals(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     watches: list[Stream | Exception] = [BUSY, BUSY, BUSY, Stream(60.0, END), BUSY]
@@ -87,7 +87,7 @@ async def test_a_watch_that_went_well_ends_a_row(
     assert [text.split()[3] for text in told] == ["(1", "(2", "(1"]
 
 
-async def test_watches_that_are_accepted_and_then_always_fail_are_warned_of(
+async def test_watches_that_always_fail_after_their_start_are_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "aioinformer")
@@ -105,7 +105,7 @@ async def test_watches_that_are_accepted_and_then_always_fail_are_warned_of(
     assert lines[1:4] == [("WARNING", f"pods: attempt failed ({n}") for n in (2, 4, 8)]
 
 
-async def test_what_a_list_cannot_read_is_named_and_stays(
+async def test_unreadable_items_are_logged_and_keep_their_state(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = FakeStore()
@@ -127,7 +127,7 @@ async def test_what_a_list_cannot_read_is_named_and_stays(
         pytest.param(Stream(5.0, [error_event(500)]), id="error-event"),
     ],
 )
-async def test_what_is_part_of_normal_life_is_no_warning(
+async def test_ordinary_ends_of_watches_are_not_logged_as_warnings(
     watch: Stream | Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "aioinformer")
@@ -141,7 +141,7 @@ async def test_what_is_part_of_normal_life_is_no_warning(
     assert lines[1][1].startswith("pods: a list or watch broke off, going on: ")
 
 
-async def test_keeps_account_of_failures() -> None:
+async def test_failures_restarts_and_refusals_are_counted() -> None:
     refused = Forbidden("no", status=403)
     source = FakeSource([BUSY, refused, refused, Page()])
     reflector = reflector_of(source)
@@ -176,7 +176,7 @@ async def test_keeps_account_of_failures() -> None:
     ],
     ids=str,
 )
-async def test_another_failure_ends_a_row_of_refusals(refusal: Exception) -> None:
+async def test_another_failure_resets_the_count_of_refusals(refusal: Exception) -> None:
     reflector = reflector_of(FakeSource([refusal, BUSY]))
 
     async with running(reflector.run()):
@@ -188,7 +188,7 @@ async def test_another_failure_ends_a_row_of_refusals(refusal: Exception) -> Non
     assert counts == [1, 0]
 
 
-async def test_a_watch_that_is_accepted_is_a_success() -> None:
+async def test_accepted_watch_resets_the_count_of_failures() -> None:
     source = FakeSource([Page()], [BUSY, Stream(1.0, BROKEN)])
     reflector = reflector_of(source)
     errors = []
@@ -202,7 +202,7 @@ async def test_a_watch_that_is_accepted_is_a_success() -> None:
 
 
 @pytest.mark.parametrize("then", [Page(), BUSY], ids=["listed", "another-failure"])
-async def test_knows_that_a_resource_is_not_served(then: Page | Exception) -> None:
+async def test_unserved_resource_is_noticed(then: Page | Exception) -> None:
     source = FakeSource([NotFound("?", status=404), then])
     reflector = reflector_of(source)
 
@@ -215,7 +215,7 @@ async def test_knows_that_a_resource_is_not_served(then: Page | Exception) -> No
     assert not reflector.not_served
 
 
-async def test_counts_duplicates_and_what_cannot_be_read() -> None:
+async def test_duplicates_and_unreadable_events_are_counted() -> None:
     stream = Stream([added(thing("a", 3)), added(thing("b", 8))])
     stream.skipped = 2
     source = FakeSource([Page([thing("a", 3)], version=7, skipped=3)], [stream])
@@ -233,7 +233,7 @@ async def test_counts_duplicates_and_what_cannot_be_read() -> None:
     assert reflector.skipped == 7, "what came behind the last batch counts too"
 
 
-async def test_what_a_second_watch_skips_is_added() -> None:
+async def test_unreadable_events_of_several_watches_are_added_up() -> None:
     streams = [Stream(2.0, END), Stream()]
     streams[0].skipped = streams[1].skipped = 1
     reflector = reflector_of(FakeSource([Page()], streams))
@@ -244,7 +244,7 @@ async def test_what_a_second_watch_skips_is_added() -> None:
     assert reflector.skipped == 2
 
 
-async def test_knows_when_it_last_heard_of_the_server() -> None:
+async def test_time_of_the_last_contact_is_recorded() -> None:
     stream = Stream(10.0, [added(thing("a", 8))], 10.0, [bookmark(9)], 10.0, END)
     reflector = reflector_of(FakeSource([Page(version=7, seconds=5.0)], [stream]))
     contacts, events = [], []
@@ -259,7 +259,7 @@ async def test_knows_when_it_last_heard_of_the_server() -> None:
     assert events == [None, None, *(pytest.approx(15, abs=1e-3),) * 3]
 
 
-async def test_knows_when_the_store_was_last_in_step() -> None:
+async def test_time_of_the_last_synced_state_is_recorded() -> None:
     stream = Stream(10.0, [bookmark(9)], 10.0, BROKEN)
     pages = [Page([thing("a")], 7, "t", seconds=1.0), Page(version=7, seconds=4.0)]
     source = FakeSource(pages, [stream, Stream(10.0, END), BUSY])
@@ -274,7 +274,7 @@ async def test_knows_when_the_store_was_last_in_step() -> None:
     assert moments == [None, *(pytest.approx(it, abs=1e-3) for it in (5, 15, 15, 35))]
 
 
-async def test_tells_its_phase_and_when_it_changes() -> None:
+async def test_phase_changes_are_reported() -> None:
     phases: list[str] = []
     source = FakeSource([BUSY, Page([thing("a")], seconds=1.0)])
     reflector = Reflector(
@@ -301,7 +301,7 @@ async def test_tells_its_phase_and_when_it_changes() -> None:
     assert list(dict.fromkeys(phases)) == ["listing", "backing off", "watching"]
 
 
-async def test_works_with_defaults() -> None:
+async def test_reflector_works_with_defaults() -> None:
     source = FakeSource([BUSY, Page()])
 
     async with running(Reflector(source, FakeStore()).run()):

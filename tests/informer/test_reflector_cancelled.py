@@ -73,7 +73,7 @@ MOMENTS = [0.0, 1.2, 3.6, 5.6, 10.4]
 
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("source", STATES)
-async def test_cancelled_in_any_turn_leaves_nothing(
+async def test_reflector_cancelled_in_any_turn_leaves_nothing(
     source: Callable[[], ServedSource], moment: float
 ) -> None:
     before = asyncio.all_tasks()
@@ -88,7 +88,7 @@ async def test_cancelled_in_any_turn_leaves_nothing(
         assert " ".join(store.names) in STATES[source]
 
 
-async def test_the_script_goes_all_its_ways() -> None:
+async def test_script_of_the_source_is_used_up() -> None:
     answers, store = scripted(), FakeStore()
     reflector = reflector_of(answers, store, streaming_list=True)
     task = asyncio.create_task(reflector.run())
@@ -105,7 +105,7 @@ async def test_the_script_goes_all_its_ways() -> None:
     assert store.discards == 5
 
 
-async def test_runs_once() -> None:
+async def test_reflector_runs_only_once() -> None:
     reflector = reflector_of(scripted())
     async with running(reflector.run()):
         await settle()

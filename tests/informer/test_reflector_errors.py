@@ -66,7 +66,7 @@ INTERNAL = ServerError("etcd is on fire", status=500)
         pytest.param([], [NotFound("?", status=404)], NotFound, id="404"),
     ],
 )
-async def test_the_handler_is_told_once_of_every_failure(
+async def test_error_handler_gets_every_failure_once(
     lists: list[Page | Exception],
     watches: list[Stream | Exception],
     kind: type[Exception],
@@ -82,7 +82,7 @@ async def test_the_handler_is_told_once_of_every_failure(
     assert errors[0] is reflector.last_error or reflector.last_error is None
 
 
-async def test_the_handler_is_not_told_of_what_is_no_failure() -> None:
+async def test_error_handler_gets_no_ordinary_end() -> None:
     errors: list[Exception] = []
     source = FakeSource([], [Stream(END), Stream(5.0, END)])
     reflector = reflector_of(source)
@@ -94,7 +94,7 @@ async def test_the_handler_is_not_told_of_what_is_no_failure() -> None:
     assert errors == []
 
 
-async def test_a_handler_that_fails_is_logged_and_dropped(
+async def test_failing_error_handler_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail(_: Exception) -> None:
@@ -112,7 +112,7 @@ async def test_a_handler_that_fails_is_logged_and_dropped(
     assert "a bug of the user" in caplog.text
 
 
-async def test_a_handler_may_be_set_and_taken_away_at_any_time() -> None:
+async def test_error_handler_can_be_set_and_removed_at_any_time() -> None:
     first: list[Exception] = []
     second: list[Exception] = []
     reflector = reflector_of(FakeSource([BUSY]))
@@ -146,7 +146,7 @@ async def coroutine_function(_: Exception, __: int = 0) -> None: ...
         pytest.param("log", id="no-function"),
     ],
 )
-def test_a_handler_must_be_a_plain_function(handler: object) -> None:
+def test_error_handler_must_be_a_plain_function(handler: object) -> None:
     with pytest.raises(OptionsError, match="must be a"):
         reflector_of(FakeSource()).set_watch_error_handler(handler)  # type: ignore[arg-type]
 
@@ -168,7 +168,7 @@ async def asked_in(seconds: float, source: FakeSource, **options: float) -> list
     return source.asked
 
 
-async def test_internal_errors_are_resumed_for_a_minute_then_listed_over() -> None:
+async def test_internal_errors_cause_a_list_after_a_minute_of_resumes() -> None:
     source = FakeSource([Page(version=7)], always_internal())
 
     asked = await asked_in(121, source)
@@ -179,7 +179,7 @@ async def test_internal_errors_are_resumed_for_a_minute_then_listed_over() -> No
     assert source.times[-2] > 60
 
 
-async def test_behind_that_list_there_is_another_minute() -> None:
+async def test_minute_of_resumes_restarts_after_that_list() -> None:
     source = FakeSource([Page(version=7)], always_internal())
 
     asked = await asked_in(400, source)
@@ -190,7 +190,7 @@ async def test_behind_that_list_there_is_another_minute() -> None:
     assert all(later - one > 60 for one, later in pairwise(lists))
 
 
-async def test_without_patience_internal_errors_are_listed_over_at_once() -> None:
+async def test_internal_errors_cause_a_list_at_once_if_the_limit_is_0() -> None:
     source = FakeSource([Page(version=7)], always_internal())
 
     asked = await asked_in(5, source, internal_error_seconds=0)
@@ -198,7 +198,7 @@ async def test_without_patience_internal_errors_are_listed_over_at_once() -> Non
     assert asked[:4] == ["list '0'", "watch '7'", "list '7'", "watch '7'"]
 
 
-async def test_news_in_between_begin_the_minute_anew() -> None:
+async def test_events_in_between_restart_the_minute_of_resumes() -> None:
     streams = [Stream([bookmark(8 + n), error_event(500)]) for n in range(20)]
     source = FakeSource([Page(version=7)], streams)
 
@@ -207,7 +207,7 @@ async def test_news_in_between_begin_the_minute_anew() -> None:
     assert [it for it in asked if it.startswith("list")] == ["list '0'"]
 
 
-async def test_other_errors_are_resumed_for_ever() -> None:
+async def test_other_errors_are_always_resumed() -> None:
     source = FakeSource([Page(version=7)], [BUSY] * 100)
 
     asked = await asked_in(1000, source)
@@ -216,12 +216,12 @@ async def test_other_errors_are_resumed_for_ever() -> None:
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])
-def test_internal_error_seconds_must_make_sense(seconds: float) -> None:
+def test_invalid_internal_error_seconds_are_refused(seconds: float) -> None:
     with pytest.raises(OptionsError, match=r"internal_error_seconds|duration"):
         ReflectorOptions(internal_error_seconds=seconds)
 
 
-async def test_an_error_says_where_a_history_broke() -> None:
+async def test_error_names_the_version_of_a_history_reset() -> None:
     errors: list[Exception] = []
     stream = Stream([modified(thing("a", 4))])
     reflector = reflector_of(FakeSource([Page(version=7)], [stream]), FakeStore())

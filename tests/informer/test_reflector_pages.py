@@ -23,7 +23,7 @@ def things(*names: str) -> list[KubeObject]:
     return [thing(name) for name in names]
 
 
-async def test_the_next_page_is_asked_for_when_the_first_objects_are_here() -> None:
+async def test_next_page_is_requested_when_the_first_objects_arrive() -> None:
     # Each page takes a second until its head is here, and four for its objects.
     source = FakeSource(
         [
@@ -52,7 +52,7 @@ class StoreThatTakesTime(FakeStore):
         await asyncio.sleep(self.seconds)
 
 
-async def test_one_page_at_most_is_asked_for_ahead() -> None:
+async def test_at_most_one_page_is_requested_ahead() -> None:
     pages = [Page(things(f"a{n}"), version=7, token=f"t{n}") for n in range(1, 9)]
     source = FakeSource([*pages, Page(version=7)])
     opened = 0
@@ -74,7 +74,7 @@ async def test_one_page_at_most_is_asked_for_ahead() -> None:
     assert len(store.objects) == 8
 
 
-async def test_pages_ahead_are_asked_for_as_large_as_the_others() -> None:
+async def test_pages_requested_ahead_have_the_same_limit() -> None:
     source = FakeSource([Page(things("a"), token="t1"), Page()])
 
     async with running(reflector_of(source, page_size=7).run()):
@@ -86,7 +86,7 @@ async def test_pages_ahead_are_asked_for_as_large_as_the_others() -> None:
     ]
 
 
-async def test_a_page_that_is_empty_leads_to_the_next_one() -> None:
+async def test_empty_page_is_followed_by_the_next() -> None:
     source = FakeSource([Page([], version=7, token="t1"), Page(things("b"), version=7)])
     store = FakeStore()
 
@@ -96,7 +96,7 @@ async def test_a_page_that_is_empty_leads_to_the_next_one() -> None:
     assert store.names == ["b@1"]
 
 
-async def test_the_version_of_the_first_page_counts() -> None:
+async def test_version_of_the_first_page_counts() -> None:
     source = FakeSource([Page(things("a"), version=7, token="t1"), Page(version=9)])
     store = FakeStore()
 
@@ -113,7 +113,7 @@ async def test_the_version_of_the_first_page_counts() -> None:
         pytest.param(Page(things("b"), error=BROKEN), id="breaks-off"),
     ],
 )
-async def test_a_page_ahead_that_fails_fails_the_list(second: Page | Exception) -> None:
+async def test_failing_next_page_fails_the_list(second: Page | Exception) -> None:
     source = FakeSource([Page(things("a"), 7, "t1"), second, Page(things("c"), 9)])
     store = FakeStore()
     errors: list[Exception] = []
@@ -128,7 +128,7 @@ async def test_a_page_ahead_that_fails_fails_the_list(second: Page | Exception) 
     assert (store.names, len(errors)) == (["c@1"], 1)
 
 
-async def test_a_list_that_breaks_off_leaves_nothing_of_the_page_ahead() -> None:
+async def test_aborted_list_closes_the_next_page() -> None:
     page = Page(things("a"), token="t1", error=BROKEN)
     source = FakeSource([page, Silence()])
 
@@ -142,7 +142,7 @@ async def test_a_list_that_breaks_off_leaves_nothing_of_the_page_ahead() -> None
 
 
 @pytest.mark.parametrize("length", [1, 2, 5])
-async def test_pages_that_lead_in_a_circle_fail_the_list(length: int) -> None:
+async def test_repeated_continue_token_fails_the_list(length: int) -> None:
     circle = [f"t{number}" for number in range(1, length + 1)]
     pages = [Page(things(f"a{token}"), 7, token) for token in [*circle, "t1"]]
     source, store = FakeSource([*pages, Page(things("b"), 9)]), FakeStore()
@@ -169,7 +169,7 @@ async def test_pages_that_lead_in_a_circle_fail_the_list(length: int) -> None:
         pytest.param(Invalid("the continue key is not valid", status=400), id="400"),
     ],
 )
-async def test_after_pages_that_cannot_be_had_the_list_is_asked_for_whole(
+async def test_list_is_requested_whole_after_pages_that_cannot_be_read(
     refusal: Exception,
 ) -> None:
     first = Page(things("a"), 7, "t1")
@@ -182,7 +182,7 @@ async def test_after_pages_that_cannot_be_had_the_list_is_asked_for_whole(
     assert store.names == ["b@1"]
 
 
-async def test_a_whole_list_that_fails_is_asked_for_in_pages_again() -> None:
+async def test_pages_are_requested_again_after_a_whole_list_that_fails() -> None:
     first = Page(things("a"), 7, "t1")
     source = FakeSource([first, EXPIRED, BROKEN, first, Page(things("b"), 7)])
     store = FakeStore()
@@ -203,7 +203,7 @@ async def test_a_whole_list_that_fails_is_asked_for_in_pages_again() -> None:
         pytest.param(BROKEN, id="failed"),
     ],
 )
-async def test_cancelled_leaves_nothing_of_the_page_ahead(
+async def test_cancellation_closes_the_next_page(
     ahead: Page | Silence | Exception,
 ) -> None:
     source = FakeSource([Page(things("a"), token="t1"), ahead])
@@ -217,7 +217,7 @@ async def test_cancelled_leaves_nothing_of_the_page_ahead(
     assert source.open == 0
 
 
-async def test_pages_are_one_attempt_with_the_gap_after_its_end() -> None:
+async def test_pages_are_one_attempt_whose_gap_starts_at_its_end() -> None:
     source = FakeSource(
         [
             Page(things("a"), 7, "t1", seconds=0.7),

@@ -11,7 +11,7 @@ from informer_helpers import reflector_of, running
 from aioinformer.errors import HistoryReset, ServerError, TransportError
 
 
-async def test_a_silent_watch_is_checked_once_after_a_minute() -> None:
+async def test_silent_watch_is_checked_once_after_a_minute() -> None:
     source = FakeSource([Page(version=7)], [Stream()])
 
     async with running(reflector_of(source).run()):
@@ -21,7 +21,7 @@ async def test_a_silent_watch_is_checked_once_after_a_minute() -> None:
     assert source.asked == ["list '0'", "watch '7'"]
 
 
-async def test_a_watch_that_spoke_is_not_checked() -> None:
+async def test_watch_with_events_is_not_checked() -> None:
     source = FakeSource([Page(version=7)], [Stream(59.0, [bookmark(8)])])
 
     async with running(reflector_of(source).run()):
@@ -30,7 +30,7 @@ async def test_a_watch_that_spoke_is_not_checked() -> None:
     assert source.checks == []
 
 
-async def test_each_watch_is_checked_anew() -> None:
+async def test_each_watch_is_checked() -> None:
     source = FakeSource([Page(version=7)], [Stream(100.0, TransportError("cut"))])
 
     async with running(reflector_of(source).run()):
@@ -39,7 +39,7 @@ async def test_each_watch_is_checked_anew() -> None:
     assert [round(moment) for moment in source.checks] == [60, 160]
 
 
-async def test_a_server_that_is_behind_is_another_one() -> None:
+async def test_server_with_an_older_version_resets_the_history() -> None:
     source = FakeSource([Page([thing("a", 7)], version=7), Page([thing("b", 3)], 3)])
     source.newest = 3
     store = FakeStore()
@@ -54,7 +54,7 @@ async def test_a_server_that_is_behind_is_another_one() -> None:
     assert reflector.history_resets == 1
 
 
-async def test_a_check_that_takes_too_long_is_given_up() -> None:
+async def test_slow_check_is_abandoned() -> None:
     stream = Stream()
     source, store = FakeSource([Page(version=7)], [stream]), FakeStore()
     source.newest = Silence()
@@ -77,7 +77,7 @@ async def test_a_check_that_takes_too_long_is_given_up() -> None:
         pytest.param(ServerError("busy", status=503), id="refused"),
     ],
 )
-async def test_a_check_that_tells_nothing_changes_nothing(
+async def test_inconclusive_check_changes_nothing(
     newest: int | str | Exception,
 ) -> None:
     source = FakeSource([Page(version=7)], [Stream(90.0, [bookmark(9)])])

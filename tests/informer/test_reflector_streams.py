@@ -57,7 +57,7 @@ def listed(*more: WatchEvent | float) -> Stream:
 # ---------------------------------------------------------------- the good way
 
 
-async def test_a_stream_is_list_and_watch_in_one_request() -> None:
+async def test_stream_lists_and_watches_in_one_request() -> None:
     stream = listed()
     source, store = FakeSource([], [stream]), FakeStore()
 
@@ -73,7 +73,7 @@ async def test_a_stream_is_list_and_watch_in_one_request() -> None:
     assert (store.names, store.version) == (["a@10", "b@11"], "11")
 
 
-async def test_changes_while_it_streams_in_are_folded() -> None:
+async def test_changes_during_the_initial_events_are_merged() -> None:
     stream = Stream(
         [added(thing("a", 3)), added(thing("b", 4)), added(thing("c", 5))],
         [modified(thing("a", 7)), deleted(thing("b", 8)), bookmark(8)],
@@ -89,7 +89,7 @@ async def test_changes_while_it_streams_in_are_folded() -> None:
     assert store.fed == []
 
 
-async def test_nothing_shows_before_the_end() -> None:
+async def test_streaming_list_is_invisible_until_its_end() -> None:
     stream = Stream([added(thing("a", 3))], [initial_events_end(9, "false")])
     source, store = FakeSource([], [stream]), FakeStore()
     reflector = streaming(source, store)
@@ -104,7 +104,7 @@ async def test_nothing_shows_before_the_end() -> None:
         assert (store.names, reflector.phase) == (["a@3"], "watching")
 
 
-async def test_what_is_behind_the_end_in_the_same_batch_is_watched() -> None:
+async def test_events_after_the_end_in_the_same_batch_are_watched() -> None:
     stream = Stream(
         [added(thing("a", 3)), initial_events_end(9), added(thing("b", 10))],
         [deleted(thing("a", 11))],
@@ -118,7 +118,7 @@ async def test_what_is_behind_the_end_in_the_same_batch_is_watched() -> None:
     assert (store.names, store.version) == (["b@10"], "11")
 
 
-async def test_behind_the_end_versions_are_compared_again() -> None:
+async def test_versions_are_compared_again_after_the_end() -> None:
     stream = listed(modified(thing("a", 4)))
     source = FakeSource([], [stream])
     reflector = streaming(source)
@@ -130,7 +130,7 @@ async def test_behind_the_end_versions_are_compared_again() -> None:
     assert source.asked == ["stream ''"]
 
 
-async def test_a_stream_that_ends_behind_the_list_is_resumed_by_a_watch() -> None:
+async def test_stream_that_ends_after_the_list_is_resumed_by_a_watch() -> None:
     source = FakeSource([], [listed(bookmark(12), 5.0)])
     source.watches[0].then(END)  # type: ignore[union-attr]
 
@@ -140,7 +140,7 @@ async def test_a_stream_that_ends_behind_the_list_is_resumed_by_a_watch() -> Non
     assert source.asked == ["stream ''", "watch '12'"]
 
 
-async def test_relists_as_a_stream_not_older_than_what_is_known() -> None:
+async def test_relist_streams_state_not_older_than_known() -> None:
     stream = listed()
     stream.then(5.0)
     stream.then(DecodeError("garbled"))
@@ -152,7 +152,7 @@ async def test_relists_as_a_stream_not_older_than_what_is_known() -> None:
     assert source.asked == ["stream ''", "stream '9'"]
 
 
-async def test_a_stream_older_than_what_is_known_is_not_believed() -> None:
+async def test_stream_older_than_known_resets_the_history() -> None:
     first = listed(5.0)
     first.then(DecodeError("garbled"))
     older = Stream([added(thing("z", 1)), initial_events_end(2)])
@@ -169,7 +169,7 @@ async def test_a_stream_older_than_what_is_known_is_not_believed() -> None:
     assert store.commits == ["9"]
 
 
-async def test_after_a_history_reset_a_stream_is_taken_as_it_is() -> None:
+async def test_stream_after_a_history_reset_is_taken_as_it_is() -> None:
     again = Stream([added(thing("a", 3))], [initial_events_end(4)])
     source = FakeSource([], [listed(modified(thing("a", 4))), again])
     store = FakeStore()
@@ -182,7 +182,7 @@ async def test_after_a_history_reset_a_stream_is_taken_as_it_is() -> None:
     assert store.anew[-1] is True
 
 
-async def test_a_slow_stream_that_gets_on_is_waited_for() -> None:
+async def test_slow_stream_that_progresses_is_not_abandoned() -> None:
     objects = [[added(thing(f"a{n}", n + 1))] for n in range(10)]
     stream = Stream()
     for batch in objects:
@@ -209,7 +209,7 @@ async def test_a_slow_stream_that_gets_on_is_waited_for() -> None:
         pytest.param(ApiError("not allowed", status=405), id="405"),
     ],
 )
-async def test_a_refused_stream_is_a_list_in_pages_at_once_for_good(
+async def test_refused_stream_is_replaced_by_pages_permanently(
     refusal: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     garbled = Stream(5.0, DecodeError("garbled"))
@@ -230,7 +230,7 @@ async def test_a_refused_stream_is_a_list_in_pages_at_once_for_good(
     assert caplog.text.count("no lists as streams here") == 1
 
 
-async def test_a_refusal_of_the_stream_is_none_of_ours() -> None:
+async def test_refusal_of_a_stream_does_not_count_as_refusal() -> None:
     source = FakeSource([Forbidden("no", status=403)], [Invalid("?", status=400)])
     reflector = streaming(source)
 
@@ -240,7 +240,7 @@ async def test_a_refusal_of_the_stream_is_none_of_ours() -> None:
         assert reflector.refusals == 1, "the list's, not that of the stream"
 
 
-async def test_patience_that_is_asked_for_is_kept_before_pages() -> None:
+async def test_retry_after_is_respected_before_pages() -> None:
     refusal = Invalid("?", status=400, retry_after=9.0)
     source = FakeSource([], [refusal])
 
@@ -251,7 +251,7 @@ async def test_patience_that_is_asked_for_is_kept_before_pages() -> None:
     assert source.times[:2] == pytest.approx([0, 9], abs=1e-3)
 
 
-async def test_a_silent_stream_is_given_up_after_half_a_minute() -> None:
+async def test_silent_stream_is_abandoned_after_30_s() -> None:
     source, store = FakeSource([Page(version=7)], [Stream()]), FakeStore()
     reflector = streaming(source, store)
 
@@ -273,7 +273,7 @@ async def test_a_silent_stream_is_given_up_after_half_a_minute() -> None:
         pytest.param(deleted, id="deleted"),
     ],
 )
-async def test_a_common_watch_in_a_busy_cluster_is_no_stream(kind: object) -> None:
+async def test_ordinary_watch_in_reply_is_abandoned_after_30_s(kind: object) -> None:
     assert callable(kind)
     stream = Stream([added(thing("a", 3))])
     for number in range(1000):
@@ -288,7 +288,7 @@ async def test_a_common_watch_in_a_busy_cluster_is_no_stream(kind: object) -> No
     assert source.times[1] == pytest.approx(30.1, abs=1e-3)
 
 
-async def test_it_is_warned_of_a_stream_that_keeps_us_waiting(
+async def test_waiting_for_the_end_of_a_stream_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING, "aioinformer")
@@ -317,7 +317,7 @@ async def test_it_is_warned_of_a_stream_that_keeps_us_waiting(
         pytest.param([error_event(500)], id="error-event"),
     ],
 )
-async def test_a_stream_that_breaks_off_is_asked_for_again(
+async def test_broken_stream_is_requested_again(
     breaks: list[WatchEvent] | Exception,
 ) -> None:
     stream = Stream([added(thing("a", 3))], breaks)
@@ -335,7 +335,7 @@ async def test_a_stream_that_breaks_off_is_asked_for_again(
     assert (store.names, store.discards, len(errors)) == (["b@4"], 1, 1)
 
 
-async def test_three_that_break_off_in_a_row_are_enough() -> None:
+async def test_three_broken_streams_in_a_row_are_replaced_by_pages() -> None:
     source = FakeSource([Page(version=7)], [Stream(END) for _ in range(3)])
 
     async with running(streaming(source).run()):
@@ -344,7 +344,7 @@ async def test_three_that_break_off_in_a_row_are_enough() -> None:
     assert source.asked == [*(["stream ''"] * 3), "list '0'", "watch '7'"]
 
 
-async def test_one_that_expired_is_asked_for_the_newest() -> None:
+async def test_expired_stream_requests_the_newest_state() -> None:
     garbled = listed(5.0)
     garbled.then(DecodeError("garbled"))
     expired = ResourceExpired("too old", status=410)
@@ -356,7 +356,7 @@ async def test_one_that_expired_is_asked_for_the_newest() -> None:
     assert source.asked == ["stream ''", "stream '9'", "stream ''"]
 
 
-async def test_too_many_requests_are_waited_out_as_a_stream() -> None:
+async def test_too_many_requests_delay_the_next_stream() -> None:
     patience = TooManyRequests("later", status=429, retry_after=5.0)
     source = FakeSource([], [patience, patience, patience, patience, listed()])
 
@@ -369,7 +369,7 @@ async def test_too_many_requests_are_waited_out_as_a_stream() -> None:
 # ---------------------------------------------------------------- what cannot be read
 
 
-async def test_what_the_first_stream_skips_is_counted(
+async def test_unreadable_events_of_the_first_stream_are_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stream = listed()
@@ -385,7 +385,7 @@ async def test_what_the_first_stream_skips_is_counted(
     assert "2 events of a streamed list cannot be read" in caplog.text
 
 
-async def test_what_a_later_stream_skips_does_not_seem_deleted() -> None:
+async def test_unreadable_events_of_a_later_stream_delete_nothing() -> None:
     first = listed(5.0)
     first.then(DecodeError("garbled"))
     blind = [Stream([initial_events_end(12)]) for _ in range(3)]
@@ -414,7 +414,7 @@ async def test_what_a_later_stream_skips_does_not_seem_deleted() -> None:
         pytest.param(lambda: ServerError("busy", status=503), id="pause"),
     ],
 )
-async def test_cancelled_leaves_nothing(answer: object) -> None:
+async def test_cancelled_stream_leaves_nothing(answer: object) -> None:
     assert callable(answer)
     source = FakeSource([], [answer()])
     reflector = streaming(source)

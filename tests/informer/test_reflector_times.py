@@ -52,7 +52,7 @@ def attempts(seed: int, number: int) -> list[float]:
     return starts
 
 
-async def test_attempts_that_fail_are_spaced_with_doubling_and_jitter() -> None:
+async def test_failing_attempts_are_spaced_with_doubling_and_jitter() -> None:
     source = FakeSource([BUSY])
 
     async with running(Reflector(source, FakeStore(), rng=random.Random(7)).run()):
@@ -82,7 +82,7 @@ async def test_another_seed_gives_another_jitter() -> None:
 
 
 @pytest.mark.parametrize("error", [BROKEN, BUSY], ids=["broken", "503"])
-async def test_the_gap_after_a_list_that_fails_slowly_counts_from_its_end(
+async def test_gap_after_a_slow_failing_list_starts_at_its_end(
     error: Exception,
 ) -> None:
     """Else such a list would be under way all the time."""
@@ -107,7 +107,7 @@ async def test_the_gap_after_a_list_that_fails_slowly_counts_from_its_end(
         pytest.param(modified(thing("b", 3)), id="history-reset"),
     ],
 )
-async def test_a_void_version_is_listed_anew_within_a_second(
+async def test_expired_version_is_relisted_within_a_second(
     error: Exception | WatchEvent,
 ) -> None:
     """Though attempts have failed before, so that their gaps are long."""
@@ -123,7 +123,7 @@ async def test_a_void_version_is_listed_anew_within_a_second(
     assert relisted.time - watched.time == pytest.approx(0.5, abs=1e-3)
 
 
-async def test_a_stream_counts_as_a_watch_from_the_end_of_its_list_on() -> None:
+async def test_stream_counts_as_a_watch_from_the_end_of_its_list() -> None:
     # Each list takes longer than its gap, and the watch behind it expires at once.
     def slow_list() -> Stream:
         return Stream(2.0, [initial_events_end(7)], [error_event(410, "Expired")])
@@ -137,7 +137,7 @@ async def test_a_stream_counts_as_a_watch_from_the_end_of_its_list_on() -> None:
     assert gaps == pytest.approx([0.5, 1.2, 2.4, 4.8, 9.6, 19.2], abs=1e-3)
 
 
-async def test_a_watch_that_outlived_its_gap_leaves_the_spacing_as_it_is() -> None:
+async def test_watch_that_outlived_its_gap_does_not_change_the_spacing() -> None:
     watches: list[Stream | Exception] = [Stream(10.0, END) for _ in range(4)]
     watches.append(BUSY)
     source = FakeSource([Page(version=7)], watches)
@@ -171,7 +171,7 @@ async def test_watches_that_break_at_once_are_spaced_like_failures() -> None:
     ("seconds", "next_gap"),
     [pytest.param(119.0, 9.6, id="not-yet"), pytest.param(120.0, 1.2, id="useful")],
 )
-async def test_a_watch_of_two_minutes_resets_the_spacing(
+async def test_watch_of_two_minutes_resets_the_spacing(
     seconds: float, next_gap: float
 ) -> None:
     # Three failures double the gap to 9.6 s, before it is drawn for the last watch.
@@ -213,7 +213,7 @@ async def test_retry_after_is_a_lower_bound(
     assert after - failed == pytest.approx(waited, abs=1e-3)
 
 
-async def test_an_error_event_can_ask_for_patience() -> None:
+async def test_error_event_can_carry_retry_after() -> None:
     event = error_event(429, "TooManyRequests", details={"retryAfterSeconds": 7})
     source = FakeSource([Page()], [Stream(5.0, [event])])
 
@@ -228,7 +228,7 @@ async def test_an_error_event_can_ask_for_patience() -> None:
     [DecodeError("garbled"), [error_event(410, "Expired")]],
     ids=["garbled", "410"],
 )
-async def test_watches_that_ask_for_a_list_again_and_again_slow_down(
+async def test_watches_that_always_cause_a_list_slow_down(
     end: Exception | list[WatchEvent],
 ) -> None:
     """Though each lives for some seconds: lists are dear."""
@@ -240,7 +240,7 @@ async def test_watches_that_ask_for_a_list_again_and_again_slow_down(
     assert sum(it.verb == "list" for it in source.requests) < 3600 / 30
 
 
-async def test_a_loop_of_good_lists_and_bad_watches_is_no_hot_loop() -> None:
+async def test_good_lists_with_failing_watches_are_no_hot_loop() -> None:
     source = FakeSource([Page()], [EXPIRED for _ in range(50)])
 
     async with running(reflector_of(source).run()):
@@ -252,7 +252,7 @@ async def test_a_loop_of_good_lists_and_bad_watches_is_no_hot_loop() -> None:
 # ---------------------------------------------------------------- watch seconds
 
 
-async def test_watch_seconds_are_drawn_between_once_and_twice() -> None:
+async def test_watch_timeout_is_drawn_between_once_and_twice_watch_seconds() -> None:
     source = FakeSource([Page()], [Stream(200.0, END) for _ in range(60)])
     reflector = Reflector(
         source,
@@ -274,12 +274,12 @@ async def test_watch_seconds_are_drawn_between_once_and_twice() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, 0.99, -1, float("inf"), float("nan")])
-def test_watch_seconds_must_make_sense(seconds: float) -> None:
+def test_invalid_watch_seconds_are_refused(seconds: float) -> None:
     with pytest.raises(OptionsError, match=r"watch_seconds|duration"):
         ReflectorOptions(watch_seconds=seconds)
 
 
 @pytest.mark.parametrize("size", [0, -5])
-def test_page_size_must_make_sense(size: int) -> None:
+def test_invalid_page_size_is_refused(size: int) -> None:
     with pytest.raises(OptionsError, match="page_size"):
         ReflectorOptions(page_size=size)

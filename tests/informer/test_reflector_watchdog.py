@@ -36,7 +36,7 @@ def watches(source: FakeSource) -> list[float]:
     return [it.time for it in source.requests if it.verb == "watch"]
 
 
-async def test_a_watch_that_falls_silent_is_ended_and_resumed() -> None:
+async def test_stalled_watch_is_ended_and_resumed() -> None:
     source = FakeSource([Page(version=7)], [rhythm(2, every=50.0)])
     errors: list[Exception] = []
     reflector = reflector_of(source)
@@ -54,7 +54,7 @@ async def test_a_watch_that_falls_silent_is_ended_and_resumed() -> None:
     assert str(error) == "nothing came for 125 s, though bookmarks came every 50 s"
 
 
-async def test_silence_counts_from_ninety_seconds_on() -> None:
+async def test_stall_is_detected_after_90_s_at_the_earliest() -> None:
     source = FakeSource([Page(version=7)], [rhythm(3, every=10.0)])
 
     async with running(reflector_of(source).run()):
@@ -64,7 +64,7 @@ async def test_silence_counts_from_ninety_seconds_on() -> None:
 
 
 @pytest.mark.parametrize("bookmarks", [0, 1])
-async def test_without_a_rhythm_silence_is_normal(bookmarks: int) -> None:
+async def test_watch_without_bookmarks_may_be_silent(bookmarks: int) -> None:
     source = FakeSource([Page(version=7)], [rhythm(bookmarks)])
 
     async with running(reflector_of(source).run()):
@@ -73,7 +73,7 @@ async def test_without_a_rhythm_silence_is_normal(bookmarks: int) -> None:
     assert len(watches(source)) == 1
 
 
-async def test_an_error_event_tells_no_rhythm() -> None:
+async def test_error_event_does_not_count_as_a_bookmark() -> None:
     # A bookmark, an ERROR event a minute later; then a watch that is just silent.
     stream = Stream(1.0, [bookmark(8)], 60.0, [error_event(500)])
     source = FakeSource([Page(version=7)], [stream])
@@ -84,7 +84,7 @@ async def test_an_error_event_tells_no_rhythm() -> None:
     assert len(watches(source)) == 2
 
 
-async def test_any_event_is_a_sign_of_life() -> None:
+async def test_any_event_postpones_the_deadline() -> None:
     stream = rhythm(2)
     for number in range(10):
         stream.then(140.0)
@@ -100,7 +100,7 @@ async def test_any_event_is_a_sign_of_life() -> None:
     assert len(watches(source)) == 2
 
 
-async def test_bookmarks_among_other_events_count() -> None:
+async def test_bookmarks_among_other_events_are_measured() -> None:
     stream = Stream()
     for number in range(4):
         version = 10 + 2 * number
@@ -114,7 +114,7 @@ async def test_bookmarks_among_other_events_count() -> None:
     assert watches(source)[1] == pytest.approx(160 + 100, abs=0.1)
 
 
-async def test_a_slow_moment_is_forgotten() -> None:
+async def test_single_long_gap_is_forgotten() -> None:
     stream = rhythm(2, every=100.0)
     for number in range(10):
         stream.then(40.0)
@@ -127,7 +127,7 @@ async def test_a_slow_moment_is_forgotten() -> None:
     assert watches(source)[1] == pytest.approx(200 + 400 + 100, abs=0.1)
 
 
-async def test_what_was_learnt_holds_in_the_next_watch() -> None:
+async def test_measured_gaps_apply_to_the_next_watch() -> None:
     first = rhythm(3)
     first.then(TransportError("cut"))
     source = FakeSource([Page(version=7)], [first, Stream()])
@@ -138,7 +138,7 @@ async def test_what_was_learnt_holds_in_the_next_watch() -> None:
     assert watches(source)[1:] == pytest.approx([180, 330], abs=0.1)
 
 
-async def test_a_stream_is_watched_over_behind_its_list() -> None:
+async def test_stream_is_watched_after_its_list() -> None:
     stream = Stream([added(thing("a", 3)), initial_events_end(9)])
     for number in range(2):
         stream.then(60.0)
@@ -161,7 +161,7 @@ class StoreThatWaits(FakeStore):
             await asyncio.sleep(1000)
 
 
-async def test_a_store_that_takes_long_is_no_silence() -> None:
+async def test_slow_store_does_not_count_as_silence() -> None:
     stream = rhythm(3)
     stream.then([bookmark(90)])
     source = FakeSource([Page(version=7)], [stream])
@@ -176,7 +176,7 @@ async def test_a_store_that_takes_long_is_no_silence() -> None:
     assert len(watches(source)) == 1
 
 
-async def test_no_timer_is_left_behind() -> None:
+async def test_no_timer_remains_after_the_end() -> None:
     loop = asyncio.get_running_loop()
     source = FakeSource([Page(version=7)], [rhythm(3)])
 
@@ -187,7 +187,7 @@ async def test_no_timer_is_left_behind() -> None:
     assert [it for it in timers if "Guard" in repr(it)] == []
 
 
-async def test_it_is_not_a_timer_for_each_batch() -> None:
+async def test_batches_do_not_start_timers_of_their_own() -> None:
     stream = rhythm(3)
     for number in range(1000):
         stream.then([modified(thing("a", 20 + number))])
@@ -197,7 +197,7 @@ async def test_it_is_not_a_timer_for_each_batch() -> None:
     call_at = loop.call_at
 
     def counting(when, callback, *args, **more):  # type: ignore[no-untyped-def]
-        if "Guard" in repr(callback):
+        if "WatchdogTimer" in repr(callback):
             set_timers.append(when)
 
         return call_at(when, callback, *args, **more)
@@ -209,10 +209,10 @@ async def test_it_is_not_a_timer_for_each_batch() -> None:
     finally:
         loop.call_at = call_at  # type: ignore[method-assign]
 
-    assert len(set_timers) <= 3
+    assert 0 < len(set_timers) <= 3
 
 
-async def test_the_silence_of_a_new_watch_is_checked_all_the_same() -> None:
+async def test_silence_of_a_new_watch_is_still_checked() -> None:
     first = rhythm(3, every=30.0)
     first.then(TransportError("cut"))
     source = FakeSource([Page(version=7)], [first, Stream()])

@@ -31,7 +31,7 @@ def pods(stream: Stream) -> SharedInformer:
     return SharedInformer(FakeSource([page], [stream]), name="pods")
 
 
-async def test_is_synced_when_the_handler_dealt_with_the_first_list(
+async def test_handler_is_synced_when_it_handled_the_first_list(
     pods: SharedInformer, looptime: float
 ) -> None:
     registration = pods.add_event_handler(on_event=Slow(3), name="slow")
@@ -54,7 +54,7 @@ async def test_is_synced_when_the_handler_dealt_with_the_first_list(
     assert repr(registration) == "<Registration pods/slow synced depth=0>"
 
 
-async def test_a_failing_handler_is_synced_too(pods: SharedInformer) -> None:
+async def test_failing_handler_is_synced_too(pods: SharedInformer) -> None:
     def handler(event: Notification) -> None:
         raise ValueError(event)
 
@@ -64,7 +64,7 @@ async def test_a_failing_handler_is_synced_too(pods: SharedInformer) -> None:
         await registration.wait_synced()
 
 
-async def test_a_late_handler_is_synced_with_its_snapshot(
+async def test_late_handler_is_synced_after_its_snapshot(
     pods: SharedInformer, looptime: float
 ) -> None:
     async with running(pods.run()):
@@ -77,7 +77,7 @@ async def test_a_late_handler_is_synced_with_its_snapshot(
     assert looptime == 2
 
 
-async def test_a_handler_of_an_empty_cache_is_synced_at_once() -> None:
+async def test_handler_of_an_empty_cache_is_synced_at_once() -> None:
     pods = SharedInformer(FakeSource())
 
     async with running(pods.run()):
@@ -86,7 +86,7 @@ async def test_a_handler_of_an_empty_cache_is_synced_at_once() -> None:
         assert pods.add_event_handler(on_event=Recorder()).has_synced
 
 
-async def test_knows_what_waits_and_for_how_long(
+async def test_depth_and_age_describe_the_queued_events(
     pods: SharedInformer, stream: Stream
 ) -> None:
     registration = pods.add_event_handler(on_event=Slow(10))
@@ -104,7 +104,7 @@ async def test_knows_what_waits_and_for_how_long(
     assert values == [(0, 0.0), (2, 4.0), (2, 18.0), (1, 18.0)]
 
 
-async def test_removed_by_its_own_handler(pods: SharedInformer) -> None:
+async def test_handler_can_remove_itself(pods: SharedInformer) -> None:
     record: list[str] = []
 
     async def handler(event: Notification) -> None:
@@ -121,7 +121,7 @@ async def test_removed_by_its_own_handler(pods: SharedInformer) -> None:
     assert record == ["Added", "closed"]
 
 
-async def test_closing_waits_for_the_running_call(
+async def test_aclose_waits_for_the_running_call(
     pods: SharedInformer, looptime: float
 ) -> None:
     handler = Slow(5)
@@ -139,7 +139,7 @@ async def test_closing_waits_for_the_running_call(
     assert handler.record == ["a"]
 
 
-async def test_cancelled_while_closing_it_stays_removed(
+async def test_handler_stays_removed_when_aclose_is_cancelled(
     pods: SharedInformer, stream: Stream
 ) -> None:
     handler = Slow(5)
@@ -157,7 +157,7 @@ async def test_cancelled_while_closing_it_stays_removed(
 
 
 @pytest.mark.parametrize("when", ["idle", "stopped"])
-async def test_closing_waits_for_nothing_where_nothing_runs(
+async def test_aclose_of_an_idle_handler_returns_at_once(
     pods: SharedInformer, when: str
 ) -> None:
     registration = pods.add_event_handler(on_event=Recorder())
@@ -169,7 +169,7 @@ async def test_closing_waits_for_nothing_where_nothing_runs(
         await registration.aclose()
 
 
-async def test_nobody_can_wait_for_a_handler_that_was_removed(
+async def test_wait_synced_of_a_removed_handler_raises(
     pods: SharedInformer,
 ) -> None:
     registration = pods.add_event_handler(on_event=Recorder())
@@ -179,7 +179,7 @@ async def test_nobody_can_wait_for_a_handler_that_was_removed(
         await registration.wait_synced()
 
 
-async def test_waiting_ends_with_the_informer() -> None:
+async def test_wait_synced_fails_when_the_informer_ends() -> None:
     pods = SharedInformer(FakeSource([InternalError("a bug")]))
     registration = pods.add_event_handler(on_event=Recorder())
     waiter = asyncio.create_task(registration.wait_synced())
@@ -202,7 +202,7 @@ async def test_waiting_ends_with_the_informer() -> None:
     ],
     ids=["remove", "age", "wait_synced", "aclose"],
 )
-async def test_belongs_to_its_loop(
+async def test_registration_refuses_another_loop(
     pods: SharedInformer, use: Callable[[Registration], object]
 ) -> None:
     handler = Slow()
@@ -217,7 +217,7 @@ async def test_belongs_to_its_loop(
     assert handler.record == ["a", "b"]
 
 
-async def test_can_be_looked_at_from_any_thread(pods: SharedInformer) -> None:
+async def test_registration_can_be_read_in_any_thread(pods: SharedInformer) -> None:
     registration = pods.add_event_handler(on_event=Slow())
 
     async with running(pods.run()):

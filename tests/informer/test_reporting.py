@@ -26,7 +26,7 @@ class Counter(Sink):
         self.counted.append((name, labels))
 
 
-def test_a_failure_is_logged_counted_and_passed_on_once(
+def test_failure_is_logged_counted_and_passed_on_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     told: list[HandlerError] = []
@@ -50,13 +50,13 @@ def test_a_failure_is_logged_counted_and_passed_on_once(
     ]
 
 
-def test_nobody_has_to_listen(caplog: pytest.LogCaptureFixture) -> None:
+def test_on_error_is_optional(caplog: pytest.LogCaptureFixture) -> None:
     ErrorReporter("pods").failed("handler", "greet", None, ValueError("no"))
 
     assert len(caplog.records) == 1
 
 
-def test_what_on_error_raises_is_logged_and_dropped(
+def test_error_of_on_error_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def on_error(failure: HandlerError) -> None:
@@ -83,12 +83,12 @@ class Sends:
 @pytest.mark.parametrize(
     "on_error", [too_late, Sends(), "x"], ids=["async", "async-object", "no-function"]
 )
-def test_an_on_error_that_nobody_would_await_is_refused(on_error: Any) -> None:
+def test_async_on_error_is_refused(on_error: Any) -> None:
     with pytest.raises(OptionsError, match="on_error must be a plain function"):
         ErrorReporter("pods", on_error)
 
 
-def test_cancellations_of_user_code_are_dropped_as_well(
+def test_cancellation_raised_by_on_error_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def cancelled(*_: object, **__: object) -> None:
@@ -107,7 +107,7 @@ def test_cancellations_of_user_code_are_dropped_as_well(
     ]
 
 
-def test_a_failure_that_has_its_cause_is_reported_as_it_is() -> None:
+def test_failure_with_a_cause_is_reported_unchanged() -> None:
     told: list[HandlerError] = []
     failure = HandlerError("index function", "node", thing("a"))
 
@@ -117,7 +117,7 @@ def test_a_failure_that_has_its_cause_is_reported_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("where", ["transform", "index function", "handler"])
-def test_what_fails_again_and_again_is_logged_in_full_a_few_times(
+def test_repeated_failure_is_logged_in_full_only_a_few_times(
     where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[HandlerError] = []
@@ -138,7 +138,9 @@ def test_what_fails_again_and_again_is_logged_in_full_a_few_times(
     )
 
 
-def test_each_code_is_logged_in_full(caplog: pytest.LogCaptureFixture) -> None:
+def test_failures_of_each_function_are_logged_in_full(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     reporter = ErrorReporter("pods")
     for where, name in [
         ("transform", "a"),

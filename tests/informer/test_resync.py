@@ -70,14 +70,14 @@ class Log:
     ("period", "seconds"),
     [(None, 0), (0, 0), (1, 1), (90.5, 90.5), (timedelta(minutes=2), 120)],
 )
-def test_periods_are_seconds_or_timedeltas(period: Any, seconds: float) -> None:
+def test_period_is_seconds_or_timedelta(period: Any, seconds: float) -> None:
     assert resync_seconds(period) == seconds
 
 
 @pytest.mark.parametrize(
     "period", [0.999, -1, timedelta(milliseconds=1), float("inf"), float("nan")]
 )
-def test_a_period_under_a_second_is_refused(period: Any) -> None:
+def test_period_below_a_second_is_refused(period: Any) -> None:
     with pytest.raises(OptionsError):
         resync_seconds(period)
 
@@ -97,7 +97,7 @@ async def test_each_handler_has_its_own_period() -> None:
     assert logs[3].reminders == [(when, name) for when in (3, 6) for name in "ab"]
 
 
-async def test_the_period_of_the_informer_is_that_of_handlers_that_give_none() -> None:
+async def test_period_of_the_informer_is_the_default_of_its_handlers() -> None:
     pods = pods_of(watches=(Stream(),), resync_period=4)
     given, none, own = Log(), Log(), Log()
     pods.add_event_handler(on_event=given)
@@ -112,12 +112,12 @@ async def test_the_period_of_the_informer_is_that_of_handlers_that_give_none() -
     assert own.reminders == [(5.0, "a"), (5.0, "b")]
 
 
-def test_a_period_of_the_informer_that_is_too_short_is_refused() -> None:
+def test_period_of_the_informer_below_a_second_is_refused() -> None:
     with pytest.raises(OptionsError, match="at least 1 s"):
         pods_of(resync_period=0.5)
 
 
-async def test_a_late_handler_counts_from_when_it_came() -> None:
+async def test_period_of_a_late_handler_starts_when_it_is_added() -> None:
     pods = pods_of(watches=(Stream(),))
 
     async with running(pods.run()):
@@ -129,7 +129,7 @@ async def test_a_late_handler_counts_from_when_it_came() -> None:
     assert [when for when, _ in log.reminders] == [3.5, 3.5, 5.5, 5.5]
 
 
-async def test_another_period_is_another_handler() -> None:
+async def test_handlers_with_different_periods_are_different() -> None:
     pods = pods_of(watches=(Stream(),))
     log = Log()
     registration = pods.add_event_handler(on_event=log, resync_period=2)
@@ -146,7 +146,7 @@ async def test_another_period_is_another_handler() -> None:
 # ---------------------------------------------------------------- what is told
 
 
-async def test_a_reminder_is_an_update_from_a_state_to_itself() -> None:
+async def test_resync_delivers_updates_from_a_state_to_itself() -> None:
     pods = pods_of(Page([thing("a", 3)], version=5), watches=(Stream(),))
     log, updates = Log(), list[object]()
     pods.add_event_handler(on_event=log, resync_period=2)
@@ -161,7 +161,7 @@ async def test_a_reminder_is_an_update_from_a_state_to_itself() -> None:
     assert updates == [(thing("a", 3), thing("a", 3))]
 
 
-async def test_the_server_is_not_asked() -> None:
+async def test_resync_sends_no_request() -> None:
     source = FakeSource([Page([thing("a")], version=5)], [Stream()])
     pods = SharedInformer(source, name="pods")
     pods.add_event_handler(on_event=Recorder(), resync_period=1)
@@ -174,7 +174,7 @@ async def test_the_server_is_not_asked() -> None:
         assert source.asked == asked
 
 
-async def test_nothing_is_reminded_of_before_the_first_list() -> None:
+async def test_nothing_is_resynced_before_the_first_list() -> None:
     pods = pods_of(Page([thing("a")], version=5, seconds=4.5), watches=(Stream(),))
     log = Log()
     registration = pods.add_event_handler(on_event=log, resync_period=1)
@@ -188,7 +188,7 @@ async def test_nothing_is_reminded_of_before_the_first_list() -> None:
     assert log.reminders == [(5.0, "a")]
 
 
-async def test_the_newest_state_is_reminded_of() -> None:
+async def test_newest_state_is_resynced() -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))
     log = Log()
@@ -204,7 +204,7 @@ async def test_the_newest_state_is_reminded_of() -> None:
     assert new == [thing("a", 6), thing("a", 6), thing("c", 8)]
 
 
-async def test_a_reminder_passes_the_filter() -> None:
+async def test_resync_passes_the_filter() -> None:
     pods = pods_of(watches=(Stream(),))
     log = Log()
     pods.add_event_handler(
@@ -217,7 +217,7 @@ async def test_a_reminder_passes_the_filter() -> None:
     assert log.reminders == [(2.0, "a")]
 
 
-async def test_many_objects_are_one_entry_told_in_slices(
+async def test_large_resync_is_one_entry_delivered_in_slices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slow_machine(monkeypatch)
@@ -244,7 +244,7 @@ async def test_many_objects_are_one_entry_told_in_slices(
 # ---------------------------------------------------------------- what waits
 
 
-async def test_handlers_that_are_reminded_together_share_one_list() -> None:
+async def test_handlers_resynced_together_share_one_list() -> None:
     store = MapStore(thing("a"))
     listed = ListOncePerTurn(store)
     stage, logs = Stage(), [Log() for _ in range(100)]
@@ -263,7 +263,7 @@ async def test_handlers_that_are_reminded_together_share_one_list() -> None:
     assert [log.reminders for log in logs] == [told] * 100
 
 
-async def test_no_reminder_of_what_something_waited_for_when_it_began(
+async def test_objects_with_queued_events_are_not_resynced(
     looptime: float,
 ) -> None:
     a, b = thing("a", 1), thing("b", 1)
@@ -288,7 +288,7 @@ async def test_no_reminder_of_what_something_waited_for_when_it_began(
     assert log.reminders == [(15, "a"), (18, "b")]
 
 
-async def test_no_reminder_of_what_has_changed_since_it_began() -> None:
+async def test_objects_changed_since_the_resync_began_are_not_resynced() -> None:
     a, b, b2 = thing("a", 1), thing("b", 1), thing("b", 2)
     c = thing("c", 1)
     store = MapStore(a, b, c)
@@ -310,7 +310,7 @@ async def test_no_reminder_of_what_has_changed_since_it_began() -> None:
     assert told[:3] == [Updated(a, a, True), Updated(b, b2), Deleted(c)]
 
 
-async def test_a_slow_handler_has_one_reminder_at_a_time() -> None:
+async def test_slow_handler_has_one_resync_at_a_time() -> None:
     store = MapStore(*(thing(name) for name in "abc"))
     stage, slow = Stage(), Slow(4)
     listener = stage.listen(slow, resync=Resync(1.0, store))
@@ -326,7 +326,7 @@ async def test_a_slow_handler_has_one_reminder_at_a_time() -> None:
     assert slow.record[:6] == ["a", "b", "c", "a", "b", "c"]
 
 
-async def test_what_comes_meanwhile_keeps_its_place_behind_a_reminder() -> None:
+async def test_events_during_a_resync_stay_in_order() -> None:
     store = MapStore(thing("a"), thing("b"))
     stage, slow = Stage(), Slow(2)
     stage.listen(slow, resync=Resync(4.0, store))
@@ -351,7 +351,7 @@ def timers() -> list[asyncio.TimerHandle]:
     ]
 
 
-async def test_has_one_timer_while_it_runs_and_none_behind() -> None:
+async def test_resync_has_one_timer_while_running_and_none_after() -> None:
     pods = pods_of(watches=(Stream(),))
     removed = pods.add_event_handler(on_event=Recorder(), resync_period=2)
     pods.add_event_handler(on_event=Recorder(), resync_period=3)
@@ -367,7 +367,7 @@ async def test_has_one_timer_while_it_runs_and_none_behind() -> None:
     assert timers() == []
 
 
-async def test_a_handler_removed_in_its_call_is_reminded_no_more() -> None:
+async def test_handler_removed_during_its_call_is_not_resynced() -> None:
     stage, store = Stage(), MapStore(thing("a"), thing("b"))
     record: list[object] = []
 
@@ -385,7 +385,7 @@ async def test_a_handler_removed_in_its_call_is_reminded_no_more() -> None:
     assert len(record) == 1
 
 
-async def test_is_in_step_with_its_beginning_however_busy_the_loop_is() -> None:
+async def test_resync_keeps_its_schedule_when_the_loop_is_late() -> None:
     stage, store = Stage(), MapStore(thing("a"))
     log = Log()
     resync = Resync(2.0, store)
@@ -402,7 +402,7 @@ async def test_is_in_step_with_its_beginning_however_busy_the_loop_is() -> None:
     assert [when for when, _ in log.reminders] == [2.7, 4.0, 6.0]
 
 
-async def test_what_was_missed_is_not_made_up_for() -> None:
+async def test_missed_resyncs_are_not_repeated() -> None:
     stage, store = Stage(), MapStore(thing("a"))
     log = Log()
     resync = Resync(2.0, store)
@@ -418,7 +418,7 @@ async def test_what_was_missed_is_not_made_up_for() -> None:
     assert [when for when, _ in log.reminders] == [9.0, 11.0]
 
 
-async def test_a_relist_does_not_put_it_off() -> None:
+async def test_relist_does_not_postpone_the_resync() -> None:
     gone = error_event(410, "Expired")
     pods = pods_of(
         Page([thing("a")], version=5),

@@ -52,17 +52,17 @@ def test_events_become_changes_in_their_order() -> None:
     assert (result.version, result.duplicates, result.error) == ("9", 0, None)
 
 
-def test_no_events_change_nothing() -> None:
+def test_no_events_cause_no_change() -> None:
     assert to_changes([], "4", nothing) == WatchChanges([], "4")
 
 
-def test_an_equal_bookmark_is_normal() -> None:
+def test_bookmark_of_the_last_version_is_normal() -> None:
     result = to_changes([bookmark(4), bookmark(4)], "4", nothing)
 
     assert result == WatchChanges([], "4")
 
 
-def test_a_bookmark_below_the_last_version_is_broken_history() -> None:
+def test_bookmark_below_the_last_version_resets_the_history() -> None:
     result = to_changes([added(thing("a", 5)), bookmark(4)], "3", nothing)
 
     assert changes(result) == ["Added a@5"]
@@ -72,7 +72,7 @@ def test_a_bookmark_below_the_last_version_is_broken_history() -> None:
 
 
 @pytest.mark.parametrize("kind", [added, modified])
-def test_an_event_that_repeats_what_is_known_is_a_duplicate(
+def test_event_that_repeats_the_known_state_is_a_duplicate(
     kind: Callable[[KubeObject], WatchEvent],
 ) -> None:
     known = thing("a", 3)
@@ -94,7 +94,7 @@ def test_an_event_that_repeats_what_is_known_is_a_duplicate(
         pytest.param([thing("a", 3)], deleted(thing("a", 4)), id="deleted-in-the-past"),
     ],
 )
-def test_any_other_event_not_above_the_last_version_is_broken_history(
+def test_other_event_not_above_the_last_version_resets_the_history(
     known: list[KubeObject], event: WatchEvent
 ) -> None:
     result = to_changes([event, added(thing("b", 9))], "5", knows(*known))
@@ -104,7 +104,7 @@ def test_any_other_event_not_above_the_last_version_is_broken_history(
     assert isinstance(result.error, HistoryReset)
 
 
-def test_a_deletion_under_the_last_version_of_its_object_is_a_deletion() -> None:
+def test_deletion_with_the_last_version_of_its_object_is_applied() -> None:
     known = thing("a", 3)
 
     result = to_changes([deleted(thing("a", 3)), bookmark(5)], "5", knows(known))
@@ -113,7 +113,7 @@ def test_a_deletion_under_the_last_version_of_its_object_is_a_deletion() -> None
     assert (result.version, result.duplicates, result.error) == ("5", 0, None)
 
 
-def test_what_was_deleted_cannot_be_repeated() -> None:
+def test_event_that_repeats_a_deleted_state_resets_the_history() -> None:
     events = [deleted(thing("a", 6)), modified(thing("a", 6))]
 
     result = to_changes(events, "5", knows(thing("a", 5)))
@@ -122,7 +122,7 @@ def test_what_was_deleted_cannot_be_repeated() -> None:
     assert isinstance(result.error, HistoryReset)
 
 
-def test_versions_that_are_not_decimal_are_not_compared() -> None:
+def test_nondecimal_versions_are_not_compared() -> None:
     events = [
         added(thing("a", "z9")),
         modified(thing("a", "a1")),
@@ -136,7 +136,7 @@ def test_versions_that_are_not_decimal_are_not_compared() -> None:
     assert (result.version, result.error) == ("m", None)
 
 
-def test_a_version_that_is_not_decimal_begins_the_comparison_anew() -> None:
+def test_nondecimal_version_restarts_the_comparison() -> None:
     events = [
         added(thing("a", 5)),
         added(thing("b", "x")),
@@ -156,7 +156,7 @@ def test_versions_are_compared_as_numbers() -> None:
     assert (changes(result), result.version) == (["Added a@10"], "10")
 
 
-def test_an_error_event_ends_the_watch_behind_what_came_before() -> None:
+def test_error_event_ends_the_watch_after_earlier_changes() -> None:
     events = [added(thing("a", 5)), error_event(410, "Expired"), added(thing("b", 6))]
 
     result = to_changes(events, "4", nothing)
@@ -166,7 +166,7 @@ def test_an_error_event_ends_the_watch_behind_what_came_before() -> None:
     assert isinstance(result.error, ResourceExpired)
 
 
-def test_an_error_event_that_cannot_be_read_is_a_decode_error() -> None:
+def test_unreadable_error_event_is_a_decode_error() -> None:
     broken = KubeObject(b"{", "", "", "", {}, thing("a").context)
 
     result = to_changes(
@@ -178,12 +178,12 @@ def test_an_error_event_that_cannot_be_read_is_a_decode_error() -> None:
     assert isinstance(result.error, DecodeError)
 
 
-def test_a_bookmark_without_a_version_says_nothing() -> None:
+def test_bookmark_without_a_version_is_ignored() -> None:
     assert to_changes([bookmark("")], "4", nothing) == WatchChanges([], "4")
 
 
 @pytest.mark.parametrize("version", ["", "0"])
-def test_a_watch_from_no_version_begins_with_objects_in_any_order(version: str) -> None:
+def test_watch_without_a_version_starts_with_objects_in_any_order(version: str) -> None:
     events = [
         added(thing("a", 9)),
         added(thing("b", 3)),
@@ -199,7 +199,9 @@ def test_a_watch_from_no_version_begins_with_objects_in_any_order(version: str) 
 
 
 @pytest.mark.parametrize("version", ["", "0"])
-def test_a_watch_from_no_version_takes_none_of_its_first_objects(version: str) -> None:
+def test_first_objects_of_a_watch_without_a_version_do_not_set_the_version(
+    version: str,
+) -> None:
     result = to_changes([added(thing("a", 9)), added(thing("b", 3))], version, nothing)
 
     assert changes(result) == ["Added a@9", "Added b@3"]
@@ -229,7 +231,7 @@ EVENTS = st.builds(
 
 
 @given(st.lists(EVENTS, max_size=8), st.sampled_from(["2", "0", ""]), st.data())
-def test_how_events_are_cut_into_batches_makes_no_difference(
+def test_batching_of_events_does_not_change_the_result(
     events: list[WatchEvent], version: str, data: st.DataObject
 ) -> None:
     cuts = data.draw(st.sets(st.integers(0, len(events))))

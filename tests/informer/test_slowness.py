@@ -48,7 +48,7 @@ async def never(_: Notification) -> None:
     await asyncio.Event().wait()
 
 
-async def test_a_call_of_a_minute_is_warned_of_while_it_runs(
+async def test_call_that_takes_a_minute_is_logged_while_it_runs(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.listen(never)
@@ -67,7 +67,7 @@ async def test_a_call_of_a_minute_is_warned_of_while_it_runs(
     )
 
 
-async def test_one_that_never_returns_is_warned_of_every_ten_minutes(
+async def test_call_that_never_returns_is_logged_every_ten_minutes(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.listen(never)
@@ -82,7 +82,7 @@ async def test_one_that_never_returns_is_warned_of_every_ten_minutes(
     assert counts == [1, 1, 2, 2, 3]
 
 
-async def test_a_handler_that_always_takes_long_is_not_warned_of_each_time(
+async def test_repeated_long_calls_are_not_logged_each_time(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.listen(Slow(100))
@@ -94,7 +94,7 @@ async def test_a_handler_that_always_takes_long_is_not_warned_of_each_time(
     assert len(caplog.records) == 4
 
 
-async def test_each_call_has_its_own_minute(
+async def test_each_call_is_timed_from_its_start(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     slow = Slow(59)
@@ -108,7 +108,7 @@ async def test_each_call_has_its_own_minute(
     assert caplog.records == []
 
 
-async def test_a_long_call_behind_short_ones_is_warned_of_in_time(
+async def test_long_call_after_short_ones_is_logged_in_time(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     slow = Slow(45)
@@ -135,7 +135,7 @@ def timers() -> list[asyncio.TimerHandle]:
     ]
 
 
-async def test_has_one_timer_at_most_and_none_that_stays(stage: Stage) -> None:
+async def test_monitor_has_at_most_one_timer_and_none_when_idle(stage: Stage) -> None:
     listener = stage.listen(Slow(1))
 
     async with running(stage.run()):
@@ -157,7 +157,7 @@ async def test_has_one_timer_at_most_and_none_that_stays(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("handler", [never, Slow(1000)], ids=["never", "long"])
-async def test_no_timer_is_left_when_it_ends(stage: Stage, handler: Handler) -> None:
+async def test_no_timer_remains_after_the_stop(stage: Stage, handler: Handler) -> None:
     stage.listen(handler)
 
     async with running(stage.run()):
@@ -170,7 +170,7 @@ async def test_no_timer_is_left_when_it_ends(stage: Stage, handler: Handler) -> 
 # ---------------------------------------------------------------- many of them
 
 
-async def test_blocking_calls_are_logged_one_by_one_up_to_the_tenth_in_a_minute(
+async def test_first_nine_blocking_calls_of_a_minute_are_logged_one_by_one(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     listener = stage.listen(lambda _: keep_busy(0.051))
@@ -192,7 +192,7 @@ async def test_blocking_calls_are_logged_one_by_one_up_to_the_tenth_in_a_minute(
     ]
 
 
-async def test_failing_calls_are_logged_one_by_one_up_to_the_tenth_in_a_minute(
+async def test_first_nine_failing_calls_of_a_minute_are_logged_one_by_one(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     def handler(_: Notification) -> None:
@@ -217,7 +217,7 @@ async def test_failing_calls_are_logged_one_by_one_up_to_the_tenth_in_a_minute(
     ]
 
 
-async def test_a_handler_that_was_slow_once_is_warned_of_anew(
+async def test_handler_that_is_slow_again_is_logged_again(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     slow = Slow(20)
@@ -253,7 +253,7 @@ def finish_batch(inbox: Inbox) -> None:
     inbox.take_now()
 
 
-def test_a_handler_at_the_limit_of_slowness_is_warned_of_once(
+def test_handler_at_the_limit_of_slowness_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     inbox = filled(0.0, 1.0, 2.0)
@@ -268,7 +268,7 @@ def test_a_handler_at_the_limit_of_slowness_is_warned_of_once(
     assert len(caplog.records) == 1
 
 
-def test_a_handler_that_hangs_again_is_warned_of_again(
+def test_handler_that_hangs_again_is_logged_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     inbox = filled(0.0, 0.0, 0.0)
@@ -301,7 +301,7 @@ class FailingSink(Sink):
 @pytest.mark.parametrize(
     "error", [ValueError("no"), asyncio.CancelledError("no")], ids=["error", "cancel"]
 )
-async def test_a_sink_that_fails_is_logged_and_ends_nothing(
+async def test_failing_sink_is_logged_and_ends_nothing(
     caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:
     told: list[str] = []

@@ -51,13 +51,13 @@ def resolved() -> asyncio.Future[int]:
     [at_once, later, Ready, Waits, resolved, lambda: asyncio.create_task(later())],
     ids=["at-once", "later", "ready", "waits", "future", "task"],
 )
-async def test_answers_what_the_awaitable_answers(
+async def test_steps_return_the_result_of_the_awaitable(
     awaitable: Callable[[], Any],
 ) -> None:
     assert await Steps(awaitable()) == 5
 
 
-async def test_runs_in_one_piece_with_all_its_waits(looptime: float) -> None:
+async def test_steps_run_a_coroutine_with_all_its_waits(looptime: float) -> None:
     record: list[object] = []
 
     async def work() -> None:
@@ -73,7 +73,7 @@ async def test_runs_in_one_piece_with_all_its_waits(looptime: float) -> None:
     assert looptime == 6
 
 
-async def test_what_a_wait_answers_reaches_the_inside() -> None:
+async def test_result_of_a_wait_reaches_the_coroutine() -> None:
     future = asyncio.get_running_loop().create_future()
 
     async def work() -> str:
@@ -84,7 +84,7 @@ async def test_what_a_wait_answers_reaches_the_inside() -> None:
     assert await Steps(work()) == "an answer"
 
 
-async def test_what_a_wait_raises_reaches_the_inside() -> None:
+async def test_error_of_a_wait_reaches_the_coroutine() -> None:
     future = asyncio.get_running_loop().create_future()
 
     async def work() -> None:
@@ -98,7 +98,7 @@ async def test_what_a_wait_raises_reaches_the_inside() -> None:
         await Steps(work())
 
 
-async def test_a_timeout_inside_works(looptime: float) -> None:
+async def test_timeout_inside_the_coroutine_works(looptime: float) -> None:
     async def work() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(3):
@@ -113,7 +113,7 @@ async def test_a_timeout_inside_works(looptime: float) -> None:
     assert steps.own_cancels == 0
 
 
-async def test_a_cancellation_reaches_the_inside() -> None:
+async def test_cancellation_reaches_the_coroutine() -> None:
     record = []
 
     async def work() -> None:
@@ -135,7 +135,7 @@ async def test_a_cancellation_reaches_the_inside() -> None:
     assert record == ["cleaned up"]
 
 
-async def test_closing_it_closes_the_inside() -> None:
+async def test_close_closes_the_coroutine() -> None:
     record = []
 
     async def work() -> None:
@@ -152,7 +152,7 @@ async def test_closing_it_closes_the_inside() -> None:
     assert record == ["closed"]
 
 
-async def test_measures_the_longest_step(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_longest_step_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(
         "aioinformer.informer.handlers.handler_calls.perf_counter", clock
@@ -172,7 +172,7 @@ async def test_measures_the_longest_step(monkeypatch: pytest.MonkeyPatch) -> Non
     assert steps.longest == pytest.approx(0.02)
 
 
-async def test_counts_how_often_its_own_task_is_cancelled_by_it() -> None:
+async def test_cancellations_of_its_own_task_are_counted() -> None:
     inside: list[int] = []
 
     async def work() -> None:
@@ -200,7 +200,7 @@ async def test_counts_how_often_its_own_task_is_cancelled_by_it() -> None:
     assert steps.own_cancels == 2
 
 
-async def test_what_it_takes_back_is_counted_no_more() -> None:
+async def test_cancellations_taken_back_are_not_counted() -> None:
     async def work() -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -217,7 +217,7 @@ async def test_what_it_takes_back_is_counted_no_more() -> None:
     assert steps.own_cancels == 0
 
 
-async def test_does_not_count_what_others_cancel() -> None:
+async def test_cancellations_by_others_are_not_counted() -> None:
     counts = []
 
     async def work(steps: list[Steps]) -> None:
@@ -244,7 +244,7 @@ async def test_does_not_count_what_others_cancel() -> None:
     assert counts == [0, 0]
 
 
-async def test_it_is_its_own_iterator() -> None:
+async def test_steps_are_their_own_iterator() -> None:
     steps = Steps(Waits())
 
     assert iter(steps) is steps

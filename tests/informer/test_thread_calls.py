@@ -83,7 +83,7 @@ async def patiently(event: asyncio.Event) -> None:
 # ---------------------------------------------------------------- calls
 
 
-async def test_calls_are_made_off_the_loop_in_order_one_at_a_time(stage: Stage) -> None:
+async def test_calls_run_in_one_thread_in_order_one_at_a_time(stage: Stage) -> None:
     threads: set[threading.Thread] = set()
     with gated() as handler:
         handler.gate.set()
@@ -107,7 +107,7 @@ async def test_calls_are_made_off_the_loop_in_order_one_at_a_time(stage: Stage) 
 STEPS = ["begin", "end"]
 
 
-async def test_the_loop_turns_and_others_are_told_while_a_call_runs(
+async def test_loop_and_other_handlers_continue_during_a_call(
     stage: Stage,
 ) -> None:
     other = Recorder()
@@ -126,7 +126,7 @@ async def test_the_loop_turns_and_others_are_told_while_a_call_runs(
             await listener.wait_idle()
 
 
-async def test_a_thread_that_hangs_starves_no_other_handler(stage: Stage) -> None:
+async def test_hanging_thread_does_not_block_other_handlers(stage: Stage) -> None:
     count = 40  # more than the threads that a loop has for everybody
     with gated() as hangs:
         stage.listen(hangs, name="hangs", thread=True)
@@ -150,7 +150,7 @@ def void(_: object) -> None:
     """A plain handler returns nothing that matters."""
 
 
-async def test_the_thread_begins_with_the_first_call(stage: Stage) -> None:
+async def test_thread_starts_with_the_first_call(stage: Stage) -> None:
     listener = stage.listen(Recorder(), name="lazy", thread=True)
     async with running(stage.run()):
         assert thread_of("lazy") is None
@@ -159,7 +159,7 @@ async def test_the_thread_begins_with_the_first_call(stage: Stage) -> None:
         assert thread_of("lazy") is not None
 
 
-async def test_calls_see_the_context_of_the_processor_s_life(stage: Stage) -> None:
+async def test_calls_see_the_context_variables_of_the_processor(stage: Stage) -> None:
     seen: list[str] = []
 
     def handle(_: Notification) -> None:
@@ -176,7 +176,7 @@ async def test_calls_see_the_context_of_the_processor_s_life(stage: Stage) -> No
     assert seen == ["the maker", "the maker"]
 
 
-async def test_a_finished_call_keeps_nothing(stage: Stage) -> None:
+async def test_finished_call_keeps_no_reference(stage: Stage) -> None:
     class Traced:
         """What a call has made, and the thread must not hold on to."""
 
@@ -210,7 +210,7 @@ async def test_a_finished_call_keeps_nothing(stage: Stage) -> None:
     ],
     ids=lambda it: type(it).__name__,
 )
-async def test_what_a_call_raises_is_reported_as_it_is_and_the_next_is_told(
+async def test_error_of_a_call_is_reported_and_the_next_event_delivered(
     stage: Stage, error: BaseException
 ) -> None:
     record = []
@@ -235,7 +235,7 @@ class Ends(SystemExit):
     """Ends a program."""
 
 
-async def test_what_ends_a_program_is_raised_in_the_loop(
+async def test_system_exit_in_a_call_is_raised_in_the_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     threads: list[threading.Thread] = []
@@ -259,7 +259,7 @@ async def test_what_ends_a_program_is_raised_in_the_loop(
     assert failures == []
 
 
-async def test_what_would_have_to_be_awaited_is_reported(stage: Stage) -> None:
+async def test_call_that_returns_an_awaitable_is_reported(stage: Stage) -> None:
     async def later() -> None:
         raise AssertionError
 
@@ -272,7 +272,7 @@ async def test_what_would_have_to_be_awaited_is_reported(stage: Stage) -> None:
     assert "must be plain" in str(failure.__cause__)
 
 
-async def test_handler_that_returns_a_generator_is_reported_in_a_thread(
+async def test_call_that_returns_a_generator_is_reported(
     stage: Stage,
 ) -> None:
     def generates(_: object) -> Any:
@@ -290,7 +290,7 @@ async def test_handler_that_returns_a_generator_is_reported_in_a_thread(
 # ---------------------------------------------------------------- the end
 
 
-async def test_removed_while_a_call_runs_it_finishes_and_is_waited_for(
+async def test_removal_waits_for_the_running_call(
     stage: Stage,
 ) -> None:
     with gated() as handler:
@@ -311,7 +311,7 @@ async def test_removed_while_a_call_runs_it_finishes_and_is_waited_for(
             assert not thread.is_alive()
 
 
-async def test_the_thread_ends_with_its_handler(stage: Stage) -> None:
+async def test_thread_ends_with_its_handler(stage: Stage) -> None:
     listener = stage.listen(Recorder(), name="ends", thread=True)
     async with running(stage.run()):
         stage.publish(events("a"))
@@ -323,7 +323,7 @@ async def test_the_thread_ends_with_its_handler(stage: Stage) -> None:
     assert not thread.is_alive()
 
 
-async def test_stopped_while_a_call_runs_it_is_left_alone_with_a_warning(
+async def test_call_running_at_the_stop_is_abandoned_and_logged(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -350,7 +350,7 @@ async def test_stopped_while_a_call_runs_it_is_left_alone_with_a_warning(
         assert stage.failures == []
 
 
-async def test_a_call_that_has_not_begun_is_never_made(
+async def test_queued_call_is_not_made_after_the_stop(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     calls, record = ThreadCalls("x", lambda *_: None), Recorder()
@@ -371,7 +371,7 @@ async def test_a_call_that_has_not_begun_is_never_made(
     assert caplog.messages == []
 
 
-async def test_closing_is_idempotent_and_needs_no_thread() -> None:
+async def test_close_is_idempotent_and_needs_no_thread() -> None:
     calls = ThreadCalls("x", lambda *_: None)
     calls.close()
     await calls.wrap(Recorder())(events("a")[0])
@@ -401,7 +401,7 @@ asyncio.run(main())
 """
 
 
-def test_a_call_that_never_returns_does_not_keep_the_process() -> None:
+def test_call_that_never_returns_does_not_keep_the_process_alive() -> None:
     """Without a daemon the interpreter would wait for its thread, for ever."""
     done = subprocess.run(
         [sys.executable, "-c", HANGS],

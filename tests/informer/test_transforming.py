@@ -52,7 +52,7 @@ def changed(**metadata: str | None) -> Callable[[KubeObject], KubeObject]:
     return change
 
 
-def test_without_a_transform_objects_stay_as_they_are() -> None:
+def test_objects_stay_unchanged_without_a_transform() -> None:
     case = Case(None)
 
     assert case(A) is A
@@ -61,18 +61,18 @@ def test_without_a_transform_objects_stay_as_they_are() -> None:
     )
 
 
-def test_an_object_that_is_returned_is_kept_as_it_is() -> None:
+def test_object_returned_unchanged_is_kept() -> None:
     assert Case(lambda obj: obj)(A) is A
 
 
-def test_none_leaves_out() -> None:
+def test_none_leaves_the_object_out() -> None:
     case = Case(lambda _: None)
 
     assert case(A) is None
     assert case.told == []
 
 
-def test_a_result_belongs_to_the_informer() -> None:
+def test_result_uses_the_context_of_the_informer() -> None:
     result = Case(transform_dict(lambda content: content | {"spec": {}}))(A)
 
     assert result is not None
@@ -92,7 +92,7 @@ def test_labels_are_those_of_the_result() -> None:
 @pytest.mark.parametrize(
     "field", ["name", "namespace", "uid", "resourceVersion"], ids=str
 )
-def test_identity_is_put_back_where_it_is_missing(field: str) -> None:
+def test_missing_identity_is_restored(field: str) -> None:
     case = Case(changed(**{field: None}))
 
     result = case(A)
@@ -113,7 +113,7 @@ def test_identity_is_put_back_where_it_is_missing(field: str) -> None:
     ids=["no-metadata", "null"],
 )
 @pytest.mark.parametrize("obj", [A, NODE], ids=["namespaced", "cluster-scoped"])
-def test_identity_is_put_back_where_all_of_it_is_missing(
+def test_completely_missing_identity_is_restored(
     function: Callable[[Any], Any], obj: KubeObject
 ) -> None:
     result = Case(function)(obj)
@@ -135,7 +135,7 @@ def test_identity_is_put_back_where_all_of_it_is_missing(
     ],
     ids=["name", "namespace", "uid", "version", "new-namespace"],
 )
-def test_an_identity_that_is_changed_is_an_error(obj: KubeObject, field: str) -> None:
+def test_changed_identity_is_an_error(obj: KubeObject, field: str) -> None:
     case = Case(changed(**{field: "other"}))
 
     assert case(obj) is obj
@@ -160,7 +160,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception]]] = {
 
 
 @pytest.mark.parametrize(("function", "kind"), WRONG.values(), ids=WRONG)
-def test_an_object_for_which_it_fails_is_kept_as_it_came(
+def test_object_is_kept_as_received_when_the_transform_fails(
     function: Callable[[Any], Any], kind: type[Exception]
 ) -> None:
     case = Case(function)
@@ -173,7 +173,7 @@ def test_an_object_for_which_it_fails_is_kept_as_it_came(
     assert {type(failure.__cause__) for failure in case.told} == {kind}
 
 
-def test_a_dict_in_the_place_of_an_object_is_explained() -> None:
+def test_error_for_a_returned_dict_explains_the_fix() -> None:
     case = Case(lambda obj: obj.to_dict())
 
     case(A)
@@ -193,7 +193,7 @@ class Callee:
     [coroutine, Callee(), asyncio.sleep, 5, "name"],
     ids=["coroutine", "callable-object", "sleep", "number", "text"],
 )
-def test_what_is_no_plain_function_is_refused(function: Any) -> None:
+def test_transform_must_be_a_plain_function(function: Any) -> None:
     transforming = Transformer()
 
     with pytest.raises(OptionsError, match="a transform must be a"):
@@ -211,13 +211,15 @@ def test_what_is_no_plain_function_is_refused(function: Any) -> None:
     ],
     ids=["function", "ours", "drop"],
 )
-def test_is_named_after_its_function(function: Callable[[Any], Any], name: str) -> None:
+def test_transformer_is_named_after_its_function(
+    function: Callable[[Any], Any], name: str
+) -> None:
     transforming = Case(function).transforming
 
     assert (transforming.name, repr(transforming)) == (name, f"<Transformer {name}>")
 
 
-def test_of_what_is_left_out_the_identity_is_remembered() -> None:
+def test_identity_of_a_left_out_object_is_remembered() -> None:
     identity = identity_of(A)
 
     assert (identity.key, identity.uid, identity.resource_version) == (

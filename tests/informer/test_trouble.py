@@ -40,13 +40,13 @@ from aioinformer.informer.status import describe_state
     ],
     ids=["none", "500", "network", "unreadable", "401", "403", "404"],
 )
-def test_the_last_error_is_told(
+def test_state_includes_the_last_error(
     error: Exception | None, failures: int, text: str
 ) -> None:
     assert describe_state("listing", error, failures) == f"listing, {text}"
 
 
-def test_streams_that_were_given_up_are_told() -> None:
+def test_state_includes_abandoned_streams() -> None:
     assert describe_state("backing off", None, 0, streams_given_up=True) == (
         "backing off, no error so far, lists are asked for in pages, as the server did "
         "not stream them"

@@ -35,7 +35,7 @@ def at(version: str) -> Callable[[str | None], str]:
 # ---------------------------------------------------------------- by key
 
 
-async def test_each_change_of_a_key_is_told_in_order_to_all_who_wait_for_it() -> None:
+async def test_waiters_for_a_key_get_each_of_its_changes_in_order() -> None:
     waiting = StoreWaiters()
 
     with waiting.for_key(A) as one, waiting.for_key(A) as other:
@@ -46,7 +46,7 @@ async def test_each_change_of_a_key_is_told_in_order_to_all_who_wait_for_it() ->
         assert one.news.is_set()
 
 
-async def test_changes_of_other_keys_wake_nobody() -> None:
+async def test_changes_of_other_keys_wake_no_waiter() -> None:
     waiting = StoreWaiters()
 
     with waiting.for_key(A) as waiter:
@@ -57,7 +57,7 @@ async def test_changes_of_other_keys_wake_nobody() -> None:
         assert states(waiter) == []
 
 
-async def test_who_has_gone_is_told_nothing() -> None:
+async def test_waiter_that_left_gets_nothing() -> None:
     waiting = StoreWaiters()
     with waiting.for_key(A) as waiter:
         assert len(waiting) == 1
@@ -79,7 +79,7 @@ async def test_who_has_gone_is_told_nothing() -> None:
         pytest.param([], [], [], id="neither"),
     ],
 )
-async def test_a_list_tells_what_it_changes(
+async def test_waiters_get_the_changes_of_a_list(
     before: list[KubeObject], now: list[KubeObject], told: list[str | None]
 ) -> None:
     waiting = StoreWaiters()
@@ -90,7 +90,7 @@ async def test_a_list_tells_what_it_changes(
         assert states(waiter) == told
 
 
-async def test_a_list_that_keeps_an_object_tells_nothing_of_it() -> None:
+async def test_waiters_get_nothing_for_an_object_kept_by_a_list() -> None:
     waiting = StoreWaiters()
     same = by_key(thing("a", 5))
 
@@ -103,7 +103,7 @@ async def test_a_list_that_keeps_an_object_tells_nothing_of_it() -> None:
 # ---------------------------------------------------------------- by version
 
 
-async def test_those_are_woken_whose_version_is_reached() -> None:
+async def test_waiters_wake_up_when_their_version_is_reached() -> None:
     waiting = StoreWaiters()
 
     with (
@@ -122,7 +122,7 @@ async def test_those_are_woken_whose_version_is_reached() -> None:
     assert len(waiting) == 0
 
 
-async def test_versions_of_a_namespace_are_waited_for_by_themselves() -> None:
+async def test_versions_of_a_namespace_have_their_own_waiters() -> None:
     versions = {None: "3", "shop": "9"}
     waiting = StoreWaiters()
 
@@ -133,7 +133,7 @@ async def test_versions_of_a_namespace_are_waited_for_by_themselves() -> None:
 
 
 @pytest.mark.parametrize("version", ["", "v5"], ids=["none", "not-decimal"])
-async def test_versions_that_cannot_be_compared_wake_all_to_see_it(
+async def test_incomparable_version_wakes_all_version_waiters(
     version: str,
 ) -> None:
     waiting = StoreWaiters()
@@ -144,7 +144,7 @@ async def test_versions_that_cannot_be_compared_wake_all_to_see_it(
         assert news.is_set() == bool(version)
 
 
-async def test_a_waiter_behind_a_woken_one_is_not_lost() -> None:
+async def test_waiter_added_after_a_wake_up_is_not_lost() -> None:
     waiting = StoreWaiters()
     late: list[asyncio.Event] = []
 
@@ -164,7 +164,7 @@ async def test_a_waiter_behind_a_woken_one_is_not_lost() -> None:
     assert len(waiting) == 0
 
 
-async def test_the_same_version_may_be_waited_for_often() -> None:
+async def test_several_waiters_can_wait_for_the_same_version() -> None:
     waiting = StoreWaiters()
 
     with waiting.for_version(5, None) as one, waiting.for_version(5, None) as other:
@@ -177,7 +177,7 @@ async def test_the_same_version_may_be_waited_for_often() -> None:
 # ---------------------------------------------------------------- all of them
 
 
-async def test_who_waits_for_any_step_is_woken_by_each() -> None:
+async def test_waiter_for_any_step_wakes_up_at_each() -> None:
     waiting = StoreWaiters()
 
     with waiting.for_steps() as news:
@@ -191,7 +191,7 @@ async def test_who_waits_for_any_step_is_woken_by_each() -> None:
     assert len(waiting) == 0
 
 
-async def test_everybody_can_be_woken() -> None:
+async def test_wake_all_wakes_every_waiter() -> None:
     waiting = StoreWaiters()
 
     with (

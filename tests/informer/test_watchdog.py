@@ -48,7 +48,7 @@ def watched(*bookmarks: float, begun: float = 0.0) -> Watchdog:
         pytest.param([60, 9999, 10059], 10059 + 150, id="awake-again"),
     ],
 )
-def test_two_bookmarks_arm_it(
+def test_two_bookmarks_arm_the_watchdog(
     bookmarks: Sequence[float], deadline: float | None
 ) -> None:
     watchdog = watched(*bookmarks)
@@ -57,11 +57,11 @@ def test_two_bookmarks_arm_it(
     assert watchdog.armed is (deadline is not None)
 
 
-def test_the_time_before_the_first_bookmark_is_no_gap() -> None:
+def test_time_before_the_first_bookmark_is_no_gap() -> None:
     assert watched(100, 130, begun=0).deadline() == 130 + 90
 
 
-def test_a_long_gap_is_forgotten_after_eight_others() -> None:
+def test_long_gap_is_forgotten_after_eight_others() -> None:
     watchdog = watched(0, 110)
     times = [110 + 60 * n for n in range(1, 9)]
 
@@ -73,7 +73,7 @@ def test_a_long_gap_is_forgotten_after_eight_others() -> None:
     assert patience == [275.0] * 7 + [150.0]
 
 
-def test_any_event_is_a_sign_of_life() -> None:
+def test_any_event_postpones_the_deadline() -> None:
     watchdog = watched(60, 120)
 
     watchdog.heard(200)
@@ -81,7 +81,7 @@ def test_any_event_is_a_sign_of_life() -> None:
     assert watchdog.deadline() == 200 + 150
 
 
-def test_events_alone_teach_nothing() -> None:
+def test_events_without_bookmarks_do_not_arm_the_watchdog() -> None:
     watchdog = watched(60)
     watchdog.heard(120)
     watchdog.heard(180)
@@ -96,7 +96,7 @@ def test_there_is_no_deadline_before_the_first_watch() -> None:
 # ---------------------------------------------------------------- from watch to watch
 
 
-def test_a_watch_that_stalls_before_its_first_bookmark_is_noticed() -> None:
+def test_watch_that_stalls_before_its_first_bookmark_is_detected() -> None:
     watchdog = watched(60, 120)
 
     watchdog.begin(400)
@@ -104,7 +104,7 @@ def test_a_watch_that_stalls_before_its_first_bookmark_is_noticed() -> None:
     assert watchdog.deadline() == 400 + 150
 
 
-def test_the_time_between_two_watches_is_no_gap() -> None:
+def test_time_between_two_watches_is_no_gap() -> None:
     watchdog = watched(60, 120)
 
     watchdog.begin(130)
@@ -113,7 +113,7 @@ def test_the_time_between_two_watches_is_no_gap() -> None:
     assert watchdog.longest_gap == 60
 
 
-def test_two_bookmarks_of_two_watches_do_not_arm_it() -> None:
+def test_one_bookmark_in_each_of_two_watches_does_not_arm() -> None:
     watchdog = watched(60)
 
     watchdog.begin(130)
@@ -122,7 +122,7 @@ def test_two_bookmarks_of_two_watches_do_not_arm_it() -> None:
     assert not watchdog.armed
 
 
-def test_it_stays_armed_when_it_ended_a_watch_that_had_bookmarks() -> None:
+def test_watchdog_stays_armed_after_ending_a_watch_with_bookmarks() -> None:
     watchdog = watched(60, 120)
 
     watchdog.bitten()
@@ -133,7 +133,7 @@ def test_it_stays_armed_when_it_ended_a_watch_that_had_bookmarks() -> None:
     assert watchdog.deadline() == 300 + 150
 
 
-def test_a_watch_ended_without_a_bookmark_disarms_it() -> None:
+def test_ending_a_watch_without_bookmarks_disarms_the_watchdog() -> None:
     watchdog = watched(60, 120)
     watchdog.begin(300)
     watchdog.heard(310)
@@ -144,7 +144,7 @@ def test_a_watch_ended_without_a_bookmark_disarms_it() -> None:
     assert watchdog.longest_gap == 0
 
 
-def test_disarmed_it_learns_anew() -> None:
+def test_disarmed_watchdog_measures_again() -> None:
     watchdog = watched(60, 120)
     watchdog.begin(300)
     watchdog.bitten()
@@ -158,7 +158,7 @@ def test_disarmed_it_learns_anew() -> None:
     assert watchdog.deadline() == 600 + 150
 
 
-def test_two_watches_in_a_row_ended_with_one_bookmark_each_disarm_it() -> None:
+def test_ending_two_watches_in_a_row_with_one_bookmark_each_disarms() -> None:
     watchdog = watched(60, 120)
     armed = []
     for begun in (300, 600, 900):
@@ -170,7 +170,7 @@ def test_two_watches_in_a_row_ended_with_one_bookmark_each_disarm_it() -> None:
     assert armed == [True, False, False]
 
 
-def test_watches_that_end_by_themselves_are_no_doubt() -> None:
+def test_watches_ended_by_the_server_do_not_disarm() -> None:
     watchdog = watched(60, 120)
     armed = []
     for begun in (300, 900, 1500):
@@ -184,7 +184,7 @@ def test_watches_that_end_by_themselves_are_no_doubt() -> None:
     assert armed == [True, True, True]
 
 
-def test_its_repr_tells_whether_it_is_armed() -> None:
+def test_repr_names_the_state() -> None:
     assert repr(Watchdog()) == "<Watchdog not armed>"
     assert repr(watched(60, 120)) == "<Watchdog armed, 150s>"
 
@@ -199,7 +199,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_its_patience_is_bounded_and_never_three_alarms_in_a_row(
+def test_deadline_is_bounded_and_at_most_two_watches_are_ended_in_a_row(
     steps: list[tuple[str, float]],
 ) -> None:
     """In a row: no gap was learnt in between, and no watch ended by itself."""
@@ -239,7 +239,7 @@ def test_its_patience_is_bounded_and_never_three_alarms_in_a_row(
     gaps=st.lists(st.floats(5.001, 119.999), min_size=1, max_size=20),
     traffic=st.lists(st.floats(0, 1), max_size=5),
 )
-def test_a_steady_server_is_never_taken_for_dead(
+def test_watch_of_a_steady_server_is_never_ended(
     gaps: list[float], traffic: list[float]
 ) -> None:
     """As long as no gap is 2.5 times as long as the longest of the eight before it."""
