@@ -23,6 +23,7 @@ from informer_helpers import Even, pods_of, running, settle
 from queue_helpers import error_in_thread
 
 from aioinformer.errors import (
+    DecodeError,
     Forbidden,
     NotFound,
     NotSynced,
@@ -30,8 +31,10 @@ from aioinformer.errors import (
     ServerError,
     Stale,
     TransportError,
+    Unauthorized,
 )
 from aioinformer.informer import Deleted, InformerStatus, SharedInformer
+from aioinformer.informer.status import describe_state
 
 if TYPE_CHECKING:
     from aioinformer.model import KubeObject
@@ -334,3 +337,44 @@ async def test_invalid_max_staleness_is_refused(most: float | timedelta) -> None
         await pods.wait_synced()
         with pytest.raises(OptionsError):
             pods.lister.get("default/a", max_staleness=most)
+
+
+# ---------------------------------------------------------------- describe_state
+
+
+@pytest.mark.parametrize(
+    ("error", "failures", "text"),
+    [
+        (None, 0, "no error so far"),
+        (ServerError("busy", status=503), 1, "1 attempt failed: 503: busy"),
+        (TransportError("down"), 2, "2 attempts failed: down"),
+        (DecodeError("no list"), 1, "1 attempt failed: no list"),
+        (
+            Unauthorized("who", status=401, reason="Unauthorized"),
+            2,
+            "2 attempts failed: 401 Unauthorized: who (the server does not accept the credentials)",
+        ),
+        (
+            Forbidden("no", status=403, reason="Forbidden"),
+            2,
+            "2 attempts failed: 403 Forbidden: no (to list and to watch must both be allowed)",
+        ),
+        (
+            NotFound("where", status=404, reason="NotFound"),
+            1,
+            "1 attempt failed: 404 NotFound: where (the server has no such resource)",
+        ),
+    ],
+    ids=["none", "500", "network", "unreadable", "401", "403", "404"],
+)
+def test_state_includes_the_last_error(
+    error: Exception | None, failures: int, text: str
+) -> None:
+    assert describe_state("listing", error, failures) == f"listing, {text}"
+
+
+def test_state_includes_abandoned_streams() -> None:
+    assert describe_state("backing off", None, 0, streams_given_up=True) == (
+        "backing off, no error so far, lists are asked for in pages, as the server did "
+        "not stream them"
+    )

@@ -11,7 +11,11 @@ from fake_source import thing
 from queue_helpers import Sink
 
 from aioinformer.errors import HandlerError, OptionsError
-from aioinformer.informer.handlers.error_reporter import ErrorReporter
+from aioinformer.informer.handlers.error_reporter import (
+    ErrorReporter,
+    LogLimit,
+    Verdict,
+)
 
 
 class Counter(Sink):
@@ -152,3 +156,70 @@ def test_failures_of_each_function_are_logged_in_full(
 
     assert all(record.exc_info for record in caplog.records)
     assert len(caplog.records) == 18
+
+
+# ---------------------------------------------------------------- log limit
+
+
+def test_first_nine_of_a_minute_are_logged_one_by_one() -> None:
+    limit = LogLimit()
+
+    verdicts = [limit.note(second) for second in range(9)]
+
+    assert verdicts == [Verdict(each=True)] * 9
+
+
+def test_sums_are_logged_at_the_tenth_and_each_doubling() -> None:
+    limit = LogLimit()
+
+    verdicts = [limit.note(number / 10_000) for number in range(100)]
+
+    sums = {number + 1: it.sum for number, it in enumerate(verdicts) if it.sum}
+    assert sums == {10: 10, 20: 20, 40: 40, 80: 80}
+    assert [it.each for it in verdicts] == [True] * 9 + [False] * 91
+
+
+def test_next_minute_starts_with_the_unreported_rest() -> None:
+    limit = LogLimit()
+    for _ in range(15):
+        limit.note(0.0)
+
+    verdict = limit.note(60.0)
+
+    assert verdict == Verdict(each=True, before=15)
+    assert limit.note(61.0) == Verdict(each=True)
+
+
+@pytest.mark.parametrize("count", [1, 9, 10, 20])
+def test_reported_events_are_not_reported_again(count: int) -> None:
+    limit = LogLimit()
+    for _ in range(count):
+        limit.note(0.0)
+
+    assert limit.note(100.0) == Verdict(each=True)
+
+
+def test_minute_starts_with_its_first_event() -> None:
+    limit = LogLimit()
+    limit.note(1000.0)
+    for _ in range(8):
+        limit.note(1059.9)
+
+    assert limit.note(1059.9) == Verdict(each=False, sum=10)
+    assert limit.note(1060.0).each
+
+
+def test_clock_that_goes_back_starts_a_new_minute() -> None:
+    limit = LogLimit()
+    for _ in range(10):
+        limit.note(5000.0)
+
+    assert limit.note(0.0) == Verdict(each=True)
+
+
+def test_100_000_events_in_a_minute_write_few_records() -> None:
+    limit = LogLimit()
+
+    written = sum(it.each or it.sum > 0 for it in (limit.note(0) for _ in range(10**5)))
+
+    assert written == 9 + 14

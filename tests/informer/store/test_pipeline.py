@@ -367,3 +367,22 @@ async def test_known_returns_the_state_of_the_last_queued_list() -> None:
         await settle()
 
     assert set(told(obj for obj in known if obj is not None)) == {"a@2"}
+
+
+# ---------------------------------------------------------------- stop
+
+
+async def test_stop_drops_queued_changes() -> None:
+    rig = Rig()
+    async with running(rig.processor.run()):
+        async with running(rig.pipeline.run()):
+            await rig.relist(A1, version=5)
+            await rig.applied()
+            rig.take()
+            await rig.change(add(B1), version=9)
+
+        await rig.applied()
+
+    assert (rig.holds, rig.indexer.resource_version) == (["a@1"], "5")
+    assert rig.take() == []
+    assert rig.pipeline.known(B1.key) == B1, "it was queued"
