@@ -64,10 +64,10 @@ def test_second_informer_may_have_another_compression(
 def test_unknown_compression_is_refused_at_once(
     factory: SharedInformerFactory, compression: Any
 ) -> None:
-    with pytest.raises(OptionsError, match="compression is 'zstd' or None, not "):
+    with pytest.raises(OptionsError, match="compression must be 'zstd' or None, not "):
         factory.informer("v1", "pods", compression=compression)
 
-    with pytest.raises(OptionsError, match="compression is 'zstd' or None, not "):
+    with pytest.raises(OptionsError, match="compression must be 'zstd' or None, not "):
         factory.use("v1", "pods", compression=compression)
 
     assert not factory.informers

@@ -56,7 +56,7 @@ async def test_change_wakes_every_waiter() -> None:
     await settle()
     before = [waiter.done() for waiter in waiters]
 
-    live.tell()
+    live.notify()
     await settle()
 
     assert (before, [waiter.done() for waiter in waiters]) == ([False] * 3, [True] * 3)
@@ -64,7 +64,7 @@ async def test_change_wakes_every_waiter() -> None:
 
 async def test_change_wakes_only_earlier_waiters() -> None:
     live = RunState("pods")
-    live.tell()
+    live.notify()
     waiter = asyncio.create_task(live.wait_for_change())
     await settle()
 
