@@ -307,7 +307,7 @@ Cancellations = st.lists(
     cancellations=Cancellations,
     timeout=st.none() | st.integers(min_value=0, max_value=10),
 )
-async def test_g10_a_drain_loses_nothing_that_it_does_not_return(
+async def test_G10_drain_loses_only_what_it_returns(
     make: type[WorkQueue[str]],
     plan: list[tuple[str, int, int]],
     cancellations: list[tuple[int, int, int]],
