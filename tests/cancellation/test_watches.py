@@ -162,7 +162,7 @@ async def test_retry_watch_left_after_a_cancellation_leaves_nothing(
         assert await watch.next_batch() == []
 
     if moment in {3.6, 18.0}:
-        assert opened > 0, "there was something to close"
+        assert opened > 0, "a watch was open"
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -286,7 +286,7 @@ async def test_informer_watch_stopped_at_any_await_ends_at_once(
         assert asyncio.all_tasks() == before
 
 
-# ---------------------------------------------------------------- who waits
+# ---------------------------------------------------------------- until
 
 WAITS: dict[str, Callable[[FakeSource], Coroutine[Any, Any, Any]]] = {
     "until": lambda source: until(source, "1", never),

@@ -1,4 +1,4 @@
-"""Runs an informer of pods under changes and faults, then judges it.
+"""Runs of an informer of pods under changes and faults, and their verdict.
 
 `Witness` is a handler that checks each event. `Run` is one informer with its witnesses.
 Its `verdict()` lists the violations at the end: in the store, in the events, and in the

@@ -22,7 +22,7 @@ def label(server: APIServer, name: str, value: str) -> None:
 
 
 class Follower:
-    """Keeps a copy by events; raises on contradictions, which `on_error` receives."""
+    """A handler that keeps a copy by events, and raises on contradictions."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.seconds = seconds

@@ -51,7 +51,7 @@ async def watched(
     resource: Resource = PODS,
     **options: Any,
 ) -> AsyncIterator[tuple[APIServer, SharedInformer]]:
-    """A server with two objects, and a running informer of them.
+    """Run a server with two objects and an informer of them.
 
     Faults of lists strike the first list.
     """
@@ -222,7 +222,7 @@ async def test_streaming_list_is_transformed_once() -> None:
     assert len(calls) == 4
 
 
-# ---------------------------------------------------------------- what is counted
+# ---------------------------------------------------------------- counters
 
 
 @pytest.mark.parametrize(

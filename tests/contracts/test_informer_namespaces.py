@@ -37,7 +37,7 @@ def body(namespace: str, name: str) -> dict[str, Any]:
 async def served(
     *faults: Any,
 ) -> AsyncIterator[tuple[APIServer, SharedInformer]]:
-    """A server with pods in four namespaces, and an informer of three of them."""
+    """Run a server with pods in four namespaces, and an informer of three of them."""
     async with APIServer() as server:
         server.faults.add(*faults)
         for namespace in [*NAMESPACES, "other"]:

@@ -215,7 +215,7 @@ async def test_factory_options_restrict_all_its_informers(
             assert sorted(obj.key for obj in pods.lister.list()) == keys
 
 
-# ---------------------------------------------------------------- coming and going
+# ---------------------------------------------------------------- removed and new CRDs
 
 
 def lines_of(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:

@@ -246,7 +246,7 @@ async def test_renewals_do_not_wait_for_rate_limited_requests() -> None:
             assert one.is_leader
             assert one.deadline is not None
             assert one.deadline - now() > 7
-            # The reads are not faster.
+            # The reads keep the rate limit.
             assert 58 <= sum(read.done() for read in reads) <= 62
             for read in reads:
                 read.cancel()

@@ -1,4 +1,4 @@
-"""`FactoryDefaults`: what a factory adds to every request."""
+"""`FactoryDefaults`: defaults that a factory adds to every requested informer."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_keys_of_custom_resync_must_be_resources(key: Any) -> None:
 
 
 class Empty:
-    """A transform that counts as false."""
+    """A transform that is false in a condition."""
 
     def __len__(self) -> int:
         return 0

@@ -1,4 +1,4 @@
-"""`add_event_handler` and its decorators: options, and what they come to together."""
+"""`add_event_handler` and its decorators: options, and their combinations."""
 
 from __future__ import annotations
 
@@ -102,13 +102,13 @@ def test_invalid_options_are_refused(
     assert pods._processor.listeners == ()
 
 
-# ---------------------------------------------------------------- together
+# ---------------------------------------------------------------- combinations
 
 
 async def test_merged_change_passes_the_filter_as_one(
     pods: SharedInformer, stream: Stream
 ) -> None:
-    """What it was told last and what is now decide, not what was between."""
+    """The last delivered and the current state decide, not those in between."""
     told: list[Notification] = []
 
     async def slow(event: Notification) -> None:
@@ -124,7 +124,7 @@ async def test_merged_change_passes_the_filter_as_one(
         await settle()
         stream.send(added(thing("busy", 6)), added(thing("c", 8)))
         await settle()
-        # The handler is at busy; all of these wait.
+        # The handler is busy; all of these are queued.
         stream.send(
             *(modified(thing("c", version)) for version in (9, 10, 11)),
             modified(thing("busy", 12)),
@@ -193,7 +193,7 @@ async def test_same_handler_can_be_added_with_other_options(
     assert sorted(record.record) == ["a", "a", "b"]
 
 
-# ---------------------------------------------------------------- waiting for it
+# ---------------------------------------------------------------- wait_synced
 
 
 async def test_wait_synced_times_out(pods: SharedInformer) -> None:

@@ -1,4 +1,4 @@
-"""`InformerSpec`: which informer is meant, and where it was asked for."""
+"""`InformerSpec`: identity of an informer, conflicting options, and calling places."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def same(content: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
-# ---------------------------------------------------------------- questions
+# ---------------------------------------------------------------- identity
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_conflict_error_names_the_transforms(transform: Any, text: str) -> None:
     assert text in str(raised.value)
 
 
-# ---------------------------------------------------------------- places
+# ---------------------------------------------------------------- calling places
 
 
 def test_calling_place_is_outside_the_package() -> None:
@@ -144,7 +144,7 @@ def test_calling_place_skips_modules_of_the_package() -> None:
 
     exec(compile("place = ask()", "ours.py", "exec"), names)
 
-    assert names["place"].startswith(__file__), "whoever ran it"
+    assert names["place"].startswith(__file__), "the code that ran it"
 
 
 # ---------------------------------------------------------------- the factory

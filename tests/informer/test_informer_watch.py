@@ -1,4 +1,4 @@
-"""`InformerWatch`: an informer that is read as a watch."""
+"""`InformerWatch`: an informer with the interface of a watch."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def watch_of(
     return source, InformerWatch(source, name="pods", rng=Even())
 
 
-# ---------------------------------------------------------------- what it gives
+# ---------------------------------------------------------------- events
 
 
 async def test_watch_yields_all_objects_then_every_change() -> None:
@@ -177,7 +177,7 @@ async def test_watch_exposes_the_status_of_the_informer() -> None:
         assert "503: busy" in watch.informer.why_not_synced()
 
 
-# ---------------------------------------------------------------- its life
+# ---------------------------------------------------------------- start and stop
 
 
 async def test_watch_must_be_entered() -> None:
@@ -277,7 +277,7 @@ async def test_watch_can_be_exited_in_another_task() -> None:
 
 @pytest.fixture
 def bug(monkeypatch: pytest.MonkeyPatch) -> Exception:
-    """What the informer dies of at its first change behind the list."""
+    """Raise a bug at the first change after the list."""
     error = InternalError("our bug")
     feed = Pipeline.feed
 
@@ -295,7 +295,7 @@ async def test_read_raises_after_the_informer_died(bug: Exception) -> None:
 
     async with watch:
         await asyncio.sleep(5)
-        assert await take(watch, 1) == ["ADDED a@1"], "what came before comes first"
+        assert await take(watch, 1) == ["ADDED a@1"], "earlier events come first"
         for _ in range(3):
             with pytest.raises(InformerStopped, match="pods has ended") as caught:
                 await watch.next_batch()

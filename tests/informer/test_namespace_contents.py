@@ -1,4 +1,4 @@
-"""Several namespaces in one store: what it holds, and what handlers are told."""
+"""Several namespaces in one informer: content of the store, and notifications."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_relist_of_one_namespace_replaces_only_its_part() -> None:
 async def test_readers_see_a_relisted_namespace_in_one_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What others bring while a list is taken in is not lost, nor is it seen late."""
+    """Changes of other namespaces during a relist are neither lost nor delayed."""
     slow_machine(monkeypatch)
     old = [of("shop", f"o{n}") for n in range(30)]
     new = [of("shop", f"n{n}", 8) for n in range(30)]
@@ -122,7 +122,7 @@ def looks_busy(pods: SharedInformer) -> bool:
 async def test_change_during_a_relist_of_another_namespace_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In every turn of it."""
+    """The change arrives in every turn of the relist."""
     slow_machine(monkeypatch)
     for turns in range(0, 100, 4):
         shop, web = Stream(), Stream()

@@ -1,4 +1,4 @@
-"""Several namespaces in one informer: versions, troubles, what is refused."""
+"""Several namespaces in one informer: versions, failures, and refused calls."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_incomparable_versions_cannot_be_waited_for() -> None:
         await pods.wait_for_version("7", namespace="web")
 
 
-# ---------------------------------------------------------------- trouble in one
+# ---------------------------------------------------------------- failures in one namespace
 
 
 async def test_refusal_in_one_namespace_does_not_stop_the_others() -> None:
@@ -213,7 +213,7 @@ async def test_one_error_handler_gets_each_failure() -> None:
     assert set(told) == {REFUSED}
 
 
-# ---------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------- refused calls
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_one_queue_cannot_serve_several_namespaces() -> None:
         SharedInformer({"a": FakeSource(), "b": FakeSource()}, queue=OrderedFIFO())
 
 
-# ---------------------------------------------------------------- just one
+# ---------------------------------------------------------------- a single namespace
 
 
 async def test_single_namespace_can_be_named_too() -> None:

@@ -1,4 +1,4 @@
-"""`RunState`: begins once, ends once, wakes who waits."""
+"""`RunState`: begins once, ends once, and wakes waiters."""
 
 from __future__ import annotations
 

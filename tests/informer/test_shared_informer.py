@@ -1,4 +1,4 @@
-"""`SharedInformer`: its handlers, what it holds, its status, its loop."""
+"""`SharedInformer`: handlers, content, status, and loop."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_invalid_handlers_are_refused() -> None:
         pods_of().add_event_handler()
 
 
-# ---------------------------------------------------------------- what it holds
+# ---------------------------------------------------------------- content
 
 
 async def test_objects_are_indexed_by_namespace_and_given_indexers() -> None:
@@ -278,7 +278,7 @@ async def test_informer_works_with_defaults() -> None:
     assert (pods.name, pods.options) == ("informer", ReflectorOptions())
 
 
-# ---------------------------------------------------------------- its loop
+# ---------------------------------------------------------------- loop
 
 
 @pytest.mark.parametrize(
@@ -356,4 +356,4 @@ async def test_lister_raises_before_the_first_list_and_after_the_end() -> None:
 
     assert errors == [NotSynced, NotSynced, InformerStopped]
     assert told(pods.lister.list(allow_unsynced=True)) == ["a@1"]
-    assert told(pods.store.list()) == ["a@1"], "the data stays"
+    assert told(pods.store.list()) == ["a@1"], "the data is kept"

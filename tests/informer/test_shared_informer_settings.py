@@ -1,4 +1,4 @@
-"""`SharedInformer`: its transform and its watch error handler."""
+"""`SharedInformer`: transform and watch error handler."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_transform_can_be_set_before_the_run() -> None:
         (first, _) = pods.lister.list()
 
     assert "status" not in first
-    assert "spec" in first, "the last one counts"
+    assert "spec" in first, "the last transform applies"
 
 
 async def test_transform_can_be_removed() -> None:

@@ -1,4 +1,4 @@
-"""`SharedInformer`: waiting for the first list, and for a version."""
+"""`SharedInformer.wait_synced` and `wait_for_version`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broadcaster against a model of it, for any sequence of calls and cancellations."""
+"""`Broadcaster` against a model, for any sequence of calls and cancellations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def names(events: list[WatchEvent]) -> list[str]:
 
 @dataclass(eq=False)
 class Told:
-    """A watch of the model: what it was told and nobody has read."""
+    """A watch of the model, with its unread events."""
 
     length: int
     queue: list[str]
@@ -47,7 +47,7 @@ Item: TypeAlias = "str | Told"
 
 @dataclass
 class Model:
-    """What a broadcaster should do, said as plainly as possible."""
+    """Plain model of a broadcaster."""
 
     room: int
     drops: bool
@@ -79,7 +79,7 @@ class Model:
         self.pump()
 
     def cancel(self, item: Item) -> None:
-        """Whoever waits for this is cancelled."""
+        """Cancel the waiting caller."""
         if item in self.line[self.room :]:
             self.line.remove(item)
 
@@ -114,7 +114,7 @@ class Model:
                 watch.queue.append(name)
 
     def is_done(self, item: Item) -> bool:
-        """True if who sent this, or asked for this watch, need not wait any more."""
+        """Return whether the caller of this send or watch no longer has to wait."""
         if isinstance(item, Told):
             return item.state != "waiting"
 
@@ -122,9 +122,9 @@ class Model:
 
 
 class BroadcasterMachine(RuleBasedStateMachine):
-    """Drives a broadcaster and its model through the same calls, in one loop.
+    """A state machine that drives a broadcaster and its model by the same calls.
 
-    The loop runs only inside of the rules, so its turns are part of the sequence.
+    The loop runs only inside the rules, so its turns are part of the sequence.
     """
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class BroadcasterMachine(RuleBasedStateMachine):
         self.loop.close()
 
     def run(self, call: Callable[[], object]) -> None:
-        """Make a call inside of the loop, then let every task run until it waits."""
+        """Make a call inside the loop, then let every task run until it waits."""
 
         async def inside() -> None:
             call()
@@ -171,7 +171,7 @@ class BroadcasterMachine(RuleBasedStateMachine):
         return self.loop.create_task(coroutine)
 
     def collect(self) -> None:
-        """Compare what ended in the last turns with what the model says."""
+        """Compare the calls that ended in the last turns with the model."""
         self.collect_reader()
         for item, task in list(self.senders.items()):
             assert task.done() == self.model.is_done(item), item
@@ -364,7 +364,7 @@ class BroadcasterMachine(RuleBasedStateMachine):
     def cancel_a_shutdown(self) -> None:
         self.run(self.shutdowns.pop().cancel)
 
-    # ---------------------------------------------------------------- what holds
+    # ---------------------------------------------------------------- invariants
 
     @invariant()
     def broadcaster_and_model_agree(self) -> None:

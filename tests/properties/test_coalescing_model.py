@@ -1,4 +1,4 @@
-"""Coalescing: a handler that gets fewer events ends with the same state."""
+"""Coalescing: a handler with merged events ends with the same state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STEPS = st.lists(
 
 
 class History:
-    """Events of a server about a few objects."""
+    """Random events of a server about a few objects."""
 
     def __init__(self) -> None:
         self.objects: dict[str, KubeObject] = {}
@@ -77,7 +77,7 @@ def folded(events: list[Notification]) -> dict[str, KubeObject]:
 
 
 async def take(inbox: CoalescingInbox, most: int) -> list[Notification]:
-    """The next few events, in bursts as a listener has them."""
+    """Return the next few events, in bursts like those of a listener."""
     told: list[Notification] = []
     while inbox.depth and len(told) < most:
         for event in await inbox.take():

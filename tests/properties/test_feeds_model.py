@@ -1,4 +1,4 @@
-"""Feeds: each reader gets every change once and in order, whatever happens."""
+"""Feeds: each reader gets every change once and in order, for any sequence of calls."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Thing(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
-# Selectors, and the same as Python functions.
+# Selectors, and equivalent Python functions.
 SCOPES: list[tuple[Scope, Callable[[Thing], bool]]] = [
     (Scope(), lambda it: True),
     (Scope(namespace="one"), lambda it: it.namespace == "one"),
@@ -90,7 +90,7 @@ class Reader:
 
 
 class Feeds(RuleBasedStateMachine):
-    """A collection that is written, compacted and read, by readers of all speeds."""
+    """A state machine that writes, compacts and reads a collection."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -206,7 +206,7 @@ class Feeds(RuleBasedStateMachine):
             assert reader.told == reader.expected[: len(reader.told)]
 
     def teardown(self) -> None:
-        """However slow they were, in the end all readers have everything."""
+        """Assert that all readers, also slow ones, have everything in the end."""
         for reader in self.readers:
             reader.read(1 << 20)
             assert reader.told == reader.expected

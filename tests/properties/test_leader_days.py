@@ -35,7 +35,7 @@ LONG = Weather(pause=(30, 900), calm=1200, behind_check=0.1, latency=5)
 
 
 class Replica:
-    """Writes while it leads. When cancelled, it continues for a while."""
+    """A replica that writes while it leads. When cancelled, it continues for a while."""
 
     def __init__(self, process: Process, *, guarded: bool) -> None:
         self.world = process.world
@@ -108,7 +108,7 @@ class Replica:
 def simulated(
     seed: int, weather: Weather, *, seconds: float = DAY, guarded: bool = True
 ) -> Report:
-    """A day of three replicas."""
+    """Simulate a day of three replicas."""
     world = World(seed, weather)
     world.processes = [Process(world, name) for name in "abc"]
     for process in world.processes:
@@ -142,7 +142,7 @@ def test_G11_with_short_pauses_no_write_follows_another_acquisition() -> None:
 
     assert report.overtaken == 0
     assert min(report.passed) > 0
-    # It was a bad day.
+    # The day had failures of every kind.
     assert max(report.pauses) > 39
     assert min(report.lost, len(report.margins), report.refused) > 5
     assert len(report.arrived) > 2000

@@ -268,7 +268,7 @@ def end_of_initial_events(version: int) -> WatchEvent:
 
 
 class AnySequence(RuleBasedStateMachine):
-    """Changes of the server, and responses to the machine's requests, in any order."""
+    """A state machine of server changes and responses to requests, in any order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -460,7 +460,7 @@ class AnySequence(RuleBasedStateMachine):
         self.take(again + events, duplicates=len(again))
 
     def last_event(self) -> WatchEvent | None:
-        """The version up to which everything was received, if it can be reused."""
+        """Return the version up to which everything was received, if it can be reused."""
         if self.taken == FIRST:
             return None
 
@@ -551,7 +551,7 @@ class AnySequence(RuleBasedStateMachine):
         self.unread, self.unread_in_list = self.unread_in_list, set()
         self.taken, self.lost = int(version), False
 
-    # ------------------------------------------------------------ what always holds
+    # ------------------------------------------------------------ invariants
 
     @invariant()
     def nothing_is_staged_but_in_the_middle_of_a_list(self) -> None:
@@ -574,7 +574,7 @@ class AnySequence(RuleBasedStateMachine):
             assert readable(self.store, self.unread) == readable(state, self.unread)
 
     def teardown(self) -> None:
-        """From here on all requests succeed: it must sync, in a minimum of steps.
+        """Let all requests succeed, and assert a sync within a minimum of steps.
 
         At most: the watch ends, streaming is refused, the list has an expired version,
         it is older than the known one, it succeeds, and so does the watch.

@@ -29,6 +29,6 @@ class OrderedMachine(QueueMachine):
 OrderedMachine.TestCase.settings = examples(
     30,
     stateful_step_count=30,
-    suppress_health_check=[HealthCheck.too_slow],  # of the machine, not of this
+    suppress_health_check=[HealthCheck.too_slow],  # the machine's speed varies
 )
 TestOrderedMachine = OrderedMachine.TestCase

@@ -1,7 +1,7 @@
-"""G10, for any sequence of calls: the queues against a model of them.
+"""G10 for any sequence of calls: the queues against a model.
 
-One key is never worked on twice at once; a key added while in work is worked on again;
-a drain loses nothing that it does not return.
+One key is never processed twice at once. A key added during its processing is
+processed again. A drain loses only what it returns.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ PRIORITIES = st.integers(min_value=-2, max_value=2)
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """Drives a queue and its model through the same calls, in one loop.
+    """A state machine that drives a queue and its model by the same calls.
 
     The loop runs only inside of the rules, so its turns are part of the sequence.
     """
@@ -252,7 +252,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.loop.close()
 
     def in_loop(self, call: Callable[[], object]) -> None:
-        """Make a call inside of the loop, then let every task run until it waits."""
+        """Make a call inside the loop, then let every task run until it waits."""
 
         async def run() -> None:
             call()
@@ -262,7 +262,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.loop.run_until_complete(run())
 
     def collect(self) -> None:
-        """Compare what ended in the last turns with what the model says."""
+        """Compare the calls that ended in the last turns with the model."""
         for getter in [task for task in self.getters if task.done()]:
             self.getters.remove(getter)
             if getter.cancelled():
@@ -279,7 +279,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert drain.result() == self.model.give_up()
 
     def priority(self, priority: int) -> tuple[int, ...]:
-        """The argument, where the queue has it."""
+        """Return the argument, if the queue has it."""
         return () if self.ageing is None else (priority,)
 
     @initialize()
@@ -398,7 +398,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.in_loop(self.queue.shut_down)
         self.collect()
 
-    # ------------------------------------------------------------ what holds always
+    # ------------------------------------------------------------ invariants
 
     @invariant()
     def queue_and_model_agree(self) -> None:
@@ -472,7 +472,7 @@ TestPriorityMachine = AgeingMachine.TestCase
 TestStrictMachine = StrictMachine.TestCase
 TestQueueMachine.settings = examples(50)
 TestPriorityMachine.settings = examples(50)
-# Its order is all that differs.
+# Only its order differs.
 TestStrictMachine.settings = examples(20)
 
 
@@ -520,7 +520,7 @@ async def test_G10_drain_loses_only_what_it_returns(
                 await work_on_one(seconds)
 
     async def keep_working(number: int, group: asyncio.TaskGroup) -> None:
-        """Replace a worker that was cancelled, when it has put back what it had."""
+        """Replace a cancelled worker after it has requeued its item."""
         for which, moment, turns in cancellations:
             if which == number:
                 worker = group.create_task(work(number))

@@ -1,4 +1,4 @@
-"""Failures of a user's code: told once, and never raised."""
+"""`ErrorReporter` and `LogLimit`: each failure is reported once and never raised."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aioinformer.informer.handlers.error_reporter import (
 
 
 class Counter(Sink):
-    """Counts by all labels."""
+    """A sink that counts by all labels."""
 
     def __init__(self) -> None:
         super().__init__()

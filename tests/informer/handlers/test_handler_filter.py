@@ -1,4 +1,4 @@
-"""`HandlerFilter`: what a handler is told that wants only some objects."""
+"""`HandlerFilter`: notifications of a handler with a filter."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_web(obj: KubeObject) -> bool:
 
 
 class Filtered:
-    """A filter, and what it told of each event in turn."""
+    """A filter, and its result for each event."""
 
     def __init__(self, accepts: Callable[[KubeObject], object] = is_web) -> None:
         self.failures: list[HandlerError] = []
@@ -45,7 +45,7 @@ class Filtered:
         return list(self._filter.passing(iter(events)))
 
 
-# ---------------------------------------------------------------- what passes
+# ---------------------------------------------------------------- events that pass
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_filter_must_be_a_plain_function(accepts: Any) -> None:
         HandlerOptions(filter=accepts)
 
 
-# ---------------------------------------------------------------- in a listener
+# ---------------------------------------------------------------- running handlers
 
 
 async def test_handler_is_synced_although_its_filter_rejects_everything() -> None:

@@ -1,4 +1,4 @@
-"""`CoalescingInbox`: what waits for one object comes to one notification."""
+"""`CoalescingInbox`: queued events of one object become one notification."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ A1, A2, A3 = (thing("a", version) for version in (1, 2, 3))
 OTHER = thing("a", 4, uid="another")
 
 
-# ---------------------------------------------------------------- two come to one
+# ---------------------------------------------------------------- merged pairs
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_events_that_cannot_be_merged_are_kept(
 
 
 class Busy:
-    """A handler that waits in its first call until it is let go on."""
+    """A handler whose first call waits for an event."""
 
     def __init__(self) -> None:
         self.stage = Stage()
@@ -104,7 +104,7 @@ class Busy:
         assert len(self.told) == 1
 
     async def finish(self) -> list[Notification]:
-        """What it is told of all that has come while it was busy."""
+        """Release the call; return the notifications queued during it."""
         self.free.set()
         await self.listener.wait_idle()
         return self.told[1:]
@@ -221,7 +221,7 @@ async def test_replaced_state_is_released_while_the_handler_is_busy() -> None:
 
     async with running(busy.stage.run()):
         await busy.begin()
-        replaced = thing("a", 2)  # of which nobody else knows
+        replaced = thing("a", 2)  # without another reference
         before = sys.getrefcount(replaced)
         busy.stage.publish([Added(A1)])
         for _ in range(CROWDED):
@@ -233,7 +233,7 @@ async def test_replaced_state_is_released_while_the_handler_is_busy() -> None:
     assert held == 0
 
 
-# ---------------------------------------------------------------- how it is doing
+# ---------------------------------------------------------------- state
 
 
 async def test_depth_counts_the_events_to_deliver() -> None:
@@ -293,7 +293,7 @@ async def test_handler_is_synced_when_the_merged_initial_state_was_delivered() -
 
         stage.publish(events("c"))
         states = [listener.synced]
-        await asyncio.sleep(1)  # a is told, b is in work
+        await asyncio.sleep(1)  # a is delivered, b is being handled
         states.append(listener.synced)
         await listener.wait_synced()
 
@@ -339,7 +339,7 @@ async def test_waiters_wake_up_although_events_keep_arriving() -> None:
 
 @pytest.fixture
 def tiny_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything waits for its slice, behind each notification."""
+    """Make every notification wait for a slice of its own."""
     monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
 
 
@@ -408,7 +408,7 @@ async def test_removed_busy_handler_keeps_no_object() -> None:
 
     async with running(busy.stage.run()):
         await busy.begin()
-        waiting = thing("a", 1)  # of which nobody else knows
+        waiting = thing("a", 1)  # without another reference
         before = sys.getrefcount(waiting)
         busy.stage.publish([Added(waiting)])
         await busy.listener.tidy()

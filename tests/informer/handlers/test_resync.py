@@ -1,4 +1,4 @@
-"""Resyncs: each handler is reminded of everything by its own timer."""
+"""`Resync`: each handler gets all objects again by its own timer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class MapStore:
-    """What a resync asks of a store."""
+    """The part of a store that a resync needs."""
 
     def __init__(self, *objects: KubeObject) -> None:
         self.objects = {obj.key: obj for obj in objects}
@@ -45,7 +45,7 @@ class MapStore:
 
 
 class Log:
-    """A handler that notes when it was told what."""
+    """A handler that records notifications with their times."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -143,7 +143,7 @@ async def test_handlers_with_different_periods_are_different() -> None:
     assert {when for when, _ in log.reminders} == {2.0, 7.5}
 
 
-# ---------------------------------------------------------------- what is told
+# ---------------------------------------------------------------- notifications
 
 
 async def test_resync_delivers_updates_from_a_state_to_itself() -> None:
@@ -241,7 +241,7 @@ async def test_large_resync_is_one_entry_delivered_in_slices(
     assert store.lists == 1
 
 
-# ---------------------------------------------------------------- what waits
+# ---------------------------------------------------------------- queued resyncs
 
 
 async def test_handlers_resynced_together_share_one_list() -> None:
@@ -258,7 +258,7 @@ async def test_handlers_resynced_together_share_one_list() -> None:
         await asyncio.sleep(10)
 
     assert together == 1
-    assert store.lists == 2, "the next ones are reminded of what is stored then"
+    assert store.lists == 2, "the next resync takes the objects stored then"
     told = [(10.0, "a"), (20.0, "a"), (20.0, "b")]
     assert [log.reminders for log in logs] == [told] * 100
 
@@ -281,7 +281,7 @@ async def test_objects_with_queued_events_are_not_resynced(
         stage.publish([Added(thing("x"), True), Added(a, True), Added(b, True)])
         store.objects[a.key] = a2
         stage.publish([Updated(a, a2)])
-        # At 5 s the first is in work, then b and a wait, until 12 s.
+        # At 5 s the first event is being handled, then b and a are queued until 12 s.
         await asyncio.sleep(19)
 
     assert [when for when, _ in log.told] == [0, 3, 6, 9, 15, 18]
@@ -301,7 +301,7 @@ async def test_objects_changed_since_the_resync_began_are_not_resynced() -> None
 
     stage.listen(slow, resync=Resync(4.0, store))
     async with running(stage.run()):
-        await asyncio.sleep(5)  # is at a
+        await asyncio.sleep(5)  # is handling a
         store.objects[b.key] = b2
         del store.objects[c.key]
         stage.publish([Updated(b, b2), Deleted(c)])
@@ -339,7 +339,7 @@ async def test_events_during_a_resync_stay_in_order() -> None:
     assert slow.record[:3] == ["a", "b", "new"]
 
 
-# ---------------------------------------------------------------- its timer
+# ---------------------------------------------------------------- timer
 
 
 def timers() -> list[asyncio.TimerHandle]:
@@ -393,7 +393,7 @@ async def test_resync_keeps_its_schedule_when_the_loop_is_late() -> None:
 
     async with running(stage.run()):
         await settle()
-        # As if the loop had come to it 0.7 s late.
+        # Call it 0.7 s late, as a busy loop would.
         assert resync._timer is not None
         resync._timer.cancel()
         asyncio.get_running_loop().call_at(2.7, resync._due)

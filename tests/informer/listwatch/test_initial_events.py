@@ -1,4 +1,4 @@
-"""`InitialEvents`: what they add up to, where they end, and for how long that may take."""
+"""`InitialEvents`: the listed objects, the end of the list, and the patience for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Reflector`: which requests it makes, and how it ends."""
+"""`Reflector`: its requests, failed attempts, and end."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ async def test_history_reset_names_both_versions() -> None:
     assert (reflector.history_resets, reflector.restarts) == (1, 1)
 
 
-# ---------------------------------------------------------------- its end
+# ---------------------------------------------------------------- end
 
 
 async def test_broken_invariant_ends_the_reflector() -> None:
@@ -268,7 +268,7 @@ async def test_any_error_of_the_source_is_a_failed_attempt(
 
 
 class StuckStore(FakeStore):
-    """Waits for ever in one of its coroutines."""
+    """A store that hangs in one of its coroutines."""
 
     def __init__(self, where: str) -> None:
         super().__init__()
@@ -291,10 +291,10 @@ async def test_cancellation_while_the_store_waits_leaves_nothing(where: str) -> 
 
     assert task.cancelled()
     assert source.open == 0
-    del task  # which keeps what its traceback refers to
+    del task  # its traceback keeps references
     gc.collect()
     for _ in range(3):
-        assert asyncio.all_tasks() == tasks, "nothing is closed later, by another task"
+        assert asyncio.all_tasks() == tasks, "nothing is closed later by another task"
         await asyncio.sleep(0)
 
 

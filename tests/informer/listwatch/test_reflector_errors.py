@@ -1,4 +1,4 @@
-"""`Reflector`: who is told of what went wrong, and internal errors of the server."""
+"""`Reflector`: its error handler, and internal errors of the server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BROKEN = TransportError("broken")
 INTERNAL = ServerError("etcd is on fire", status=500)
 
 
-# ---------------------------------------------------------------- the handler
+# ---------------------------------------------------------------- error handler
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_error_handler_must_be_a_plain_function(handler: object) -> None:
 
 
 def always_internal() -> list[Stream | Exception]:
-    """Internal errors by turns as an event and as an answer."""
+    """Return internal errors, alternately as an event and as a response."""
     return [
         answer for _ in range(10) for answer in (Stream([error_event(500)]), INTERNAL)
     ]

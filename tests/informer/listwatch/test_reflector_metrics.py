@@ -1,4 +1,4 @@
-"""What a reflector measures, under which names, and what a failing sink changes."""
+"""Metrics of a `Reflector`: names, values, and failing sinks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BUSY = ServerError("busy", status=503)
 
 
 class Sink:
-    """Keeps what it is told, by name and labels other than the reflector's name."""
+    """A sink that keeps values by name and labels other than the reflector's name."""
 
     enabled = True
 

@@ -1,4 +1,4 @@
-"""`Reflector`: lists in pages, of which the next is asked for while one is read."""
+"""`Reflector`: lists in pages, with the next page requested while one is read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def things(*names: str) -> list[KubeObject]:
 
 
 async def test_next_page_is_requested_when_the_first_objects_arrive() -> None:
-    # Each page takes a second until its head is here, and four for its objects.
+    # Each page takes a second until its head, and four for its objects.
     source = FakeSource(
         [
             Page(things("a"), version=7, token="t1", head=1.0),

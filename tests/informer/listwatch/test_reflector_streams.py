@@ -1,4 +1,4 @@
-"""`Reflector`: lists that come as streams, and what it does where they do not."""
+"""`Reflector`: streaming lists, and lists in pages where they fail."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def streaming(source: FakeSource, store: FakeStore | None = None) -> Reflector:
 
 
 def listed(*more: WatchEvent | float) -> Stream:
-    """A stream whose initial events are one object, up to version 9."""
+    """Make a stream with one initial object, up to version 9."""
     steps: list[list[WatchEvent] | float] = [[added(thing("a", 3))]]
     steps.append([initial_events_end(9)])
     return Stream(*steps, *([it] if not isinstance(it, float) else it for it in more))
 
 
-# ---------------------------------------------------------------- the good way
+# ---------------------------------------------------------------- working streams
 
 
 async def test_stream_lists_and_watches_in_one_request() -> None:
@@ -162,7 +162,7 @@ async def test_stream_older_than_known_resets_the_history() -> None:
     async with running(reflector.run()):
         await asyncio.sleep(20)
 
-        assert source.open == 1, "the one not believed was left"
+        assert source.open == 1, "the older stream was closed"
 
     assert reflector.history_resets == 1
     assert source.asked == ["stream ''", "stream '9'", "stream ''"]
@@ -198,7 +198,7 @@ async def test_slow_stream_that_progresses_is_not_abandoned() -> None:
     assert len(store.objects) == 10
 
 
-# ---------------------------------------------------------------- where there are none
+# ---------------------------------------------------------------- servers without streams
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ async def test_refusal_of_a_stream_does_not_count_as_refusal() -> None:
     async with running(reflector.run()):
         await settle()
 
-        assert reflector.refusals == 1, "the list's, not that of the stream"
+        assert reflector.refusals == 1, "the refusal of the list"
 
 
 async def test_retry_after_is_respected_before_pages() -> None:
@@ -302,10 +302,10 @@ async def test_waiting_for_the_end_of_a_stream_is_logged(
     (warned,) = [it.getMessage() for it in caplog.records]
     assert warned.startswith("pods: still waiting for the end of a streamed list")
     assert warned.endswith("after 1 events; none came for 10 s")
-    assert store.names == ["a@3", "b@4"], "the one that came late was not lost"
+    assert store.names == ["a@3", "b@4"], "the late object is not lost"
 
 
-# ---------------------------------------------------------------- that break
+# ---------------------------------------------------------------- broken streams
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ async def test_too_many_requests_delay_the_next_stream() -> None:
     assert source.asked == ["stream ''"] * 5
 
 
-# ---------------------------------------------------------------- what cannot be read
+# ---------------------------------------------------------------- unreadable events
 
 
 async def test_unreadable_events_of_the_first_stream_are_counted(
@@ -401,7 +401,7 @@ async def test_unreadable_events_of_a_later_stream_delete_nothing() -> None:
     assert (store.commits, store.unreadable) == (["9", "13"], ["default/a"])
 
 
-# ---------------------------------------------------------------- its end
+# ---------------------------------------------------------------- cancellation
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`Reflector`: a watch that says nothing is checked, for the server may be another one."""
+"""`Reflector`: version checks of silent watches, which detect a replaced server."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_slow_check_is_abandoned() -> None:
         await asyncio.sleep(70)
         stream.send(bookmark(9))
         await asyncio.sleep(19)
-        assert store.version == "7", "nobody reads the watch during the check"
+        assert store.version == "7", "the watch is not read during the check"
         await asyncio.sleep(2)
 
         assert store.version == "9"
@@ -89,5 +89,5 @@ async def test_inconclusive_check_changes_nothing(
         await asyncio.sleep(100)
 
     assert len(source.checks) == 1
-    assert store.version == "9", "what came after the check was not lost"
+    assert store.version == "9", "events after the check are not lost"
     assert not isinstance(reflector.last_error, HistoryReset)

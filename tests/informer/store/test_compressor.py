@@ -1,4 +1,4 @@
-"""An informer with compression: what it stores, tells and learns its dictionary from."""
+"""Pipelines with compression: stored objects, notifications, and dictionaries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from aioinformer.model.views import ObjectContext
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Training takes a thread, and the clock must not run ahead of that.
+# Training runs in a thread, so the clock must be real.
 pytestmark = [pytest.mark.realtime, pytest.mark.looptime(False)]
 
 LETTERS = string.ascii_letters + string.digits + string.punctuation.replace('"', "")
@@ -167,7 +167,7 @@ async def test_object_deleted_during_a_streaming_list_stays_deleted() -> None:
 
 
 class Slow:
-    """A codec that reads nothing before it may."""
+    """A codec whose reads wait for an event."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
@@ -234,7 +234,7 @@ async def test_index_functions_are_called_once_with_uncompressed_objects() -> No
         await rig.relist(*webs(SAMPLES + 5), version=8)
         await applied(rig)
 
-    assert asked == [False] * (SAMPLES + 5 + 2 + 1)  # the last list takes one back
+    assert asked == [False] * (SAMPLES + 5 + 2 + 1)  # the last list reverts one object
     (found,) = rig.indexer.by_index("image", "web-0001")
     assert found is rig.indexer.get_by_key("default/web-0001")
     assert is_compressed(found)
@@ -263,7 +263,7 @@ async def test_missing_index_value_of_a_damaged_body_is_reported() -> None:
         assert isinstance(failure.__cause__, InternalError)
 
 
-# ---------------------------------------------------------------- what is told
+# ---------------------------------------------------------------- notifications
 
 
 async def test_handlers_get_the_stored_objects() -> None:
@@ -344,7 +344,7 @@ async def test_relist_does_not_compress_unchanged_objects() -> None:
 
 
 async def test_list_after_a_history_reset_compares_bodies() -> None:
-    """The same version may be another state then."""
+    """The same version may be another state after the reset."""
     async with a_rig(*webs(3)) as rig:
         rig.take()
         before = rig.indexer.list()

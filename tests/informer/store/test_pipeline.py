@@ -1,4 +1,4 @@
-"""`Pipeline`: what becomes of lists and changes, in the store and for handlers."""
+"""`Pipeline`: effects of lists and changes on the store and on handlers."""
 
 from __future__ import annotations
 
@@ -158,13 +158,13 @@ async def test_changes_queued_before_the_list_do_not_undo_it(rig: Rig) -> None:
     rig.take()
 
     await rig.pipeline.stage([A1])
-    await rig.change(update(A2), version=6)  # applied while the list is under way
+    await rig.change(update(A2), version=6)  # applied while the list arrives
     await rig.applied()
     await rig.pipeline.stage([B1])
     await rig.pipeline.commit("7")
     await rig.applied()
 
-    # The list was asked for later, and says otherwise: it is taken as it is.
+    # The list was requested later, so its state is taken.
     assert rig.take() == [Updated(A1, A2), Updated(A2, A1)]
     assert rig.holds == ["a@1", "b@1"]
 
@@ -267,7 +267,7 @@ async def test_many_changes_are_applied_in_slices(
         await asyncio.sleep(0)
 
     await rig.applied()
-    assert versions == {"5"}, "the version comes with the last change of a batch"
+    assert versions == {"5"}, "the last change of a batch sets the version"
     assert rig.indexer.resource_version == "5000"
     assert len(rig.take()) == 4000
     assert rig.steps - steps > 2
@@ -322,11 +322,11 @@ async def test_changes_before_a_relist_are_delivered_first(rig: Rig) -> None:
     assert rig.indexer.resource_version == "8"
 
 
-# ---------------------------------------------------------------- what is known
+# ---------------------------------------------------------------- known states
 
 
 async def test_known_returns_the_newest_applied_or_queued_state() -> None:
-    rig = Rig()  # does not run yet: all of it stays queued
+    rig = Rig()  # does not run yet, so everything stays queued
     key = "default/a"
     states = [rig.pipeline.known(key)]
 
@@ -385,4 +385,4 @@ async def test_stop_drops_queued_changes() -> None:
 
     assert (rig.holds, rig.indexer.resource_version) == (["a@1"], "5")
     assert rig.take() == []
-    assert rig.pipeline.known(B1.key) == B1, "it was queued"
+    assert rig.pipeline.known(B1.key) == B1, "still queued"

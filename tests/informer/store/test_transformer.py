@@ -1,4 +1,4 @@
-"""`Transformer`: the results of a user's transform, and its failures."""
+"""`Transformer`: results and failures of a transform."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NODE = KubeObject.of({"metadata": {"name": "n", "uid": "u", "resourceVersion": "
 
 
 class Case:
-    """A transform, and what is reported of it."""
+    """A transform, and its reported failures."""
 
     def __init__(self, function: Callable[[Any], Any] | None) -> None:
         self.told: list[HandlerError] = []
@@ -39,7 +39,7 @@ class Case:
 
 
 def changed(**metadata: str | None) -> Callable[[KubeObject], KubeObject]:
-    """Changes fields of the metadata; None takes one away."""
+    """Return a transform that sets fields of the metadata; None removes one."""
 
     def change(obj: KubeObject) -> KubeObject:
         content = obj.to_dict()
@@ -78,7 +78,9 @@ def test_result_uses_the_context_of_the_informer() -> None:
     assert result is not None
     assert result["spec"] == {}
     assert (result.key, result.uid, result.resource_version) == (A.key, A.uid, "7")
-    assert result.context is A.context, "of the informer's few decoded bodies"
+    assert result.context is A.context, (
+        "it is in the informer's cache of decoded bodies"
+    )
     assert result.label_set is A.label_set
 
 

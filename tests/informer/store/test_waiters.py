@@ -1,4 +1,4 @@
-"""`StoreWaiters`: who is woken by what, and that nobody else is."""
+"""`StoreWaiters`: each change wakes its waiters and no others."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ async def test_several_waiters_can_wait_for_the_same_version() -> None:
         assert other.is_set()
 
 
-# ---------------------------------------------------------------- all of them
+# ---------------------------------------------------------------- all waiters
 
 
 async def test_waiter_for_any_step_wakes_up_at_each() -> None:
@@ -186,7 +186,7 @@ async def test_waiter_for_any_step_wakes_up_at_each() -> None:
         news.clear()
         waiting.changed([Added(thing("a"))])
 
-        assert (woken, news.is_set()) == (True, False), "the end of a step counts"
+        assert (woken, news.is_set()) == (True, False), "woken at the end of a step"
 
     assert len(waiting) == 0
 
