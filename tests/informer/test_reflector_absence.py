@@ -54,7 +54,7 @@ async def test_what_is_not_named_for_a_minute_is_gone(
     assert source.questions == pytest.approx(listed, abs=1e-3), (
         "after each 404, freshly"
     )
-    assert caplog.text.count("has this resource no more") == 1
+    assert caplog.text.count("resource is no longer served; removing all objects") == 1
 
 
 async def test_what_was_listed_at_version_0_goes_too() -> None:

@@ -136,6 +136,20 @@ def test_versions_that_are_not_decimal_are_not_compared() -> None:
     assert (result.version, result.error) == ("m", None)
 
 
+def test_repeated_versions_that_are_not_decimal_are_duplicates() -> None:
+    events = [
+        added(thing("a", "x")),
+        added(thing("b", "y")),
+        modified(thing("b", "y")),
+        deleted(thing("b", "y")),
+    ]
+
+    result = to_changes(events, "w", knows(thing("a", "x")))
+
+    assert changes(result) == ["Added b@y", "Deleted b@y"]
+    assert (result.version, result.duplicates, result.error) == ("y", 2, None)
+
+
 def test_a_version_that_is_not_decimal_begins_the_comparison_anew() -> None:
     events = [
         added(thing("a", 5)),
