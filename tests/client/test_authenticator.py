@@ -61,7 +61,7 @@ def config_of(url: str, ca: Path, tls: TLSOptions) -> ClientConfig:
 # ---------------------------------------------------------------- replaced files
 
 
-async def test_a_replaced_client_certificate_is_used_within_a_minute(
+async def test_authenticator_uses_replaced_certificate_within_a_minute(
     tmp_path: Path, authority: Authority, signed: dict[str, tuple[Path, Path]]
 ) -> None:
     tls = put(tmp_path, signed["first"])
@@ -80,7 +80,7 @@ async def test_a_replaced_client_certificate_is_used_within_a_minute(
     assert seen.seen == ["first", "first", "second", "second"]
 
 
-async def test_connections_with_the_old_certificate_are_not_used_again(
+async def test_authenticator_does_not_reuse_connections_of_old_certificate(
     tmp_path: Path, authority: Authority, signed: dict[str, tuple[Path, Path]]
 ) -> None:
     """They are closed when they have been idle for a minute."""
@@ -108,7 +108,7 @@ async def test_connections_with_the_old_certificate_are_not_used_again(
     assert seen.seen[-2:] == ["second", "second"]
 
 
-async def test_a_refused_certificate_is_read_again_at_once(
+async def test_authenticator_rereads_certificate_after_401(
     tmp_path: Path, authority: Authority, signed: dict[str, tuple[Path, Path]]
 ) -> None:
     tls = put(tmp_path, signed["first"])
@@ -127,7 +127,7 @@ async def test_a_refused_certificate_is_read_again_at_once(
     assert seen.seen == ["first", "second", "second"]
 
 
-async def test_many_refusals_build_one_context(
+async def test_concurrent_401s_build_one_ssl_context(
     tmp_path: Path,
     authority: Authority,
     signed: dict[str, tuple[Path, Path]],
@@ -150,7 +150,7 @@ async def test_many_refusals_build_one_context(
 
 
 @pytest.mark.parametrize("broken", ["half", "garbage", "absent", "expired"])
-async def test_the_last_certificate_stays_in_use_while_the_files_are_broken(
+async def test_authenticator_keeps_last_certificate_while_files_are_broken(
     tmp_path: Path,
     authority: Authority,
     signed: dict[str, tuple[Path, Path]],
@@ -186,7 +186,7 @@ async def test_the_last_certificate_stays_in_use_while_the_files_are_broken(
     assert seen.seen == ["first", "first", "second"]
 
 
-async def test_a_replaced_authority_is_trusted_once_tls_has_failed(
+async def test_authenticator_rereads_authority_after_failed_tls(
     tmp_path: Path, authority: Authority, signed: dict[str, tuple[Path, Path]]
 ) -> None:
     """Without waiting for the minute: the next request looks at the file."""
@@ -207,7 +207,7 @@ async def test_a_replaced_authority_is_trusted_once_tls_has_failed(
     assert len(seen.seen) == 1
 
 
-async def test_a_watch_goes_on_when_certificates_are_replaced(
+async def test_watch_continues_when_certificates_are_replaced(
     tmp_path: Path, authority: Authority, signed: dict[str, tuple[Path, Path]]
 ) -> None:
     tls = put(tmp_path, signed["first"])
@@ -241,7 +241,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
     return built
 
 
-async def test_the_context_is_built_once_in_a_thread(
+async def test_ssl_context_is_built_once_in_thread(
     authority: Authority,
     signed: dict[str, tuple[Path, Path]],
     monkeypatch: pytest.MonkeyPatch,
@@ -259,7 +259,7 @@ async def test_the_context_is_built_once_in_a_thread(
     assert thread is not threading.main_thread()
 
 
-async def test_a_plain_server_needs_no_context() -> None:
+async def test_plain_http_needs_no_ssl_context() -> None:
     access = Authenticator(ClientConfig(server="http://127.0.0.1:1"))
     ticket = await access.current()
 
@@ -270,7 +270,7 @@ async def test_a_plain_server_needs_no_context() -> None:
     assert await access.current() == ticket
 
 
-async def test_a_cancelled_look_is_begun_anew(
+async def test_cancelled_certificate_check_is_repeated(
     tmp_path: Path, authority: Authority, signed: dict[str, tuple[Path, Path]]
 ) -> None:
     tls = put(tmp_path, signed["first"])
@@ -285,7 +285,7 @@ async def test_a_cancelled_look_is_begun_anew(
     assert (await access.current()).context is not None
 
 
-async def test_a_renewed_token_needs_no_other_context(
+async def test_renewed_token_keeps_ssl_context(
     tmp_path: Path, authority: Authority
 ) -> None:
     (tmp_path / "token").write_text("first")
@@ -316,7 +316,7 @@ async def entering(client: Client) -> str:
     return str(caught.value)
 
 
-async def test_an_expired_client_certificate_is_named(
+async def test_error_names_expired_client_certificate(
     tmp_path: Path, signed: dict[str, tuple[Path, Path]]
 ) -> None:
     certificate, key = signed["old"]
@@ -329,7 +329,7 @@ async def test_an_expired_client_certificate_is_named(
     assert "expired at 20" in said
 
 
-async def test_an_expired_server_certificate_is_named(
+async def test_error_names_expired_server_certificate(
     authority: Authority, signed: dict[str, tuple[Path, Path]]
 ) -> None:
     async with (
@@ -343,7 +343,7 @@ async def test_an_expired_server_certificate_is_named(
     assert "certificate has expired" in str(caught.value)
 
 
-async def test_an_authority_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+async def test_error_names_unusable_authority(tmp_path: Path) -> None:
     cluster: dict[str, Any] = {"certificate-authority": "absent.crt"}
     file = kubeconfig(tmp_path / "config", None, cluster)
     absent = await entering(Client.from_kubeconfig(file))
@@ -357,7 +357,7 @@ async def test_an_authority_that_cannot_be_used_is_named(tmp_path: Path) -> None
     assert f"given as certificate-authority-data {of}" in garbage
 
 
-async def test_leaves_nothing_open(
+async def test_closed_client_leaves_no_connection_open(
     tmp_path: Path, authority: Authority, signed: dict[str, tuple[Path, Path]]
 ) -> None:
     tls = put(tmp_path, signed["first"])
@@ -378,7 +378,7 @@ async def test_leaves_nothing_open(
 # ---------------------------------------------------------------- a full disk
 
 
-async def test_a_manager_starts_though_certificates_cannot_be_prepared_yet(
+async def test_manager_starts_while_certificates_cannot_be_prepared(
     authority: Authority,
     signed: dict[str, tuple[Path, Path]],
     tmp_path: Path,
@@ -403,7 +403,7 @@ async def test_a_manager_starts_though_certificates_cannot_be_prepared_yet(
     assert not client.entered
 
 
-async def test_a_factory_waits_for_a_configuration_that_cannot_be_read_yet(
+async def test_factory_retries_unreadable_configuration(
     tmp_path: Path,
 ) -> None:
     def read() -> ClientConfig:

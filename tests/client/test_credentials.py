@@ -51,14 +51,14 @@ async def test_anonymous_credentials_have_no_header() -> None:
     assert not await credentials.invalidate(AuthInfo())
 
 
-async def test_basic_credentials_are_encoded() -> None:
+async def test_basic_credentials_are_base64_encoded() -> None:
     proof = await Credentials(username="me", password="pw").auth_info()
 
     assert proof.authorization == "Basic " + base64.b64encode(b"me:pw").decode()
 
 
 @pytest.mark.parametrize("token", ["a b", "a\nb", "a\x00b", "päss"])
-def test_refuses_a_token_that_no_header_can_carry(token: str) -> None:
+def test_credentials_reject_token_invalid_in_header(token: str) -> None:
     with pytest.raises(OptionsError) as caught:
         Credentials(token=token)
 
@@ -66,7 +66,7 @@ def test_refuses_a_token_that_no_header_can_carry(token: str) -> None:
 
 
 @pytest.mark.realtime
-def test_serves_one_loop_after_another(tmp_path: Path) -> None:
+def test_credentials_work_in_one_loop_after_another(tmp_path: Path) -> None:
     """Also where many wait for one read: that is what binds a lock to its loop."""
     file = written(tmp_path / "token", "first")
     credentials = Credentials(token_file=file)
@@ -84,7 +84,7 @@ def test_serves_one_loop_after_another(tmp_path: Path) -> None:
     assert seen == [{"Bearer first"}, {"Bearer second"}]
 
 
-async def test_reads_the_token_file_again_after_a_minute(tmp_path: Path) -> None:
+async def test_token_file_is_reread_after_a_minute(tmp_path: Path) -> None:
     file = written(tmp_path / "token", "first\n")
     credentials = Credentials(token_file=file)
     seen = [await header(credentials)]
@@ -99,7 +99,7 @@ async def test_reads_the_token_file_again_after_a_minute(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("broken", [None, " \n", "a b"])
-async def test_keeps_the_last_token_while_the_file_is_broken(
+async def test_last_token_is_kept_while_file_is_broken(
     tmp_path: Path, broken: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = written(tmp_path / "token", "first")
@@ -119,7 +119,7 @@ async def test_keeps_the_last_token_while_the_file_is_broken(
 
 
 @pytest.mark.parametrize("content", [None, "", "\n"])
-async def test_a_first_read_without_a_token_is_an_error(
+async def test_first_read_without_token_raises_options_error(
     tmp_path: Path, content: str | None
 ) -> None:
     file = tmp_path / "token"
@@ -130,7 +130,7 @@ async def test_a_first_read_without_a_token_is_an_error(
         await Credentials(token_file=file).auth_info()
 
 
-async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
+async def test_token_file_is_reread_after_401(tmp_path: Path) -> None:
     file = written(tmp_path / "token", "first")
     credentials = Credentials(token_file=file)
     refused = await credentials.auth_info()
@@ -140,13 +140,15 @@ async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
     assert await header(credentials) == "Bearer second"
 
 
-async def test_asking_again_is_useless_if_the_file_is_the_same(tmp_path: Path) -> None:
+async def test_invalidate_returns_false_for_unchanged_token_file(
+    tmp_path: Path,
+) -> None:
     credentials = Credentials(token_file=written(tmp_path / "token", "first"))
 
     assert not await credentials.invalidate(await credentials.auth_info())
 
 
-async def test_many_refusals_cause_one_read(tmp_path: Path) -> None:
+async def test_concurrent_invalidations_reread_token_file_once(tmp_path: Path) -> None:
     file = written(tmp_path / "token", "first")
     credentials = Credentials(token_file=file)
     refused = await credentials.auth_info()
@@ -197,7 +199,7 @@ async def many(credentials: Credentials) -> set[str]:
     return set(await asyncio.gather(*(ask() for _ in range(10))))
 
 
-async def test_a_source_is_asked_once_for_many_and_before_it_expires() -> None:
+async def test_concurrent_requests_share_renewal_before_expiry() -> None:
     mint = Mint(fresh=80, valid=100)
     credentials = Credentials(source=mint.auth_info)
 
@@ -210,7 +212,7 @@ async def test_a_source_is_asked_once_for_many_and_before_it_expires() -> None:
     assert seen == [{"1"}, {"1"}, {"2"}]
 
 
-async def test_what_is_valid_stays_in_use_while_the_source_fails(
+async def test_valid_credentials_stay_in_use_while_source_fails(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     mint = Mint(fresh=80, valid=100)
@@ -235,7 +237,7 @@ async def test_what_is_valid_stays_in_use_while_the_source_fails(
     assert seen == [{"1"}, {"1"}, {"no network"}, {"4"}]
 
 
-async def test_many_refusals_ask_the_source_once() -> None:
+async def test_concurrent_invalidations_call_source_once() -> None:
     mint = Mint()
     credentials = Credentials(source=mint.auth_info)
     refused = await credentials.auth_info()
@@ -245,7 +247,7 @@ async def test_many_refusals_ask_the_source_once() -> None:
     assert await header(credentials) == "2"
 
 
-async def test_a_refusal_that_cannot_be_helped_is_told_in_the_log(
+async def test_failed_renewal_after_401_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     mint = Mint()
@@ -259,7 +261,7 @@ async def test_a_refusal_that_cannot_be_helped_is_told_in_the_log(
     assert "no network" in caplog.text
 
 
-async def test_a_cancelled_renewal_is_done_by_who_waits_for_it() -> None:
+async def test_cancelled_request_does_not_cancel_renewal_of_others() -> None:
     mint = Mint()
     credentials = Credentials(source=mint.auth_info)
     first = asyncio.create_task(credentials.auth_info())
@@ -274,7 +276,7 @@ async def test_a_cancelled_renewal_is_done_by_who_waits_for_it() -> None:
 # ---------------------------------------------------------------- TLS options
 
 
-def test_trusts_only_the_authority_that_is_given(certificates: Certificates) -> None:
+def test_ssl_context_trusts_only_given_authority(certificates: Certificates) -> None:
     comment = "# une autorité\n".encode()
     for ca in (certificates.ca, comment + certificates.ca.read_bytes()):
         context = TLSOptions(ca=ca).context()
@@ -284,7 +286,9 @@ def test_trusts_only_the_authority_that_is_given(certificates: Certificates) -> 
         assert context.check_hostname
 
 
-def test_verifies_nothing_if_told(certificates: Certificates) -> None:
+def test_ssl_context_without_verification_accepts_any_certificate(
+    certificates: Certificates,
+) -> None:
     context = TLSOptions(ca=certificates.ca, verify=False).context()
 
     assert context.verify_mode is ssl.CERT_NONE
@@ -299,7 +303,7 @@ def test_verifies_nothing_if_told(certificates: Certificates) -> None:
         pytest.param("not PEM", "readable file", id="no-pem"),
     ],
 )
-def test_names_the_authority_that_cannot_be_used(
+def test_error_names_authority_file(
     tmp_path: Path, content: str | None, complaint: str
 ) -> None:
     file = tmp_path / "ca.crt"
@@ -312,7 +316,7 @@ def test_names_the_authority_that_cannot_be_used(
     assert str(file) in str(caught.value)
 
 
-def test_loads_a_client_certificate_from_files_or_data(
+def test_client_certificate_is_loaded_from_files_or_data(
     certificates: Certificates,
 ) -> None:
     TLSOptions(certificate=certificates.client, key=certificates.client_key).context()
@@ -322,7 +326,7 @@ def test_loads_a_client_certificate_from_files_or_data(
     ).context()
 
 
-def test_names_the_key_that_belongs_to_another_certificate(
+def test_error_names_key_of_other_certificate(
     certificates: Certificates,
 ) -> None:
     options = TLSOptions(certificate=certificates.client, key=certificates.server_key)
@@ -331,14 +335,16 @@ def test_names_the_key_that_belongs_to_another_certificate(
         options.context()
 
 
-def test_never_asks_for_a_passphrase(certificates: Certificates) -> None:
+def test_encrypted_key_raises_instead_of_prompting(certificates: Certificates) -> None:
     options = TLSOptions(certificate=certificates.client, key=certificates.locked_key)
 
     with pytest.raises(OptionsError, match="no passphrase"):
         options.context()
 
 
-def test_a_certificate_needs_its_key(certificates: Certificates) -> None:
+def test_certificate_without_key_raises_options_error(
+    certificates: Certificates,
+) -> None:
     with pytest.raises(OptionsError, match="needs its key"):
         TLSOptions(certificate=certificates.client)
 
@@ -424,7 +430,7 @@ class Refused:
 
 @settings(max_examples=300)
 @given(st.lists(STEPS, max_size=30))
-async def test_the_newest_valid_proof_is_used_whatever_happens(
+async def test_any_sequence_of_renewals_returns_newest_valid_credentials(
     steps: list[float | str],
 ) -> None:
     world = World()

@@ -49,7 +49,7 @@ def told(groups: list[Group]) -> dict[str, list[str] | str]:
     }
 
 
-async def test_asks_two_documents_where_they_tell_everything() -> None:
+async def test_aggregated_discovery_sends_two_requests() -> None:
     async with OldServer(NEW) as server, server.client() as client:
         found = told(await DiscoveryRequests(client).fetch())
 
@@ -58,7 +58,7 @@ async def test_asks_two_documents_where_they_tell_everything() -> None:
     assert server.accepted == [AGGREGATED] * 2
 
 
-async def test_asks_an_older_server_for_each_version() -> None:
+async def test_discovery_requests_each_version_of_older_server() -> None:
     async with OldServer(OLD) as server, server.client() as client:
         found = told(await DiscoveryRequests(client).fetch())
 
@@ -67,7 +67,7 @@ async def test_asks_an_older_server_for_each_version() -> None:
     assert sorted(server.asked) == sorted(OLD)
 
 
-async def test_the_server_of_the_tests_tells_everything_in_two_documents() -> None:
+async def test_test_server_supports_aggregated_discovery() -> None:
     async with APIServer() as server, server.client() as client:
         await define_widgets(client)
         found = await DiscoveryRequests(client).fetch()
@@ -78,7 +78,7 @@ async def test_the_server_of_the_tests_tells_everything_in_two_documents() -> No
     assert {"deployments", "deployments/scale"} <= set(told(found)["apps/v1"])
 
 
-async def test_what_has_not_changed_is_not_told_again() -> None:
+async def test_unchanged_document_is_reused_after_304() -> None:
     async with OldServer(NEW) as server, server.client() as client:
         server.tags = {"/api": '"1"', "/apis": '"2"'}
         questions = DiscoveryRequests(client)
@@ -95,7 +95,7 @@ async def test_what_has_not_changed_is_not_told_again() -> None:
     assert server.unchanged == 3
 
 
-async def test_our_own_server_answers_that_nothing_has_changed() -> None:
+async def test_test_server_returns_304_for_unchanged_documents() -> None:
     async with APIServer() as server, server.client() as client:
         async with client.stream("GET", "/apis", accept=AGGREGATED) as answer:
             etag = answer.headers["ETag"]
@@ -113,7 +113,7 @@ async def test_our_own_server_answers_that_nothing_has_changed() -> None:
         assert "example.com/v1" in told(await questions.fetch())
 
 
-async def test_what_an_older_server_says_of_versions_is_asked_for_each_time() -> None:
+async def test_documents_of_older_server_are_requested_each_time() -> None:
     async with OldServer(OLD) as server, server.client() as client:
         server.tags = {"/apis": '"1"'}
         questions = DiscoveryRequests(client)
@@ -134,7 +134,7 @@ async def test_what_an_older_server_says_of_versions_is_asked_for_each_time() ->
     ],
     ids=str,
 )
-async def test_a_broken_group_hides_only_itself(broken: Any, words: str) -> None:
+async def test_broken_group_does_not_affect_others(broken: Any, words: str) -> None:
     documents = {**OLD, "/apis/a.b/v2": broken}
     async with OldServer(documents) as server, server.client() as client:
         found = told(await DiscoveryRequests(client).fetch())
@@ -145,7 +145,7 @@ async def test_a_broken_group_hides_only_itself(broken: Any, words: str) -> None
 
 @pytest.mark.parametrize("missing", [403, 404])
 @pytest.mark.parametrize("path", ["/api", "/apis"])
-async def test_one_of_the_two_is_enough(path: str, missing: int) -> None:
+async def test_one_of_both_root_documents_is_enough(path: str, missing: int) -> None:
     async with OldServer({**NEW, path: missing}) as server, server.client() as client:
         found = told(await DiscoveryRequests(client).fetch())
 
@@ -162,7 +162,7 @@ async def test_one_of_the_two_is_enough(path: str, missing: int) -> None:
         pytest.param({**NEW, "/apis": {"kind": "Pod"}}, DecodeError, id="other-kind"),
     ],
 )
-async def test_without_groups_nothing_is_known(
+async def test_failure_of_both_root_documents_raises(
     documents: dict[str, Any], error: type[Exception]
 ) -> None:
     async with OldServer(documents) as server, server.client() as client:
@@ -173,7 +173,7 @@ async def test_without_groups_nothing_is_known(
         assert "check that its URL is that of an API server" in str(caught.value)
 
 
-async def test_a_server_that_is_not_there_is_an_error_of_the_network() -> None:
+async def test_discovery_of_unreachable_server_raises_transport_error() -> None:
     async with OldServer(NEW) as server:
         client = server.client()
 
@@ -182,7 +182,7 @@ async def test_a_server_that_is_not_there_is_an_error_of_the_network() -> None:
             await DiscoveryRequests(client).fetch()
 
 
-async def test_an_older_server_is_asked_a_few_things_at_a_time() -> None:
+async def test_discovery_limits_concurrent_requests() -> None:
     names = [f"g{number}.test" for number in range(3 * REQUESTS_AT_ONCE)]
     documents: dict[str, Any] = {f"/apis/{it}/v1": SETS for it in names}
     documents["/apis"] = group_list(*(named(it, "v1") for it in names))
@@ -200,7 +200,7 @@ async def test_an_older_server_is_asked_a_few_things_at_a_time() -> None:
     assert found == {f"{it}/v1": ["sets"] for it in names}
 
 
-async def test_asking_can_be_cancelled() -> None:
+async def test_discovery_requests_can_be_cancelled() -> None:
     async with OldServer(OLD) as server, server.client() as client:
         server.hold = asyncio.Event()
         asking = asyncio.create_task(DiscoveryRequests(client).fetch())

@@ -66,7 +66,7 @@ async def failure(each: ExecPlugin) -> str:
 
 
 @pytest.mark.parametrize("version", [V1, V1BETA1])
-async def test_takes_the_token_that_it_prints(tmp_path: Path, version: str) -> None:
+async def test_exec_plugin_returns_printed_token(tmp_path: Path, version: str) -> None:
     command = script(tmp_path / "plugin", printing({"token": TOKEN}, version))
 
     proof = await plugin(command, api_version=version).auth_info()
@@ -76,7 +76,7 @@ async def test_takes_the_token_that_it_prints(tmp_path: Path, version: str) -> N
     assert proof.fresh_seconds == float("inf")
 
 
-def test_tells_it_nothing_of_the_cluster_unless_asked(tmp_path: Path) -> None:
+def test_exec_plugin_gets_no_cluster_by_default(tmp_path: Path) -> None:
     assert told(tmp_path, api_version=V1BETA1) == {
         "apiVersion": V1BETA1,
         "kind": "ExecCredential",
@@ -84,7 +84,7 @@ def test_tells_it_nothing_of_the_cluster_unless_asked(tmp_path: Path) -> None:
     }
 
 
-def test_tells_it_of_the_cluster_with_its_authority(tmp_path: Path) -> None:
+def test_exec_plugin_gets_cluster_with_authority(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("PEM")
     about = {"server": "https://api.example", "config": {"audience": "a"}}
 
@@ -95,7 +95,7 @@ def test_tells_it_of_the_cluster_with_its_authority(tmp_path: Path) -> None:
     }
 
 
-async def test_gives_it_arguments_and_variables(tmp_path: Path) -> None:
+async def test_exec_plugin_gets_arguments_and_environment(tmp_path: Path) -> None:
     command = script(
         tmp_path / "plugin",
         f'printf "%s|" "$1" "$2" "$MINE" "$HOME" > {tmp_path}/seen',
@@ -109,7 +109,9 @@ async def test_gives_it_arguments_and_variables(tmp_path: Path) -> None:
     assert (tmp_path / "seen").read_text() == f"a b|c|x y|{HOME}|"
 
 
-async def test_renews_before_it_expires(tmp_path: Path) -> None:
+async def test_exec_plugin_credentials_are_renewed_before_expiry(
+    tmp_path: Path,
+) -> None:
     async def fresh(seconds: float) -> tuple[float, float]:
         status = {"token": TOKEN, "expirationTimestamp": in_seconds(seconds)}
         command = script(tmp_path / "plugin", printing(status))
@@ -125,7 +127,7 @@ async def test_renews_before_it_expires(tmp_path: Path) -> None:
     assert over == (5, 5)
 
 
-async def test_a_certificate_ends_when_it_says(tmp_path: Path) -> None:
+async def test_exec_plugin_credentials_expire_with_certificate(tmp_path: Path) -> None:
     certificate, key = Authority(tmp_path).sign("me", days=1)
     status = {
         "clientCertificateData": certificate.read_text(),
@@ -140,7 +142,7 @@ async def test_a_certificate_ends_when_it_says(tmp_path: Path) -> None:
     assert not proof.authorization
 
 
-async def test_never_blocks_the_loop(tmp_path: Path) -> None:
+async def test_exec_plugin_does_not_block_loop(tmp_path: Path) -> None:
     """It ends only after the loop has taken many turns, which it would not otherwise."""
     ready = tmp_path / "ready"
     command = script(
@@ -160,7 +162,7 @@ async def test_never_blocks_the_loop(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- who is asked
 
 
-async def test_takes_no_input_from_the_user(tmp_path: Path) -> None:
+async def test_exec_plugin_gets_no_stdin_by_default(tmp_path: Path) -> None:
     command = script(
         tmp_path / "plugin", f"cat > {tmp_path}/typed", printing({"token": TOKEN})
     )
@@ -170,7 +172,7 @@ async def test_takes_no_input_from_the_user(tmp_path: Path) -> None:
     assert not (tmp_path / "typed").read_text()
 
 
-async def test_one_that_must_ask_needs_a_terminal(
+async def test_interactive_exec_plugin_requires_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", None)
@@ -185,7 +187,9 @@ async def test_one_that_must_ask_needs_a_terminal(
 
 
 @pytest.mark.parametrize(("mode", "asked"), [("Never", False), ("IfAvailable", True)])
-def test_asks_on_a_terminal_if_it_may(tmp_path: Path, mode: str, asked: bool) -> None:
+def test_exec_plugin_uses_terminal_if_interactive_mode_allows(
+    tmp_path: Path, mode: str, asked: bool
+) -> None:
     command = script(
         tmp_path / "plugin",
         "read typed",
@@ -261,7 +265,7 @@ def test_asks_on_a_terminal_if_it_may(tmp_path: Path, mode: str, asked: bool) ->
         pytest.param(["yes"], "was killed: it had printed more than", id="endless"),
     ],
 )
-async def test_says_what_is_wrong_with_it(
+async def test_exec_plugin_error_names_problem(
     tmp_path: Path, lines: list[str], words: str
 ) -> None:
     said = await failure(plugin(script(tmp_path / "plugin", *lines)))
@@ -271,14 +275,14 @@ async def test_says_what_is_wrong_with_it(
     assert TOKEN not in said
 
 
-async def test_one_that_is_missing_can_be_installed() -> None:
+async def test_missing_exec_plugin_error_has_install_hint() -> None:
     said = await failure(plugin("no-such-plugin", install_hint="Run: get it"))
 
     assert "'no-such-plugin' of user 'me' in /etc/config was not found" in said
     assert said.endswith("\nRun: get it")
 
 
-async def test_one_that_may_not_be_run_says_so(tmp_path: Path) -> None:
+async def test_non_executable_plugin_raises_options_error(tmp_path: Path) -> None:
     (tmp_path / "plugin").write_text("no program")
 
     assert "cannot be run: Permission denied" in await failure(
@@ -306,7 +310,7 @@ async def gone(file: Path) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_one_that_hangs_is_killed_with_all_that_it_started(
+async def test_hanging_exec_plugin_is_killed_with_children(
     tmp_path: Path,
 ) -> None:
     command = script(
@@ -324,7 +328,7 @@ async def test_one_that_hangs_is_killed_with_all_that_it_started(
     await gone(tmp_path / "child")
 
 
-async def test_cancelling_kills_it(tmp_path: Path) -> None:
+async def test_cancellation_kills_exec_plugin(tmp_path: Path) -> None:
     started = tmp_path / "number"
     command = script(
         tmp_path / "plugin",
@@ -343,7 +347,9 @@ async def test_cancelling_kills_it(tmp_path: Path) -> None:
     await gone(started)
 
 
-async def test_does_not_wait_for_what_it_leaves_behind(tmp_path: Path) -> None:
+async def test_exec_plugin_result_does_not_wait_for_background_children(
+    tmp_path: Path,
+) -> None:
     """A helper in the background holds the pipes; with it one would wait for ever."""
     command = script(
         tmp_path / "plugin",
@@ -393,7 +399,7 @@ async def test_plugin_stderr_is_in_no_error_and_redacted_at_debug(
         assert secret not in said.replace(str(tmp_path), "")
 
 
-async def test_known_secrets_are_in_no_log(
+async def test_known_secrets_are_redacted_in_stderr_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("SOME_SECRET_KEY", "some/secret")
@@ -425,12 +431,12 @@ async def test_known_secrets_are_in_no_log(
         pytest.param({"interactive_mode": "never"}, "Never, IfAvailable", id="mode"),
     ],
 )
-def test_refuses_what_no_plugin_can_have(wrong: dict[str, str], words: str) -> None:
+def test_exec_plugin_rejects_invalid_options(wrong: dict[str, str], words: str) -> None:
     with pytest.raises(OptionsError, match=words):
         plugin("plugin", **wrong)
 
 
-def test_shows_its_command_alone() -> None:
+def test_exec_plugin_repr_shows_only_command() -> None:
     each = plugin("aws", arguments=(TOKEN,), environment={"KEY": TOKEN})
     shown = f"{each!r} {each} {Credentials(source=each.auth_info)!r}"
 
@@ -438,7 +444,7 @@ def test_shows_its_command_alone() -> None:
     assert "aws" in shown
 
 
-def test_runs_in_a_thread_of_any_loop(tmp_path: Path) -> None:
+def test_exec_plugin_runs_in_loop_of_any_thread(tmp_path: Path) -> None:
     """Also where the loop is not that of the main thread."""
     command = script(tmp_path / "plugin", printing({"token": TOKEN}))
     found: list[str] = []

@@ -58,7 +58,7 @@ def runs(folder: Path) -> int:
     return len((folder / "runs").read_text().split())
 
 
-async def test_a_plugin_runs_once_for_many_requests(tmp_path: Path) -> None:
+async def test_concurrent_requests_run_exec_plugin_once(tmp_path: Path) -> None:
     async with (
         door() as seen,
         client_of(tmp_path, seen, one_token_a_run(tmp_path)) as client,
@@ -71,7 +71,7 @@ async def test_a_plugin_runs_once_for_many_requests(tmp_path: Path) -> None:
     assert runs(tmp_path) == 1
 
 
-async def test_a_refused_token_is_renewed_once_for_many_requests(
+async def test_concurrent_401s_run_exec_plugin_once(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -87,7 +87,7 @@ async def test_a_refused_token_is_renewed_once_for_many_requests(
     assert seen.seen.count("token-2") == 5
 
 
-async def test_a_plugin_that_gives_a_refused_token_again_is_not_run_for_ever(
+async def test_exec_plugin_repeating_refused_token_is_run_once_more_only(
     tmp_path: Path,
 ) -> None:
     command = script(
@@ -102,7 +102,7 @@ async def test_a_plugin_that_gives_a_refused_token_again_is_not_run_for_ever(
     assert len(seen.seen) == 1
 
 
-async def test_a_plugin_that_fails_later_is_like_a_network_that_fails(
+async def test_later_exec_plugin_failure_is_transport_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What is valid is used on, what has expired is not; and it is asked again."""
@@ -129,7 +129,7 @@ async def test_a_plugin_that_fails_later_is_like_a_network_that_fails(
 
 @pytest.mark.realtime
 @pytest.mark.parametrize("when", ["due", "refused"])
-async def test_closing_waits_for_no_plugin(tmp_path: Path, when: str) -> None:
+async def test_close_does_not_wait_for_exec_plugin(tmp_path: Path, when: str) -> None:
     started = tmp_path / "started"
     ends = datetime.now(tz=UTC) + timedelta(seconds=-1 if when == "due" else 1000)
     status = {"token": TOKEN, "expirationTimestamp": ends.isoformat()}
@@ -152,7 +152,7 @@ async def test_closing_waits_for_no_plugin(tmp_path: Path, when: str) -> None:
             await asking
 
 
-async def test_proves_itself_by_the_certificate_that_a_plugin_prints(
+async def test_client_uses_certificate_printed_by_exec_plugin(
     tmp_path: Path,
 ) -> None:
     authority = Authority(tmp_path)
@@ -187,7 +187,7 @@ async def test_proves_itself_by_the_certificate_that_a_plugin_prints(
     assert seen.seen == ["first", "first", "second"]
 
 
-def test_is_read_from_a_kubeconfig(tmp_path: Path) -> None:
+def test_exec_plugin_of_kubeconfig_gets_all_settings(tmp_path: Path) -> None:
     """Everything that a user can say of one, as a plugin finds it."""
     (tmp_path / "bin").mkdir()
     script(
@@ -234,7 +234,7 @@ def test_is_read_from_a_kubeconfig(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("named", ["config", "./config", "sub/../config"])
-async def test_a_plugin_beside_a_kubeconfig_is_found_after_a_change_of_folder(
+async def test_relative_exec_plugin_path_survives_change_of_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
 ) -> None:
     """And not on `PATH`, where another one may be."""
@@ -256,7 +256,7 @@ async def test_a_plugin_beside_a_kubeconfig_is_found_after_a_change_of_folder(
     assert (await listed.auth_info()).authorization == "Bearer wrong"
 
 
-def test_a_plugin_is_told_an_extension_with_odd_values(tmp_path: Path) -> None:
+def test_exec_plugin_gets_yaml_extension_as_json(tmp_path: Path) -> None:
     """YAML has dates, and keys that are no texts; a plugin gets JSON."""
     script(
         tmp_path / "plugin",

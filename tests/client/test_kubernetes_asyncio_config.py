@@ -45,7 +45,7 @@ async def asked(client: Client) -> None:
     assert (await client.get(PODS, "a", namespace="x")).key == "x/a"
 
 
-async def test_uses_the_token_of_a_configuration(library: Any) -> None:
+async def test_client_uses_token_of_configuration(library: Any) -> None:
     async with door() as seen:
         theirs = configuration(library, seen.url, **keys(TOKEN))
         async with Client.from_kubernetes_asyncio(theirs) as client:
@@ -57,7 +57,7 @@ async def test_uses_the_token_of_a_configuration(library: Any) -> None:
     assert seen.seen == [TOKEN, "another"]
 
 
-async def test_uses_the_token_and_the_headers_of_a_client(library: Any) -> None:
+async def test_client_uses_token_and_headers_of_api_client(library: Any) -> None:
     async with door() as seen:
         theirs = configuration(library, seen.url, **keys(TOKEN))
         async with library.ApiClient(theirs) as api:
@@ -74,7 +74,7 @@ async def test_uses_the_token_and_the_headers_of_a_client(library: Any) -> None:
     assert headers["User-Agent"].startswith("aioinformer/")
 
 
-async def test_uses_the_header_that_a_client_was_given(library: Any) -> None:
+async def test_client_uses_authorization_header_of_api_client(library: Any) -> None:
     async with (
         door() as seen,
         library.ApiClient(
@@ -89,7 +89,9 @@ async def test_uses_the_header_that_a_client_was_given(library: Any) -> None:
 
 
 @pytest.mark.parametrize("plain", [True, False], ids=["plain", "coroutine"])
-async def test_asks_the_hook_before_each_request(library: Any, plain: bool) -> None:
+async def test_client_calls_refresh_hook_before_each_request(
+    library: Any, plain: bool
+) -> None:
     calls: list[Any] = []
 
     def renew(theirs: Any) -> None:
@@ -118,7 +120,7 @@ async def test_asks_the_hook_before_each_request(library: Any, plain: bool) -> N
     assert seen.seen == ["old", "old", "new", "new"]
 
 
-async def test_a_hook_that_fails_shows_no_secret(
+async def test_failing_refresh_hook_shows_no_secret(
     library: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(_: Any) -> None:
@@ -146,7 +148,7 @@ async def test_a_hook_that_fails_shows_no_secret(
 
 
 @pytest.mark.parametrize("form", ["file", "text", "bytes"])
-async def test_takes_over_certificates_and_names(
+async def test_client_uses_certificates_and_server_name(
     library: Any, tmp_path: Path, form: str
 ) -> None:
     authority = Authority(tmp_path)
@@ -176,7 +178,7 @@ async def test_takes_over_certificates_and_names(
     assert seen.seen == ["me"]
 
 
-async def test_verifies_unless_told_and_warns_then(
+async def test_client_verifies_tls_unless_disabled_with_warning(
     library: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     authority = Authority(tmp_path)
@@ -195,7 +197,9 @@ async def test_verifies_unless_told_and_warns_then(
     assert "TLS verification" in caplog.text
 
 
-def test_takes_over_the_proxy(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_uses_proxy_of_configuration(
+    library: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://environment.example:1")
     theirs = configuration(library, "https://api.example/k8s/")
 
@@ -208,12 +212,14 @@ def test_takes_over_the_proxy(library: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("wrong", [None, "https://api.example", object()], ids=type)
-async def test_refuses_what_is_neither(wrong: Any) -> None:
+async def test_object_that_is_no_client_or_configuration_is_rejected(
+    wrong: Any,
+) -> None:
     with pytest.raises(OptionsError, match="ApiClient or a Configuration"):
         await Client.from_kubernetes_asyncio(wrong).start()
 
 
-async def test_refuses_a_key_that_no_header_can_carry(library: Any) -> None:
+async def test_api_key_invalid_in_header_is_rejected(library: Any) -> None:
     """Their loader keeps the line break at the end of a token file; that is mended."""
     async with door() as seen:
         theirs = configuration(

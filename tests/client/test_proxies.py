@@ -60,7 +60,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("https://a:x", {"HTTPS_PROXY": PROXY}, "", id="no-url"),
     ],
 )
-def test_finds_the_proxy_of_a_server(
+def test_proxy_is_read_from_environment(
     server: str, environment: dict[str, str], expected: str
 ) -> None:
     assert proxy_of_environment(server, environment) == expected
@@ -96,7 +96,7 @@ def test_finds_the_proxy_of_a_server(
         ("", "api.example", False),
     ],
 )
-def test_no_proxy_spares_what_it_lists(listed: str, server: str, spared: bool) -> None:
+def test_no_proxy_excludes_listed_hosts(listed: str, server: str, spared: bool) -> None:
     environment = {"HTTPS_PROXY": PROXY, "NO_PROXY": listed}
 
     found = proxy_of_environment(f"https://{server}:6443", environment)
@@ -104,7 +104,7 @@ def test_no_proxy_spares_what_it_lists(listed: str, server: str, spared: bool) -
     assert found == ("" if spared else PROXY)
 
 
-async def test_clients_go_through_the_proxy_of_the_environment(
+async def test_client_uses_proxy_of_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with CannedServer() as proxy:
@@ -117,7 +117,7 @@ async def test_clients_go_through_the_proxy_of_the_environment(
     assert seen.headers["Host"] == "api.test"
 
 
-def test_a_kubeconfig_says_it_better(
+def test_proxy_of_kubeconfig_takes_precedence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", PROXY)
@@ -129,7 +129,9 @@ def test_a_kubeconfig_says_it_better(
     assert load_kubeconfig(file).proxy == "http://own.example:1"
 
 
-def test_a_pod_looks_at_it_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_in_cluster_client_uses_proxy_of_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("HTTPS_PROXY", PROXY)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
@@ -142,7 +144,7 @@ def test_a_pod_looks_at_it_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("where", ["environment", "kubeconfig"])
-def test_a_proxy_that_cannot_be_used_is_named_without_its_password(
+def test_error_names_unusable_proxy_without_password(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str
 ) -> None:
     wrong = f"socks5://me:{PASSWORD}@proxy.example"
@@ -235,7 +237,7 @@ async def test_connect_request_carries_headers_of_the_proxy_only(
     assert "Proxy-Authorization" not in headers
 
 
-def test_names_user_uid_groups_and_extra() -> None:
+def test_impersonation_headers_have_user_uid_groups_and_extra() -> None:
     headers = impersonation_headers(
         "jane", uid="7", groups=["dev", "ops"], extra={"scopes": ["a", "b"]}
     )
@@ -259,7 +261,7 @@ def test_names_user_uid_groups_and_extra() -> None:
         ("!#$&'*+-.^_`|~", "!#$&'*+-.^_`|~"),
     ],
 )
-def test_escapes_what_no_header_can_be_named(name: str, header: str) -> None:
+def test_impersonation_headers_escape_extra_names(name: str, header: str) -> None:
     (_, (found, _)) = impersonation_headers("jane", extra={name: ["x"]})
 
     assert found == f"Impersonate-Extra-{header}"
@@ -268,7 +270,7 @@ def test_escapes_what_no_header_can_be_named(name: str, header: str) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"uid": "7"}, {"groups": ["dev"]}, {"extra": {"scopes": ["a"]}}]
 )
-def test_nobody_cannot_have_groups(wrong: dict[str, Any]) -> None:
+def test_impersonation_without_user_is_rejected(wrong: dict[str, Any]) -> None:
     with pytest.raises(OptionsError, match="requires a user"):
         impersonation_headers("", **wrong)
 
@@ -281,12 +283,12 @@ def test_nobody_cannot_have_groups(wrong: dict[str, Any]) -> None:
         pytest.param(("", "b"), id="no-name"),
     ],
 )
-def test_no_header_smuggles_another(header: tuple[str, str]) -> None:
+def test_headers_with_line_breaks_are_rejected(header: tuple[str, str]) -> None:
     with pytest.raises(OptionsError, match="header"):
         ClientConfig(server="http://api.example", headers=(header,))
 
 
-async def test_sends_what_the_kubeconfig_says_with_every_request(
+async def test_impersonation_of_kubeconfig_is_sent_with_every_request(
     tmp_path: Path,
 ) -> None:
     async with door() as seen:
@@ -325,7 +327,7 @@ async def test_sends_what_the_kubeconfig_says_with_every_request(
         pytest.param({"as": "a\nb"}, "control character", id="line-break"),
     ],
 )
-def test_names_the_field_that_is_wrong(
+def test_invalid_impersonation_error_names_field(
     tmp_path: Path, user: dict[str, Any], words: str
 ) -> None:
     file = kubeconfig(tmp_path / "config", user)

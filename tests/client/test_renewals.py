@@ -74,9 +74,7 @@ async def asked(client: Client) -> None:
 # ---------------------------------------------------------------- requests and renewals
 
 
-async def test_cancelled_requests_do_not_end_the_renewal(
-    seen: Door, mint: Mint
-) -> None:
+async def test_cancelled_requests_do_not_cancel_renewal(seen: Door, mint: Mint) -> None:
     async with mint.client(seen) as client:
         await asyncio.sleep(200)
         mint.seconds = 5
@@ -91,7 +89,7 @@ async def test_cancelled_requests_do_not_end_the_renewal(
     assert seen.seen == ["2"]
 
 
-async def test_requests_do_not_wait_for_a_renewal_while_the_proof_is_valid(
+async def test_requests_with_valid_credentials_do_not_wait_for_renewal(
     seen: Door, mint: Mint
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -110,7 +108,7 @@ async def test_requests_do_not_wait_for_a_renewal_while_the_proof_is_valid(
     assert mint.began == 2
 
 
-async def test_requests_without_a_valid_proof_give_up_waiting(
+async def test_requests_without_valid_credentials_time_out(
     seen: Door, mint: Mint
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -128,7 +126,7 @@ async def test_requests_without_a_valid_proof_give_up_waiting(
     assert seen.seen == []
 
 
-async def test_a_failed_renewal_is_tried_again_after_ten_seconds(
+async def test_failed_renewal_is_retried_after_ten_seconds(
     seen: Door, mint: Mint, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with mint.client(seen) as client:
@@ -163,7 +161,7 @@ async def test_a_failed_renewal_is_tried_again_after_ten_seconds(
         pytest.param(asyncio.CancelledError(), id="cancels-itself"),
     ],
 )
-async def test_any_failure_of_a_source_is_a_failed_renewal(
+async def test_any_exception_of_source_is_failed_renewal(
     seen: Door,
     mint: Mint,
     failure: BaseException,
@@ -187,9 +185,7 @@ async def test_any_failure_of_a_source_is_a_failed_renewal(
     assert seen.seen == ["1"]
 
 
-async def test_a_refused_proof_is_renewed_once_for_requests_that_overlap(
-    seen: Door, mint: Mint
-) -> None:
+async def test_overlapping_401s_cause_one_renewal(seen: Door, mint: Mint) -> None:
     """Also for those that hear of it when the renewal has ended, in vain."""
     mint.same = True
     seen.accepts = {"another"}
@@ -209,7 +205,7 @@ async def test_a_refused_proof_is_renewed_once_for_requests_that_overlap(
         assert mint.began == 3
 
 
-async def test_closing_a_client_ends_its_renewal(seen: Door, mint: Mint) -> None:
+async def test_close_cancels_renewal(seen: Door, mint: Mint) -> None:
     loop = asyncio.get_running_loop()
     client = mint.client(seen)
     await client.start()
@@ -226,9 +222,7 @@ async def test_closing_a_client_ends_its_renewal(seen: Door, mint: Mint) -> None
     assert (mint.began, mint.ended) == (2, 1)
 
 
-async def test_closing_one_client_leaves_the_renewal_to_the_other(
-    seen: Door, mint: Mint
-) -> None:
+async def test_close_keeps_renewal_for_other_client(seen: Door, mint: Mint) -> None:
     config = ClientConfig(
         server=seen.url, credentials=Credentials(source=mint.auth_info)
     )
@@ -248,7 +242,7 @@ async def test_closing_one_client_leaves_the_renewal_to_the_other(
 # ---------------------------------------------------------------- files and plugins
 
 
-async def test_a_token_file_is_read_while_the_default_executor_is_busy(
+async def test_token_file_is_read_while_default_executor_is_busy(
     seen: Door, tmp_path: Path
 ) -> None:
     file = tmp_path / "token"
@@ -268,7 +262,7 @@ async def test_a_token_file_is_read_while_the_default_executor_is_busy(
     assert seen.seen == ["second"]
 
 
-async def test_a_client_starts_while_no_thread_can(
+async def test_client_starts_without_threads_for_token_file(
     seen: Door,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -306,7 +300,7 @@ async def test_a_client_starts_while_no_thread_can(
     assert seen.seen == ["first", "first"]
 
 
-async def test_a_full_temporary_folder_is_a_failed_attempt(
+async def test_full_temporary_folder_is_transient_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Of starting, and of an informer: both go on, and so do requests later."""
@@ -346,7 +340,7 @@ async def test_a_full_temporary_folder_is_a_failed_attempt(
 
 
 @pytest.mark.realtime
-async def test_closing_a_client_kills_the_plugin_that_renews(tmp_path: Path) -> None:
+async def test_close_kills_renewing_exec_plugin(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     command = script(tmp_path / "plugin", printing({"token": "first"}))
     settings = {"apiVersion": V1, "command": str(command), "interactiveMode": "Never"}

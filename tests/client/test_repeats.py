@@ -91,7 +91,7 @@ async def get(client: Client) -> KubeObject:
     ],
 )
 @pytest.mark.parametrize("kept_alive", [True, False])
-async def test_a_write_is_never_sent_again(
+async def test_write_is_never_retried(
     write: Callable[[Client], Coroutine[Any, Any, object]], sent: str, kept_alive: bool
 ) -> None:
     before = [SERVED] if kept_alive else []
@@ -105,7 +105,7 @@ async def test_a_write_is_never_sent_again(
     assert seen[len(before) :] == [sent]
 
 
-async def test_a_read_is_sent_again_if_a_kept_connection_was_dead() -> None:
+async def test_read_is_retried_if_kept_alive_connection_was_dead() -> None:
     async with dropping(SERVED, DROPPED, SERVED) as (client, seen):
         await get(client)
         found = await get(client)
@@ -114,7 +114,7 @@ async def test_a_read_is_sent_again_if_a_kept_connection_was_dead() -> None:
     assert seen == ["GET"] * 3
 
 
-async def test_a_read_is_sent_again_once() -> None:
+async def test_read_is_retried_only_once() -> None:
     async with dropping(SERVED, DROPPED, DROPPED, SERVED) as (client, seen):
         await get(client)
         with pytest.raises(TransportError, match="closed the connection"):
@@ -123,7 +123,7 @@ async def test_a_read_is_sent_again_once() -> None:
     assert len(seen) == 3
 
 
-async def test_a_read_is_not_sent_again_if_the_connection_was_new() -> None:
+async def test_read_on_new_connection_is_not_retried() -> None:
     async with dropping(DROPPED, SERVED) as (client, seen):
         with pytest.raises(TransportError, match="closed the connection"):
             await get(client)
@@ -133,9 +133,7 @@ async def test_a_read_is_not_sent_again_if_the_connection_was_new() -> None:
 
 @pytest.mark.parametrize("status", [429, 500, 503])
 @pytest.mark.parametrize("verb", ["list", "watch"])
-async def test_a_server_that_asks_to_wait_is_not_asked_again_by_the_client(
-    status: int, verb: str
-) -> None:
+async def test_client_does_not_retry_after_retry_after(status: int, verb: str) -> None:
     """That is for informers and `RetryWatch`, which know what else has happened."""
     async with CannedServer() as server, Client.from_url(server.url) as client:
         body = {"kind": "Status", "code": status}

@@ -322,14 +322,14 @@ def scan(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> Iterator[Scan]:
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
-async def test_no_secret_is_shown(scan: Scan, scene: Scene) -> None:
+async def test_no_output_contains_a_secret(scan: Scan, scene: Scene) -> None:
     await scene(scan)
 
     assert scan.seen
     assert scan.found() == []
 
 
-def test_the_scan_finds_what_is_shown(scan: Scan) -> None:
+def test_scan_finds_secrets_in_each_place(scan: Scan) -> None:
     """Where a secret would be, in each of the places that are looked at."""
     places: list[Callable[[], None]] = [
         lambda: logging.getLogger("any").debug("with %s", TOKEN),

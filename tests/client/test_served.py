@@ -37,7 +37,7 @@ async def asked(server: CannedServer, resource: Resource) -> bool:
 @pytest.mark.parametrize(
     ("resource", "path"), [(PODS, "/api/v1"), (WIDGETS, "/apis/example.com/v1")]
 )
-async def test_asks_for_the_group_and_version(
+async def test_is_served_requests_group_and_version(
     server: CannedServer, resource: Resource, path: str
 ) -> None:
     names = [{"name": f"{resource.plural}/status"}, {"name": resource.plural}]
@@ -48,20 +48,22 @@ async def test_asks_for_the_group_and_version(
 
 
 @pytest.mark.parametrize("body", [[], [{"name": "gadgets"}], [{"name": "pods/log"}]])
-async def test_a_group_may_not_name_it(server: CannedServer, body: object) -> None:
+async def test_is_served_is_false_if_group_lacks_resource(
+    server: CannedServer, body: object
+) -> None:
     server.json({"kind": "APIResourceList", "resources": body})
 
     assert await asked(server, PODS) is False
 
 
-async def test_a_group_that_does_not_exist_names_nothing(server: CannedServer) -> None:
+async def test_is_served_is_false_for_missing_group(server: CannedServer) -> None:
     server.text("404 page not found", 404, "text/plain")
 
     assert await asked(server, WIDGETS) is False
 
 
 @pytest.mark.parametrize(("status", "error"), [(403, Forbidden), (503, ServerError)])
-async def test_a_refusal_says_nothing(
+async def test_is_served_raises_refusal(
     server: CannedServer, status: int, error: type[Exception]
 ) -> None:
     server.json({"kind": "Status", "code": status}, status)
@@ -71,7 +73,7 @@ async def test_a_refusal_says_nothing(
 
 
 @pytest.mark.parametrize("body", ["", "[]", "{}", '{"resources":7}'])
-async def test_what_is_no_discovery_raises_decode_error(
+async def test_is_served_raises_decode_error_for_other_document(
     server: CannedServer, body: str
 ) -> None:
     server.text(body, 200, "application/json")
@@ -80,7 +82,7 @@ async def test_what_is_no_discovery_raises_decode_error(
         await asked(server, PODS)
 
 
-async def test_an_answer_that_is_cut_off_is_a_transport_error(
+async def test_is_served_raises_transport_error_for_truncated_response(
     server: CannedServer,
 ) -> None:
     stream = Stream(server)
@@ -96,7 +98,7 @@ async def test_an_answer_that_is_cut_off_is_a_transport_error(
         await asking
 
 
-async def test_the_server_for_tests_says_so_without_a_network_too() -> None:
+async def test_is_served_works_with_direct_endpoint() -> None:
     async with APIServer() as server:
         for resource, served in ((PODS, True), (DEPLOYMENTS, True), (WIDGETS, False)):
             direct = server.list_watch(resource)

@@ -54,7 +54,7 @@ BODY = {
         pytest.param(("spec", "a b"), 5, id="blank"),
     ],
 )
-def test_reads(path: Path, value: object) -> None:
+def test_path_reader_returns_value(path: Path, value: object) -> None:
     assert path_reader(path)(written(BODY)) == value
 
 
@@ -81,7 +81,7 @@ def test_reads(path: Path, value: object) -> None:
         pytest.param(("spec", "\ud800"), id="no-unicode"),
     ],
 )
-def test_reads_none_where_nothing_is(path: Path) -> None:
+def test_path_reader_returns_none_for_absent_value(path: Path) -> None:
     assert path_reader(path)(written(BODY)) is None
 
 
@@ -124,7 +124,7 @@ steps = keys.filter(bool) | st.integers(0, 3).map(str)
     front=fronts,
 )
 @settings(max_examples=150)
-def test_reads_what_is_there(
+def test_path_reader_equals_stepwise_access(
     body: Any, path: tuple[str, ...], style: str, front: dict[str, Any]
 ) -> None:
     raw = written({**front, **body}, style)
@@ -138,7 +138,7 @@ def test_reads_what_is_there(
     front=fronts,
 )
 @settings(max_examples=150)
-def test_reads_every_path_that_a_body_has(
+def test_path_reader_finds_every_path_of_body(
     data: st.DataObject, body: Any, front: dict[str, Any]
 ) -> None:
     value: Any = body
@@ -169,7 +169,7 @@ def test_reads_every_path_that_a_body_has(
         pytest.param(("a", None), id="none"),
     ],
 )
-def test_refuses_what_is_no_path(path: Any) -> None:
+def test_path_reader_rejects_malformed_path(path: Any) -> None:
     with pytest.raises(OptionsError, match="not a path"):
         path_reader(path)
 
@@ -184,12 +184,14 @@ def test_refuses_what_is_no_path(path: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("path", ["a.b", "a.b.c", ("a", 'b"')], ids=str)
-def test_body_that_cannot_be_read_raises_decode_error(body: bytes, path: Path) -> None:
+def test_path_reader_raises_decode_error_for_malformed_body(
+    body: bytes, path: Path
+) -> None:
     with pytest.raises(DecodeError, match=r"^reading a\.b"):
         path_reader(path)(body)
 
 
-def test_decodes_nothing_that_is_not_on_the_path() -> None:
+def test_path_reader_does_not_decode_other_fields() -> None:
     """A byte that is no text would be refused where it is decoded."""
     raw = written(pod("web-0")).replace(b"Running", b"\xff")
 
@@ -198,7 +200,7 @@ def test_decodes_nothing_that_is_not_on_the_path() -> None:
         path_reader("status.phase")(raw)
 
 
-def test_leaves_out_what_stands_before_the_path() -> None:
+def test_path_reader_skips_text_before_path() -> None:
     """As above; what is not looked at may be anything."""
     body = {"metadata": {"note": "x" * 600, "odd": "?"}, "status": {"phase": "Failed"}}
     raw = written(body).replace(b"?", b"\xff")
@@ -208,5 +210,5 @@ def test_leaves_out_what_stands_before_the_path() -> None:
         path_reader("metadata.odd")(raw)
 
 
-def test_compiles_a_path_once() -> None:
+def test_path_reader_is_compiled_once() -> None:
     assert path_reader("spec.nodeName") is path_reader("spec.nodeName")

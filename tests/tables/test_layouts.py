@@ -24,7 +24,7 @@ NO_NODE = ["<none>", "<none>", "<unknown>", "<unknown>", "<unknown>"]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
-def test_a_row_says_what_a_real_server_says(row: Row) -> None:
+def test_row_equals_that_of_real_server(row: Row) -> None:
     told = layout_of(row.resource).cells(row.stored(), NOW)
 
     # Events are not told by their names, so these come last.
@@ -33,7 +33,7 @@ def test_a_row_says_what_a_real_server_says(row: Row) -> None:
 
 
 @pytest.mark.parametrize("row", POD_ROWS, ids=lambda row: row.key)
-def test_a_pod_that_is_over_is_marked(row: Row) -> None:
+def test_finished_pod_has_completed_condition(row: Row) -> None:
     conditions = layout_of(row.resource).conditions
     told = [] if conditions is None else conditions(row.stored())
 
@@ -41,7 +41,7 @@ def test_a_pod_that_is_over_is_marked(row: Row) -> None:
     assert all(it["type"] == "Completed" and it["status"] == "True" for it in told)
 
 
-def test_every_kind_that_has_columns_of_its_own_is_tried() -> None:
+def test_every_layout_has_recorded_rows() -> None:
     plain = layout_of(resources.ROLES)
     told = {row.resource for row in ROWS}
 
@@ -87,9 +87,7 @@ def test_every_kind_that_has_columns_of_its_own_is_tried() -> None:
         ("roles", ["", "0001-01-01T00:00:00Z"]),
     ],
 )
-def test_a_bookmark_is_shown_as_an_object_that_is_empty(
-    resource: str, cells: list[Any]
-) -> None:
+def test_bookmark_has_row_of_empty_object(resource: str, cells: list[Any]) -> None:
     known = next(it for it in resources.built_in_resources() if it.plural == resource)
 
     assert layout_of(known).cells({}, NOW) == cells
@@ -102,13 +100,13 @@ def test_a_bookmark_is_shown_as_an_object_that_is_empty(
         "storageclass.beta.kubernetes.io/is-default-class",
     ],
 )
-def test_the_default_storage_class_is_marked(annotation: str) -> None:
+def test_default_storage_class_is_marked(annotation: str) -> None:
     body = {"metadata": {"name": "fast", "annotations": {annotation: "true"}}}
 
     assert layout_of(STORAGE_CLASSES).cells(body, NOW)[0] == "fast (default)"
 
 
-def test_a_port_of_nodes_stands_behind_that_of_the_service() -> None:
+def test_node_port_follows_service_port() -> None:
     ports = [
         {"port": 80, "protocol": "TCP", "nodePort": 31777},
         {"port": 53, "protocol": "UDP", "nodePort": 31778},
@@ -207,7 +205,7 @@ JSON = st.recursive(
 )
 
 
-def test_a_metric_of_a_type_that_is_not_known_is_told_as_such() -> None:
+def test_metric_of_unknown_type_is_shown_as_unknown() -> None:
     body = {"spec": {"metrics": [{"type": "Weather"}]}}
 
     told = layout_of(resources.HORIZONTAL_POD_AUTOSCALERS).cells(body, NOW)
@@ -221,9 +219,7 @@ BODIES = st.dictionaries(
 
 
 @given(kind=st.sampled_from(resources.built_in_resources()), body=BODIES)
-def test_whatever_a_test_has_arranged_can_be_shown(
-    kind: Resource, body: dict[str, Any]
-) -> None:
+def test_any_object_has_a_row(kind: Resource, body: dict[str, Any]) -> None:
     shown = layout_of(kind)
 
     cells = shown.cells(body, datetime.now(tz=UTC))
