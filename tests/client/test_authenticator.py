@@ -31,13 +31,13 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def signed(authority: Authority) -> dict[str, tuple[Path, Path]]:
-    """By name, with the key; `old` ended yesterday."""
+    """Return certificates with their keys by name; `old` expired yesterday."""
     names = {"server": 2, "first": 2, "second": 2, "old": -1}
     return {name: authority.sign(name, days=days) for name, days in names.items()}
 
 
 def put(folder: Path, pair: tuple[Path, Path]) -> TLSOptions:
-    """Replace certificate and key as a Secret that is mounted does."""
+    """Replace certificate and key like a mounted Secret."""
     for source, name in zip(pair, ("tls.crt", "tls.key"), strict=True):
         replace_file(folder / name, source)
 
@@ -49,7 +49,7 @@ def replace_file(target: Path, source: Path) -> None:
     os.replace(f"{target}.new", target)
 
 
-async def asked(client: Client) -> None:
+async def get_pods(client: Client) -> None:
     assert (await client.get(PODS, "a", namespace="x")).key == "x/a"
 
 
@@ -69,13 +69,13 @@ async def test_authenticator_uses_replaced_certificate_within_a_minute(
         door(signed["server"], authority.file) as seen,
         Client(config_of(seen.url, authority.file, tls)) as client,
     ):
-        await asked(client)
+        await get_pods(client)
         put(tmp_path, signed["second"])
         await asyncio.sleep(50)
-        await asked(client)
+        await get_pods(client)
         await asyncio.sleep(11)
-        await asked(client)
-        await asked(client)
+        await get_pods(client)
+        await get_pods(client)
 
     assert seen.seen == ["first", "first", "second", "second"]
 
@@ -83,27 +83,27 @@ async def test_authenticator_uses_replaced_certificate_within_a_minute(
 async def test_authenticator_does_not_reuse_connections_of_old_certificate(
     tmp_path: Path, authority: Authority, signed: dict[str, tuple[Path, Path]]
 ) -> None:
-    """They are closed when they have been idle for a minute."""
+    """They are closed after a minute without use."""
     tls = put(tmp_path, signed["first"])
     async with (
         door(signed["server"], authority.file) as seen,
         Client(config_of(seen.url, authority.file, tls)) as client,
     ):
-        await asked(client)
-        await asked(client)
+        await get_pods(client)
+        await get_pods(client)
         (old,) = client._endpoint.transport()._sockets
         put(tmp_path, signed["second"])
         await asyncio.sleep(59)
-        await asked(client)
+        await get_pods(client)
         assert seen.connections == 1
 
         await asyncio.sleep(2)
-        await asked(client)
+        await get_pods(client)
         assert seen.connections == 2
         while old.fileno() != -1:
             await asyncio.sleep(1)
 
-        await asked(client)
+        await get_pods(client)
 
     assert seen.seen[-2:] == ["second", "second"]
 
@@ -118,11 +118,11 @@ async def test_authenticator_rereads_certificate_after_401(
     ):
         seen.accepts = {"second"}
         put(tmp_path, signed["second"])
-        await asked(client)
+        await get_pods(client)
 
         seen.accepts = {"third"}
         with pytest.raises(Unauthorized):
-            await asked(client)
+            await get_pods(client)
 
     assert seen.seen == ["first", "second", "second"]
 
@@ -143,7 +143,7 @@ async def test_concurrent_401s_build_one_ssl_context(
         put(tmp_path, signed["second"])
         async with asyncio.TaskGroup() as group:
             for _ in range(5):
-                group.create_task(asked(client))
+                group.create_task(get_pods(client))
 
     assert len(built) == 2
     assert seen.seen.count("second") == 5
@@ -163,7 +163,7 @@ async def test_authenticator_keeps_last_certificate_while_files_are_broken(
         door(signed["server"], authority.file) as seen,
         Client(config_of(seen.url, authority.file, tls)) as client,
     ):
-        await asked(client)
+        await get_pods(client)
         match broken:
             case "half":
                 replace_file(file, signed["second"][0])
@@ -175,13 +175,13 @@ async def test_authenticator_keeps_last_certificate_while_files_are_broken(
                 put(tmp_path, signed["old"])
 
         await asyncio.sleep(61)
-        await asked(client)
+        await get_pods(client)
         assert "cannot reload certificates, using the old ones" in caplog.text
         assert str(file) in caplog.text
 
         put(tmp_path, signed["second"])
         await asyncio.sleep(61)
-        await asked(client)
+        await get_pods(client)
 
     assert seen.seen == ["first", "first", "second"]
 
@@ -189,7 +189,7 @@ async def test_authenticator_keeps_last_certificate_while_files_are_broken(
 async def test_authenticator_rereads_authority_after_failed_tls(
     tmp_path: Path, authority: Authority, signed: dict[str, tuple[Path, Path]]
 ) -> None:
-    """Without waiting for the minute: the next request looks at the file."""
+    """The next request rereads the file without waiting for a minute."""
     (tmp_path / "other").mkdir()
     other = Authority(tmp_path / "other", "other-ca")
     ca = tmp_path / "ca.crt"
@@ -199,10 +199,10 @@ async def test_authenticator_rereads_authority_after_failed_tls(
         Client.from_url(seen.url, ca_file=ca) as client,
     ):
         with pytest.raises(TransportError, match="does not verify"):
-            await asked(client)
+            await get_pods(client)
 
         replace_file(ca, authority.file)
-        await asked(client)
+        await get_pods(client)
 
     assert len(seen.seen) == 1
 
@@ -218,7 +218,7 @@ async def test_watch_continues_when_certificates_are_replaced(
     ):
         put(tmp_path, signed["second"])
         await asyncio.sleep(61)
-        await asked(client)
+        await get_pods(client)
         body = await response.read()
 
     assert b"Pod" in body
@@ -229,7 +229,7 @@ async def test_watch_continues_when_certificates_are_replaced(
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
-    """The threads in which contexts were built."""
+    """Return the threads in which contexts were built."""
     built: list[threading.Thread] = []
     original = TLSOptions.context
 
@@ -253,7 +253,7 @@ async def test_ssl_context_is_built_once_in_thread(
     ):
         for _ in range(3):
             await asyncio.sleep(100)
-            await asked(client)
+            await get_pods(client)
 
     (thread,) = built
     assert thread is not threading.main_thread()
@@ -323,10 +323,10 @@ async def test_error_names_expired_client_certificate(
     user = {"client-certificate": str(certificate), "client-key": str(key)}
     file = kubeconfig(tmp_path / "config", user)
 
-    said = await entering(Client.from_kubeconfig(file))
+    error_text = await entering(Client.from_kubeconfig(file))
 
-    assert f"{certificate} (client-certificate of user 'main' in {file})" in said
-    assert "expired at 20" in said
+    assert f"{certificate} (client-certificate of user 'main' in {file})" in error_text
+    assert "expired at 20" in error_text
 
 
 async def test_error_names_expired_server_certificate(
@@ -337,7 +337,7 @@ async def test_error_names_expired_server_certificate(
         Client.from_url(seen.url, ca_file=authority.file) as client,
     ):
         with pytest.raises(TransportError) as caught:
-            await asked(client)
+            await get_pods(client)
 
     assert seen.url in str(caught.value)
     assert "certificate has expired" in str(caught.value)
@@ -364,10 +364,10 @@ async def test_closed_client_leaves_no_connection_open(
     async with door(signed["server"], authority.file) as seen:
         client = Client(config_of(seen.url, authority.file, tls))
         await client.start()
-        await asked(client)
+        await get_pods(client)
         put(tmp_path, signed["second"])
         await asyncio.sleep(61)
-        await asked(client)
+        await get_pods(client)
         opened = list(client._endpoint.transport()._sockets)
         await client.close()
 

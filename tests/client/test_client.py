@@ -1,4 +1,4 @@
-"""What each verb of the client sends, and what it makes of the answer."""
+"""Requests and results of the verbs of a client."""
 
 from __future__ import annotations
 
@@ -283,12 +283,12 @@ async def test_client_does_not_fill_in_unknown_kind(server: CannedServer) -> Non
     async with Client.from_url(server.url) as client:
         await client.create(widgets, {"metadata": META})
 
-    said = orjson.loads(server.seen[0].body)
-    assert said == {"apiVersion": "example.com/v1", "metadata": META}
+    sent_body = orjson.loads(server.seen[0].body)
+    assert sent_body == {"apiVersion": "example.com/v1", "metadata": META}
 
 
 @pytest.mark.parametrize(
-    ("call", "complaint"),
+    ("call", "message"),
     [
         pytest.param(lambda it: it.get(PODS, "a"), "needs a namespace", id="get"),
         pytest.param(lambda it: it.get(NODES, ""), "must not be empty", id="no-name"),
@@ -336,10 +336,10 @@ async def test_client_does_not_fill_in_unknown_kind(server: CannedServer) -> Non
 async def test_invalid_arguments_fail_before_request(
     server: CannedServer,
     call: Callable[[Any], Coroutine[Any, Any, object]],
-    complaint: str,
+    message: str,
 ) -> None:
     async with Client.from_url(server.url) as client:
-        with pytest.raises(OptionsError, match=complaint):
+        with pytest.raises(OptionsError, match=message):
             await call(client)
 
     assert not server.seen

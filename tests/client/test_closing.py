@@ -1,4 +1,4 @@
-"""Closing a client: whatever was under way ends, in no time, and nothing is left."""
+"""Closing a client while requests are in progress."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def server() -> AsyncIterator[CannedServer]:
 
 
 async def closed_meanwhile(client: Client, waiting: Callable[[], bool]) -> None:
-    """Close the client while a request waits, and check how that ends."""
+    """Close the client while a request waits, and check the error of the request."""
     loop = asyncio.get_running_loop()
     request = asyncio.create_task(client.get(PODS, "a", namespace="x"))
     while not waiting():
@@ -67,11 +67,11 @@ async def test_close_ends_requests_awaiting_response(
 async def test_close_ends_requests_in_name_lookup(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[str] = []
+    looked_up: list[str] = []
     enough = threading.Event()
 
     def look_up(host: str, *_: object, **__: object) -> list[Any]:
-        asked.append(host)
+        looked_up.append(host)
         enough.wait()
         return []
 
@@ -79,7 +79,7 @@ async def test_close_ends_requests_in_name_lookup(
     try:
         client = Client.from_url("http://api.example:1")
         await client.start()
-        await closed_meanwhile(client, lambda: bool(asked))
+        await closed_meanwhile(client, lambda: bool(looked_up))
     finally:
         enough.set()
 

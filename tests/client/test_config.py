@@ -1,4 +1,4 @@
-"""Where a client's configuration comes from, and what it says when it cannot be used."""
+"""Sources of a client configuration, and its validation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOKEN = "s3cr3t-t0ken"
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A home without files, and no variable that a loader looks at."""
+    """Provide an empty home directory, and no variable that a loader reads."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
         monkeypatch.delenv(name, raising=False)
@@ -62,7 +62,7 @@ def service_account(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("url", "complaint"),
+    ("url", "message"),
     [
         pytest.param("api.example:6443", "must be a URL", id="no-scheme"),
         pytest.param("ftp://api.example", "must be a URL", id="wrong-scheme"),
@@ -73,12 +73,12 @@ def service_account(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.param("https://api.example?x=1", "query", id="query"),
     ],
 )
-def test_config_rejects_server_that_is_no_url(url: str, complaint: str) -> None:
-    with pytest.raises(OptionsError, match=complaint) as caught:
+def test_config_rejects_server_that_is_no_url(url: str, message: str) -> None:
+    with pytest.raises(OptionsError, match=message) as caught:
         ClientConfig(server=url)
 
     assert "pw" not in str(caught.value)
-    with pytest.raises(OptionsError, match=complaint):
+    with pytest.raises(OptionsError, match=message):
         Client.from_url(url)
 
 
@@ -233,7 +233,7 @@ async def test_kubeconfig_paths_are_relative_to_its_file(tmp_path: Path) -> None
 async def test_kubeconfig_paths_survive_change_of_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a kubeconfig that is itself named from the current folder."""
+    """The path of the kubeconfig itself is relative to the working directory."""
     written(tmp_path / "here/token", TOKEN)
     written(
         tmp_path / "here/config",
@@ -266,7 +266,7 @@ def test_first_kubeconfig_to_define_a_name_wins(
     ]
     monkeypatch.setenv("KUBECONFIG", ":".join(["", *map(str, paths)]))
 
-    # Its current-context is the second file's, as the first one says nothing.
+    # Its current-context is that of the second file, as the first one has none.
     assert load_kubeconfig().server == "https://first.example"
     assert load_kubeconfig(context="other").server == "https://other.example"
 
@@ -287,7 +287,7 @@ def test_context_without_user_is_anonymous(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "complaints"),
+    ("content", "messages"),
     [
         pytest.param("", ["does not exist or is empty"], id="empty"),
         pytest.param("- a\n- b\n", ["top level"], id="a-list"),
@@ -354,18 +354,18 @@ def test_context_without_user_is_anonymous(tmp_path: Path) -> None:
     ],
 )
 def test_malformed_kubeconfig_raises_error_that_names_file(
-    tmp_path: Path, content: object, complaints: list[str]
+    tmp_path: Path, content: object, messages: list[str]
 ) -> None:
     path = written(tmp_path / "config", content)
 
     with pytest.raises(OptionsError) as caught:
         load_kubeconfig(path)
 
-    said = str(caught.value)
-    assert all(complaint in said for complaint in complaints), said
-    assert TOKEN not in said
+    error_text = str(caught.value)
+    assert all(message in error_text for message in messages), error_text
+    assert TOKEN not in error_text
     assert caught.value.__suppress_context__ or TOKEN not in str(caught.value.__cause__)
-    assert str(path) in said
+    assert str(path) in error_text
 
 
 def test_missing_named_kubeconfig_raises_options_error(tmp_path: Path) -> None:
@@ -461,9 +461,9 @@ def test_from_env_with_context_ignores_service_account(
     with pytest.raises(OptionsError) as caught:
         load_from_environment("staging", folder)
 
-    said = str(caught.value)
-    assert "no context 'staging': there is no kubeconfig" in said
-    assert f"{tmp_path / 'home'}/.kube/config (does not exist)" in said
+    error_text = str(caught.value)
+    assert "no context 'staging': there is no kubeconfig" in error_text
+    assert f"{tmp_path / 'home'}/.kube/config (does not exist)" in error_text
 
 
 def test_from_env_error_lists_searched_places(
@@ -475,8 +475,8 @@ def test_from_env_error_lists_searched_places(
     with pytest.raises(OptionsError) as caught:
         load_from_environment()
 
-    said = str(caught.value)
-    assert f"{tmp_path / 'absent'} (does not exist)" in said
-    assert f"{empty} (is empty)" in said
-    assert "KUBERNETES_SERVICE_HOST is not set" in said
-    assert "Client.from_url()" in said
+    error_text = str(caught.value)
+    assert f"{tmp_path / 'absent'} (does not exist)" in error_text
+    assert f"{empty} (is empty)" in error_text
+    assert "KUBERNETES_SERVICE_HOST is not set" in error_text
+    assert "Client.from_url()" in error_text

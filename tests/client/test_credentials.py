@@ -1,4 +1,4 @@
-"""Tokens that are renewed, and the SSL contexts that certificates and keys make."""
+"""Renewal of tokens, and SSL contexts of certificates and keys."""
 
 from __future__ import annotations
 
@@ -67,15 +67,15 @@ def test_credentials_reject_token_invalid_in_header(token: str) -> None:
 
 @pytest.mark.realtime
 def test_credentials_work_in_one_loop_after_another(tmp_path: Path) -> None:
-    """Also where many wait for one read: that is what binds a lock to its loop."""
+    """Concurrent waits for one read would bind a lock to the loop."""
     file = written(tmp_path / "token", "first")
     credentials = Credentials(token_file=file)
 
     async def headers() -> set[str]:
         async with asyncio.TaskGroup() as group:
-            asked = [group.create_task(header(credentials)) for _ in range(5)]
+            calls = [group.create_task(header(credentials)) for _ in range(5)]
 
-        return {await task for task in asked}
+        return {await task for task in calls}
 
     seen = [asyncio.run(headers())]
     written(file, "second")
@@ -157,7 +157,7 @@ async def test_concurrent_invalidations_reread_token_file_once(tmp_path: Path) -
     others = [asyncio.create_task(credentials.invalidate(refused)) for _ in range(9)]
 
     assert await first
-    written(file, "third")  # whoever reads again now would see this one
+    written(file, "third")  # another read would return this one
     assert all([await other for other in others])
     assert await header(credentials) == "Bearer second"
 
@@ -165,8 +165,8 @@ async def test_concurrent_invalidations_reread_token_file_once(tmp_path: Path) -
 # ---------------------------------------------------------------- a source
 
 
-class Mint:
-    """Gives `1`, `2`, ... as headers; fails while it has a failure."""
+class TokenSource:
+    """Source of the tokens `1`, `2`, ...; raises `failure` if it is set."""
 
     def __init__(self, fresh: float = math.inf, valid: float = math.inf) -> None:
         self.given = 0
@@ -187,8 +187,8 @@ class Mint:
         )
 
 
-async def many(credentials: Credentials) -> set[str]:
-    """What ten who ask at once get; the word of the error for those who fail."""
+async def ten_headers(credentials: Credentials) -> set[str]:
+    """Return ten concurrent results: headers, or the names of errors."""
 
     async def ask() -> str:
         try:
@@ -200,14 +200,14 @@ async def many(credentials: Credentials) -> set[str]:
 
 
 async def test_concurrent_requests_share_renewal_before_expiry() -> None:
-    mint = Mint(fresh=80, valid=100)
+    mint = TokenSource(fresh=80, valid=100)
     credentials = Credentials(source=mint.auth_info)
 
-    seen = [await many(credentials)]
+    seen = [await ten_headers(credentials)]
     await asyncio.sleep(79)
-    seen.append(await many(credentials))
+    seen.append(await ten_headers(credentials))
     await asyncio.sleep(2)
-    seen.append(await many(credentials))
+    seen.append(await ten_headers(credentials))
 
     assert seen == [{"1"}, {"1"}, {"2"}]
 
@@ -215,13 +215,13 @@ async def test_concurrent_requests_share_renewal_before_expiry() -> None:
 async def test_valid_credentials_stay_in_use_while_source_fails(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    mint = Mint(fresh=80, valid=100)
+    mint = TokenSource(fresh=80, valid=100)
     credentials = Credentials(source=mint.auth_info)
     await credentials.auth_info()
     mint.failure = "no network"
 
     await asyncio.sleep(81)
-    seen = [await many(credentials), await many(credentials)]
+    seen = [await ten_headers(credentials), await ten_headers(credentials)]
     assert mint.given == 2  # the next try is 10 s later
     assert (
         caplog.text.count("credential renewal failed, using the old ones: no network")
@@ -229,40 +229,40 @@ async def test_valid_credentials_stay_in_use_while_source_fails(
     )
 
     await asyncio.sleep(20)
-    seen.append(await many(credentials))
+    seen.append(await ten_headers(credentials))
     assert mint.given == 3  # all of them share one failure
 
     mint.failure = ""
-    seen.append(await many(credentials))
+    seen.append(await ten_headers(credentials))
     assert seen == [{"1"}, {"1"}, {"no network"}, {"4"}]
 
 
 async def test_concurrent_invalidations_call_source_once() -> None:
-    mint = Mint()
+    mint = TokenSource()
     credentials = Credentials(source=mint.auth_info)
     refused = await credentials.auth_info()
 
-    asked = (credentials.invalidate(refused) for _ in range(10))
-    assert set(await asyncio.gather(*asked)) == {True}
+    calls = (credentials.invalidate(refused) for _ in range(10))
+    assert set(await asyncio.gather(*calls)) == {True}
     assert await header(credentials) == "2"
 
 
 async def test_failed_renewal_after_401_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    mint = Mint()
+    mint = TokenSource()
     credentials = Credentials(source=mint.auth_info)
     refused = await credentials.auth_info()
     mint.failure = "no network"
 
-    asked = (credentials.invalidate(refused) for _ in range(10))
-    assert set(await asyncio.gather(*asked)) == {False}
+    calls = (credentials.invalidate(refused) for _ in range(10))
+    assert set(await asyncio.gather(*calls)) == {False}
     assert mint.given == 2
     assert "no network" in caplog.text
 
 
 async def test_cancelled_request_does_not_cancel_renewal_of_others() -> None:
-    mint = Mint()
+    mint = TokenSource()
     credentials = Credentials(source=mint.auth_info)
     first = asyncio.create_task(credentials.auth_info())
     second = asyncio.create_task(header(credentials))
@@ -361,36 +361,36 @@ STEPS = st.one_of(
 
 
 @dataclass
-class World:
-    """A source, and what is known of what it did."""
+class RenewalModel:
+    """A source, and the state that it should lead to."""
 
     broken: bool = False
     failed: bool = False
-    asked_at: list[float] = field(default_factory=list)
-    given_at: list[float] = field(default_factory=list)
+    called_at: list[float] = field(default_factory=list)
+    returned_at: list[float] = field(default_factory=list)
 
     async def auth_info(self) -> AuthInfo:
         now = asyncio.get_running_loop().time()
-        self.asked_at.append(now)
+        self.called_at.append(now)
         self.failed = self.broken
         if self.broken:
             raise OptionsError("broken")
 
-        self.given_at.append(now)
+        self.returned_at.append(now)
         return AuthInfo(
-            authorization=str(len(self.given_at)),
+            authorization=str(len(self.returned_at)),
             fresh_seconds=FRESH,
             valid_seconds=VALID,
         )
 
     def age(self) -> float:
-        """Of the newest that was given, in seconds."""
+        """Return the age of the newest credentials in seconds."""
         now = asyncio.get_running_loop().time()
-        return now - self.given_at[-1] if self.given_at else float("inf")
+        return now - self.returned_at[-1] if self.returned_at else float("inf")
 
     async def ask(self, credentials: Credentials) -> AuthInfo | None:
-        age, asked, failed = self.age(), len(self.asked_at), self.failed
-        tried = self.asked_at[-1] if self.asked_at else -float("inf")
+        age, calls, failed = self.age(), len(self.called_at), self.failed
+        tried = self.called_at[-1] if self.called_at else -float("inf")
         now = asyncio.get_running_loop().time()
         try:
             proof = await credentials.auth_info()
@@ -399,8 +399,8 @@ class World:
             assert age >= VALID
             return None
 
-        renewed = len(self.asked_at) - asked
-        assert proof.authorization == str(len(self.given_at)), "not the newest"
+        renewed = len(self.called_at) - calls
+        assert proof.authorization == str(len(self.returned_at)), "not the newest"
         assert self.age() < VALID, "used when it was not valid any more"
         assert renewed <= 1
         if age < FRESH and not failed:
@@ -411,21 +411,23 @@ class World:
 
         return proof
 
-    async def refuse(self, credentials: Credentials, refused: Refused) -> None:
-        newest, asked = str(len(self.given_at)), len(self.asked_at)
+    async def refuse(self, credentials: Credentials, refused: RefusedInfo) -> None:
+        newest, calls = str(len(self.returned_at)), len(self.called_at)
         better = await credentials.invalidate(refused.proof)
-        renewed = len(self.asked_at) - asked
-        assert renewed == (refused.asked == asked), "looked for, or not, in vain"
+        renewed = len(self.called_at) - calls
+        assert renewed == (refused.calls == calls), (
+            "renewed without need, or not renewed"
+        )
         newer = refused.proof.authorization != newest
         assert better == (newer or (renewed and not self.broken))
 
 
 @dataclass(frozen=True)
-class Refused:
-    """A proof, and how often the source had been asked when it was given."""
+class RefusedInfo:
+    """Refused credentials, and the number of source calls before them."""
 
     proof: AuthInfo
-    asked: int
+    calls: int
 
 
 @settings(max_examples=300)
@@ -433,15 +435,15 @@ class Refused:
 async def test_any_sequence_of_renewals_returns_newest_valid_credentials(
     steps: list[float | str],
 ) -> None:
-    world = World()
+    world = RenewalModel()
     credentials = Credentials(source=world.auth_info)
-    seen: list[Refused] = []
+    seen: list[RefusedInfo] = []
     for step in steps:
         match step:
             case "ask":
                 proof = await world.ask(credentials)
-                given = len(world.asked_at)
-                seen += [Refused(proof, given)] if proof is not None else []
+                given = len(world.called_at)
+                seen += [RefusedInfo(proof, given)] if proof is not None else []
             case "refuse" if seen:
                 await world.refuse(credentials, seen[-1])
             case "refuse an old one" if seen:

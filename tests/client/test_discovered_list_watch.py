@@ -1,4 +1,4 @@
-"""Informers of resources by a name that only the server knows."""
+"""Lists and watches of resources whose names are discovered."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def listed(source: DiscoveredListWatch) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "given",
     [
         WIDGET,
         Resource.of("example.com/v1", "widgets"),
@@ -69,12 +69,12 @@ async def listed(source: DiscoveredListWatch) -> list[str]:
     ids=["kind", "plural", "singular", "short"],
 )
 async def test_discovered_list_watch_lists_resource_of_name(
-    client: Client, asked: Resource
+    client: Client, given: Resource
 ) -> None:
     await define_widgets(client)
     await client.create(FOUND, widget("a"))
-    source = DiscoveredListWatch(client, asked)
-    assert source.resource == asked
+    source = DiscoveredListWatch(client, given)
+    assert source.resource == given
 
     assert await listed(source) == ["shop/a"]
     assert source.resource == FOUND
@@ -256,8 +256,8 @@ async def test_informer_survives_deletion_and_recreation_of_crd(client: Client) 
     await client.create(FOUND, widget("a"))
     factory = SharedInformerFactory(client)
     widgets = factory.informer("example.com/v1", "Widget")
-    gone: list[str] = []
-    widgets.add_event_handler(on_delete=lambda obj: gone.append(obj.name))
+    deleted: list[str] = []
+    widgets.add_event_handler(on_delete=lambda obj: deleted.append(obj.name))
 
     async with factory:
         await factory.wait_for_cache_sync(timeout=30)
@@ -265,7 +265,7 @@ async def test_informer_survives_deletion_and_recreation_of_crd(client: Client) 
         while widgets.status.phase != "absent":
             await asyncio.sleep(1)
 
-        assert (gone, len(widgets.store)) == (["a"], 0)
+        assert (deleted, len(widgets.store)) == (["a"], 0)
 
         await define_widgets(client, plural="widgetz")
         there = Resource("example.com", "v1", "widgetz", "Widget")

@@ -1,4 +1,4 @@
-"""`Discovery`: one answer for all who ask, for as long as it is good."""
+"""`Discovery`: shared and cached results of discovery requests."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def test_discovery_with_api_version_finds_only_that_version() -> None:
     async with APIServer() as server, server.client() as client:
         newest = await client.discovery.resource("hpa")
         older = await client.discovery.resource("hpa", "autoscaling/v1")
-        with pytest.raises(NotFound, match="no resource 'hpa' in v1. Did you mean"):
+        with pytest.raises(NotFound, match=r"no resource 'hpa' in v1\. Did you mean"):
             await client.discovery.resource("hpa", "v1")
 
     assert (newest.version, older.version) == ("v2", "v1")
@@ -149,7 +149,7 @@ async def test_resource_of_broken_group_raises_server_error(
         await client.discovery.resource("ghosts", "apps/v1")
 
 
-# ---------------------------------------------------------------- when it asks
+# ---------------------------------------------------------------- when it sends requests
 
 
 async def test_discovery_sends_nothing_before_first_use(
@@ -347,8 +347,8 @@ def test_discovery_starts_over_in_another_loop() -> None:
 
     async def fail() -> None:
         async with client:
-            asked = [client.discovery.resource("Pod") for _ in range(3)]
-            ends = await asyncio.gather(*asked, return_exceptions=True)
+            calls = [client.discovery.resource("Pod") for _ in range(3)]
+            ends = await asyncio.gather(*calls, return_exceptions=True)
             assert {type(it) for it in ends} == {TransportError}
 
     asyncio.run(fail())
@@ -393,9 +393,9 @@ async def test_kind_missing_in_files_is_requested(
     await Discovery(client, tmp_path).resource("Widget")
 
     # The files know it now, as well.
-    asked = len(server.asked)
+    requests_before = len(server.asked)
     await Discovery(client, tmp_path).resource("Widget")
-    assert len(server.asked) == asked
+    assert len(server.asked) == requests_before
 
 
 async def test_discovery_ignores_old_files(

@@ -1,4 +1,4 @@
-"""The files that are shared with kubectl."""
+"""Disk cache of discovery, shared with kubectl."""
 
 from __future__ import annotations
 

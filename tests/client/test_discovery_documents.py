@@ -1,4 +1,4 @@
-"""What a server says of its resources, read in both forms."""
+"""Parsing and writing of discovery documents in both forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entering and leaving a client, in which order and task whatsoever."""
+"""Entering and leaving a client."""
 
 from __future__ import annotations
 

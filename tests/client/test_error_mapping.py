@@ -1,4 +1,4 @@
-"""What goes wrong with HTTP and TLS, and what is said about it."""
+"""Mapping of HTTP and TLS failures to errors."""
 
 from __future__ import annotations
 
@@ -185,11 +185,11 @@ async def test_web_page_raises_decode_error(server: CannedServer) -> None:
             await client.list(PODS)
 
 
-async def got(head: str, body: str) -> str:
-    """The name of the pod in an answer."""
+async def pod_name_in(head: str, body: str) -> str:
+    """Return the name of the pod in a response."""
     answer = f"HTTP/1.1 200 OK\r\n{head}\r\nContent-Length: {len(body)}\r\n\r\n{body}"
     async with (
-        bytes_server(speaking(answer.encode())) as address,
+        bytes_server(responding(answer.encode())) as address,
         Client.from_url(f"http://{address}") as client,
     ):
         return (await client.get(PODS, "a", namespace="x")).name
@@ -197,12 +197,14 @@ async def got(head: str, body: str) -> str:
 
 @pytest.mark.parametrize("kind", ["application/json; x*", "; charset*", 'a/b;c="'])
 async def test_unusual_content_type_is_accepted(kind: str) -> None:
-    assert await got(f"Content-Type: {kind}", '{"metadata":{"name":"a"}}') == "a"
+    assert (
+        await pod_name_in(f"Content-Type: {kind}", '{"metadata":{"name":"a"}}') == "a"
+    )
 
 
 async def test_web_page_with_malformed_type_raises_decode_error() -> None:
     with pytest.raises(DecodeError, match="answered with a web page"):
-        await got("Content-Type: Text/HTML ; x*", "<h1>Please log in</h1>")
+        await pod_name_in("Content-Type: Text/HTML ; x*", "<h1>Please log in</h1>")
 
 
 async def test_truncated_error_body_raises_api_error(
@@ -228,13 +230,13 @@ async def test_truncated_error_body_raises_api_error(
 
 async def test_refused_connection_error_names_address() -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound, so nobody else takes it; not listening
+        taken.bind(("127.0.0.1", 0))  # bound so that it stays free, but not listening
         port = taken.getsockname()[1]
 
-        said = await failure(Client.from_url(f"http://127.0.0.1:{port}"))
+        error_text = await failure(Client.from_url(f"http://127.0.0.1:{port}"))
 
-    assert said.startswith(f"http://127.0.0.1:{port} refused the connection")
-    assert "Check that the API server runs" in said
+    assert error_text.startswith(f"http://127.0.0.1:{port} refused the connection")
+    assert "Check that the API server runs" in error_text
 
 
 KEY = ConnectionKey("api", 443, True, True, None, None, None)
@@ -276,10 +278,10 @@ KEY = ConnectionKey("api", 443, True, True, None, None, None)
     ],
 )
 def test_transport_error_names_cause(exc: Exception, words: str) -> None:
-    said = str(transport_error(exc, "https://api"))
+    error_text = str(transport_error(exc, "https://api"))
 
-    assert said.startswith("https://api ")
-    assert words in said
+    assert error_text.startswith("https://api ")
+    assert words in error_text
 
 
 EOF = ssl.SSLEOFError(8, "EOF occurred in violation of protocol")
@@ -339,9 +341,9 @@ async def test_unexpected_library_error_is_transport_error(
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
 
-    said = await failure(Client.from_url("http://api.invalid:1"))
+    error_text = await failure(Client.from_url("http://api.invalid:1"))
 
-    assert "request failed: RuntimeError: no room" in said
+    assert "request failed: RuntimeError: no room" in error_text
     assert "ERROR" in {it.levelname for it in caplog.records}
 
 
@@ -375,29 +377,29 @@ async def test_lookup_without_threads_reports_lack_of_resources(
     ],
 )
 def test_transport_error_names_proxy_that_failed(exc: Exception, words: str) -> None:
-    said = str(transport_error(exc, "https://api", proxied=True))
+    error_text = str(transport_error(exc, "https://api", proxied=True))
 
-    assert f"https://api is behind {words}" in said
-    assert "proxy-url" in said
+    assert f"https://api is behind {words}" in error_text
+    assert "proxy-url" in error_text
 
 
 @pytest.mark.parametrize("host", ["xn--zzzz-\u00ff.example", "*.xn--\u00ff"])
 async def test_unencodable_host_name_is_transport_error(host: str) -> None:
-    said = await failure(Client.from_url(f"http://{host}:1"))
+    error_text = await failure(Client.from_url(f"http://{host}:1"))
 
-    assert "a name that cannot be looked up" in said
+    assert "a name that cannot be looked up" in error_text
 
 
 async def test_connecting_times_out_after_30_seconds() -> None:
-    async def say_nothing(*_: object) -> None:
-        """Accept, and never speak TLS."""
+    async def accept_silently(*_: object) -> None:
+        """Accept connections without a TLS handshake."""
 
-    async with bytes_server(say_nothing) as address:
+    async with bytes_server(accept_silently) as address:
         loop = asyncio.get_running_loop()
         before = loop.time()
-        said = await failure(Client.from_url(f"https://{address}"))
+        error_text = await failure(Client.from_url(f"https://{address}"))
 
-    assert "does not accept connections" in said
+    assert "does not accept connections" in error_text
     assert 30 <= loop.time() - before < 32  # aiohttp rounds up to whole seconds
 
 
@@ -412,9 +414,9 @@ async def test_response_head_times_out_after_30_seconds(
     loop = asyncio.get_running_loop()
     before = loop.time()
 
-    said = await failure(Client.from_url(server.url))
+    error_text = await failure(Client.from_url(server.url))
 
-    assert "did not respond for 30 s" in said
+    assert "did not respond for 30 s" in error_text
     assert loop.time() - before == pytest.approx(30, abs=0.5)
 
 
@@ -435,9 +437,9 @@ async def test_response_body_times_out_after_30_silent_seconds(
     loop = asyncio.get_running_loop()
     before = loop.time()
 
-    said = await failure(Client.from_url(server.url))
+    error_text = await failure(Client.from_url(server.url))
 
-    assert "sent nothing for 30 s" in said
+    assert "sent nothing for 30 s" in error_text
     assert loop.time() - before == pytest.approx(40 + 30, abs=0.5)
 
 
@@ -449,12 +451,12 @@ async def test_connection_closed_without_response_is_reported() -> None:
         writer.close()
 
     async with bytes_server(hang_up) as address:
-        said = await failure(Client.from_url(f"http://{address}"))
+        error_text = await failure(Client.from_url(f"http://{address}"))
 
-    assert "closed the connection without a response" in said
+    assert "closed the connection without a response" in error_text
 
 
-def speaking(answer: bytes) -> Callable[[Any, Any], Awaitable[None]]:
+def responding(answer: bytes) -> Callable[[Any, Any], Awaitable[None]]:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
@@ -492,13 +494,13 @@ def speaking(answer: bytes) -> Callable[[Any, Any], Awaitable[None]]:
 async def test_broken_response_raises_transport_error(
     answer: bytes, words: str
 ) -> None:
-    async with bytes_server(speaking(answer)) as address:
+    async with bytes_server(responding(answer)) as address:
         assert words in await failure(Client.from_url(f"http://{address}"))
 
 
 async def test_errors_do_not_show_token() -> None:
     async with (
-        bytes_server(speaking(b"SSH-2.0-OpenSSH\r\n\r\n")) as address,
+        bytes_server(responding(b"SSH-2.0-OpenSSH\r\n\r\n")) as address,
         Client.from_url(f"http://{address}", token=TOKEN) as client,
     ):
         with pytest.raises(TransportError) as caught:
@@ -511,10 +513,10 @@ async def test_errors_do_not_show_token() -> None:
 
 
 async def test_cancelled_request_closes_connection(server: CannedServer) -> None:
-    asked = asyncio.Event()
+    requested = asyncio.Event()
 
     async def answer(_: web.Request) -> web.StreamResponse:
-        asked.set()
+        requested.set()
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -522,7 +524,7 @@ async def test_cancelled_request_closes_connection(server: CannedServer) -> None
 
     async with Client.from_url(server.url) as client:
         request = asyncio.create_task(client.get(PODS, "a", namespace="x"))
-        await asked.wait()
+        await requested.wait()
         request.cancel()
 
         with pytest.raises(asyncio.CancelledError):
@@ -537,19 +539,19 @@ def test_secrets_in_proxy_page_are_redacted() -> None:
         "<a>https://sso.example/login?state=pa55</a> \x1b[31m {'token': 'pa55'}"
     )
 
-    said = str(refusal(502, page.encode(), **{"content-type": "text/html"}))
+    error_text = str(refusal(502, page.encode(), **{"content-type": "text/html"}))
 
     assert (
         "Denied for https://...@sso.example/x, go to https://sso.example/login?..."
-        in said
+        in error_text
     )
-    assert "pa55" not in said
-    assert "\x1b" not in said
+    assert "pa55" not in error_text
+    assert "\x1b" not in error_text
 
 
 def test_redirect_error_omits_user_and_query() -> None:
     for target in ("https://me:pa55@sso.example/login?state=pa55", "/login?state=pa55"):
-        said = str(refusal(302, b"", Location=target))
+        error_text = str(refusal(302, b"", Location=target))
 
-        assert "/login?..." in said
-        assert "pa55" not in said
+        assert "/login?..." in error_text
+        assert "pa55" not in error_text

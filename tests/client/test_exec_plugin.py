@@ -1,4 +1,4 @@
-"""Programs that print credentials: what they are told, and what they may get wrong."""
+"""Exec plugins: input, output and failures."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def plugin(command: Path | str, **more: Any) -> ExecPlugin:
     return ExecPlugin(command=str(command), where="user 'me' in /etc/config", **more)
 
 
-def told(tmp_path: Path, **more: Any) -> Any:
-    """What a plugin finds in `KUBERNETES_EXEC_INFO`."""
+def exec_info(tmp_path: Path, **more: Any) -> Any:
+    """Return `KUBERNETES_EXEC_INFO` as the plugin gets it."""
     command = script(
         tmp_path / "plugin",
         f'printf %s "$KUBERNETES_EXEC_INFO" > {tmp_path}/info',
@@ -77,7 +77,7 @@ async def test_exec_plugin_returns_printed_token(tmp_path: Path, version: str) -
 
 
 def test_exec_plugin_gets_no_cluster_by_default(tmp_path: Path) -> None:
-    assert told(tmp_path, api_version=V1BETA1) == {
+    assert exec_info(tmp_path, api_version=V1BETA1) == {
         "apiVersion": V1BETA1,
         "kind": "ExecCredential",
         "spec": {"interactive": False},
@@ -88,7 +88,7 @@ def test_exec_plugin_gets_cluster_with_authority(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("PEM")
     about = {"server": "https://api.example", "config": {"audience": "a"}}
 
-    info = told(tmp_path, cluster=about, ca=tmp_path / "ca.crt")
+    info = exec_info(tmp_path, cluster=about, ca=tmp_path / "ca.crt")
 
     assert info["spec"]["cluster"] == about | {
         "certificate-authority-data": base64.b64encode(b"PEM").decode()
@@ -143,7 +143,7 @@ async def test_exec_plugin_credentials_expire_with_certificate(tmp_path: Path) -
 
 
 async def test_exec_plugin_does_not_block_loop(tmp_path: Path) -> None:
-    """It ends only after the loop has taken many turns, which it would not otherwise."""
+    """The plugin ends only after the loop has run many turns."""
     ready = tmp_path / "ready"
     command = script(
         tmp_path / "plugin",
@@ -159,7 +159,7 @@ async def test_exec_plugin_does_not_block_loop(tmp_path: Path) -> None:
     assert (await running).authorization == f"Bearer {TOKEN}"
 
 
-# ---------------------------------------------------------------- who is asked
+# ---------------------------------------------------------------- interactive plugins
 
 
 async def test_exec_plugin_gets_no_stdin_by_default(tmp_path: Path) -> None:
@@ -178,17 +178,19 @@ async def test_interactive_exec_plugin_requires_terminal(
     monkeypatch.setattr(sys, "stdin", None)
     command = script(tmp_path / "plugin", printing({"token": TOKEN}))
 
-    said = await failure(plugin(command, interactive_mode="Always"))
+    error_text = await failure(plugin(command, interactive_mode="Always"))
     proof = await plugin(command, interactive_mode="IfAvailable").auth_info()
 
-    assert "interactiveMode: Always" in said
-    assert "not a terminal" in said
+    assert "interactiveMode: Always" in error_text
+    assert "not a terminal" in error_text
     assert proof.authorization
 
 
-@pytest.mark.parametrize(("mode", "asked"), [("Never", False), ("IfAvailable", True)])
+@pytest.mark.parametrize(
+    ("mode", "interactive"), [("Never", False), ("IfAvailable", True)]
+)
 def test_exec_plugin_uses_terminal_if_interactive_mode_allows(
-    tmp_path: Path, mode: str, asked: bool
+    tmp_path: Path, mode: str, interactive: bool
 ) -> None:
     command = script(
         tmp_path / "plugin",
@@ -214,9 +216,9 @@ def test_exec_plugin_uses_terminal_if_interactive_mode_allows(
 
     typed, info = (tmp_path / "seen").read_text().split(" ", 1)
     assert done.stdout.split() == [b"True"]
-    assert typed == ("sesame" if asked else "")
-    assert json.loads(info)["spec"]["interactive"] is asked
-    assert (b"Password:" in done.stderr) is asked
+    assert typed == ("sesame" if interactive else "")
+    assert json.loads(info)["spec"]["interactive"] is interactive
+    assert (b"Password:" in done.stderr) is interactive
 
 
 # ---------------------------------------------------------------- what goes wrong
@@ -268,18 +270,18 @@ def test_exec_plugin_uses_terminal_if_interactive_mode_allows(
 async def test_exec_plugin_error_names_problem(
     tmp_path: Path, lines: list[str], words: str
 ) -> None:
-    said = await failure(plugin(script(tmp_path / "plugin", *lines)))
+    error_text = await failure(plugin(script(tmp_path / "plugin", *lines)))
 
-    assert words in said
-    assert "plugin' of user 'me' in /etc/config" in said
-    assert TOKEN not in said
+    assert words in error_text
+    assert "plugin' of user 'me' in /etc/config" in error_text
+    assert TOKEN not in error_text
 
 
 async def test_missing_exec_plugin_error_has_install_hint() -> None:
-    said = await failure(plugin("no-such-plugin", install_hint="Run: get it"))
+    error_text = await failure(plugin("no-such-plugin", install_hint="Run: get it"))
 
-    assert "'no-such-plugin' of user 'me' in /etc/config was not found" in said
-    assert said.endswith("\nRun: get it")
+    assert "'no-such-plugin' of user 'me' in /etc/config was not found" in error_text
+    assert error_text.endswith("\nRun: get it")
 
 
 async def test_non_executable_plugin_raises_options_error(tmp_path: Path) -> None:
@@ -291,7 +293,7 @@ async def test_non_executable_plugin_raises_options_error(tmp_path: Path) -> Non
 
 
 def is_alive(number: int) -> bool:
-    # What nobody has waited for yet is still there, and dead.
+    # A zombie still has its number.
     try:
         os.kill(number, 0)
         return ") Z" not in Path(f"/proc/{number}/stat").read_text()
@@ -299,8 +301,8 @@ def is_alive(number: int) -> bool:
         return False
 
 
-async def gone(file: Path) -> None:
-    """Wait until the process is, whose number is in the file."""
+async def process_ended(file: Path) -> None:
+    """Wait for the end of the process whose number is in the file."""
     if not file.exists():  # noqa: ASYNC240 - a test may
         return  # killed before it could say
 
@@ -321,11 +323,11 @@ async def test_hanging_exec_plugin_is_killed_with_children(
         "wait",
     )
 
-    said = await failure(plugin(command, seconds=1.0))
+    error_text = await failure(plugin(command, seconds=1.0))
 
-    assert "did not end within 1 s and was killed" in said
-    await gone(tmp_path / "self")
-    await gone(tmp_path / "child")
+    assert "did not end within 1 s and was killed" in error_text
+    await process_ended(tmp_path / "self")
+    await process_ended(tmp_path / "child")
 
 
 async def test_cancellation_kills_exec_plugin(tmp_path: Path) -> None:
@@ -344,13 +346,13 @@ async def test_cancellation_kills_exec_plugin(tmp_path: Path) -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
 
-    await gone(started)
+    await process_ended(started)
 
 
 async def test_exec_plugin_result_does_not_wait_for_background_children(
     tmp_path: Path,
 ) -> None:
-    """A helper in the background holds the pipes; with it one would wait for ever."""
+    """A background child holds the pipes open for ever."""
     command = script(
         tmp_path / "plugin",
         "sleep 1000 &",
@@ -377,26 +379,26 @@ COMPLAINTS = {
 }
 
 
-@pytest.mark.parametrize("complaint", COMPLAINTS.values(), ids=COMPLAINTS)
+@pytest.mark.parametrize("stderr_text", COMPLAINTS.values(), ids=COMPLAINTS)
 async def test_plugin_stderr_is_in_no_error_and_redacted_at_debug(
-    tmp_path: Path, complaint: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, stderr_text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "complaint").write_text(complaint)
-    command = script(tmp_path / "plugin", f"cat {tmp_path}/complaint >&2", "exit 1")
+    (tmp_path / "stderr_text").write_text(stderr_text)
+    command = script(tmp_path / "plugin", f"cat {tmp_path}/stderr_text >&2", "exit 1")
 
     with caplog.at_level(logging.DEBUG):
-        said = await failure(plugin(command))
+        error_text = await failure(plugin(command))
 
     (record,) = caplog.records
-    told = record.getMessage()
+    exec_info = record.getMessage()
     assert record.levelno == logging.DEBUG
-    assert said.endswith(
+    assert error_text.endswith(
         "failed with code 1 (the logger aioinformer.client.auth.exec_plugin shows its "
         "stderr at DEBUG)"
     )
     for secret in ("pass", "w0rd", "abc", "xyz", "\x1b", "\x9b", "\u202e", "title"):
-        assert secret not in told.partition("stderr: ")[2].replace("password", "")
-        assert secret not in said.replace(str(tmp_path), "")
+        assert secret not in exec_info.partition("stderr: ")[2].replace("password", "")
+        assert secret not in error_text.replace(str(tmp_path), "")
 
 
 async def test_known_secrets_are_redacted_in_stderr_log(
@@ -445,7 +447,7 @@ def test_exec_plugin_repr_shows_only_command() -> None:
 
 
 def test_exec_plugin_runs_in_loop_of_any_thread(tmp_path: Path) -> None:
-    """Also where the loop is not that of the main thread."""
+    """A loop outside the main thread works as well."""
     command = script(tmp_path / "plugin", printing({"token": TOKEN}))
     found: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Users of kubeconfig files: what wins, what contradicts, what is named when wrong."""
+"""Users and clusters in kubeconfig files: precedence and validation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def without(key: str, settings: dict[str, Any] = EXEC) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("user", "complaints"),
+    ("user", "messages"),
     [
         pytest.param({"exec": "aws"}, ["exec of user", "mapping"], id="no-mapping"),
         pytest.param(
@@ -103,21 +103,21 @@ def without(key: str, settings: dict[str, Any] = EXEC) -> dict[str, Any]:
     ],
 )
 def test_invalid_user_raises_error_that_names_field(
-    tmp_path: Path, user: dict[str, Any], complaints: list[str]
+    tmp_path: Path, user: dict[str, Any], messages: list[str]
 ) -> None:
     file = kubeconfig(tmp_path / "config", user)
 
     with pytest.raises(OptionsError) as caught:
         load_kubeconfig(file)
 
-    said = str(caught.value)
-    assert all(complaint in said for complaint in complaints), said
-    assert f"user 'main' in {file}" in said
-    assert TOKEN not in said
+    error_text = str(caught.value)
+    assert all(complaint in error_text for complaint in messages), error_text
+    assert f"user 'main' in {file}" in error_text
+    assert TOKEN not in error_text
 
 
 @pytest.mark.parametrize(
-    ("cluster", "complaints"),
+    ("cluster", "messages"),
     [
         pytest.param(
             {"insecure-skip-tls-verify": "true"}, ["true or false"], id="no-flag"
@@ -132,20 +132,20 @@ def test_invalid_user_raises_error_that_names_field(
     ],
 )
 def test_invalid_cluster_raises_error_that_names_field(
-    tmp_path: Path, cluster: dict[str, Any], complaints: list[str]
+    tmp_path: Path, cluster: dict[str, Any], messages: list[str]
 ) -> None:
     file = kubeconfig(tmp_path / "config", None, cluster)
 
     with pytest.raises(OptionsError) as caught:
         load_kubeconfig(file)
 
-    said = str(caught.value)
-    assert all(complaint in said for complaint in complaints), said
-    assert f"in {file}" in said
+    error_text = str(caught.value)
+    assert all(complaint in error_text for complaint in messages), error_text
+    assert f"in {file}" in error_text
 
 
 def test_token_takes_precedence_over_exec_plugin(tmp_path: Path) -> None:
-    """As with kubectl: `kubectl config set-credentials --token` is enough."""
+    """As in kubectl, `kubectl config set-credentials --token` is enough."""
     file = kubeconfig(tmp_path / "config", {"exec": EXEC, "token": TOKEN})
 
     proof = asyncio.run(load_kubeconfig(file).credentials.auth_info())

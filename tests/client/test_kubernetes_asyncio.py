@@ -1,4 +1,4 @@
-"""`ListWatch.from_kubernetes_asyncio`: through somebody else's client, over sockets."""
+"""`ListWatch.from_kubernetes_asyncio`: requests through clients of that library."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ async def test_informer_of_generated_function_recovers_from_fault(
     server.faults.check()
 
 
-# ---------------------------------------------------------------- what is asked for
+# ---------------------------------------------------------------- requests
 
 
 async def test_generated_function_sends_same_requests_as_list_watch(
@@ -239,7 +239,7 @@ FOO = {"group": "example.com", "version": "v1"}
 
 @pytest.fixture(params=["kubernetes_asyncio", "kubernetes.aio"])
 async def k(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    """The client module of a library, with `api` as its connection to nowhere."""
+    """Return the client module of a library, with `api` as its unconnected client."""
     module = import_module(f"{request.param}.client")
     async with module.ApiClient(module.Configuration(host=NOWHERE)) as api:
         yield functools.partial(_group, module, api)
@@ -402,7 +402,7 @@ def test_blocking_client_is_rejected() -> None:
 
 
 async def test_every_list_function_of_library_is_supported() -> None:
-    """Each leads to a resource with a kind, namespaced if and only if it should be."""
+    """Each leads to a resource with a kind, and with the right scope."""
     module = import_module("kubernetes_asyncio.client")
     found: dict[Resource, set[str]] = {}
     groups: list[Any] = [it for name, it in vars(module).items() if name[-3:] == "Api"]

@@ -1,4 +1,4 @@
-"""`Client.from_kubernetes_asyncio`: what is taken over from somebody else's client."""
+"""`Client.from_kubernetes_asyncio`: settings copied from clients of that library."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def keys(token: str) -> dict[str, Any]:
     }
 
 
-async def asked(client: Client) -> None:
+async def get_pods(client: Client) -> None:
     assert (await client.get(PODS, "a", namespace="x")).key == "x/a"
 
 
@@ -49,10 +49,10 @@ async def test_client_uses_token_of_configuration(library: Any) -> None:
     async with door() as seen:
         theirs = configuration(library, seen.url, **keys(TOKEN))
         async with Client.from_kubernetes_asyncio(theirs) as client:
-            await asked(client)
+            await get_pods(client)
             # As their helpers do that refresh a token.
             theirs.api_key["BearerToken"] = "another"
-            await asked(client)
+            await get_pods(client)
 
     assert seen.seen == [TOKEN, "another"]
 
@@ -66,7 +66,7 @@ async def test_client_uses_token_and_headers_of_api_client(library: Any) -> None
 
         # Theirs is closed; ours has connections of its own.
         async with client:
-            await asked(client)
+            await get_pods(client)
 
     (headers,) = seen.headers
     assert headers["Authorization"] == f"Bearer {TOKEN}"
@@ -82,7 +82,7 @@ async def test_client_uses_authorization_header_of_api_client(library: Any) -> N
         ) as api,
         Client.from_kubernetes_asyncio(api) as client,
     ):
-        await asked(client)
+        await get_pods(client)
 
     assert seen.seen == [TOKEN]
     assert len(seen.headers[0].getall("Authorization")) == 1
@@ -110,12 +110,12 @@ async def test_client_calls_refresh_hook_before_each_request(
             refresh_api_key_hook=renew if plain else renew_slowly,
         )
         async with Client.from_kubernetes_asyncio(theirs) as client:
-            await asked(client)
+            await get_pods(client)
             seen.accepts = {"new"}
-            await asked(client)  # refused, and the hook asked once more
+            await get_pods(client)  # refused, and the hook get_pods once more
             seen.accepts = {"other"}
             with pytest.raises(Unauthorized):
-                await asked(client)
+                await get_pods(client)
 
     assert seen.seen == ["old", "old", "new", "new"]
 
@@ -139,7 +139,7 @@ async def test_failing_refresh_hook_shows_no_secret(
         theirs.refresh_api_key_hook = None
         async with Client.from_kubernetes_asyncio(theirs) as client:
             theirs.refresh_api_key_hook = fail
-            await asked(client)
+            await get_pods(client)
 
     assert "refresh_api_key_hook" in str(caught.value)
     assert "RuntimeError" in str(caught.value)
@@ -168,12 +168,12 @@ async def test_client_uses_certificates_and_server_name(
             **forms[form],
         )
         async with Client.from_kubernetes_asyncio(theirs) as client:
-            await asked(client)
+            await get_pods(client)
 
         theirs.tls_server_name = "other.test"
         async with Client.from_kubernetes_asyncio(theirs) as client:
             with pytest.raises(TransportError, match="tls-server-name"):
-                await asked(client)
+                await get_pods(client)
 
     assert seen.seen == ["me"]
 
@@ -186,12 +186,12 @@ async def test_client_verifies_tls_unless_disabled_with_warning(
         theirs = configuration(library, seen.url)
         async with Client.from_kubernetes_asyncio(theirs) as client:
             with pytest.raises(TransportError, match="does not verify"):
-                await asked(client)
+                await get_pods(client)
 
         assert not caplog.records
         theirs.verify_ssl = False
         async with Client.from_kubernetes_asyncio(theirs) as client:
-            await asked(client)
+            await get_pods(client)
 
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "TLS verification" in caplog.text
@@ -220,13 +220,13 @@ async def test_object_that_is_no_client_or_configuration_is_rejected(
 
 
 async def test_api_key_invalid_in_header_is_rejected(library: Any) -> None:
-    """Their loader keeps the line break at the end of a token file; that is mended."""
+    """A line break at the end, as read from a token file, is removed."""
     async with door() as seen:
         theirs = configuration(
             library, seen.url, api_key={"BearerToken": f"Bearer {TOKEN}\n"}
         )
         async with Client.from_kubernetes_asyncio(theirs) as client:
-            await asked(client)
+            await get_pods(client)
 
         theirs.api_key = {"BearerToken": f"Bearer {TOKEN}\nX: y"}
         with pytest.raises(OptionsError, match="control character") as caught:

@@ -1,4 +1,4 @@
-"""What goes wrong with somebody else's client comes as errors of ours, and ends."""
+"""Failures of requests through clients of kubernetes_asyncio."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_refusal_is_raised_on_entering(
 
 
 class Raising(ApiClient):  # type: ignore[misc]
-    """Of a version that raises what the server refuses."""
+    """Client of a version that raises for a refusal."""
 
     async def call_api(self, *args: Any, **kwargs: Any) -> Any:
         answer = await super().call_api(*args, **kwargs)

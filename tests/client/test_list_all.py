@@ -1,4 +1,4 @@
-"""Whole lists, page by page."""
+"""`Client.list()` and `Client.list_pages()`: complete lists, page by page."""
 
 from __future__ import annotations
 

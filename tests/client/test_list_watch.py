@@ -1,4 +1,4 @@
-"""What lists and watches ask for, and how the answers to lists are read."""
+"""Requests of lists and watches, and reading of list responses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def client(server: CannedServer) -> AsyncIterator[Client]:
         yield client
 
 
-# ---------------------------------------------------------------- what is asked for
+# ---------------------------------------------------------------- requests
 
 
 def test_list_watch_implements_lister_watcher() -> None:

@@ -1,4 +1,4 @@
-"""`Pager`: pages of a list, put together or handed out as they arrive."""
+"""`Pager`: pages of a list, combined or yielded as they arrive."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BUSY = ServerError("busy", status=503)
 
 
 def pages_of(*names: str, version: int = 7) -> list[Page | Exception | Silence]:
-    """A page for each string, of things of one letter; later ones of later versions."""
+    """Return a page for each string: one object per letter, growing versions."""
     last = len(names) - 1
     return [
         Page(
@@ -133,13 +133,13 @@ async def test_pager_lists_without_pages_after_expiry_between_pages(
     error: ResourceExpired, match: str
 ) -> None:
     source = FakeSource([*pages_of("ab", "cd")[:1], error, *pages_of("xyz", version=9)])
-    asked = ListOptions(limit=2, resource_version="5", resource_version_match=match)
+    requested = ListOptions(limit=2, resource_version="5", resource_version_match=match)
 
-    found = await Pager(source).list(asked)
+    found = await Pager(source).list(requested)
 
     assert text(found.objects) == "xyz", "nothing of what was read before"
     assert (found.resource_version, found.paginated) == ("9", True)
-    assert options_of(source)[-1] == replace(asked, limit=0)
+    assert options_of(source)[-1] == replace(requested, limit=0)
 
 
 async def test_pager_without_full_list_raises_on_expiry_between_pages() -> None:
@@ -251,16 +251,16 @@ async def test_pager_batches_raises_on_expiry_between_pages() -> None:
     assert len(source.requests) == 2
 
 
-@pytest.mark.parametrize(("ahead", "asked"), [(0, 1), (1, 2)])
+@pytest.mark.parametrize(("ahead", "requested"), [(0, 1), (1, 2)])
 async def test_pager_requests_given_number_of_pages_ahead(
-    ahead: int, asked: int
+    ahead: int, requested: int
 ) -> None:
     source = FakeSource(pages_of("ab", "cd", "ef"))
 
     async with aclosing(Pager(source, pages_ahead=ahead).batches()) as batches:
         assert text(await anext(batches)) == "ab"
         await asyncio.sleep(100)
-        assert len(source.requests) == asked
+        assert len(source.requests) == requested
 
     assert source.open == 0
 

@@ -1,4 +1,4 @@
-"""The proxy of the environment: which servers it is for, and that it is used."""
+"""Proxies of the environment, and impersonation headers."""
 
 from __future__ import annotations
 
@@ -156,15 +156,15 @@ def test_error_names_unusable_proxy_without_password(
     with pytest.raises(OptionsError) as caught:
         load_kubeconfig(file)
 
-    said = str(caught.value)
-    assert f"in {file}" in said
-    assert "the proxy (see proxy-url, HTTPS_PROXY) must be a URL" in said
-    assert PASSWORD not in f"{said} {caught.value.__cause__!r}"
+    error_text = str(caught.value)
+    assert f"in {file}" in error_text
+    assert "the proxy (see proxy-url, HTTPS_PROXY) must be a URL" in error_text
+    assert PASSWORD not in f"{error_text} {caught.value.__cause__!r}"
 
 
 @asynccontextmanager
 async def tunnel(heads: list[bytes]) -> AsyncIterator[str]:
-    """A proxy that connects whoever asks by CONNECT, and keeps what they asked with."""
+    """Run a proxy that supports CONNECT and records request heads."""
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -191,7 +191,7 @@ async def tunnel(heads: list[bytes]) -> AsyncIterator[str]:
 async def test_connect_request_carries_headers_of_the_proxy_only(
     tmp_path: Path,
 ) -> None:
-    """CONNECT is plain text: impersonation is for the server alone."""
+    """CONNECT is sent in plain text: impersonation headers are for the server only."""
     authority = Authority(tmp_path)
     heads: list[bytes] = []
     async with (
@@ -215,16 +215,16 @@ async def test_connect_request_carries_headers_of_the_proxy_only(
 
     (head,) = heads
     first, *lines = head.decode().strip().split("\r\n")
-    told = dict(line.lower().split(": ", 1) for line in lines)
+    headers = dict(line.lower().split(": ", 1) for line in lines)
     assert first.startswith("CONNECT 127.0.0.1:")
-    assert told.keys() <= {
+    assert headers.keys() <= {
         "host",
         "user-agent",
         "accept",
         "accept-encoding",
         "proxy-authorization",
     }
-    assert told["user-agent"].startswith("aioinformer")
+    assert headers["user-agent"].startswith("aioinformer")
     pair = base64.b64encode(f"me:{PASSWORD}".encode()).decode()
     assert f"Proxy-Authorization: Basic {pair}" in lines
 
@@ -315,7 +315,7 @@ async def test_impersonation_of_kubeconfig_is_sent_with_every_request(
 @pytest.mark.parametrize(
     ("user", "words"),
     [
-        pytest.param({"as-groups": ["dev"]}, "add `as`", id="groups-of-nobody"),
+        pytest.param({"as-groups": ["dev"]}, "add `as`", id="groups-without-user"),
         pytest.param({"as": "a", "as-groups": "dev"}, "as-groups of", id="no-list"),
         pytest.param({"as": "a", "as-groups": [1]}, "as-groups of", id="no-texts"),
         pytest.param(

@@ -1,4 +1,4 @@
-"""What is sent again when a connection breaks, and what never is."""
+"""Retries of requests after a broken connection."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DROPPED = "dropped"
 
 @asynccontextmanager
 async def dropping(*fates: str) -> AsyncIterator[tuple[Client, list[str]]]:
-    """A client, and the requests that its server has read; it drops some of them."""
+    """Provide a client and the requests read by a server that drops some."""
     seen: list[str] = []
     coming = deque(fates)
 
@@ -52,7 +52,7 @@ async def dropping(*fates: str) -> AsyncIterator[tuple[Client, list[str]]]:
 
 
 async def read_request(reader: asyncio.StreamReader) -> str:
-    """Method and body; nothing at the end of the connection."""
+    """Return method and body; empty at the end of the connection."""
     length, method = 0, (await reader.readline()).partition(b" ")[0]
     while len(line := await reader.readline()) > 2:
         name, _, value = line.partition(b":")
@@ -134,7 +134,7 @@ async def test_read_on_new_connection_is_not_retried() -> None:
 @pytest.mark.parametrize("status", [429, 500, 503])
 @pytest.mark.parametrize("verb", ["list", "watch"])
 async def test_client_does_not_retry_after_retry_after(status: int, verb: str) -> None:
-    """That is for informers and `RetryWatch`, which know what else has happened."""
+    """Informers and `RetryWatch` retry, as they know of other events meanwhile."""
     async with CannedServer() as server, Client.from_url(server.url) as client:
         body = {"kind": "Status", "code": status}
         server.json(body, status, **{"Retry-After": "1"})

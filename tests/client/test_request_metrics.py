@@ -1,4 +1,4 @@
-"""What is measured of a client's requests: names, labels, and which of them count."""
+"""Metrics of the requests of a client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a word means among what a server has."""
+"""Resolution of resource names as in kubectl."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a server serves a resource at all: `ListWatch.is_served()`."""
+"""`ListWatch.is_served()`: whether a server serves a resource."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def server() -> AsyncIterator[CannedServer]:
         yield server
 
 
-async def asked(server: CannedServer, resource: Resource) -> bool:
+async def is_served(server: CannedServer, resource: Resource) -> bool:
     async with Client.from_url(server.url) as client:
         source = ListWatch(client, resource)
         assert isinstance(source, ServedCheck)
@@ -43,7 +43,7 @@ async def test_is_served_requests_group_and_version(
     names = [{"name": f"{resource.plural}/status"}, {"name": resource.plural}]
     server.json({"kind": "APIResourceList", "resources": names})
 
-    assert await asked(server, resource) is True
+    assert await is_served(server, resource) is True
     assert [seen.target for seen in server.seen] == [path]
 
 
@@ -53,13 +53,13 @@ async def test_is_served_is_false_if_group_lacks_resource(
 ) -> None:
     server.json({"kind": "APIResourceList", "resources": body})
 
-    assert await asked(server, PODS) is False
+    assert await is_served(server, PODS) is False
 
 
 async def test_is_served_is_false_for_missing_group(server: CannedServer) -> None:
     server.text("404 page not found", 404, "text/plain")
 
-    assert await asked(server, WIDGETS) is False
+    assert await is_served(server, WIDGETS) is False
 
 
 @pytest.mark.parametrize(("status", "error"), [(403, Forbidden), (503, ServerError)])
@@ -69,7 +69,7 @@ async def test_is_served_raises_refusal(
     server.json({"kind": "Status", "code": status}, status)
 
     with pytest.raises(error):
-        await asked(server, PODS)
+        await is_served(server, PODS)
 
 
 @pytest.mark.parametrize("body", ["", "[]", "{}", '{"resources":7}'])
@@ -79,7 +79,7 @@ async def test_is_served_raises_decode_error_for_other_document(
     server.text(body, 200, "application/json")
 
     with pytest.raises(DecodeError, match="discovery"):
-        await asked(server, PODS)
+        await is_served(server, PODS)
 
 
 async def test_is_served_raises_transport_error_for_truncated_response(
@@ -87,7 +87,7 @@ async def test_is_served_raises_transport_error_for_truncated_response(
 ) -> None:
     stream = Stream(server)
     stream.send(b'{"resources":')
-    asking = asyncio.create_task(asked(server, PODS))
+    asking = asyncio.create_task(is_served(server, PODS))
     while not server.seen:
         await asyncio.sleep(0.1)
 

@@ -1,4 +1,4 @@
-"""The rate limit of a client: when requests go out, and what cancelling costs."""
+"""Rate limit of a client: order and timing of requests, and cancellation."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def timers() -> list[asyncio.TimerHandle]:
     return [timer for timer in scheduled if not timer.cancelled()]
 
 
-async def through(
-    throttle: Throttle, record: list[tuple[str, float]], who: str
+async def wait_and_record(
+    throttle: Throttle, record: list[tuple[str, float]], name: str
 ) -> None:
     await throttle.wait()
-    record.append((who, now()))
+    record.append((name, now()))
 
 
 # ---------------------------------------------------------------- the bucket
@@ -76,11 +76,11 @@ async def test_throttle_is_first_in_first_out() -> None:
     record: list[tuple[str, float]] = []
 
     async with asyncio.TaskGroup() as group:
-        for who in "abc":
-            group.create_task(through(throttle, record, who))
+        for name in "abc":
+            group.create_task(wait_and_record(throttle, record, name))
 
         await asyncio.sleep(1.5)
-        group.create_task(through(throttle, record, "d"))
+        group.create_task(wait_and_record(throttle, record, "d"))
 
     assert record == [("a", 0), ("b", 1), ("c", 2), ("d", 3)]
     assert timers() == []
@@ -89,7 +89,9 @@ async def test_throttle_is_first_in_first_out() -> None:
 async def test_cancelled_waiter_takes_no_token() -> None:
     throttle = Throttle(1, 1)
     record: list[tuple[str, float]] = []
-    tasks = [asyncio.create_task(through(throttle, record, who)) for who in "abcd"]
+    tasks = [
+        asyncio.create_task(wait_and_record(throttle, record, name)) for name in "abcd"
+    ]
     await settle()
 
     tasks[1].cancel()
@@ -111,7 +113,9 @@ async def test_waiter_cancelled_with_token_passes_it_on(
     if before:
         asyncio.get_running_loop().call_at(1, lambda: tasks[1].cancel())
 
-    tasks += [asyncio.create_task(through(throttle, record, who)) for who in "abc"]
+    tasks += [
+        asyncio.create_task(wait_and_record(throttle, record, name)) for name in "abc"
+    ]
     await settle()
     if not before:
         asyncio.get_running_loop().call_at(1, tasks[1].cancel)
@@ -125,7 +129,7 @@ async def test_waiter_cancelled_with_token_passes_it_on(
 async def test_new_request_does_not_overtake_waiters() -> None:
     throttle = Throttle(1, 1)
     record: list[tuple[str, float]] = []
-    newcomer = through(throttle, record, "newcomer")
+    newcomer = wait_and_record(throttle, record, "newcomer")
 
     def come() -> None:
         with suppress(StopIteration):
@@ -135,7 +139,7 @@ async def test_new_request_does_not_overtake_waiters() -> None:
     asyncio.get_running_loop().call_at(1, come)
     await throttle.wait()
 
-    await through(throttle, record, "first")
+    await wait_and_record(throttle, record, "first")
 
     assert record == [("first", 1)]
     newcomer.close()
@@ -195,7 +199,9 @@ async def test_closed_coroutine_takes_no_token() -> None:
 async def test_release_wakes_all_waiters() -> None:
     throttle = Throttle(0.001, 1)
     record: list[tuple[str, float]] = []
-    tasks = [asyncio.create_task(through(throttle, record, who)) for who in "abc"]
+    tasks = [
+        asyncio.create_task(wait_and_record(throttle, record, name)) for name in "abc"
+    ]
     await settle()
 
     throttle.release()

@@ -1,4 +1,4 @@
-"""When certificates end, read from what openssl made."""
+"""`expiry_of`: the end of certificates made by openssl."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the session sends, keeps and leaves behind; TLS; tokens that are refused."""
+"""HTTP session of a client: headers, connections, TLS, and refused tokens."""
 
 from __future__ import annotations
 
@@ -141,10 +141,10 @@ async def test_transport_sends_user_agent_to_proxy(server: CannedServer) -> None
     ],
 )
 async def test_errors_do_not_show_proxy_password(target: str, answer: str) -> None:
-    asked: list[bytes] = []
+    heads: list[bytes] = []
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
         writer.write(answer.encode())
         writer.close()
 
@@ -155,7 +155,7 @@ async def test_errors_do_not_show_proxy_password(target: str, answer: str) -> No
             with pytest.raises((TransportError, ApiError)) as caught:
                 await client.get(PODS, "a", namespace="x")
 
-    assert f"Proxy-Authorization: {PAIR}".encode() in asked[0]
+    assert f"Proxy-Authorization: {PAIR}".encode() in heads[0]
     exc: BaseException | None = caught.value
     while exc is not None:
         shown = f"{exc} {exc!r} {exc.args} {vars(exc)}"
@@ -167,9 +167,13 @@ async def test_errors_do_not_show_proxy_password(target: str, answer: str) -> No
 async def test_unknown_proxy_name_is_reported() -> None:
     proxy = "http://nobody.invalid:1"
 
-    said = await failure(Client(ClientConfig(server="http://api.test", proxy=proxy)))
+    error_text = await failure(
+        Client(ClientConfig(server="http://api.test", proxy=proxy))
+    )
 
-    assert "http://api.test is behind a proxy whose name cannot be looked up" in said
+    assert (
+        "http://api.test is behind a proxy whose name cannot be looked up" in error_text
+    )
 
 
 async def test_connections_use_tcp_keepalive(server: CannedServer) -> None:
@@ -243,10 +247,10 @@ async def test_unverifiable_certificate_is_reported(
     certificates: Certificates,
 ) -> None:
     async with tls_server(certificates) as server:
-        said = await failure(Client.from_url(server.url))
+        error_text = await failure(Client.from_url(server.url))
 
-    assert "has a certificate that does not verify" in said
-    assert "ca_file" in said
+    assert "has a certificate that does not verify" in error_text
+    assert "ca_file" in error_text
 
 
 async def test_configured_server_name_is_verified(certificates: Certificates) -> None:
@@ -290,8 +294,8 @@ async def test_disabled_verification_is_logged(
 
 
 async def test_close_with_tls_leaves_no_socket_open(certificates: Certificates) -> None:
-    """Neither the kept-alive connection, nor the one of a stream just left, nor that
-    of a stream in use: when close() returns, their files are closed."""
+    """When close() returns, all sockets are closed: that of the kept-alive connection,
+    that of a stream just left, and that of a stream in use."""
     deaf: list[Any] = []
     async with tls_server(certificates) as server:
 
@@ -300,7 +304,7 @@ async def test_close_with_tls_leaves_no_socket_open(certificates: Certificates) 
             await response.prepare(request)
             await response.write(b"{}")
             if "endless" in request.path:
-                # Will not say good-bye by TLS when asked to.
+                # Does not answer the TLS close_notify.
                 assert request.transport is not None
                 request.transport.pause_reading()
                 deaf.append(request.transport)

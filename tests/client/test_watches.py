@@ -1,6 +1,6 @@
-"""Watches over a connection: what arrives, and every way in which they end.
+"""Watches over HTTP: events, and all causes of their end.
 
-What the bytes mean, wherever they come from, is in `test_watch_stream_watch.py`.
+Decoding is tested in `tests/watch/test_stream_watch.py`.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ async def test_closing_client_ends_watches(server: CannedServer) -> None:
 
 
 async def test_watches_do_not_exhaust_connections(server: CannedServer) -> None:
-    """More watches than the 100 connections to which aiohttp limits itself."""
+    """There are more watches than the 100 connections of aiohttp's default limit."""
     streams = 0
 
     async def answer(request: web.Request) -> web.StreamResponse:
