@@ -1,4 +1,4 @@
-"""What is taken for a plain function, and what is not."""
+"""Checks of callables that users pass in."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_checks_reject_async_generators_with_may_yield(function: Any) -> None:
         check_plain(function, "a mapping", may_yield=True)
 
 
-# ------------------------------------------------------------ wherever one is taken
+# ------------------------------------------------------------ users of the checks
 
 FACTORY = SharedInformerFactory(Client.from_url("http://127.0.0.1:1"))
 PODS = FACTORY.informer("v1", "pods")
@@ -176,7 +176,7 @@ async def update_stream(old: object, new: object) -> AsyncIterator[None]:
     yield
 
 
-# What type checkers would refuse.
+# Arguments that type checkers would reject.
 STREAM: Any = stream
 GENERATOR: Any = generator
 RECONCILE_STREAM: Any = reconcile_stream

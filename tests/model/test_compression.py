@@ -1,4 +1,4 @@
-"""Compression of bodies: what becomes smaller, what stays, and what cannot be read."""
+"""Compression of bodies, and dictionaries."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def packed(body: bytes, compressor: Compressor) -> bytes:
 
 
 def saved_by(compressor: Compressor, samples: list[bytes]) -> float:
-    """How many times smaller all of them become."""
+    """Return the factor by which all bodies get smaller."""
     return sum(map(len, samples)) / sum(len(packed(it, compressor)) for it in samples)
 
 
-# ---------------------------------------------------------------- which there is
+# ---------------------------------------------------------------- available
 
 
 @pytest.mark.parametrize("compression", [None, "zstd"])
@@ -83,7 +83,7 @@ def test_zstandard_is_imported_only_when_used() -> None:
     assert "zstandard" not in loaded
 
 
-# ---------------------------------------------------------------- smaller
+# ---------------------------------------------------------------- size
 
 
 @EITHER
@@ -120,7 +120,7 @@ def test_incompressible_body_is_not_compressed() -> None:
 
 
 def test_packed_body_has_no_spare_memory() -> None:
-    """The package's own result lies in a place for the worst case, the rest unused."""
+    """The library's own result is in a buffer for the worst case."""
     compressor = Compressor()
     result = b"compressed"
     compressor._compress = lambda _: result
@@ -193,11 +193,11 @@ def test_share_is_measured_on_held_out_samples() -> None:
     assert train([]).share == 1.0
 
 
-# ---------------------------------------------------------------- what cannot be read
+# ---------------------------------------------------------------- damage
 
 
 def test_body_is_not_read_with_another_dictionary() -> None:
-    """Neither of another kind, nor made of the same samples, nor none."""
+    """Nor with one of the same samples, nor without one."""
     made = [compressor_of("web"), compressor_of("other"), train(bodies()), Compressor()]
     body = bodies()[0]
     frames = {packed(body, compressor) for compressor in made}
@@ -247,7 +247,7 @@ def test_damaged_body_raises_internal_error(
 def test_flipped_bit_never_yields_another_body(place: int, bit: int) -> None:
     compressor = compressor_of()
     damaged = bytearray(packed(bodies()[0], compressor))
-    # Not in the head, which says how much memory the body will take.
+    # Not in the header, which has the size of the memory to allocate.
     damaged[12 + place % (len(damaged) - 12)] ^= 1 << bit
 
     with pytest.raises(InternalError):

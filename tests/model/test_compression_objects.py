@@ -1,4 +1,4 @@
-"""Objects with compressed bodies: read as any other, at the same cost in memory."""
+"""Objects with compressed bodies."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_any_json_survives_compression(
     repeats: int,
     order: Any,
 ) -> None:
-    """Any JSON, large or small, by dictionaries in any order, read in any order."""
+    """Objects are small or large, and use several dictionaries in any order."""
     plain = ObjectContext()
     put: list[tuple[bytes, KubeObject]] = []
     for number, content in enumerate(contents):
@@ -202,7 +202,7 @@ def test_any_json_survives_compression(
         assert obj.at("it") == orjson.loads(raw)["it"]
 
 
-# ---------------------------------------------------------------- what it costs
+# ---------------------------------------------------------------- cost
 
 
 def test_compressed_object_takes_memory_of_its_body() -> None:
@@ -242,7 +242,7 @@ def is_ours(it: object) -> bool:
 
 
 class Counting:
-    """A codec that counts what it reads."""
+    """Codec that counts reads."""
 
     def __init__(self, compressor: Compressor) -> None:
         self._codec = compressor.codec
@@ -269,7 +269,7 @@ def test_cached_body_is_not_decompressed_again() -> None:
 
 
 def test_contexts_of_informer_share_decoded_bodies() -> None:
-    """Compressed or not, and by whichever dictionary."""
+    """Compressed bodies with any dictionary, and JSON bodies, share one cache."""
     plain = ObjectContext()
     contexts = [plain]
     for number in range(DECODED_BODIES_KEPT + 40):

@@ -1,4 +1,4 @@
-"""JSON that nests deeper than decoders follow."""
+"""JSON that nests deeper than decoders support."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aioinformer.model.deep_json import LEVELS, check_json, json_field, truncate
 
 
 def within(value: object, levels: int) -> Any:
-    """The value below so many levels of arrays."""
+    """Return a value nested in so many arrays."""
     for _ in range(levels):
         value = [value]
 
@@ -22,7 +22,7 @@ def within(value: object, levels: int) -> Any:
 
 
 def without(value: Any, levels: int) -> Any:
-    """The innermost value of so many levels of arrays."""
+    """Return the innermost value of so many nested arrays."""
     for _ in range(levels):
         (value,) = value
 

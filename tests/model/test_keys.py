@@ -1,4 +1,4 @@
-"""Keys of objects, and their parts."""
+"""Keys of objects, and numeric resource versions."""
 
 from __future__ import annotations
 

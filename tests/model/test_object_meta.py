@@ -1,4 +1,4 @@
-"""Reading the head of an object, and sharing labels."""
+"""Decoding of metadata, and interned labels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIELDS["resourceVersion"] = "resource_version"
 
 
 def facts(body: bytes, *, namespaced: bool = True) -> dict[str, Any]:
-    """What the head of `body` says, with JSON's names; without what is absent."""
+    """Return the metadata of `body` by JSON names, without absent fields."""
     head = read_object_meta(body, namespaced=namespaced)
     found = {name: getattr(head, attribute) for name, attribute in FIELDS.items()}
     found = {name: value for name, value in found.items() if value is not None}
@@ -31,7 +31,7 @@ def facts(body: bytes, *, namespaced: bool = True) -> dict[str, Any]:
 
 
 def facts_of_whole(body: bytes) -> dict[str, Any]:
-    """The same by decoding all of it."""
+    """Return the same metadata by decoding the whole body."""
     metadata = json.loads(body).get("metadata") or {}
     found = {name: metadata.get(name) for name in FIELDS}
     found = {name: value for name, value in found.items() if value is not None}
@@ -42,7 +42,7 @@ def facts_of_whole(body: bytes) -> dict[str, Any]:
 
 
 def shuffled(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Objects with some of the fields, in any order."""
+    """Generate objects with some of the fields, in any order."""
     return st.fixed_dictionaries({}, optional=fields).flatmap(
         lambda found: st.permutations(list(found.items())).map(dict)
     )
@@ -69,7 +69,7 @@ objects = shuffled(
     managedFields=values,
     a=shuffled(metadata=metadata, spec=values, managedFields=st.lists(values)),
 )
-# All fields that are needed, so that a cut can be enough.
+# All fields that are needed for a cut to succeed.
 full_metadata = st.tuples(
     metadata, st.permutations(["name", "namespace", "uid", "resourceVersion"]), labels
 ).map(lambda it: {**dict.fromkeys(it[1], "x"), **it[0], "labels": it[2]})
@@ -123,7 +123,7 @@ SAID_WITH_LABELS: dict[str, Any] = {**SAID, "labels": {"a": "b"}}
     ],
 )
 def test_object_meta_does_not_read_after_cut(front: str) -> None:
-    """What follows is no JSON at all."""
+    """The rest is not even JSON."""
     assert facts(f"{front} nonsense".encode()) == SAID_WITH_LABELS
 
 
@@ -231,16 +231,16 @@ def test_read_identity_requires_only_name(metadata: Any, expected: Any) -> None:
 def test_truncated_object_is_read_correctly_or_rejected() -> None:
     body = written(pod("web-0", "shop", {"app": "web"}))
     whole = facts(body)
-    said = []
+    read = []
 
     for end in range(len(body)):
         try:
-            said.append(facts(body[:end]))
+            read.append(facts(body[:end]))
         except DecodeError:
             continue
 
-    assert said
-    assert all(it == whole for it in said)
+    assert read
+    assert all(it == whole for it in read)
 
 
 # ---------------------------------------------------------------- labels

@@ -27,7 +27,7 @@ from aioinformer.model.resources import PODS
 from aioinformer.model.views import ObjectContext, ReadOnlyDict, ReadOnlyList
 from aioinformer.watch.decoding import ObjectDecoder
 
-# What no repr, log or error may show.
+# Text that must not be in any repr, log or error.
 SECRET = "c2VjcmV0"
 
 
@@ -35,7 +35,7 @@ def sample() -> KubeObject:
     return KubeObject.of(pod("web-0", "shop", {"app": "web"}))
 
 
-# ---------------------------------------------------------------- making one
+# ---------------------------------------------------------------- construction
 
 
 def test_object_of_mapping() -> None:
@@ -123,7 +123,7 @@ def test_object_of_mapping_with_unsupported_value_raises_type_error(
 
 
 def test_object_of_unknown_model_raises_type_error() -> None:
-    """Its `to_dict()` has Python's names for the fields, which no server knows."""
+    """Its `to_dict()` uses Python's field names, which no server knows."""
 
     class Model:
         def to_dict(self) -> dict[str, Any]:
@@ -279,7 +279,7 @@ def test_object_is_not_hashable() -> None:
 
 
 def broken() -> KubeObject:
-    """An object whose head could be read, and the rest not."""
+    """Return an object with readable metadata and a malformed rest."""
     raw = written(pod("web-0", "shop", {"app": "web"}))
     return ObjectDecoder(PODS).decode(raw.replace(b'"spec":{', b'"spec":{{'))
 
@@ -532,22 +532,22 @@ def test_into_returns_new_object(kind: type[Any]) -> None:
 
 
 def test_into_creates_decoder_once() -> None:
-    looked: list[str] = []
+    checked: list[str] = []
 
     class Watched(type):
         @property
         def model_validate_json(cls) -> Any:
-            looked.append(cls.__name__)
+            checked.append(cls.__name__)
             return lambda raw: raw
 
     class Model(metaclass=Watched):
         pass
 
     first = sample().into(Model)
-    before = len(looked)
+    before = len(checked)
 
     assert sample().into(Model) == first
-    assert len(looked) == before
+    assert len(checked) == before
 
 
 def test_into_type_that_is_not_hashable() -> None:
@@ -563,7 +563,7 @@ def test_into_rejects_value_that_is_no_type() -> None:
         sample().into(kind)
 
 
-# ---------------------------------------------------------------- what does not fit
+# ---------------------------------------------------------------- decoding errors
 
 
 @pytest.mark.parametrize(

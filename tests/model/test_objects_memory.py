@@ -1,4 +1,4 @@
-"""`KubeObject`: what it keeps alive, and reading it from threads."""
+"""`KubeObject`: memory, garbage collection and threads."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def reachable(start: object) -> list[object]:
 
 
 def test_context_does_not_refer_to_objects() -> None:
-    """The collector does not look into objects: a cycle through one would stay."""
+    """The garbage collector does not look into objects, so a cycle would stay."""
     obj = sample()
     assert obj["spec"]["containers"][0]["name"] == "main"
 

@@ -65,19 +65,19 @@ def test_path_reader_returns_value(path: Path, value: object) -> None:
         pytest.param("metadata.other", id="inner"),
         pytest.param("other.more.0.x", id="far"),
         pytest.param("metadata.labels", id="null"),
-        pytest.param("metadata.labels.app", id="behind-null"),
+        pytest.param("metadata.labels.app", id="after-null"),
         pytest.param("spec.containers.1", id="null-in-an-array"),
-        pytest.param("spec.containers.1.image", id="behind-null-in-an-array"),
-        pytest.param("spec.containers.3", id="behind-the-end"),
-        pytest.param("spec.containers.3.image", id="far-behind-the-end"),
+        pytest.param("spec.containers.1.image", id="after-null-in-an-array"),
+        pytest.param("spec.containers.3", id="after-the-end"),
+        pytest.param("spec.containers.3.image", id="far-after-the-end"),
         pytest.param("spec.containers.-1", id="negative-index"),
         pytest.param("spec.containers.image", id="key-of-an-array"),
         pytest.param("spec.containers.0.1", id="index-of-an-object"),
-        pytest.param("kind.more", id="behind-a-string"),
+        pytest.param("kind.more", id="after-a-string"),
         pytest.param("kind.0", id="index-of-a-string"),
-        pytest.param("spec.replicas.more", id="behind-a-number"),
-        pytest.param("spec.paused.more", id="behind-false"),
-        pytest.param("metadata.annotations.1.2", id="behind-digits-as-a-key"),
+        pytest.param("spec.replicas.more", id="after-a-number"),
+        pytest.param("spec.paused.more", id="after-false"),
+        pytest.param("metadata.annotations.1.2", id="after-digits-as-a-key"),
         pytest.param(("spec", "\ud800"), id="no-unicode"),
     ],
 )
@@ -86,7 +86,7 @@ def test_path_reader_returns_none_for_absent_value(path: Path) -> None:
 
 
 def walked(value: Any, steps: tuple[str, ...]) -> Any:
-    """The same, step by step, in what the JSON decodes to."""
+    """Return the value by stepwise access to the decoded JSON."""
     for step in steps:
         if isinstance(value, dict):
             value = value.get(step)
@@ -98,7 +98,7 @@ def walked(value: Any, steps: tuple[str, ...]) -> Any:
     return value
 
 
-# So much that what is behind it is worth a cut; and what a cut must not be taken in by.
+# Long enough to make a cut worthwhile, and text that must not be mistaken for the cut.
 PADDING = "x" * 600
 fronts = st.sampled_from(
     [
@@ -163,7 +163,7 @@ def test_path_reader_finds_every_path_of_body(
         pytest.param("a..b", id="two-dots"),
         pytest.param("spec.containers[0].name", id="brackets"),
         pytest.param(".a", id="dot-in-front"),
-        pytest.param("a.", id="dot-behind"),
+        pytest.param("a.", id="trailing-dot"),
         pytest.param(("a", ""), id="empty-step"),
         pytest.param(("a", 1), id="number"),
         pytest.param(("a", None), id="none"),
@@ -192,7 +192,7 @@ def test_path_reader_raises_decode_error_for_malformed_body(
 
 
 def test_path_reader_does_not_decode_other_fields() -> None:
-    """A byte that is no text would be refused where it is decoded."""
+    """An invalid UTF-8 byte would fail where it is decoded."""
     raw = written(pod("web-0")).replace(b"Running", b"\xff")
 
     assert path_reader("spec.nodeName")(raw) == "node-1"
@@ -201,7 +201,7 @@ def test_path_reader_does_not_decode_other_fields() -> None:
 
 
 def test_path_reader_skips_text_before_path() -> None:
-    """As above; what is not looked at may be anything."""
+    """Skipped text is not checked."""
     body = {"metadata": {"note": "x" * 600, "odd": "?"}, "status": {"phase": "Failed"}}
     raw = written(body).replace(b"?", b"\xff")
 

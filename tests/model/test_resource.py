@@ -1,4 +1,4 @@
-"""Resources: their paths on the server, and the built-in ones."""
+"""`Resource`: paths on the server, and built-in resources."""
 
 from __future__ import annotations
 

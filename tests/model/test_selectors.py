@@ -1,4 +1,4 @@
-"""Label selectors: grammar, meaning, and text."""
+"""Label and field selectors: grammar and matching."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_label_selector_matches_labels(
 def selected(
     selector: LabelSelector, label_sets: list[dict[str, str]]
 ) -> list[dict[str, str]]:
-    """What select() makes of objects with these labels."""
+    """Return the result of select() for objects with these labels."""
     objects = [SimpleNamespace(label_set=labels) for labels in label_sets]
     found = selector.select(cast("list[KubeObject]", objects))
     return [it.label_set for it in found]
@@ -362,7 +362,7 @@ def test_label_selector_is_conjunction_of_requirements(
 
 
 def holds(requirement: LabelRequirement, labels: dict[str, str]) -> bool:
-    """The meaning of one requirement, written out case by case."""
+    """Return the meaning of one requirement, case by case."""
     value = labels.get(requirement.key)
     match requirement.operator:
         case "=" | "in":

@@ -1,4 +1,4 @@
-"""Durations: as users give them, and as they read."""
+"""Durations: conversion and formatting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "text"),
     [
         (-2, "<invalid>"),
         (-1.9, "0s"),
@@ -42,8 +42,8 @@ MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
         (8 * YEAR, "8y"),
     ],
 )
-def test_human_duration_gets_coarser_with_age(seconds: float, told: str) -> None:
-    assert human_duration(seconds) == told
+def test_human_duration_gets_coarser_with_age(seconds: float, text: str) -> None:
+    assert human_duration(seconds) == text
 
 
 def test_seconds_of_timedelta() -> None:

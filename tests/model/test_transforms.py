@@ -1,4 +1,4 @@
-"""Transforms: what they leave out, and that nothing else changes."""
+"""Transforms: removed fields, and unchanged rest."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def written(content: dict[str, Any], style: str = "compact") -> KubeObject:
 
 
 def without_managed_fields(body: bytes) -> dict[str, Any]:
-    """The same on a dict."""
+    """Return the body after removal from a dict."""
     content: dict[str, Any] = orjson.loads(body)
     if isinstance(content.get("metadata"), dict):
         content["metadata"].pop("managedFields", None)
@@ -386,7 +386,7 @@ def test_transform_dict_rejects_coroutine_functions() -> None:
         transform_dict(asyncio.sleep)  # type: ignore[arg-type]
 
 
-# ---------------------------------------------------------------- equal ones
+# ---------------------------------------------------------------- equality
 
 
 def shrink(content: dict[str, Any]) -> dict[str, Any]:

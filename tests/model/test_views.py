@@ -218,7 +218,7 @@ def test_deep_copies_of_views_can_be_changed() -> None:
 
 
 def test_to_dict_copies_deepest_decodable_nesting() -> None:
-    """Deeper than `orjson` would encode."""
+    """`orjson` cannot encode this depth."""
     value: Any = ReadOnlyDict(decode_json(nested(1000), "a body")).to_dict()
 
     depth = 0
@@ -258,7 +258,7 @@ def test_context_caches_bodies_used_last() -> None:
 
     assert again is first[0]
     assert len(context.decoded_bodies) == DECODED_BODIES_KEPT
-    assert context.decoded(body(0), "it") is first[0]  # looked at since
+    assert context.decoded(body(0), "it") is first[0]  # used since
     assert context.decoded(body(2), "it") is first[2]
     assert context.decoded(body(1), "it") is not first[1]  # the oldest went
 
@@ -274,7 +274,7 @@ def test_context_cache_has_bounded_number_of_bodies() -> None:
 
 
 class DroppedMeanwhile(OrderedDict[bytes, tuple[dict[str, Any], int]]):
-    """A cache of which another thread drops the entry that was just found."""
+    """Cache from which another thread drops the entry that was just found."""
 
     def get(self, key: bytes, default: Any = None) -> Any:
         return self.pop(key, default)
@@ -290,7 +290,7 @@ def test_body_dropped_by_other_thread_is_still_returned() -> None:
 
 
 def text(number: int, size: int) -> bytes:
-    """A body of exactly so many bytes."""
+    """Return a body of exactly so many bytes."""
     front = b'{"n":%d,"x":"' % number
     return front + b"x" * (size - len(front) - 2) + b'"}'
 
@@ -379,11 +379,11 @@ def test_repr_of_keys_hides_values() -> None:
     assert view.keys() & {"password", "user"} == {"password"}
 
 
-# ---------------------------------------------------------------- nothing leaks
+# ---------------------------------------------------------------- returned values
 
 
 def inside(value: Any) -> list[Any]:
-    """The objects and arrays in what something has handed out."""
+    """Return the objects and arrays in a result."""
     values = value.values() if isinstance(value, dict) else value
     return [it for it in values if isinstance(it, dict | list)]
 
@@ -457,7 +457,7 @@ def test_values_returned_by_view_are_read_only(handed_out: Any) -> None:
 
 @pytest.mark.parametrize("plain_type", [dict, list])
 def test_views_cover_every_method_of_plain_types(plain_type: type) -> None:
-    """Each method either stands in the view as well, or hands out nothing it holds."""
+    """Each method is overridden in the view, or returns no held value."""
     view = ReadOnlyDict if plain_type is dict else ReadOnlyList
     harmless = {
         *dir(object),

@@ -1,4 +1,4 @@
-"""YAML that is read as JSON: what it may hold, how deep, and how large."""
+"""YAML decoded as JSON values: values, nesting and size."""
 
 from __future__ import annotations
 

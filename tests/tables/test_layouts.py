@@ -1,4 +1,4 @@
-"""What tables say of the built-in kinds; the same rows are asked of a real server."""
+"""Table rows of built-in kinds, which contract tests compare with a real server."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ NO_NODE = ["<none>", "<none>", "<unknown>", "<unknown>", "<unknown>"]
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
 def test_row_equals_that_of_real_server(row: Row) -> None:
-    told = layout_of(row.resource).cells(row.stored(), NOW)
+    shown = layout_of(row.resource).cells(row.stored(), NOW)
 
-    # Events are not told by their names, so these come last.
+    # Rows of events begin with other columns, so the name comes last.
     is_event = row.resource == resources.EVENTS
-    assert told == ([*row.cells, row.name] if is_event else [row.name, *row.cells])
+    assert shown == ([*row.cells, row.name] if is_event else [row.name, *row.cells])
 
 
 @pytest.mark.parametrize("row", POD_ROWS, ids=lambda row: row.key)
 def test_finished_pod_has_completed_condition(row: Row) -> None:
     conditions = layout_of(row.resource).conditions
-    told = [] if conditions is None else conditions(row.stored())
+    shown = [] if conditions is None else conditions(row.stored())
 
-    assert [it["reason"] for it in told] == row.conditions
-    assert all(it["type"] == "Completed" and it["status"] == "True" for it in told)
+    assert [it["reason"] for it in shown] == row.conditions
+    assert all(it["type"] == "Completed" and it["status"] == "True" for it in shown)
 
 
 def test_every_layout_has_recorded_rows() -> None:
     plain = layout_of(resources.ROLES)
-    told = {row.resource for row in ROWS}
+    recorded = {row.resource for row in ROWS}
 
     known = [
         it
@@ -51,8 +51,8 @@ def test_every_layout_has_recorded_rows() -> None:
         if it not in {resources.EVENTS_V1, resources.HORIZONTAL_POD_AUTOSCALERS_V1}
     ]
     own = {it for it in known if layout_of(it) is not plain}
-    untold = own - told
-    assert untold == set()
+    missing = own - recorded
+    assert missing == set()
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_node_port_follows_service_port() -> None:
     ]
     body = {"metadata": {"name": "web"}, "spec": {"type": "NodePort", "ports": ports}}
 
-    told = layout_of(resources.SERVICES).cells(body, NOW)
+    shown = layout_of(resources.SERVICES).cells(body, NOW)
 
-    assert told[4] == "80:31777/TCP,53:31778/UDP"
+    assert shown[4] == "80:31777/TCP,53:31778/UDP"
 
 
 def test_event_of_events_group_shows_columns_of_core_event() -> None:
@@ -208,9 +208,9 @@ JSON = st.recursive(
 def test_metric_of_unknown_type_is_shown_as_unknown() -> None:
     body = {"spec": {"metrics": [{"type": "Weather"}]}}
 
-    told = layout_of(resources.HORIZONTAL_POD_AUTOSCALERS).cells(body, NOW)
+    shown = layout_of(resources.HORIZONTAL_POD_AUTOSCALERS).cells(body, NOW)
 
-    assert told[2] == "<unknown type>"
+    assert shown[2] == "<unknown type>"
 
 
 BODIES = st.dictionaries(

@@ -1,4 +1,4 @@
-"""The pytest plugin, in runs of pytest of its own."""
+"""Pytest plugin, in separate pytest runs."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Outcome:
 
     @property
     def last(self) -> str:
-        """How many passed and failed, without the seconds."""
+        """Return the summary line without the seconds."""
         return self.out.strip().splitlines()[-1].partition(" in ")[0]
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Run pytest on the text of a test file, with these plugins and no others."""
+    """Return a function that runs pytest on a test file, with given plugins only."""
 
     def run(text: str, *options: str, plugins: tuple[str, ...]) -> Outcome:
         file = tmp_path / "test_sample.py"
@@ -270,10 +270,10 @@ def test_plugin_reports_invalid_options_fixture(run: Run) -> None:
         plugins=ASYNCIO,
     )
 
-    said = (
+    message = (
         "apiserver: the fixture apiserver_options must return a dictionary of options"
     )
-    assert outcome.out.count(f"\n{said}") == 2, outcome.out
+    assert outcome.out.count(f"\n{message}") == 2, outcome.out
     assert "Traceback" not in outcome.out
     assert outcome.last == "2 errors"
 
