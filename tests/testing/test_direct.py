@@ -41,7 +41,7 @@ from aioinformer_apiserver.http.handler import RequestHandler
 if TYPE_CHECKING:
     from aioinformer.watch import WatchEvent
     from aioinformer_apiserver.http.response import ResponseWriter
-    from aioinformer_apiserver.requests.request import Request
+    from aioinformer_apiserver.requests.request import APIRequest
     from aioinformer_apiserver.storage.waker import Waker
 
 BIG = "x" * 10_000
@@ -422,7 +422,7 @@ async def test_informer_works_with_direct_list_watch() -> None:
 async def test_direct_endpoint_raises_a_bug_of_the_server() -> None:
     class Broken(RequestHandler):
         async def respond(
-            self, request: Request, writer: ResponseWriter, waker: Waker
+            self, request: APIRequest, writer: ResponseWriter, waker: Waker
         ) -> None:
             await asyncio.sleep(1)
             raise ZeroDivisionError
