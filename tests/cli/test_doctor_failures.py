@@ -13,7 +13,7 @@ from processes import in_real_time
 from aioinformer.cli.connection import ConnectionOptions
 from aioinformer_apiserver.faults import (
     Cut,
-    EndEarly,
+    End,
     ErrorEvent,
     NoBookmarks,
     Refuse,
@@ -228,7 +228,7 @@ async def test_a_server_that_does_not_know_lists_as_streams(
 async def test_a_list_as_a_stream_that_ends_early(
     admin: ConnectionOptions, server: APIServer, capfd: Captured
 ) -> None:
-    server.faults.add(EndEarly(after_bytes=0, skip=1))
+    server.faults.add(End(after_bytes=0, skip=1))
     found = await examined(admin, capfd=capfd)
 
     server.faults.check()

@@ -98,7 +98,7 @@ async def test_an_api_version_restricts_what_a_word_can_mean() -> None:
     async with APIServer() as server, server.client() as client:
         newest = await client.discovery.resource("hpa")
         older = await client.discovery.resource("hpa", "autoscaling/v1")
-        with pytest.raises(NotFound, match="no resource 'hpa' in v1. Did you mean"):
+        with pytest.raises(NotFound, match=r"no resource 'hpa' in v1\. Did you mean"):
             await client.discovery.resource("hpa", "v1")
 
     assert (newest.version, older.version) == ("v2", "v1")

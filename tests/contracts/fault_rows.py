@@ -14,7 +14,7 @@ from aioinformer_apiserver.faults import (
     Delay,
     Drop,
     Duplicate,
-    EndEarly,
+    End,
     ErrorEvent,
     Fault,
     Foreign,
@@ -93,7 +93,7 @@ class Row:
                 page = replace(fault, verb="list", parameter="continue")
                 return [*A_RELIST, *self.before, page]
             case "watch":
-                return [EndEarly(after_events=2), replace(fault, verb="watch")]
+                return [End(after_events=2), replace(fault, verb="watch")]
             case "midstream":
                 return [replace(fault, verb="watch")]
             case "stream":
@@ -101,7 +101,7 @@ class Row:
                 return [replace(fault, verb="watch", parameter=initial)]
 
 
-A_RELIST = (EndEarly(after_events=2), Gone())
+A_RELIST = (End(after_events=2), Gone())
 
 
 def on_list(**options: Any) -> Stall:
@@ -133,7 +133,7 @@ def _lists() -> Iterator[Row]:
         Cut(after_bytes=0),
         Cut(after_bytes=500),
         Cut(after_bytes=500, reset=True),
-        EndEarly(verb="", after_bytes=500),
+        End(verb="", after_bytes=500),
         Garble(after_events=1),
     ]
     for fault in failing:
@@ -206,8 +206,8 @@ def _in_mid_stream() -> Iterator[Row]:
     resumed = [
         Cut(after_bytes=3000),
         Cut(after_bytes=3000, reset=True),
-        EndEarly(after_events=3),
-        EndEarly(after_bytes=3000),
+        End(after_events=3),
+        End(after_bytes=3000),
         Stall(after_bytes=3000),
         *(ErrorEvent(status=status, after_events=3) for status in (401, 429, 500)),
     ]
@@ -267,8 +267,8 @@ def _streams() -> Iterator[Row]:
         Cut(after_bytes=0),
         Cut(after_bytes=500),
         Cut(after_bytes=500, reset=True),
-        EndEarly(after_events=3),
-        EndEarly(after_bytes=500),
+        End(after_events=3),
+        End(after_bytes=500),
         Garble(after_events=1),
         BlankBookmarks(),
     ]

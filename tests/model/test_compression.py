@@ -204,7 +204,9 @@ def test_no_dictionary_is_ever_taken_for_another() -> None:
 
     assert len(frames) == len(made)
     for one, other in combinations(made[:3], 2):
-        with pytest.raises(InternalError, match="object 'a/b': cannot decompress its body"):
+        with pytest.raises(
+            InternalError, match="object 'a/b': cannot decompress its body"
+        ):
             other.codec.read(packed(body, one), "object 'a/b'")
 
     for compressor in made[:3]:

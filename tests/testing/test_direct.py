@@ -28,7 +28,7 @@ from aioinformer.watch import ListOptions, WatchOptions
 from aioinformer_apiserver.faults import (
     Cut,
     Delay,
-    EndEarly,
+    End,
     Fault,
     Gone,
     Page,
@@ -237,7 +237,7 @@ async def test_direct_watch_of_old_version_expires() -> None:
         (Stall(verb="list", after_bytes=100), TransportError),
         (Stall(verb="list", head=False), TransportError),
         (Delay(seconds=1000), TransportError),
-        (EndEarly(verb="list", after_bytes=100), DecodeError),
+        (End(verb="list", after_bytes=100), DecodeError),
         (Page(status=200), DecodeError),
         (Page(status=502), ApiError),
         (Refuse(status=429, retry_after=7), TooManyRequests),

@@ -38,7 +38,7 @@ from aioinformer.watch.interface import Connected, Watch, WatchOptions
 if TYPE_CHECKING:
     from aioinformer.watch.interface import ListerWatcher
 
-__all__ = ["Decision", "End", "Forward", "Ignore", "Retry", "RetryWatch", "decide"]
+__all__ = ["Decision", "Finish", "Forward", "Ignore", "Retry", "RetryWatch", "decide"]
 
 logger = guarded_logger(__name__)
 
@@ -279,7 +279,7 @@ class RetryWatch(Watch):
                 self._end_watch()
                 self._plan(retry, accepted=accepted)
                 return []
-            case End(event=event):
+            case Finish(event=event):
                 self._end_watch()
                 self._finished = True
                 return [event]
@@ -375,13 +375,13 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class Finish:
     """Forward this ERROR event as the last one: no other watch can succeed."""
 
     event: WatchEvent
 
 
-Decision: TypeAlias = Forward | Ignore | Retry | End
+Decision: TypeAlias = Forward | Ignore | Retry | Finish
 
 
 # Refusals that last until a person acts.
@@ -398,18 +398,18 @@ def decide(happened: WatchEvent | Exception | None, version: str) -> Decision:
       with a version                    Forward, at that version
       with a decimal version that is    Ignore: the server repeats itself
       not above the last one
-      without a version                 End, with an InternalError: the watch could not
+      without a version                 Finish, with an InternalError: the watch could not
                                         resume after it
     BOOKMARK
       with a version                    Ignore, at that version
       with none, or one not above       Ignore
       the last one
     ERROR
-      410                               End, with that event
+      410                               Finish, with that event
       any other, or not a Status        Retry, not before the server wants it
     a failure
-      401, 403                          End, with its Status
-      400, 410, 422                     End, with its Status: the same request is
+      401, 403                          Finish, with its Status
+      400, 410, 422                     Finish, with its Status: the same request is
                                         refused each time. client-go repeats it
       any other refusal, a broken       Retry, not before the server wants it
       connection, bytes that cannot
@@ -430,7 +430,7 @@ def decide(happened: WatchEvent | Exception | None, version: str) -> Decision:
         case WatchEvent():
             return _decide_event(happened, version)
         case ApiError() if isinstance(happened, _FINAL):
-            return End(WatchEvent.of_error(happened))
+            return Finish(WatchEvent.of_error(happened))
         case _:
             return Retry(happened)
 
@@ -441,7 +441,7 @@ def _decide_error(event: WatchEvent) -> Decision:
     except DecodeError as exc:
         error = exc
 
-    return End(event) if isinstance(error, ResourceExpired) else Retry(error)
+    return Finish(event) if isinstance(error, ResourceExpired) else Retry(error)
 
 
 def _decide_event(event: WatchEvent, version: str) -> Decision:
@@ -453,7 +453,7 @@ def _decide_event(event: WatchEvent, version: str) -> Decision:
             status=500,
             reason="InternalError",
         )
-        return End(WatchEvent.of_error(error))
+        return Finish(WatchEvent.of_error(error))
 
     if not new or 0 <= version_number(new) <= version_number(version):
         return Ignore(version)
