@@ -97,7 +97,7 @@ async def test_a_client_that_cannot_start_is_an_error_of_starting() -> None:
 
 async def test_runs_once(factory: SharedInformerFactory) -> None:
     async with factory:
-        with pytest.raises(OptionsError, match="runs already"):
+        with pytest.raises(OptionsError, match="is already running"):
             await factory.start()
 
     with pytest.raises(InformerStopped, match="runs once"):
