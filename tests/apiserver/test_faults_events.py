@@ -26,7 +26,7 @@ from aioinformer_apiserver.faults import (
     UnknownType,
     Unreadable,
 )
-from aioinformer_apiserver.faults.mutator import ResponseMutator
+from aioinformer_apiserver.faults.events import ResponseMutator
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
