@@ -171,9 +171,9 @@ class DeltaFIFO(Generic[T]):
     def replace_all(self, contents: Contents[T], resource_version: str) -> None:
         """Queue a complete list as one entry.
 
-        Args: contents: All objects that exist, ready to be swapped into a store. They
-            must
-                not change any more, and do not pass the transformer.
+        Args:
+            contents: All objects that exist, ready to be swapped into a store. They
+                must not change any more, and do not pass the transformer.
             resource_version: Version of the list.
         """
         self._condition.check_loop()
@@ -200,7 +200,7 @@ class DeltaFIFO(Generic[T]):
         """Queue the version that all deltas queued so far lead up to.
 
         It is not an entry: a bookmark replaces the one before it. (In client-go each is
-        an entry, and the queue can be told to drop them.)
+        an entry, and an option drops them.)
         """
         self._condition.check_loop()
         self._progress.version_queued(resource_version)
@@ -382,8 +382,9 @@ class DeltaFIFO(Generic[T]):
     def applied(self) -> str | None:
         """Return the version that the consumer has after it applied all it popped.
 
-        Returns: Version of the newest batch whose deltas, and those of all batches
-            before it, were popped; None if it is the same as last time.
+        Returns:
+            Version of the newest batch whose deltas, and those of all batches before
+            it, were popped; None if it is the same as last time.
         """
         if self._metrics.enabled and self._queue:
             self._measure_depth()

@@ -48,10 +48,10 @@ NAMESPACE_INDEX = "namespace"
 def index_by(path: Path) -> IndexFunction[KubeObject]:
     """Return an index function that reads one path, without decoding the whole object.
 
-    Args: path: Path as in `KubeObject.at`, such as `"spec.nodeName"`. A string is one
-        value,
-            an array of strings several. Numbers and booleans are written as in JSON.
-            Absent, null, and objects are no value. A path leads to one array, not
+    Args:
+        path: Path as in `KubeObject.at`, such as `"spec.nodeName"`. A string is one
+            value, an array of strings several. Numbers and booleans are written as in
+            JSON. Absent, null, and objects are no value. A path leads to one array, not
             through its items: write a function for these, as below.
 
     Raises:
@@ -249,10 +249,12 @@ class Index(Generic[T]):
     def put(self, key: str, obj: T, old: T | None, asked: T | None = None) -> None:
         """Index an object, in place of an old one with the same key.
 
-        Args: key: Key of the object. obj: Object to index. old: Object that was indexed
-            under the key, or None. asked: Object to call the index function with: an
-            equal one that is cheaper to
-                read, or None.
+        Args:
+            key: Key of the object.
+            obj: Object to index.
+            old: Object that was indexed under the key, or None.
+            asked: Object to call the index function with: an equal one that is cheaper
+                to read, or None.
         """
         of_key = self._of_key
         if of_key is not None:  # then the old object has the same value

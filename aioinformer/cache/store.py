@@ -232,10 +232,11 @@ class Store(Generic[T]):
 class Indexer(Store[T]):
     """A store with secondary indexes.
 
-    Args: indexers: Index functions by the name of their index. key_func: Key function,
-        see `Store`. on_error: Function called with errors, see `Store`. An object whose
-        index function
-            fails is stored, and absent from that index.
+    Args:
+        indexers: Index functions by the name of their index.
+        key_func: Key function, see `Store`.
+        on_error: Function called with errors, see `Store`. An object whose index
+            function fails is stored, and absent from that index.
 
     Raises:
         OptionsError: If an index or `on_error` is refused, see `add_indexers`.
@@ -264,9 +265,9 @@ class Indexer(Store[T]):
         For very many objects, add indexes before they come, or `await build_indexers`.
         Adding the same function under the same name again changes nothing.
 
-        Raises: OptionsError: If a name is used by another function, or a function is
-            not plain;
-                nothing was added.
+        Raises:
+            OptionsError: If a name is used by another function, or a function is not
+                plain; nothing was added.
         """
         new = self._new(indexers)
         if new:
@@ -383,9 +384,11 @@ class Contents(Generic[T]):
     def put(self, key: str, obj: T, asked: T | None = None) -> None:
         """Add or replace one object.
 
-        Args: key: Key of the object. obj: Object to store. asked: Object to call index
-            functions with: an equal one that is cheaper to read,
-                or None.
+        Args:
+            key: Key of the object.
+            obj: Object to store.
+            asked: Object to call index functions with: an equal one that is cheaper to
+                read, or None.
         """
         old = self.objects.get(key)
         self.objects[key] = obj
@@ -447,10 +450,11 @@ class Growing(Generic[T]):
     The contents may change, and even be replaced, between two steps. Nobody reads these
     indexes before they are complete.
 
-    Args: functions: Index functions by the names of their indexes. contents: Contents
-        to index; `close()` at the end. known: Contents that have these indexes. Values
-        of the same objects are taken from
-            there.
+    Args:
+        functions: Index functions by the names of their indexes.
+        contents: Contents to index; `close()` at the end.
+        known: Contents that have these indexes. Values of the same objects are taken
+            from there.
     """
 
     __slots__ = ("_contents", "_entered", "_known", "_waiting", "indexes")
@@ -473,8 +477,9 @@ class Growing(Generic[T]):
         contents.growing.append(self)
         self._contents = contents
 
-        # Invariant: the key of each object is in one of these two. What else waits has
-        # come twice, or is gone. The last is the next: so the order of the store stays.
+        # Invariant: the key of each object is in one of these two. Other waiting keys
+        # are duplicates, or their objects were removed. The last key is taken next,
+        # which keeps the order of the store.
         self._entered: set[str] = set()
         self._waiting = list(contents.objects)
         self._waiting.reverse()

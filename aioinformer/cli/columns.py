@@ -61,8 +61,6 @@ class Columns:
 
 
 GAP = 3
-
-
 """Cells between two columns, as kubectl has them."""
 
 

@@ -156,8 +156,6 @@ class RateMeter:
 
 
 OVERHEAD = 2
-
-
 """Lines above the objects: the status and the column names."""
 
 
@@ -272,8 +270,6 @@ def _freshness(age: float | None) -> str:
 
 
 ChangeMark = Literal["", "added", "modified", "deleted"]
-
-
 """Recent change of an object, or empty."""
 
 

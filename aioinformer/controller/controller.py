@@ -261,7 +261,7 @@ class Controller(Lifecycle):
         """
         await self._supervisor.stop()
 
-    def _left_with_an_error(self) -> str:
+    def _shutdown_note(self) -> str:
         return f"the controller {self.name} failed, too"
 
     async def _life(self, ready: Callable[[], None]) -> None:

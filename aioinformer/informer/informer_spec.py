@@ -38,8 +38,6 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 Namespaces: TypeAlias = str | Sequence[str] | None
-
-
 """One namespace, several, or all of them: None, or an empty text."""
 
 

@@ -219,8 +219,6 @@ def _event_of(event: Notification) -> WatchEvent:
 
 
 Precondition: TypeAlias = Callable[[Indexer[KubeObject]], bool | Awaitable[bool]]
-
-
 """Whether nothing has to be waited for; asked once, when the cache is complete."""
 
 

@@ -288,8 +288,6 @@ _Buckets = Mapping[str, Mapping[str, "KubeObject"]]
 
 
 _Place = tuple[_Buckets, Sequence[str]]
-
-
 """Buckets of an index, and by which values objects are in those that are meant."""
 
 

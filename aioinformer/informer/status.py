@@ -107,8 +107,6 @@ class InformerStatus:
 
 
 _WORST_FIRST = ("backing off", "absent", "listing")
-
-
 """A namespace at one of these decides what the informer is at."""
 
 

@@ -101,9 +101,9 @@ class ItemFramer:
 
     The returned items refer to a buffer of all of them: copy what is kept.
 
-    Args: sure: True for a list of a kind whose borders need no proof. The bytes between
-        them
-            may then be malformed; use `prove` if an item cannot be read.
+    Args:
+        sure: True for a list of a kind whose borders need no proof. The bytes between
+            them may then be malformed; use `prove` if an item cannot be read.
     """
 
     __slots__ = ("_border", "_parts", "_proved", "_recent", "_scan", "_size", "_sure")
@@ -305,7 +305,7 @@ class _BracketScan:
         self._in_string = False
         self._escaped = False
         self.end = -1
-        """Where the list's own bracket stands in the last chunk; -1 before that."""
+        """Position of the list's own closing bracket in the last chunk; -1 before that."""
 
     def commas(self, chunk: bytes) -> list[int]:
         """Return the positions of the commas between items in `chunk`."""

@@ -44,10 +44,11 @@ class StreamWatch(Watch):
     (client-go's `StreamWatcher` makes an ERROR event of an unreadable line, as if the
     server had sent it.)
 
-    Args: source: Source of the bytes; closed when the watch ends. decoder: Decoder of
-        the bytes. seconds: Seconds after which the watch ends without an error, and
-        with the events
-            that were read; None for the end of the stream.
+    Args:
+        source: Source of the bytes; closed when the watch ends.
+        decoder: Decoder of the bytes.
+        seconds: Seconds after which the watch ends without an error, and with the
+            events that were read; None for the end of the stream.
     """
 
     def __init__(

@@ -40,8 +40,6 @@ class HTTPResponse:
 
 
 Responder: TypeAlias = Callable[[str], Awaitable[HTTPResponse]]
-
-
 """Endpoint, called with the `Accept` header or an empty string."""
 
 

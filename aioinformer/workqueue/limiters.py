@@ -1,6 +1,6 @@
 """Rate limiters: how long an item waits before it is retried.
 
-Plain, synchronous state for each item; nothing here waits. A `RateLimitingQueue` calls
+Plain, synchronous state for each item; nothing here waits. A `WorkQueue` calls
 `when()` and waits. A limiter belongs to one queue, and to its loop.
 """
 
@@ -161,9 +161,9 @@ class TokenBucket:
     Attributes:
         tokens: Tokens that are there. Below 0, tokens were taken in advance.
 
-    Raises: OptionsError: If no token would ever come, or no end of them: `qps` is not
-        above 0
-            or not finite, `burst` is under 1 or not finite.
+    Raises:
+        OptionsError: If no token would ever come, or no end of them: `qps` is not above
+            0 or not finite, `burst` is under 1 or not finite.
     """
 
     __slots__ = ("_filled_at", "burst", "qps", "tokens")
@@ -202,14 +202,16 @@ class BucketRateLimiter:
     Each attempt takes a token, in advance if there is none. Its delay is the time until
     that token comes. Items are not told apart, and none is remembered.
 
-    Args: qps: Tokens that come each second. burst: Tokens that the bucket holds; it
-        starts full. clock: Seconds that never go back. By default the time of the
-        running event loop,
-            so that delays and timers agree, or `time.monotonic` outside of a loop.
+    Args:
+        qps: Tokens that come each second.
+        burst: Tokens that the bucket holds; it starts full.
+        clock: Seconds that never go back. By default the time of the running event
+            loop, so that delays and timers agree, or `time.monotonic` outside of a
+            loop.
 
-    Raises: OptionsError: If no token would ever come, or no end of them: `qps` is not
-        above 0
-            or not finite, `burst` is under 1 or not finite.
+    Raises:
+        OptionsError: If no token would ever come, or no end of them: `qps` is not above
+            0 or not finite, `burst` is under 1 or not finite.
     """
 
     def __init__(
@@ -242,11 +244,11 @@ T = TypeVar("T")
 class MaxOfRateLimiter(Generic[T]):
     """The longest delay of several limiters.
 
-    Every limiter is asked each time, so each counts the attempt. A bucket gives a token
+    Every limiter is called each time, so each counts the attempt. A bucket gives a token
     even if the delay of another limiter is longer.
 
     Args:
-        limiters: Limiters to ask. Without any the delay is 0.
+        limiters: Limiters to call. Without any, the delay is 0.
     """
 
     def __init__(self, *limiters: RateLimiter[T]) -> None:

@@ -64,8 +64,11 @@ class WorkQueueMetrics(Generic[T]):
     and the last two gauges at most every 0.5 s. These are about work that hangs: only a
     collecting sink sees them grow while nothing else happens.
 
-    Args: name: Name of the queue. sink: Sink of the measurements. depths: Function that
-        returns the number of queued items by the label `priority`.
+    Args:
+        name: Name of the queue.
+        sink: Sink of the measurements.
+        depths: Function that returns the number of queued items by the label
+            `priority`.
     """
 
     def __init__(

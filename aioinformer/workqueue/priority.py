@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 from aioinformer.errors import OptionsError
 from aioinformer.metrics import NULL_SINK, MetricsSink
 from aioinformer.model.times import seconds_of
-from aioinformer.workqueue.delaying import RateLimitingQueue
+from aioinformer.workqueue.queue import WorkQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -46,10 +46,10 @@ OTHER_LABEL = "other"
 EMPTY_PLACES_KEPT = 64
 
 
-class PriorityQueue(RateLimitingQueue[T]):
-    """A `RateLimitingQueue` whose items have priorities; the higher one comes first.
+class PriorityQueue(WorkQueue[T]):
+    """Work queue whose items have priorities; the higher one comes first.
 
-    Guarantees: Those of `RateLimitingQueue`, except for the order. Items of one
+    Guarantees: Those of `WorkQueue`, except for the order. Items of one
         priority are handed out in the order in which they were added. An item of a
         higher priority comes before them, unless they have waited for long.
 
@@ -71,12 +71,13 @@ class PriorityQueue(RateLimitingQueue[T]):
     there are. The metric `workqueue_depth` has the priority as a label. There are at
     most 25 different ones; the rest has the label `"other"`.
 
-    Args: name: Name in metrics and in `repr()`. ageing: Seconds of waiting that are
-        worth one step of priority. By default, items of
-            priority 0 come before those of `LOW_PRIORITY` for 5 minutes. None or 0 for
-            strict priorities, with which a steady stream of important items makes
-            others wait for ever, as in controller-runtime.
-        rate_limiter: Limiter of retries, see `RateLimitingQueue`.
+    Args:
+        name: Name in metrics and in `repr()`.
+        ageing: Seconds of waiting that are worth one step of priority. By default,
+            items of priority 0 come before those of `LOW_PRIORITY` for 5 minutes. None
+            or 0 for strict priorities, with which a steady stream of important items
+            makes others wait for ever, as in controller-runtime.
+        rate_limiter: Limiter of retries, see `WorkQueue`.
         metrics: Sink of metrics, see `WorkQueue`.
 
     Raises:
@@ -146,9 +147,10 @@ class PriorityQueue(RateLimitingQueue[T]):
 
         As `WorkQueue.add_threadsafe()`, with a priority.
 
-        Raises: OptionsError: If the priority is out of range. WrongLoop: If the loop of
-            this queue was closed, and the queue was not shut down
-                before.
+        Raises:
+            OptionsError: If the priority is out of range.
+            WrongLoop: If the loop of this queue was closed, and the queue was not shut
+                down before.
         """
         _check(priority)
         self._add_from_thread(item, priority)
@@ -157,7 +159,7 @@ class PriorityQueue(RateLimitingQueue[T]):
         """Add an item when `delay` has passed; at once if that is not above 0.
 
         If it is delayed already, the earlier time and the higher priority count.
-        Otherwise as `DelayingQueue.add_after()`.
+        Otherwise as `WorkQueue.add_after()`.
 
         Args:
             item: Item to add.
@@ -169,7 +171,9 @@ class PriorityQueue(RateLimitingQueue[T]):
             WrongLoop: If called from another loop or thread, or outside of any loop.
         """
         _check(priority)
-        if self._delay(item, delay, lambda it: self.add(it, priority)):
+        if self._delay(item, delay):
+            self.add(item, priority)
+        elif not self.shutting_down:
             known = self._delayed_priorities.get(item, priority)
             self._delayed_priorities[item] = max(known, priority)
 

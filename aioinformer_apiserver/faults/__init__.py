@@ -20,7 +20,7 @@ To add a fault:
 
 from aioinformer_apiserver.faults.base import Fault, Occasion, Strike
 from aioinformer_apiserver.faults.chaos import Chaos
-from aioinformer_apiserver.faults.connections import Cut, EndEarly, Slow, Stall
+from aioinformer_apiserver.faults.connections import Cut, End, Slow, Stall
 from aioinformer_apiserver.faults.events import (
     BlankBookmarks,
     Drop,
@@ -45,7 +45,7 @@ __all__ = [
     "Delay",
     "Drop",
     "Duplicate",
-    "EndEarly",
+    "End",
     "ErrorEvent",
     "EventFault",
     "Fault",

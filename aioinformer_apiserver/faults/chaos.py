@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aioinformer.errors import OptionsError
 from aioinformer_apiserver.faults.base import check_number, check_verb
-from aioinformer_apiserver.faults.connections import Cut, EndEarly, Slow, Stall
+from aioinformer_apiserver.faults.connections import Cut, End, Slow, Stall
 from aioinformer_apiserver.faults.events import (
     BlankBookmarks,
     Drop,
@@ -148,9 +148,9 @@ def _stall(verb: str, rng: Random) -> Fault:
 
 def _end(verb: str, rng: Random) -> Fault:
     if verb == "watch" and rng.random() < 0.5:
-        return EndEarly(verb=verb, after_events=rng.randrange(_EVENTS))
+        return End(verb=verb, after_events=rng.randrange(_EVENTS))
 
-    return EndEarly(verb=verb, after_bytes=rng.randrange(_BYTES))
+    return End(verb=verb, after_bytes=rng.randrange(_BYTES))
 
 
 def _slow(verb: str, rng: Random) -> Fault:

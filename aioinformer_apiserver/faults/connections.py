@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aioinformer.errors import ApiError
     from aioinformer_apiserver.faults.base import Occasion
 
-__all__ = ["Cut", "EndEarly", "Slow", "Stall"]
+__all__ = ["Cut", "End", "Slow", "Stall"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -50,7 +50,7 @@ class Cut(Fault):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class EndEarly(Fault):
+class End(Fault):
     """Ends a response early and cleanly: for HTTP it is complete.
 
     By events, a watch ends as if the server had closed it. By bytes, the end may be in

@@ -19,7 +19,7 @@ from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
 from aioinformer_apiserver.errors.statuses import quote
-from aioinformer_apiserver.faults import Compact, Cut, EndEarly, Slow, Stall
+from aioinformer_apiserver.faults import Compact, Cut, End, Slow, Stall
 from aioinformer_apiserver.faults.events import ResponseMutator
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class ResponseWriter(ABC):
         self._waker = waker
         self._taken: Strike | None = None
         self._is_watch = True
-        self._fault: Cut | Stall | EndEarly | None = None
+        self._fault: Cut | Stall | End | None = None
         self._bytes_left = 0
         self._bytes_per_second = math.inf
         self._mutator: ResponseMutator | None = None
@@ -71,7 +71,7 @@ class ResponseWriter(ABC):
                 self._bytes_per_second = rate
             case _ if fault.alters_content:
                 self._mutator = ResponseMutator(fault)
-            case Cut() | Stall() | EndEarly():
+            case Cut() | Stall() | End():
                 self._fault, self._bytes_left = fault, fault.after_bytes or 0
             case _:
                 pass
@@ -241,7 +241,7 @@ class ResponseWriter(ABC):
                 seconds = math.inf if fault.seconds is None else fault.seconds
                 if not await self._waker.sleep(seconds):
                     await self._break_off(reset=False)
-            case EndEarly():
+            case End():
                 # A whole response may be complete: `_write_counted()` sees if there is
                 # more.
                 self.broken = True

@@ -15,7 +15,7 @@ from aioinformer_apiserver.faults import (
     BlankBookmarks,
     Drop,
     Duplicate,
-    EndEarly,
+    End,
     ErrorEvent,
     Fault,
     Foreign,
@@ -93,8 +93,8 @@ def names_in(body: bytes) -> list[str]:
         (ErrorEvent(status=500, after_events=2), ["+0", "+1", "ERROR"]),
         (ErrorEvent(status=410), ["ERROR"]),
         (Gone(after_events=1), ["+0", "ERROR"]),
-        (EndEarly(after_events=0), []),
-        (EndEarly(after_events=3), ["+0", "+1", "+2"]),
+        (End(after_events=0), []),
+        (End(after_events=3), ["+0", "+1", "+2"]),
         (Duplicate(after_events=1, copies=2), ["+0", "+1", "+1", "+1", "+2", "+3"]),
         (Drop(), ["+1", "+2", "+3"]),
         (Drop(after_events=1, events=2), ["+0", "+3"]),
@@ -369,7 +369,7 @@ def test_mutator_ignores_chunks_of_lines(cut: int) -> None:
 
 def test_mutator_sends_nothing_after_end() -> None:
     line = b'{"type":"ADDED","object":{}}\n'
-    mutator = ResponseMutator(EndEarly(after_events=1))
+    mutator = ResponseMutator(End(after_events=1))
 
     assert mutator.initial_lines() == []
     assert mutator.mutate_lines([line, line]) == [line]
@@ -380,7 +380,7 @@ def test_mutator_sends_nothing_after_end() -> None:
 def test_mutator_keeps_body_that_is_not_json() -> None:
     assert ResponseMutator(Drop()).mutate_body(b"ok") == b"ok"
     assert (
-        ResponseMutator(EndEarly(after_events=1)).mutate_body(b'{"items":[1]}')
+        ResponseMutator(End(after_events=1)).mutate_body(b'{"items":[1]}')
         == b'{"items":[1]}'
     )
 
@@ -393,8 +393,8 @@ def test_mutator_keeps_body_that_is_not_json() -> None:
         pytest.param(lambda: Duplicate(copies=0), id="duplicate"),
         pytest.param(lambda: StepBack(versions=0), id="step-back"),
         pytest.param(lambda: ErrorEvent(status=200), id="error-event"),
-        pytest.param(lambda: EndEarly(), id="end-of-nothing"),
-        pytest.param(lambda: EndEarly(after_bytes=1, after_events=1), id="end-of-both"),
+        pytest.param(lambda: End(), id="end-of-nothing"),
+        pytest.param(lambda: End(after_bytes=1, after_events=1), id="end-of-both"),
     ],
 )
 def test_invalid_event_faults_are_rejected(make: Any) -> None:

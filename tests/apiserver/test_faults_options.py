@@ -17,7 +17,7 @@ from aioinformer_apiserver.faults import (
     Delay,
     Drop,
     Duplicate,
-    EndEarly,
+    End,
     ErrorEvent,
     Fault,
     Faults,
@@ -60,7 +60,7 @@ VERBS = "get, list, watch, create, update, patch, delete, deletecollection"
         (Gone, {"skip": -1}, "skip must be a whole number of at least 0"),
         (Cut, {}, "Cut(): give after_bytes, or head=False"),
         (Cut, {"after_bytes": "1"}, "after_bytes must be a whole number"),
-        (EndEarly, {}, "EndEarly(): give either after_events or after_bytes"),
+        (End, {}, "End(): give either after_events or after_bytes"),
         (Delay, {"seconds": 0}, "seconds must be a number above 0"),
         (Stall, {"seconds": float("nan")}, "seconds must be a number above 0"),
         (Slow, {"bytes_per_second": 0}, "bytes_per_second must be a number above 0"),
@@ -98,13 +98,13 @@ def test_fault_without_effect_on_verb_is_rejected(
         kind(verb="get", **options)
 
     with pytest.raises(OptionsError, match="after_events is for watch; give after_b"):
-        EndEarly(verb="list", after_events=1)
+        End(verb="list", after_events=1)
 
 
 def test_fault_accepts_verbs_that_it_affects() -> None:
     needs = {"Refuse": {"status": 500}, "ErrorEvent": {"status": 500}}
     needs |= {"Slow": {"bytes_per_second": 1}, "Delay": {"seconds": 1}}
-    needs |= {"Cut": {"after_bytes": 1}, "EndEarly": {"after_bytes": 1}}
+    needs |= {"Cut": {"after_bytes": 1}, "End": {"after_bytes": 1}}
     for name in faults.__all__:
         kind = getattr(faults, name)
         if issubclass(kind, Fault) and kind not in {Fault, faults.EventFault}:
@@ -118,8 +118,8 @@ def test_fault_accepts_verbs_that_it_affects() -> None:
         (Refuse(verb="", status=500), {"get", "list", "watch", "create"}),
         (Garble(verb=""), {"list", "watch"}),
         (BlankBookmarks(verb=""), {"watch"}),
-        (EndEarly(verb="", after_events=1), {"watch"}),
-        (EndEarly(verb="", after_bytes=1), {"get", "list", "watch", "create"}),
+        (End(verb="", after_events=1), {"watch"}),
+        (End(verb="", after_bytes=1), {"get", "list", "watch", "create"}),
     ],
     ids=["refuse", "garble", "blank", "end-events", "end-bytes"],
 )

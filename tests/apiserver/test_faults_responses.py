@@ -17,7 +17,7 @@ from aioinformer.testing import APIServer
 from aioinformer_apiserver.faults import (
     Compact,
     Delay,
-    EndEarly,
+    End,
     Fault,
     Faults,
     Page,
@@ -266,7 +266,7 @@ async def test_end_truncates_response_cleanly(
     whole = await whole_body(http, path)
 
     for size in (0, 1, 100, len(whole) - 2):
-        server.faults.add(EndEarly(verb="", after_bytes=size))
+        server.faults.add(End(verb="", after_bytes=size))
         # aiohttp raises if an answer is not complete.
         assert await whole_body(http, path) == whole[:size]
 

@@ -17,7 +17,7 @@ from aioinformer_apiserver.faults import (
     Delay,
     Drop,
     Duplicate,
-    EndEarly,
+    End,
     ErrorEvent,
     Fault,
     Faults,
@@ -67,7 +67,7 @@ async def met(server: APIServer, path: str) -> tuple[bytes, str]:
 WITHOUT_EFFECT: list[Fault] = [
     Cut(verb="list", after_bytes=999_999),
     Stall(verb="list", after_bytes=999_999, seconds=5),
-    EndEarly(verb="list", after_bytes=999_999),
+    End(verb="list", after_bytes=999_999),
     Drop(verb="list", after_events=99),
     Duplicate(verb="list", after_events=99),
     Foreign(verb="list", after_events=99),
@@ -76,8 +76,8 @@ WITHOUT_EFFECT: list[Fault] = [
     Compact(verb="list"),
     Cut(after_bytes=999_999),
     Stall(after_bytes=999_999, seconds=5),
-    EndEarly(after_events=99),
-    EndEarly(after_bytes=999_999),
+    End(after_events=99),
+    End(after_bytes=999_999),
     Gone(after_events=99),
     ErrorEvent(status=500, after_events=99),
     Drop(after_events=99),
@@ -122,8 +122,8 @@ async def test_fault_without_effect_has_not_struck(
         Cut(verb="list", head=False, times=None),
         Stall(verb="list", after_bytes=10, seconds=5),
         Stall(verb="list", head=False, seconds=5),
-        EndEarly(verb="list", after_bytes=0),
-        EndEarly(verb="list", after_bytes=10),
+        End(verb="list", after_bytes=0),
+        End(verb="list", after_bytes=10),
         Drop(verb="list", after_events=3),
         StepBack(verb="list"),
         Garble(verb="list"),
@@ -148,9 +148,9 @@ async def test_fault_that_changes_list_has_struck(
         Gone(),
         Gone(after_events=4),
         ErrorEvent(status=500),
-        EndEarly(after_events=0),
-        EndEarly(after_bytes=0),
-        EndEarly(after_bytes=10),
+        End(after_events=0),
+        End(after_bytes=0),
+        End(after_bytes=10),
         Cut(after_bytes=0),
         Slow(bytes_per_second=1000),
         Drop(after_events=3),
@@ -176,7 +176,7 @@ async def test_fault_that_changes_watch_has_struck(
 
 async def test_end_after_last_byte_has_not_struck(server: APIServer) -> None:
     body, _ = await met(server, MAPS_PATH)
-    server.faults.add(EndEarly(verb="list", after_bytes=len(body)))
+    server.faults.add(End(verb="list", after_bytes=len(body)))
 
     assert (await met(server, MAPS_PATH))[0] == body
     assert not server.faults.struck

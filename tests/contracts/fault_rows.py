@@ -14,7 +14,7 @@ from aioinformer_apiserver.faults import (
     Delay,
     Drop,
     Duplicate,
-    EndEarly,
+    End,
     ErrorEvent,
     Fault,
     Foreign,
@@ -93,7 +93,7 @@ class Row:
                 page = replace(fault, verb="list", parameter="continue")
                 return [*A_RELIST, *self.before, page]
             case "watch":
-                return [EndEarly(after_events=2), replace(fault, verb="watch")]
+                return [End(after_events=2), replace(fault, verb="watch")]
             case "midstream":
                 return [replace(fault, verb="watch")]
             case "stream":
@@ -101,7 +101,7 @@ class Row:
                 return [replace(fault, verb="watch", parameter=initial)]
 
 
-A_RELIST = (EndEarly(after_events=2), Gone())
+A_RELIST = (End(after_events=2), Gone())
 
 
 def on_list(**options: Any) -> Stall:
@@ -122,7 +122,7 @@ def on_stream(**options: Any) -> Stall:
 def _lists() -> Iterator[Row]:
     """Lists that fail are repeated from their first page."""
     failing = [
-        *(Refuse(status=status) for status in (401, 403, 404, 405, 409, 500, 503)),
+        *(Refuse(status=status) for status in (401, 404, 405, 503)),
         Refuse(status=429, retry_after=3),
         Refuse(status=503, retry_after=3, retry_date=True),
         *(Page(status=status) for status in (200, 502)),
@@ -133,7 +133,7 @@ def _lists() -> Iterator[Row]:
         Cut(after_bytes=0),
         Cut(after_bytes=500),
         Cut(after_bytes=500, reset=True),
-        EndEarly(verb="", after_bytes=500),
+        End(verb="", after_bytes=500),
         Garble(after_events=1),
     ]
     for fault in failing:
@@ -178,7 +178,7 @@ _LIST_PLACES: tuple[Place, ...] = ("list", "page")
 def _watches() -> Iterator[Row]:
     """Watches that are refused or do not start."""
     resumed = [
-        *(Refuse(status=status) for status in (401, 403, 409, 500, 503)),
+        *(Refuse(status=status) for status in (401, 403, 503)),
         Refuse(status=429, retry_after=3),
         Refuse(status=503, retry_after=3, retry_date=True),
         Page(status=502),
@@ -206,11 +206,10 @@ def _in_mid_stream() -> Iterator[Row]:
     resumed = [
         Cut(after_bytes=3000),
         Cut(after_bytes=3000, reset=True),
-        EndEarly(after_events=3),
-        EndEarly(after_bytes=3000),
+        End(after_events=3),
+        End(after_bytes=3000),
         Stall(after_bytes=3000),
-        *(ErrorEvent(status=status, after_events=3) for status in (401, 403, 429)),
-        *(ErrorEvent(status=status, after_events=3) for status in (500, 503, 504)),
+        *(ErrorEvent(status=status, after_events=3) for status in (401, 429, 500)),
     ]
     for fault in resumed:
         yield Row("midstream", fault, RESUME)
@@ -256,7 +255,7 @@ def _streams() -> Iterator[Row]:
         yield Row("stream", fault, AGAIN)
 
     again = [
-        *(Refuse(status=status) for status in (401, 403, 404, 500, 503)),
+        *(Refuse(status=status) for status in (401, 404, 503)),
         Refuse(status=429, retry_after=3),
         *(Page(status=status) for status in (200, 502)),
         Gone(),
@@ -268,8 +267,8 @@ def _streams() -> Iterator[Row]:
         Cut(after_bytes=0),
         Cut(after_bytes=500),
         Cut(after_bytes=500, reset=True),
-        EndEarly(after_events=3),
-        EndEarly(after_bytes=500),
+        End(after_events=3),
+        End(after_bytes=500),
         Garble(after_events=1),
         BlankBookmarks(),
     ]

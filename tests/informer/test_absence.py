@@ -57,6 +57,7 @@ def test_an_interruption_does_not_bring_it_back() -> None:
 
     absence.interrupted()
 
+    assert not absence.answered(False, 70), "the minute counts again from here"
     assert absence.confirmed
 
 

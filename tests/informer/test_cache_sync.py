@@ -31,7 +31,7 @@ async def test_waiting_for_what_nobody_has_started_says_so(
             await factory.wait_for_cache_sync(timeout=1)
 
     (warning,) = [it.getMessage() for it in caplog.records]
-    assert warning == "waiting for the caches of a factory that is not started"
+    assert warning == "waiting for caches of a factory that is not started"
 
 
 async def test_waiting_long_for_an_informer_that_nobody_runs_is_warned_of(

@@ -19,7 +19,7 @@ from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
 from aioinformer_apiserver.faults import (
     Cut,
-    EndEarly,
+    End,
     ErrorEvent,
     Fault,
     Garble,
@@ -39,7 +39,6 @@ ONE_MORE_LIST = 4
 once."""
 
 WAYS: dict[str, dict[str, Any]] = {
-    "whole": {},
     "pages": {"page_size": 3},
     "stream": {"streaming_list": True},
 }
@@ -59,11 +58,11 @@ TROUBLE: dict[str, list[Fault]] = {
     "watches-404": [Refuse(verb="watch", status=404, times=None)],
     "watches-closed": [Cut(head=False, times=None)],
     "watches-closed-behind-the-head": [Cut(after_bytes=0, times=None)],
-    "watches-clean-and-empty": [EndEarly(after_events=0, times=None)],
+    "watches-clean-and-empty": [End(after_events=0, times=None)],
     "watches-gone": [Gone(times=None)],
     "watches-gone-by-an-event": [ErrorEvent(status=410, times=None)],
     "watches-in-error": [ErrorEvent(status=500, times=None)],
-    "watches-end-with-each-event": [EndEarly(after_events=1, times=None)],
+    "watches-end-with-each-event": [End(after_events=1, times=None)],
 }
 
 

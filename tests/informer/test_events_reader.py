@@ -23,7 +23,7 @@ from aioinformer.errors import InformerStopped, InternalError, OptionsError, Wro
 from aioinformer.informer import Added, Updated
 
 if TYPE_CHECKING:
-    from aioinformer.informer.events import Events
+    from aioinformer.informer.handlers.registration import Events
     from aioinformer.informer.notifications import Notification
 
 
@@ -334,11 +334,11 @@ async def test_it_is_used_in_one_block() -> None:
     events = pods.events(name="feed")
     idle = (repr(events), events.depth)
 
-    with pytest.raises(OptionsError, match="in a block"):
+    with pytest.raises(OptionsError, match="enter the iterator first"):
         await anext(events)
 
     async with events:
-        with pytest.raises(OptionsError, match="asked for already"):
+        with pytest.raises(OptionsError, match="entered already"):
             await events.__aenter__()
 
         assert repr(events) == "<Events pods/feed depth=0>"

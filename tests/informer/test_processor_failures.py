@@ -153,7 +153,7 @@ async def test_handler_that_returns_a_generator_is_reported(
 
     (failure,) = processor.failures
     assert isinstance(failure.__cause__, TypeError)
-    assert "nothing of it has run" in str(failure.__cause__)
+    assert "which has not run" in str(failure.__cause__)
 
 
 async def cancels_its_task_at_its_end(_: Notification) -> None:
@@ -331,7 +331,7 @@ async def test_processor_that_drains_removes_a_handler_whose_task_is_cancelled(
         assert slow.record == (["a", "b"] if waits else [])
 
     assert caplog.messages == [
-        "handler pods/greet is called no more: its task was cancelled from outside"
+        "handler pods/greet stopped: other code cancelled its task"
     ]
 
 

@@ -284,7 +284,7 @@ async def test_handler_that_returns_a_generator_is_reported_in_a_thread(
         await listener.wait_idle()
 
     (failure,) = stage.failures
-    assert "nothing of it has run" in str(failure.__cause__)
+    assert "which has not run" in str(failure.__cause__)
 
 
 # ---------------------------------------------------------------- the end

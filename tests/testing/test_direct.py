@@ -28,7 +28,7 @@ from aioinformer.watch import ListOptions, WatchOptions
 from aioinformer_apiserver.faults import (
     Cut,
     Delay,
-    EndEarly,
+    End,
     Fault,
     Gone,
     Page,
@@ -60,7 +60,7 @@ def make(server: APIServer, name: str, **data: str) -> None:
     server.create(CONFIG_MAPS, {"metadata": {"name": name}, "data": data})
 
 
-async def as_list(
+async def listed(
     source: ListWatch, **options: Any
 ) -> tuple[list[KubeObject], str, str]:
     objects: list[KubeObject] = []
@@ -87,8 +87,8 @@ async def test_direct_list_equals_list_over_http() -> None:
         direct = server.list_watch(CONFIG_MAPS)
 
         for options in ({}, {"limit": 2}, {"resource_version": "0"}):
-            objects, version, token = await as_list(over_http, **options)
-            same_objects, same_version, same_token = await as_list(direct, **options)
+            objects, version, token = await listed(over_http, **options)
+            same_objects, same_version, same_token = await listed(direct, **options)
             assert [it.raw for it in objects] == [it.raw for it in same_objects]
             assert (version, token) == (same_version, same_token)
 
@@ -115,7 +115,7 @@ async def test_direct_list_selects_by_namespace_labels_and_fields() -> None:
     server.patch(CONFIG_MAPS, "b", {"metadata": {"labels": {"app": "web"}}})
 
     async def names(**selection: Any) -> list[str]:
-        objects, _, _ = await as_list(server.list_watch(CONFIG_MAPS, **selection))
+        objects, _, _ = await listed(server.list_watch(CONFIG_MAPS, **selection))
         return [it.name for it in objects]
 
     assert await names(label_selector="app=web") == ["b"]
@@ -186,10 +186,10 @@ async def test_direct_request_uses_current_token() -> None:
     server.token = "two"
 
     with pytest.raises(Unauthorized) as caught:
-        await as_list(old)
+        await listed(old)
 
-    assert caught.value.__notes__ == ["in answer to GET /api/v1/configmaps"]
-    assert len((await as_list(server.list_watch(CONFIG_MAPS)))[0]) == 1
+    assert caught.value.__notes__ == ["in response to GET /api/v1/configmaps"]
+    assert len((await listed(server.list_watch(CONFIG_MAPS)))[0]) == 1
 
 
 async def test_direct_list_of_unserved_resource_raises_not_found() -> None:
@@ -212,12 +212,12 @@ async def test_direct_error_with_truncated_body_is_raised() -> None:
 
 async def test_direct_watch_of_old_version_expires() -> None:
     server = a_server("a", "b")
-    _, version, _ = await as_list(server.list_watch(CONFIG_MAPS))
+    _, version, _ = await listed(server.list_watch(CONFIG_MAPS))
     make(server, "c")
     server.compact()
 
     with pytest.raises(ResourceExpired):
-        await as_list(
+        await listed(
             server.list_watch(CONFIG_MAPS),
             resource_version=version,
             resource_version_match="Exact",
@@ -237,7 +237,7 @@ async def test_direct_watch_of_old_version_expires() -> None:
         (Stall(verb="list", after_bytes=100), TransportError),
         (Stall(verb="list", head=False), TransportError),
         (Delay(seconds=1000), TransportError),
-        (EndEarly(verb="list", after_bytes=100), DecodeError),
+        (End(verb="list", after_bytes=100), DecodeError),
         (Page(status=200), DecodeError),
         (Page(status=502), ApiError),
         (Refuse(status=429, retry_after=7), TooManyRequests),
@@ -255,7 +255,7 @@ async def test_direct_list_fails_as_over_http(
             loop = asyncio.get_running_loop()
             start = loop.time()
             with pytest.raises(error) as caught:
-                await as_list(source)
+                await listed(source)
 
             server.faults.clear()
             assert type(caught.value) is error or error is ApiError
@@ -285,7 +285,7 @@ async def test_direct_slow_response_takes_time() -> None:
     server.faults.add(Slow(verb="list", bytes_per_second=10))
     start = loop.time()
 
-    objects, _, _ = await as_list(source)
+    objects, _, _ = await listed(source)
 
     assert loop.time() - start > len(objects[0].raw) / 10 - 5
 
@@ -303,11 +303,11 @@ async def test_stop_ends_direct_watches_and_requests() -> None:
         assert await watch.next_batch() == []
 
     with pytest.raises(TransportError, match="stopped"):
-        await as_list(source)
+        await listed(source)
 
     await server.start()
     try:
-        assert await as_list(source) == ([], server.resource_version, "")
+        assert await listed(source) == ([], server.resource_version, "")
     finally:
         await server.stop()
 
@@ -431,4 +431,4 @@ async def test_direct_endpoint_raises_a_bug_of_the_server() -> None:
     server._handler.__class__ = Broken
 
     with pytest.raises(ZeroDivisionError):
-        await as_list(server.list_watch(CONFIG_MAPS))
+        await listed(server.list_watch(CONFIG_MAPS))

@@ -282,6 +282,16 @@ def test_decoding_a_non_list_raises_decode_error(body: bytes, size: int) -> None
         split(body, size)
 
 
+def test_list_of_custom_objects_without_metadata_is_refused() -> None:
+    """Only the metadata tells it from another response: such lists need no version."""
+    widgets = Resource("example.com", "v1", "widgets", "Widget")
+    names = {"kind": "WidgetList", "apiVersion": "example.com/v1"}
+
+    for fields in ({}, {"metadata": None}):
+        with pytest.raises(DecodeError, match="not a list: no metadata"):
+            split(written({**names, **fields, "items": []}), 0, widgets)
+
+
 def test_error_of_a_non_list_names_its_kind() -> None:
     with pytest.raises(DecodeError, match="not a list: Table"):
         split(written({"kind": "Table", "rows": []}))

@@ -139,9 +139,12 @@ def custom(count: int) -> list[bytes]:
 
 
 def claims(count: int) -> list[bytes]:
-    """Objects with objects inside that begin alike, as in a StatefulSet."""
+    """Objects with objects inside that begin alike, as in a StatefulSet.
+
+    They are scanned for brackets, so a chunk may end after a backslash of the text.
+    """
     inner = [{"metadata": {"name": "data"}}, {"metadata": {"name": "logs"}}]
-    return objects(count, spec={"volumeClaimTemplates": inner})
+    return objects(count, spec={"volumeClaimTemplates": inner}, text='"},{"\\')
 
 
 LISTS = [

@@ -48,7 +48,7 @@ T = TypeVar("T")
 class FIFO(Generic[T]):
     """Objects that wait to be processed, each once and in its newest state.
 
-    It tells the state, not the changes: a deletion only removes an object from the
+    It returns states, not changes: a deletion only removes an object from the
     queue. The queue can be read and written like a `Store` of waiting objects. Unlike a
     store it belongs to one event loop, also for reading.
 
@@ -363,9 +363,9 @@ class OrderedFIFO(Generic[T]):
     def replace_all(self, contents: Contents[T], resource_version: str) -> None:
         """Queue a complete list as one entry.
 
-        Args: contents: All objects that exist, ready to be swapped into a store. They
-            must
-                not change any more, and do not pass the transformer.
+        Args:
+            contents: All objects that exist, ready to be swapped into a store. They
+                must not change any more, and do not pass the transformer.
             resource_version: Version of the list.
         """
         self._condition.check_loop()

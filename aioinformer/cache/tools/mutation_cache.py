@@ -71,11 +71,12 @@ class MutationCache(Generic[T]):
 
     May be used from any thread.
 
-    Args: store: Store to read; an `Indexer` for `by_index`. ttl: Longest time to keep a
-        write, in seconds or as a timedelta. include_adds: Whether to show written
-        objects that the store does not have. Without
-            the handler for deletions, an object that was created and deleted again is
-            shown for up to `ttl`.
+    Args:
+        store: Store to read; an `Indexer` for `by_index`.
+        ttl: Longest time to keep a write, in seconds or as a timedelta.
+        include_adds: Whether to show written objects that the store does not have.
+            Without the handler for deletions, an object that was created and deleted
+            again is shown for up to `ttl`.
         max_size: Largest number of writes; the one used longest ago is dropped first.
         clock: Function that returns seconds; by default the time of the running loop.
 
@@ -119,7 +120,7 @@ class MutationCache(Generic[T]):
             return self._store.get_by_key(key)
 
         with self._lock:
-            held = self._look(key)
+            held = self._find_write(key)
 
         # Last: a write that was dropped as outdated is in the store by now.
         stored = self._store.get_by_key(key)
@@ -176,8 +177,10 @@ class MutationCache(Generic[T]):
         Args:
             obj: Object in the server's response, with its new version.
 
-        Raises: NoKey: If it has no key. OptionsError: If its version is not a decimal
-            number, so no state can be newer.
+        Raises:
+            NoKey: If it has no key.
+            OptionsError: If its version is not a decimal number, so no state can be
+                newer.
         """
         key = key_of(obj, self._store.key_func)
         version = _number(obj)
@@ -188,21 +191,21 @@ class MutationCache(Generic[T]):
 
         stored = self._store.get_by_key(key)
         with self._lock:
-            held = self._look(key)
+            held = self._find_write(key)
             if held is not None and _rejects(held, obj.uid, version):
                 return
 
             if stored is None or not _reaches(stored, version):
-                self._lay(key, obj, obj.uid, version)
+                self._keep(key, obj, obj.uid, version)
 
     # ------------------------------------------------------------ events of the store
 
     def on_add_or_update(self, *states: T) -> None:
         """Drop the write that a stored object outdates.
 
-        Args: states: States of the object. The last one counts, so that this can be a
-            handler
-                for `on_add` and for `on_update`.
+        Args:
+            states: States of the object. The last one counts, so that this can be a
+                handler for `on_add` and for `on_update`.
 
         Raises:
             NoKey: If it has no key.
@@ -210,7 +213,7 @@ class MutationCache(Generic[T]):
         obj = states[-1]
         key = key_of(obj, self._store.key_func)
         with self._lock:
-            held = self._look(key)
+            held = self._find_write(key)
             if held is not None and _reaches(obj, held.version):
                 del self._held[key]
 
@@ -237,14 +240,14 @@ class MutationCache(Generic[T]):
 
         key = key_of(obj, self._store.key_func)
         with self._lock:
-            held = self._look(key)
+            held = self._find_write(key)
             # A newer write with another uid means that the object exists again.
             if held is None or _same(held, obj.uid) or _reaches(obj, held.version):
-                self._lay(key, None, obj.uid, _number(obj))
+                self._keep(key, None, obj.uid, _number(obj))
 
     # ------------------------------------------------------------ helpers, locked
 
-    def _look(self, key: str) -> _Held[T] | None:
+    def _find_write(self, key: str) -> _Held[T] | None:
         """Return the write that is kept for a key, unless its time is over."""
         held = self._held.get(key)
         if held is None:
@@ -257,7 +260,7 @@ class MutationCache(Generic[T]):
         self._held.move_to_end(key)
         return held
 
-    def _lay(self, key: str, obj: T | None, uid: str, version: int) -> None:
+    def _keep(self, key: str, obj: T | None, uid: str, version: int) -> None:
         self._held[key] = _Held(obj, uid, version, self._clock() + self._ttl)
         self._held.move_to_end(key)
         if len(self._held) > self._max_size:

@@ -58,18 +58,19 @@ class MutationDetector(Generic[T]):
     memory again. Each changed object is logged and reported once. (client-go ends the
     process.) Immutable objects are not copied.
 
-    Args: name: Name in the log. enabled: Whether to do anything. By default the value
-        of the environment variable
-            `KUBE_CACHE_MUTATION_DETECTOR`.
+    Args:
+        name: Name in the log.
+        enabled: Whether to do anything. By default the value of the environment
+            variable `KUBE_CACHE_MUTATION_DETECTOR`.
         period: Time between two comparisons of `run()`, in seconds or as a timedelta.
         retain: Shortest time for which an object is compared; the longest is twice
-        that.
+            that.
         on_mutation: Function called with each changed object. What it raises is logged
             and dropped.
 
-    Raises: OptionsError: If `period` or `retain` is not above 0 or not finite, or
-        `on_mutation`
-            is not a plain function.
+    Raises:
+        OptionsError: If `period` or `retain` is not above 0 or not finite, or
+            `on_mutation` is not a plain function.
 
     Example::
 
@@ -92,7 +93,7 @@ class MutationDetector(Generic[T]):
 
         self.name = name
         self.enabled = enabled
-        """Whether it does anything."""
+        """True if it compares objects."""
 
         self._period = seconds_of(period)
         self._retain = seconds_of(retain)
@@ -180,11 +181,11 @@ class MutationDetector(Generic[T]):
             if mutation is not None:
                 self._young.pop(number, None)
                 self._old.pop(number, None)
-                self._tell(mutation)
+                self._report(mutation)
 
             yield mutation
 
-    def _tell(self, mutation: Mutation[T]) -> None:
+    def _report(self, mutation: Mutation[T]) -> None:
         logger.error(
             "%s: a %s was changed in the cache: %s",
             self.name,

@@ -48,9 +48,9 @@ class ExpirationPolicy(Protocol[T_contra]):
 class TTLPolicy:
     """Policy by which all objects expire after the same time.
 
-    Attributes: ttl: Seconds, or a timedelta. An object of exactly this age has not
-        expired. With 0
-            or less none ever does.
+    Attributes:
+        ttl: Seconds, or a timedelta. An object of exactly this age has not expired.
+            With 0 or less none ever does.
 
     Raises:
         OptionsError: If it is not finite.
@@ -76,9 +76,9 @@ class ExpirationStore(Generic[T]):
 
     Writes and reads may come from any thread.
 
-    Args: policy: Decision on what has expired, such as `TTLPolicy(30)`. Its errors are
-        raised
-            to the reader.
+    Args:
+        policy: Decision on what has expired, such as `TTLPolicy(30)`. Its errors are
+            raised to the reader.
         key_func: Function that returns the key of an object; by default
             `"namespace/name"` of its metadata.
         clock: Function that returns seconds; by default the time of the running loop.
@@ -230,9 +230,9 @@ class UndeltaStore(Store[T]):
     have few objects: each write costs as much as there are. A write that changes
     nothing is pushed, too. A refused write and reads are not.
 
-    Args: push: Function called after each write, with all objects in a new list. It
-        must not
-            wait. Its errors are reported: the write has happened.
+    Args:
+        push: Function called after each write, with all objects in a new list. It must
+            not wait. Its errors are reported: the write has happened.
         key_func: Key function, see `Store`.
         on_error: Function called with errors of `push`; logged by default.
 

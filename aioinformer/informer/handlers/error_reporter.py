@@ -109,8 +109,6 @@ WINDOW_SECONDS = 60.0
 
 
 EACH = 9
-
-
 """So many in a minute are written one by one; from the next on there are sums: at 10,
 20, 40, ... So whatever happens a million times writes 27 records in a minute."""
 

@@ -134,15 +134,11 @@ class Inbox:
 
 
 CROWDED = 512
-
-
 """So many may wait as they came before somebody merges them while the handler is busy:
 with as many more they are a millisecond's work."""
 
 
 BURST = 256
-
-
 """So many are handed out in one go, fewer if there is news; in between, who waits for
 progress is told."""
 

@@ -138,6 +138,4 @@ class _StoreCalls:
 
 
 store_calls = _StoreCalls()
-
-
 """Enter it around calls of a store: what they raise ends the reflector."""

@@ -186,8 +186,6 @@ class ReflectorStats:
 
 
 SHORT_WATCH_SECONDS = 1.0
-
-
 """A watch that ended within that time without an event is a very short one, as in
 client-go: something between us and the server closes it."""
 

@@ -32,8 +32,6 @@ __all__ = [
 
 
 NO_VERSION = frozenset({"", "0"})
-
-
 """Versions that ask for any state, or for the newest. A list should not be of such a
 version; some mocks and emulators list at 0."""
 
@@ -146,8 +144,6 @@ def same_state(one: KubeObject, other: KubeObject) -> bool:
 
 
 PATIENCE_SECONDS = 30.0
-
-
 """How long the end may take once nothing gets on. Servers send what they have without a
 pause; then they wait for their cache to catch up, which takes them a second or two."""
 

@@ -17,9 +17,8 @@ from aioinformer.errors import (
 )
 from aioinformer.informer.listwatch.interface import store_failed
 from aioinformer.informer.listwatch.machine import WatchEnded
-from aioinformer.informer.listwatch.recovery import is_internal
+from aioinformer.informer.listwatch.recovery import Watchdog, is_internal
 from aioinformer.informer.listwatch.watch_events import history_reset, to_changes
-from aioinformer.informer.listwatch.watchdog import Watchdog
 from aioinformer.model.keys import version_number
 from aioinformer.watch.interface import ListOptions
 
@@ -36,21 +35,15 @@ logger = guarded_logger(__name__)
 
 
 SILENCE_SECONDS = 60.0
-
-
 """Servers send a bookmark about every minute: a new watch that says nothing for so long
 may be one from a version that the server has not reached."""
 
 
 CHECK_SECONDS = 30.0
-
-
 """How long the check of a silent watch may take: meanwhile nobody reads that watch."""
 
 
 INTERNAL_RESET_SECONDS = 90.0
-
-
 """Internal errors further apart are not of one row. Attempts begin up to 60 s apart, and
 one may take 30 s to be refused."""
 

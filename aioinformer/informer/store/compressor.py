@@ -161,14 +161,10 @@ def _trained(objects: list[KubeObject]) -> Compressor:
 
 
 WINDOW: Final = 250
-
-
 """So many bodies are judged together."""
 
 
 WORSE: Final = 1.5
-
-
 """Bodies that take so many times the room they should are what it was not made for."""
 
 

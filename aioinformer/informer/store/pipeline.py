@@ -57,8 +57,6 @@ __all__ = ["Pipeline", "SharedStore"]
 
 
 SWEEP_SECONDS = 0.5
-
-
 """So long after a change, decoded bodies are looked through for those of gone objects:
 for each change alone that would take 5 microseconds."""
 

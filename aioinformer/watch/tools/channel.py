@@ -25,8 +25,9 @@ T = TypeVar("T")
 class Channel(Generic[T]):
     """A bounded queue. Senders wait while it is full.
 
-    Args: room: Number of items it holds. With 0 each sender waits until its item is
-        taken.
+    Args:
+        room: Number of items it holds. With 0 each sender waits until its item is
+            taken.
     """
 
     def __init__(self, room: int) -> None:
@@ -136,8 +137,9 @@ class Channel(Generic[T]):
     def take(self, most: int | None = None) -> list[T]:
         """Take items in the order of sending, and let waiting senders follow.
 
-        Args: most: Largest number of items; None for all, including those of waiting
-            senders.
+        Args:
+            most: Largest number of items; None for all, including those of waiting
+                senders.
         """
         taken: list[T] = []
         while most is None or len(taken) < most:

@@ -120,9 +120,9 @@ class FakeWatch(_SentByHand):
     ) -> None:
         """Send an event, given as such or as its type and its object.
 
-        Raises: QueueShutDown: If the watch is stopped or has ended, or did so before
-            the event was
-                taken.
+        Raises:
+            QueueShutDown: If the watch is stopped or has ended, or did so before the
+                event was taken.
             OptionsError: If it is not an event.
             DecodeError: If the object's metadata has the wrong shape.
             WrongLoop: If a task waits in another event loop or thread.

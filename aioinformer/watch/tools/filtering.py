@@ -32,14 +32,16 @@ def filtered(watch: Watch, f: Callable[[WatchEvent], WatchEvent | None]) -> Watc
     stops matching is still MODIFIED, never ADDED or DELETED. If that matters, let the
     server select (`label_selector=`), or filter an informer's handler.
 
-    Args: watch: Watch to read; nothing else may read it. f: Function called once for
-        each event, in order. It returns the event, another one
-            in its place, or None to drop it. Plain and quick: it runs in the reader's
-            task.
+    Args:
+        watch: Watch to read; nothing else may read it.
+        f: Function called once for each event, in order. It returns the event, another
+            one in its place, or None to drop it. Plain and quick: it runs in the
+            reader's task.
 
-    Returns: Watch with the `skipped` of the other one: events that `f` drops do not
-        count. Its reader gets a `TypeError` if `f` returns anything else, such as the
-        True of a predicate.
+    Returns:
+        Watch with the `skipped` of the other one: events that `f` drops do not count.
+        Its reader gets a `TypeError` if `f` returns anything else, such as the True of
+        a predicate.
 
     Raises:
         OptionsError: If `f` is not a plain function.

@@ -145,7 +145,7 @@ def test_kubernetes_watch_resumes_after_cut(server: APIServer, ours: Any) -> Non
     for name in "ab":
         ours.create_namespaced_config_map("default", config_map(name))
 
-    server.faults.add(faults.EndEarly(after_events=1))
+    server.faults.add(faults.End(after_events=1))
     watcher, seen = watch.Watch(), []
     for event in watcher.stream(ours.list_namespaced_config_map, "default"):
         seen.append(event)

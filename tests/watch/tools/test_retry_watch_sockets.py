@@ -18,7 +18,7 @@ from aioinformer_apiserver.faults import (
     Cut,
     Delay,
     Duplicate,
-    EndEarly,
+    End,
     ErrorEvent,
     Garble,
     Gone,
@@ -71,11 +71,11 @@ TROUBLES: dict[str, list[Fault]] = {
     "cut-in-a-line": [Cut(after_bytes=700)],
     "cut-by-a-reset": [Cut(after_bytes=700, reset=True)],
     "ended-cleanly": [
-        EndEarly(after_events=2),
-        EndEarly(after_events=0),
-        EndEarly(after_events=1),
+        End(after_events=2),
+        End(after_events=0),
+        End(after_events=1),
     ],
-    "ended-in-a-line": [EndEarly(after_bytes=700)],
+    "ended-in-a-line": [End(after_bytes=700)],
     "refused-for-now": [Refuse(verb="watch", status=503), Refuse(status=429)],
     "refused-with-a-wish": [Refuse(verb="watch", status=503, retry_after=30)],
     "a-web-page": [Page(verb="watch", status=502), Page(verb="watch", status=200)],
@@ -113,8 +113,8 @@ async def test_gives_every_change_once_and_in_order(
 ANY: list[Callable[[int], Fault]] = [
     lambda n: Cut(after_bytes=n * 50),
     lambda n: Cut(after_bytes=n * 50, reset=True),
-    lambda n: EndEarly(after_bytes=n * 50),
-    lambda n: EndEarly(after_events=n % 5),
+    lambda n: End(after_bytes=n * 50),
+    lambda n: End(after_events=n % 5),
     lambda n: Stall(after_bytes=n * 50, seconds=n),
     lambda n: Delay(verb="watch", seconds=n),
     lambda n: Refuse(verb="watch", status=503),
@@ -148,7 +148,7 @@ async def test_unreadable_event_is_counted_and_skipped(
 ) -> None:
     watch = watch_of(server, client)
     server.faults.add(Unreadable(after_events=1), UnknownType(after_events=0))
-    server.faults.add(EndEarly(after_events=1))
+    server.faults.add(End(after_events=1))
     write(server, *"abc")
 
     async with watch:
@@ -177,7 +177,7 @@ async def test_a_forgotten_history_ends_it_with_one_error_event(
     if as_event:
         server.faults.add(Gone(after_events=2))
     else:
-        server.faults.add(EndEarly(after_events=2), Refuse(verb="watch", status=410))
+        server.faults.add(End(after_events=2), Refuse(verb="watch", status=410))
 
     write(server, *"abc")
     async with watch:
