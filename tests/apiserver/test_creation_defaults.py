@@ -97,9 +97,8 @@ def test_external_name_service_gets_no_address() -> None:
     assert not {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} & spec.keys()
 
 
-@pytest.mark.parametrize(
-    ("containers", "expected"),
-    [
+def test_qos_class_depends_on_resources() -> None:
+    cases: list[tuple[Any, str]] = [
         ([{}], "BestEffort"),
         ([limited(cpu="1", memory="1Gi")], "Guaranteed"),
         ([limited(cpu="1", memory="1Gi"), {}], "Burstable"),
@@ -107,10 +106,9 @@ def test_external_name_service_gets_no_address() -> None:
         ([{"resources": {"requests": {"cpu": "1"}}}], "Burstable"),
         ([limited(cpu="0", memory="0")], "BestEffort"),
         (None, "BestEffort"),
-    ],
-)
-def test_qos_class_depends_on_resources(containers: Any, expected: str) -> None:
-    assert qos_class({"containers": containers}) == expected
+    ]
+    for containers, expected in cases:
+        assert qos_class({"containers": containers}) == expected
 
 
 def test_other_kinds_preserve_nothing_on_update() -> None:

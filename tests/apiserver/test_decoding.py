@@ -139,9 +139,8 @@ def test_deprecated_and_new_fields_are_mirrored() -> None:
     assert one == many == {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"]}
 
 
-@pytest.mark.parametrize(
-    ("image", "policy"),
-    [
+def test_pull_policy_depends_on_tag() -> None:
+    cases: list[tuple[str, str]] = [
         ("app", "Always"),
         ("app:latest", "Always"),
         ("app:1", "IfNotPresent"),
@@ -150,7 +149,6 @@ def test_deprecated_and_new_fields_are_mirrored() -> None:
         (f"app@sha256:{'a' * 64}", "IfNotPresent"),
         (f"app:latest@sha256:{'a' * 64}", "Always"),
         ("App", "IfNotPresent"),
-    ],
-)
-def test_pull_policy_depends_on_tag(image: str, policy: str) -> None:
-    assert pull_policy(image) == policy
+    ]
+    for image, policy in cases:
+        assert pull_policy(image) == policy

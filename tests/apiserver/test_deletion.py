@@ -72,9 +72,8 @@ def test_object_with_finalizers_is_marked_once() -> None:
     assert "deletionTimestamp" not in given["metadata"]
 
 
-@pytest.mark.parametrize(
-    ("resource", "given", "propagation", "found"),
-    [
+def test_propagation_policy_decides_finalizers() -> None:
+    cases: list[tuple[Resource, list[str], Any, list[str]]] = [
         (CONFIG_MAPS, [], "", []),
         (CONFIG_MAPS, [], "Orphan", ["orphan"]),
         (CONFIG_MAPS, [], "Foreground", ["foregroundDeletion"]),
@@ -88,18 +87,15 @@ def test_object_with_finalizers_is_marked_once() -> None:
         (JOBS, [], "Background", []),
         (EVENTS, [], "Orphan", []),
         (EVENTS, ["a/b"], "Orphan", ["a/b"]),
-    ],
-)
-def test_propagation_policy_decides_finalizers(
-    resource: Resource, given: list[str], propagation: Any, found: list[str]
-) -> None:
-    options = DeleteOptions(propagation=propagation)
+    ]
+    for resource, given, propagation, found in cases:
+        options = DeleteOptions(propagation=propagation)
 
-    outcome = decide_deletion(kind(resource), body(finalizers=given), options, NOW)
+        outcome = decide_deletion(kind(resource), body(finalizers=given), options, NOW)
 
-    assert outcome.removed == (not found)
-    if found:
-        assert outcome.body["metadata"]["finalizers"] == found
+        assert outcome.removed == (not found)
+        if found:
+            assert outcome.body["metadata"]["finalizers"] == found
 
 
 @pytest.mark.parametrize(
@@ -156,21 +152,17 @@ def test_shorter_grace_period_starts_at_first_deletion(
     assert outcome.removed == removed
 
 
-@pytest.mark.parametrize(
-    ("metadata", "released"),
-    [
+def test_object_is_ready_to_go_without_finalizers_and_grace_period() -> None:
+    cases: list[tuple[dict[str, Any], bool]] = [
         ({}, False),
         ({"deletionTimestamp": "t"}, True),
         ({"deletionTimestamp": "t", "deletionGracePeriodSeconds": 0}, True),
         ({"deletionTimestamp": "t", "deletionGracePeriodSeconds": 3}, False),
         ({"deletionTimestamp": "t", "finalizers": ["a/b"]}, False),
         ({"finalizers": []}, False),
-    ],
-)
-def test_object_is_ready_to_go_without_finalizers_and_grace_period(
-    metadata: dict[str, Any], released: bool
-) -> None:
-    assert should_remove_on_update(metadata) == released
+    ]
+    for metadata, released in cases:
+        assert should_remove_on_update(metadata) == released
 
 
 def test_some_kinds_return_deleted_object() -> None:

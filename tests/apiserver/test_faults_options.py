@@ -35,9 +35,8 @@ from aioinformer_apiserver.faults import (
 VERBS = "get, list, watch, create, update, patch, delete, deletecollection"
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "text"),
-    [
+def test_fault_that_never_strikes_is_rejected_with_hint() -> None:
+    cases: list[tuple[Any, dict[str, Any], str]] = [
         (Refuse, {"verb": "lst", "status": 500}, "no verb 'lst'. Did you mean 'list'?"),
         (Refuse, {"verb": "WATCH", "status": 500}, "Did you mean 'watch'?"),
         (Cut, {"verb": "lists", "after_bytes": 1}, "Did you mean 'list'?"),
@@ -67,21 +66,17 @@ VERBS = "get, list, watch, create, update, patch, delete, deletecollection"
         (Refuse, {"status": "503"}, "status must be from 400 to 599"),
         (Page, {"status": 100}, "status must be from 200 to 599"),
         (Refuse, {"status": 429, "retry_date": True}, "retry_date needs retry_after"),
-    ],
-)
-def test_fault_that_never_strikes_is_rejected_with_hint(
-    kind: Any, options: dict[str, Any], text: str
-) -> None:
-    with pytest.raises(OptionsError) as caught:
-        kind(**options)
+    ]
+    for kind, options, text in cases:
+        with pytest.raises(OptionsError) as caught:
+            kind(**options)
 
-    assert text in str(caught.value)
-    assert "\n" not in str(caught.value)
+        assert text in str(caught.value)
+        assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "verbs"),
-    [
+def test_fault_without_effect_on_verb_is_rejected() -> None:
+    cases: list[tuple[type[Fault], dict[str, Any], str]] = [
         (Duplicate, {}, "list and watch"),
         (Drop, {}, "list and watch"),
         (Garble, {}, "list and watch"),
@@ -89,16 +84,15 @@ def test_fault_that_never_strikes_is_rejected_with_hint(
         (BlankBookmarks, {}, "watch"),
         (UnknownType, {}, "watch"),
         (ErrorEvent, {"status": 500}, "watch"),
-    ],
-)
-def test_fault_without_effect_on_verb_is_rejected(
-    kind: type[Fault], options: dict[str, Any], verbs: str
-) -> None:
-    with pytest.raises(OptionsError, match=f"{kind.__name__} is for {verbs}$"):
-        kind(verb="get", **options)
+    ]
+    for kind, options, verbs in cases:
+        with pytest.raises(OptionsError, match=f"{kind.__name__} is for {verbs}$"):
+            kind(verb="get", **options)
 
-    with pytest.raises(OptionsError, match="after_events is for watch; give after_b"):
-        End(verb="list", after_events=1)
+        with pytest.raises(
+            OptionsError, match="after_events is for watch; give after_b"
+        ):
+            End(verb="list", after_events=1)
 
 
 def test_fault_accepts_verbs_that_it_affects() -> None:

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
 
 
-@pytest.mark.parametrize(
-    ("resource", "name", "words"),
-    [
+def test_name_problems_apply_rules_of_kind() -> None:
+    cases: list[tuple[Resource, str, list[str]]] = [
         (CONFIG_MAPS, "a-b.c-1", []),
         (CONFIG_MAPS, "-a", ["RFC 1123 subdomain"]),
         (CONFIG_MAPS, "A" * 254, ["253 characters", "RFC 1123 subdomain"]),
@@ -41,15 +40,12 @@ if TYPE_CHECKING:
         (CLUSTER_ROLES, "..", ["may not be '..'"]),
         (CLUSTER_ROLES, "a/b%", ["may not contain '/'", "may not contain '%'"]),
         (EVENTS, "A_b", []),
-    ],
-)
-def test_name_problems_apply_rules_of_kind(
-    resource: Resource, name: str, words: list[str]
-) -> None:
-    found = validate_name(resource, name)
+    ]
+    for resource, name, words in cases:
+        found = validate_name(resource, name)
 
-    assert len(found) == len(words)
-    assert all(word in text for word, text in zip(words, found, strict=True))
+        assert len(found) == len(words)
+        assert all(word in text for word, text in zip(words, found, strict=True))
 
 
 def test_name_prefix_may_end_with_dash() -> None:
@@ -58,9 +54,8 @@ def test_name_prefix_may_end_with_dash() -> None:
     assert validate_name(CONFIG_MAPS, "-", prefix=True) == []
 
 
-@pytest.mark.parametrize(
-    ("key", "words"),
-    [
+def test_qualified_name_may_have_domain() -> None:
+    cases: list[tuple[str, list[str]]] = [
         ("a.b/C_d-1", []),
         ("x", []),
         ("a/b/c", ["a valid label key"]),
@@ -71,13 +66,12 @@ def test_name_prefix_may_end_with_dash() -> None:
         ("a/", ["name part must be non-empty", "name part must consist"]),
         ("x" * 64, ["63 bytes"]),
         ("x y", ["name part must consist"]),
-    ],
-)
-def test_qualified_name_may_have_domain(key: str, words: list[str]) -> None:
-    found = validate_qualified_name(key)
+    ]
+    for key, words in cases:
+        found = validate_qualified_name(key)
 
-    assert len(found) == len(words)
-    assert all(word in text for word, text in zip(words, found, strict=True))
+        assert len(found) == len(words)
+        assert all(word in text for word, text in zip(words, found, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,8 @@ WHOLE = Choice()
 YAML = Choice(media="application/yaml")
 
 
-@pytest.mark.parametrize(
-    ("accept", "choice"),
-    [
+def test_negotiation_chooses_first_supported_format() -> None:
+    cases: list[tuple[str, Choice]] = [
         ("", WHOLE),
         ("*/*", WHOLE),
         ("*", WHOLE),
@@ -57,17 +56,13 @@ YAML = Choice(media="application/yaml")
         ),
         ("application/json;pretty=1", Choice(pretty=True)),
         ("application/json;pretty=true", WHOLE),
-    ],
-)
-def test_negotiation_chooses_first_supported_format(
-    accept: str, choice: Choice
-) -> None:
-    assert negotiate({"Accept": accept} if accept else {}, {}) == choice
+    ]
+    for accept, choice in cases:
+        assert negotiate({"Accept": accept} if accept else {}, {}) == choice
 
 
-@pytest.mark.parametrize(
-    "accept",
-    [
+def test_negotiation_rejects_unsupported_formats() -> None:
+    cases: list[str] = [
         "text/html",
         "text/*",
         "*/json",
@@ -84,18 +79,17 @@ def test_negotiation_chooses_first_supported_format(
         "application/json;as=Table;v=v1",
         f"application/json;as=Table;{META}",
         "application/json;as=Table;v=v1;g=",
-    ],
-)
-def test_negotiation_rejects_unsupported_formats(accept: str) -> None:
-    with pytest.raises(ApiError) as caught:
-        negotiate({"Accept": accept}, {})
+    ]
+    for accept in cases:
+        with pytest.raises(ApiError) as caught:
+            negotiate({"Accept": accept}, {})
 
-    refusal = caught.value
-    assert (refusal.status, refusal.reason) == (406, "NotAcceptable")
-    assert refusal.message == (
-        "only the following media types are accepted: application/json, "
-        "application/yaml, application/vnd.kubernetes.protobuf"
-    )
+        refusal = caught.value
+        assert (refusal.status, refusal.reason) == (406, "NotAcceptable")
+        assert refusal.message == (
+            "only the following media types are accepted: application/json, "
+            "application/yaml, application/vnd.kubernetes.protobuf"
+        )
 
 
 def test_negotiation_rejects_yaml_for_watch() -> None:
@@ -108,9 +102,8 @@ def test_negotiation_rejects_yaml_for_watch() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("agent", "query", "pretty"),
-    [
+def test_negotiation_indents_json_for_browsers_and_curl() -> None:
+    cases: list[tuple[str, str | None, bool]] = [
         ("curl/8.1", None, True),
         ("Wget/1", None, True),
         ("Mozilla/5.0 (X11)", None, True),
@@ -123,19 +116,15 @@ def test_negotiation_rejects_yaml_for_watch() -> None:
         ("", "true", True),
         ("", "TRUE", True),
         ("", "false", False),
-    ],
-)
-def test_negotiation_indents_json_for_browsers_and_curl(
-    agent: str, query: str | None, *, pretty: bool
-) -> None:
-    asked = {} if query is None else {"pretty": query}
+    ]
+    for agent, query, pretty in cases:
+        asked = {} if query is None else {"pretty": query}
 
-    assert negotiate({"User-Agent": agent}, asked).pretty is pretty
+        assert negotiate({"User-Agent": agent}, asked).pretty is pretty
 
 
-@pytest.mark.parametrize(
-    ("accept", "choice"),
-    [
+def test_negotiation_ignores_conversion_for_status() -> None:
+    cases: list[tuple[str, Choice | None]] = [
         ("", WHOLE),
         ("application/yaml", YAML),
         ("application/*", WHOLE),
@@ -143,12 +132,9 @@ def test_negotiation_indents_json_for_browsers_and_curl(
         (f"{TABLE},application/json", WHOLE),
         ("application/json;stream=watch", WHOLE),
         ("text/html", None),
-    ],
-)
-def test_negotiation_ignores_conversion_for_status(
-    accept: str, choice: Choice | None
-) -> None:
-    assert negotiate_plain({"Accept": accept}, {}) == choice
+    ]
+    for accept, choice in cases:
+        assert negotiate_plain({"Accept": accept}, {}) == choice
 
 
 @pytest.mark.parametrize(

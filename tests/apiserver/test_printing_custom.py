@@ -32,9 +32,8 @@ BODY = {
 }
 
 
-@pytest.mark.parametrize(
-    ("path", "found"),
-    [
+def test_json_path_finds_values() -> None:
+    cases: list[tuple[str, list[Any] | type[JSONPathError]]] = [
         (".spec.str", ["hello"]),
         ("$.spec.str", ["hello"]),
         (".spec.str-x", ["dash"]),
@@ -86,23 +85,19 @@ BODY = {
         (".spec.mixed[?(@.v==1)].n", JSONPathError),
         (".spec.mixed[?(@.v>1)].n", JSONPathError),
         (".spec.list[?(@..x=='y')].n", [1]),
-    ],
-)
-def test_json_path_finds_values(
-    path: str, found: list[Any] | type[JSONPathError]
-) -> None:
-    find = json_path(path)
+    ]
+    for path, found in cases:
+        find = json_path(path)
 
-    if isinstance(found, list):
-        assert find(BODY) == found
-    else:
-        with pytest.raises(found):
-            find(BODY)
+        if isinstance(found, list):
+            assert find(BODY) == found
+        else:
+            with pytest.raises(found):
+                find(BODY)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
+def test_json_path_rejects_malformed_path() -> None:
+    cases: list[str] = [
         ".spec.nums[0",
         ".spec.nums[]",
         ".spec.nums[x]",
@@ -112,11 +107,10 @@ def test_json_path_finds_values(
         ".spec.list[?(@.n==oops)]",
         ".spec.",
         "]",
-    ],
-)
-def test_json_path_rejects_malformed_path(path: str) -> None:
-    with pytest.raises(JSONPathError):
-        json_path(path)
+    ]
+    for path in cases:
+        with pytest.raises(JSONPathError):
+            json_path(path)
 
 
 def cell(kind: str, value: object, path: str = ".spec.it") -> Any:

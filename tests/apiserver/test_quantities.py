@@ -51,13 +51,14 @@ def test_quantity_has_one_canonical_form(text: str, stored: str) -> None:
     assert canonical_quantity(stored) == stored
 
 
-@pytest.mark.parametrize("text", ["", "a", "1..2", "1Q", "Gi", "1 Gi", "--1"])
-def test_malformed_quantity_is_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match="quantit"):
-        canonical_quantity(text)
+def test_malformed_quantity_is_rejected() -> None:
+    cases: list[str] = ["", "a", "1..2", "1Q", "Gi", "1 Gi", "--1"]
+    for text in cases:
+        with pytest.raises(ValueError, match="quantit"):
+            canonical_quantity(text)
 
-    with pytest.raises(ValueError, match="quantit"):
-        quantity(text)
+        with pytest.raises(ValueError, match="quantit"):
+            quantity(text)
 
 
 @pytest.mark.parametrize(
