@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 import math
 from enum import StrEnum
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import ApiError, Invalid, OptionsError, TransportError
 from aioinformer.model import KubeObject
@@ -45,8 +45,9 @@ def refusal_of(call: Callable[[], object]) -> str:
 # ---------------------------------------------------------------- options
 
 
-def test_apiserver_option_error_names_option() -> None:
-    cases: list[tuple[dict[str, Any], str]] = [
+@each_case(
+    "options, message",
+    [
         (
             {"resources": WIDGETS},
             "resources must be a list of Resources, not Resource(",
@@ -101,9 +102,12 @@ def test_apiserver_option_error_names_option() -> None:
             {"auto_namespaces": "yes"},
             "auto_namespaces must be True or False, not 'yes'",
         ),
-    ]
-    for options, message in cases:
-        assert refusal_of(partial(APIServer, **options)).startswith(message)
+    ],
+)
+def test_apiserver_option_error_names_option(
+    options: dict[str, Any], message: str
+) -> None:
+    assert refusal_of(lambda: APIServer(**options)).startswith(message)
 
 
 def test_apiserver_accepts_bounds_of_options() -> None:
@@ -149,7 +153,7 @@ def test_apiserver_rejects_invalid_token_later(token: str) -> None:
     assert server.token == "first"
 
 
-@pytest.mark.parametrize("groups", ["support", ("",), (5,), None, {"support"}])
+@each_case("groups", ["support", ("",), (5,), None, {"support"}])
 def test_user_rejects_invalid_groups(groups: Any) -> None:
     text = refusal_of(lambda: User("bob", groups))
 
@@ -175,8 +179,8 @@ def test_user_rejects_name_that_is_not_a_string() -> None:
 # ---------------------------------------------------------------- arranging
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
+@each_case(
+    "body, message",
     [
         ("x", "must be a dictionary, not 'x'"),
         (None, "must be a dictionary, not None"),
@@ -193,7 +197,6 @@ def test_user_rejects_name_that_is_not_a_string() -> None:
         ({**WEB, "spec": "\ud800"}, "spec is '\\ud800'"),
         ({**WEB, "spec": CYCLE}, "is nested too deeply"),
     ],
-    ids=lambda it: it if isinstance(it, str) else "",
 )
 def test_create_rejects_body_that_json_cannot_represent(
     server: APIServer, body: Any, message: str
@@ -337,8 +340,8 @@ async def test_restart_rejects_invalid_options(server: APIServer) -> None:
 # ---------------------------------------------------------------- the fake source
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_case(
+    "call, message",
     [
         (
             lambda it: it.refuse("x"),

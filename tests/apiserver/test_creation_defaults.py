@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer.model import resources
 from aioinformer_apiserver.schema.creation_defaults import (
@@ -97,8 +98,9 @@ def test_external_name_service_gets_no_address() -> None:
     assert not {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} & spec.keys()
 
 
-def test_qos_class_depends_on_resources() -> None:
-    cases: list[tuple[Any, str]] = [
+@each_case(
+    "containers, expected",
+    [
         ([{}], "BestEffort"),
         ([limited(cpu="1", memory="1Gi")], "Guaranteed"),
         ([limited(cpu="1", memory="1Gi"), {}], "Burstable"),
@@ -106,9 +108,10 @@ def test_qos_class_depends_on_resources() -> None:
         ([{"resources": {"requests": {"cpu": "1"}}}], "Burstable"),
         ([limited(cpu="0", memory="0")], "BestEffort"),
         (None, "BestEffort"),
-    ]
-    for containers, expected in cases:
-        assert qos_class({"containers": containers}) == expected
+    ],
+)
+def test_qos_class_depends_on_resources(containers: Any, expected: str) -> None:
+    assert qos_class({"containers": containers}) == expected
 
 
 def test_other_kinds_preserve_nothing_on_update() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import ApiError
 from aioinformer.model import resources
@@ -139,8 +140,9 @@ def test_deprecated_and_new_fields_are_mirrored() -> None:
     assert one == many == {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"]}
 
 
-def test_pull_policy_depends_on_tag() -> None:
-    cases: list[tuple[str, str]] = [
+@each_case(
+    "image, policy",
+    [
         ("app", "Always"),
         ("app:latest", "Always"),
         ("app:1", "IfNotPresent"),
@@ -149,6 +151,7 @@ def test_pull_policy_depends_on_tag() -> None:
         (f"app@sha256:{'a' * 64}", "IfNotPresent"),
         (f"app:latest@sha256:{'a' * 64}", "Always"),
         ("App", "IfNotPresent"),
-    ]
-    for image, policy in cases:
-        assert pull_policy(image) == policy
+    ],
+)
+def test_pull_policy_depends_on_tag(image: str, policy: str) -> None:
+    assert pull_policy(image) == policy

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer.model.resources import CONFIG_MAPS, EVENTS, JOBS, PODS, SERVICES
 from aioinformer_apiserver.registry.deletion import (
@@ -72,8 +73,9 @@ def test_object_with_finalizers_is_marked_once() -> None:
     assert "deletionTimestamp" not in given["metadata"]
 
 
-def test_propagation_policy_decides_finalizers() -> None:
-    cases: list[tuple[Resource, list[str], Any, list[str]]] = [
+@pytest.mark.parametrize(
+    ("resource", "given", "propagation", "found"),
+    [
         (CONFIG_MAPS, [], "", []),
         (CONFIG_MAPS, [], "Orphan", ["orphan"]),
         (CONFIG_MAPS, [], "Foreground", ["foregroundDeletion"]),
@@ -87,15 +89,18 @@ def test_propagation_policy_decides_finalizers() -> None:
         (JOBS, [], "Background", []),
         (EVENTS, [], "Orphan", []),
         (EVENTS, ["a/b"], "Orphan", ["a/b"]),
-    ]
-    for resource, given, propagation, found in cases:
-        options = DeleteOptions(propagation=propagation)
+    ],
+)
+def test_propagation_policy_decides_finalizers(
+    resource: Resource, given: list[str], propagation: Any, found: list[str]
+) -> None:
+    options = DeleteOptions(propagation=propagation)
 
-        outcome = decide_deletion(kind(resource), body(finalizers=given), options, NOW)
+    outcome = decide_deletion(kind(resource), body(finalizers=given), options, NOW)
 
-        assert outcome.removed == (not found)
-        if found:
-            assert outcome.body["metadata"]["finalizers"] == found
+    assert outcome.removed == (not found)
+    if found:
+        assert outcome.body["metadata"]["finalizers"] == found
 
 
 @pytest.mark.parametrize(
@@ -152,17 +157,21 @@ def test_shorter_grace_period_starts_at_first_deletion(
     assert outcome.removed == removed
 
 
-def test_object_is_ready_to_go_without_finalizers_and_grace_period() -> None:
-    cases: list[tuple[dict[str, Any], bool]] = [
+@each_case(
+    "metadata, released",
+    [
         ({}, False),
         ({"deletionTimestamp": "t"}, True),
         ({"deletionTimestamp": "t", "deletionGracePeriodSeconds": 0}, True),
         ({"deletionTimestamp": "t", "deletionGracePeriodSeconds": 3}, False),
         ({"deletionTimestamp": "t", "finalizers": ["a/b"]}, False),
         ({"finalizers": []}, False),
-    ]
-    for metadata, released in cases:
-        assert should_remove_on_update(metadata) == released
+    ],
+)
+def test_object_is_ready_to_go_without_finalizers_and_grace_period(
+    metadata: dict[str, Any], released: bool
+) -> None:
+    assert should_remove_on_update(metadata) == released
 
 
 def test_some_kinds_return_deleted_object() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.resources import PODS
@@ -88,8 +89,9 @@ def taken(faults: Faults, verb: str, resource: str) -> Fault | None:
 # -------------------------------------------------------------------- which requests
 
 
-def test_fault_strikes_matching_requests() -> None:
-    cases: list[tuple[Fault, str, str, bool]] = [
+@each_case(
+    "fault, verb, resource, struck",
+    [
         (Refuse(status=500), "list", "pods", True),
         (Refuse(status=500, verb="list"), "watch", "pods", False),
         (Refuse(status=500, verb="watch"), "watch", "pods", True),
@@ -99,13 +101,16 @@ def test_fault_strikes_matching_requests() -> None:
         (Cut(after_bytes=1, verb="list"), "list", "pods", True),
         (Gone(), "watch", "pods", True),
         (Stall(), "list", "pods", False),
-    ]
-    for fault, verb, resource, struck in cases:
-        faults = Faults()
-        faults.add(fault)
+    ],
+)
+def test_fault_strikes_matching_requests(
+    fault: Fault, verb: str, resource: str, struck: bool
+) -> None:
+    faults = Faults()
+    faults.add(fault)
 
-        assert (taken(faults, verb, resource) is fault) is struck
-        assert len(faults) == (0 if struck else 1)
+    assert (taken(faults, verb, resource) is fault) is struck
+    assert len(faults) == (0 if struck else 1)
 
 
 def test_fault_strikes_given_number_of_times() -> None:
@@ -136,7 +141,7 @@ def test_first_matching_fault_strikes() -> None:
     assert len(list(faults)) == 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     "make",
     [
         pytest.param(lambda: Cut(after_bytes=-1), id="cut"),

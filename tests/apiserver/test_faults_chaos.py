@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import OptionsError
 from aioinformer.testing import faults
@@ -120,8 +121,9 @@ def test_chaos_takes_turn_among_other_faults() -> None:
     assert len(script) == 0
 
 
-def test_chaos_rejects_invalid_options() -> None:
-    cases: list[dict[str, Any]] = [
+@each_case(
+    "options",
+    [
         {"rate": 0},
         {"rate": 1.5},
         {"rate": -0.1},
@@ -129,7 +131,8 @@ def test_chaos_rejects_invalid_options() -> None:
         {"verbs": []},
         {"verbs": ["list", "lst"]},
         {"verbs": "lst"},
-    ]
-    for options in cases:
-        with pytest.raises(OptionsError):
-            Chaos(seed=1, **options)
+    ],
+)
+def test_chaos_rejects_invalid_options(options: dict[str, Any]) -> None:
+    with pytest.raises(OptionsError):
+        Chaos(seed=1, **options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.resources import PODS
@@ -35,8 +36,9 @@ from aioinformer_apiserver.faults import (
 VERBS = "get, list, watch, create, update, patch, delete, deletecollection"
 
 
-def test_fault_that_never_strikes_is_rejected_with_hint() -> None:
-    cases: list[tuple[Any, dict[str, Any], str]] = [
+@each_case(
+    "kind, options, text",
+    [
         (Refuse, {"verb": "lst", "status": 500}, "no verb 'lst'. Did you mean 'list'?"),
         (Refuse, {"verb": "WATCH", "status": 500}, "Did you mean 'watch'?"),
         (Cut, {"verb": "lists", "after_bytes": 1}, "Did you mean 'list'?"),
@@ -66,17 +68,21 @@ def test_fault_that_never_strikes_is_rejected_with_hint() -> None:
         (Refuse, {"status": "503"}, "status must be from 400 to 599"),
         (Page, {"status": 100}, "status must be from 200 to 599"),
         (Refuse, {"status": 429, "retry_date": True}, "retry_date needs retry_after"),
-    ]
-    for kind, options, text in cases:
-        with pytest.raises(OptionsError) as caught:
-            kind(**options)
+    ],
+)
+def test_fault_that_never_strikes_is_rejected_with_hint(
+    kind: Any, options: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(OptionsError) as caught:
+        kind(**options)
 
-        assert text in str(caught.value)
-        assert "\n" not in str(caught.value)
+    assert text in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
-def test_fault_without_effect_on_verb_is_rejected() -> None:
-    cases: list[tuple[type[Fault], dict[str, Any], str]] = [
+@each_case(
+    "kind, options, verbs",
+    [
         (Duplicate, {}, "list and watch"),
         (Drop, {}, "list and watch"),
         (Garble, {}, "list and watch"),
@@ -84,15 +90,16 @@ def test_fault_without_effect_on_verb_is_rejected() -> None:
         (BlankBookmarks, {}, "watch"),
         (UnknownType, {}, "watch"),
         (ErrorEvent, {"status": 500}, "watch"),
-    ]
-    for kind, options, verbs in cases:
-        with pytest.raises(OptionsError, match=f"{kind.__name__} is for {verbs}$"):
-            kind(verb="get", **options)
+    ],
+)
+def test_fault_without_effect_on_verb_is_rejected(
+    kind: type[Fault], options: dict[str, Any], verbs: str
+) -> None:
+    with pytest.raises(OptionsError, match=f"{kind.__name__} is for {verbs}$"):
+        kind(verb="get", **options)
 
-        with pytest.raises(
-            OptionsError, match="after_events is for watch; give after_b"
-        ):
-            End(verb="list", after_events=1)
+    with pytest.raises(OptionsError, match="after_events is for watch; give after_b"):
+        End(verb="list", after_events=1)
 
 
 def test_fault_accepts_verbs_that_it_affects() -> None:
@@ -106,8 +113,8 @@ def test_fault_accepts_verbs_that_it_affects() -> None:
                 assert kind(verb=verb, **needs.get(name, {})).verb == verb
 
 
-@pytest.mark.parametrize(
-    ("fault", "expected"),
+@each_case(
+    "fault, expected",
     [
         (Refuse(verb="", status=500), {"get", "list", "watch", "create"}),
         (Garble(verb=""), {"list", "watch"}),
@@ -115,7 +122,6 @@ def test_fault_accepts_verbs_that_it_affects() -> None:
         (End(verb="", after_events=1), {"watch"}),
         (End(verb="", after_bytes=1), {"get", "list", "watch", "create"}),
     ],
-    ids=["refuse", "garble", "blank", "end-events", "end-bytes"],
 )
 def test_fault_with_empty_verb_matches_affected_verbs_only(
     fault: Fault, expected: set[str]

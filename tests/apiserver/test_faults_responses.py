@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.resources import CONFIG_MAPS
@@ -61,8 +62,9 @@ async def whole_body(http: aiohttp.ClientSession, path: str) -> bytes:
 # -------------------------------------------------------------------- which requests
 
 
-def test_fault_matches_namespace_or_parameter() -> None:
-    cases: list[tuple[Fault, str, dict[str, str], bool]] = [
+@each_case(
+    "fault, namespace, query, struck",
+    [
         (Compact(namespace="a"), "a", {}, True),
         (Compact(namespace="a"), "b", {}, False),
         (Compact(namespace=""), "b", {}, False),
@@ -70,14 +72,17 @@ def test_fault_matches_namespace_or_parameter() -> None:
         (Compact(parameter="continue"), "", {"continue": "x"}, True),
         (Compact(parameter="continue"), "", {"continue": ""}, False),
         (Compact(parameter="continue"), "", {"limit": "1"}, False),
-    ]
-    for fault, namespace, query, struck in cases:
-        faults = Faults()
-        faults.add(fault)
+    ],
+)
+def test_fault_matches_namespace_or_parameter(
+    fault: Fault, namespace: str, query: dict[str, str], *, struck: bool
+) -> None:
+    faults = Faults()
+    faults.add(fault)
 
-        taken = faults.take("list", "pods", namespace=namespace, query=query)
+    taken = faults.take("list", "pods", namespace=namespace, query=query)
 
-        assert (taken is not None) is struck
+    assert (taken is not None) is struck
 
 
 async def test_faults_record_strikes(
@@ -275,7 +280,7 @@ def test_fault_repr_shows_changed_options() -> None:
     assert repr(script) == shown
 
 
-@pytest.mark.parametrize(
+@each_case(
     "wrong",
     [
         pytest.param(lambda: Slow(bytes_per_second=0), id="slow"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from each_case import each_case
 
 from aioinformer_apiserver.schema.go_types import canonical_time, path_of, type_mismatch
 
@@ -20,8 +21,9 @@ def test_micro_times_keep_microseconds() -> None:
     assert canonical_time(given, micro=True) == "2020-01-01T00:00:00.000001Z"
 
 
-def test_malformed_time_is_reported_like_go() -> None:
-    cases: list[tuple[str, str]] = [
+@each_case(
+    "text, told",
+    [
         ("a", 'cannot parse "a" as "2006"'),
         ("2020", 'cannot parse "" as "-"'),
         ("2020-13-01T00:00:00Z", "month out of range"),
@@ -30,10 +32,11 @@ def test_malformed_time_is_reported_like_go() -> None:
         ("2020-01-01T00:00:00", 'cannot parse "" as "Z07:00"'),
         ("2020-01-01T00:00:00+25:00", "time zone offset hour out of range"),
         ("2020-01-01T00:00:00Zx", 'extra text: "x"'),
-    ]
-    for text, told in cases:
-        with pytest.raises(ValueError, match=re.escape(told)):
-            canonical_time(text)
+    ],
+)
+def test_malformed_time_is_reported_like_go(text: str, told: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(told)):
+        canonical_time(text)
 
 
 def test_paths_are_formatted_like_kubernetes() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from each_case import each_case
 
 from aioinformer.model.resources import (
     CLUSTER_ROLES,
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
 
 
-def test_name_problems_apply_rules_of_kind() -> None:
-    cases: list[tuple[Resource, str, list[str]]] = [
+@each_case(
+    "resource, name, words",
+    [
         (CONFIG_MAPS, "a-b.c-1", []),
         (CONFIG_MAPS, "-a", ["RFC 1123 subdomain"]),
         (CONFIG_MAPS, "A" * 254, ["253 characters", "RFC 1123 subdomain"]),
@@ -40,12 +42,15 @@ def test_name_problems_apply_rules_of_kind() -> None:
         (CLUSTER_ROLES, "..", ["may not be '..'"]),
         (CLUSTER_ROLES, "a/b%", ["may not contain '/'", "may not contain '%'"]),
         (EVENTS, "A_b", []),
-    ]
-    for resource, name, words in cases:
-        found = validate_name(resource, name)
+    ],
+)
+def test_name_problems_apply_rules_of_kind(
+    resource: Resource, name: str, words: list[str]
+) -> None:
+    found = validate_name(resource, name)
 
-        assert len(found) == len(words)
-        assert all(word in text for word, text in zip(words, found, strict=True))
+    assert len(found) == len(words)
+    assert all(word in text for word, text in zip(words, found, strict=True))
 
 
 def test_name_prefix_may_end_with_dash() -> None:
@@ -54,8 +59,9 @@ def test_name_prefix_may_end_with_dash() -> None:
     assert validate_name(CONFIG_MAPS, "-", prefix=True) == []
 
 
-def test_qualified_name_may_have_domain() -> None:
-    cases: list[tuple[str, list[str]]] = [
+@each_case(
+    "key, words",
+    [
         ("a.b/C_d-1", []),
         ("x", []),
         ("a/b/c", ["a valid label key"]),
@@ -66,12 +72,13 @@ def test_qualified_name_may_have_domain() -> None:
         ("a/", ["name part must be non-empty", "name part must consist"]),
         ("x" * 64, ["63 bytes"]),
         ("x y", ["name part must consist"]),
-    ]
-    for key, words in cases:
-        found = validate_qualified_name(key)
+    ],
+)
+def test_qualified_name_may_have_domain(key: str, words: list[str]) -> None:
+    found = validate_qualified_name(key)
 
-        assert len(found) == len(words)
-        assert all(word in text for word, text in zip(words, found, strict=True))
+    assert len(found) == len(words)
+    assert all(word in text for word, text in zip(words, found, strict=True))
 
 
 @pytest.mark.parametrize(

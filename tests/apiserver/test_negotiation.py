@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import ApiError
 from aioinformer_apiserver.serialization.negotiation import (
@@ -20,8 +21,9 @@ WHOLE = Choice()
 YAML = Choice(media="application/yaml")
 
 
-def test_negotiation_chooses_first_supported_format() -> None:
-    cases: list[tuple[str, Choice]] = [
+@each_case(
+    "accept, choice",
+    [
         ("", WHOLE),
         ("*/*", WHOLE),
         ("*", WHOLE),
@@ -56,13 +58,17 @@ def test_negotiation_chooses_first_supported_format() -> None:
         ),
         ("application/json;pretty=1", Choice(pretty=True)),
         ("application/json;pretty=true", WHOLE),
-    ]
-    for accept, choice in cases:
-        assert negotiate({"Accept": accept} if accept else {}, {}) == choice
+    ],
+)
+def test_negotiation_chooses_first_supported_format(
+    accept: str, choice: Choice
+) -> None:
+    assert negotiate({"Accept": accept} if accept else {}, {}) == choice
 
 
-def test_negotiation_rejects_unsupported_formats() -> None:
-    cases: list[str] = [
+@each_case(
+    "accept",
+    [
         "text/html",
         "text/*",
         "*/json",
@@ -79,17 +85,18 @@ def test_negotiation_rejects_unsupported_formats() -> None:
         "application/json;as=Table;v=v1",
         f"application/json;as=Table;{META}",
         "application/json;as=Table;v=v1;g=",
-    ]
-    for accept in cases:
-        with pytest.raises(ApiError) as caught:
-            negotiate({"Accept": accept}, {})
+    ],
+)
+def test_negotiation_rejects_unsupported_formats(accept: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        negotiate({"Accept": accept}, {})
 
-        refusal = caught.value
-        assert (refusal.status, refusal.reason) == (406, "NotAcceptable")
-        assert refusal.message == (
-            "only the following media types are accepted: application/json, "
-            "application/yaml, application/vnd.kubernetes.protobuf"
-        )
+    refusal = caught.value
+    assert (refusal.status, refusal.reason) == (406, "NotAcceptable")
+    assert refusal.message == (
+        "only the following media types are accepted: application/json, "
+        "application/yaml, application/vnd.kubernetes.protobuf"
+    )
 
 
 def test_negotiation_rejects_yaml_for_watch() -> None:
@@ -102,8 +109,9 @@ def test_negotiation_rejects_yaml_for_watch() -> None:
     )
 
 
-def test_negotiation_indents_json_for_browsers_and_curl() -> None:
-    cases: list[tuple[str, str | None, bool]] = [
+@each_case(
+    "agent, query, pretty",
+    [
         ("curl/8.1", None, True),
         ("Wget/1", None, True),
         ("Mozilla/5.0 (X11)", None, True),
@@ -116,15 +124,19 @@ def test_negotiation_indents_json_for_browsers_and_curl() -> None:
         ("", "true", True),
         ("", "TRUE", True),
         ("", "false", False),
-    ]
-    for agent, query, pretty in cases:
-        asked = {} if query is None else {"pretty": query}
+    ],
+)
+def test_negotiation_indents_json_for_browsers_and_curl(
+    agent: str, query: str | None, *, pretty: bool
+) -> None:
+    asked = {} if query is None else {"pretty": query}
 
-        assert negotiate({"User-Agent": agent}, asked).pretty is pretty
+    assert negotiate({"User-Agent": agent}, asked).pretty is pretty
 
 
-def test_negotiation_ignores_conversion_for_status() -> None:
-    cases: list[tuple[str, Choice | None]] = [
+@each_case(
+    "accept, choice",
+    [
         ("", WHOLE),
         ("application/yaml", YAML),
         ("application/*", WHOLE),
@@ -132,12 +144,15 @@ def test_negotiation_ignores_conversion_for_status() -> None:
         (f"{TABLE},application/json", WHOLE),
         ("application/json;stream=watch", WHOLE),
         ("text/html", None),
-    ]
-    for accept, choice in cases:
-        assert negotiate_plain({"Accept": accept}, {}) == choice
+    ],
+)
+def test_negotiation_ignores_conversion_for_status(
+    accept: str, choice: Choice | None
+) -> None:
+    assert negotiate_plain({"Accept": accept}, {}) == choice
 
 
-@pytest.mark.parametrize(
+@each_case(
     "accept", ["", "*/*", "application/json;q=0", "text/html, application/yaml", TABLE]
 )
 def test_router_requires_media_type_of_route(accept: str) -> None:

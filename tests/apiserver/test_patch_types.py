@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import ApiError
 from aioinformer_apiserver.errors.go_format import go_text, go_type, json_type
@@ -15,8 +16,9 @@ from aioinformer_apiserver.patches.patch_types import apply_patch, merge_patch
 BODY: dict[str, Any] = {"a": {"b": [1, 2], "c": "x"}, "d~/e": 1}
 
 
-def test_merge_patch_follows_rfc() -> None:
-    cases: list[tuple[object, object, object]] = [
+@each_case(
+    "target, patch, found",
+    [
         ({"a": "b"}, {"a": "c"}, {"a": "c"}),
         ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
         ({"a": "b"}, {"a": None}, {}),
@@ -28,9 +30,10 @@ def test_merge_patch_follows_rfc() -> None:
         ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
         ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
         ({"a": "b"}, ["c"], ["c"]),
-    ]
-    for target, patch, found in cases:
-        assert merge_patch(target, patch) == found
+    ],
+)
+def test_merge_patch_follows_rfc(target: object, patch: object, found: object) -> None:
+    assert merge_patch(target, patch) == found
 
 
 def test_json_patch_does_not_change_its_input() -> None:
@@ -50,8 +53,9 @@ def test_json_patch_does_not_change_its_input() -> None:
     assert value == {"x": [1]}
 
 
-def test_json_patch_path_may_count_from_end() -> None:
-    cases: list[tuple[dict[str, Any], object]] = [
+@each_case(
+    "operation, found",
+    [
         ({"op": "remove", "path": "/a/b/-1"}, {"b": [1], "c": "x"}),
         ({"op": "add", "path": "/a/b/-1", "value": 3}, {"b": [1, 2, 3], "c": "x"}),
         ({"op": "add", "path": "/a/b/-3", "value": 3}, {"b": [3, 1, 2], "c": "x"}),
@@ -62,13 +66,17 @@ def test_json_patch_path_may_count_from_end() -> None:
             {"op": "move", "from": "/a/b/0", "path": "/a/z"},
             {"b": [2], "c": "x", "z": 1},
         ),
-    ]
-    for operation, found in cases:
-        assert json_patch(BODY, [operation])["a"] == found
+    ],
+)
+def test_json_patch_path_may_count_from_end(
+    operation: dict[str, Any], found: object
+) -> None:
+    assert json_patch(BODY, [operation])["a"] == found
 
 
-def test_json_patch_index_out_of_range_is_rejected() -> None:
-    cases: list[dict[str, Any]] = [
+@each_case(
+    "operation",
+    [
         {"op": "remove", "path": "/a/b/-3"},
         {"op": "remove", "path": "/a/b/2"},
         {"op": "add", "path": "/a/b/3", "value": 1},
@@ -77,12 +85,13 @@ def test_json_patch_index_out_of_range_is_rejected() -> None:
         {"op": "test", "path": "/a/b/9", "value": 1},
         {"op": "move", "from": "/a", "path": "/a/z"},
         {"op": "remove", "path": "/a/c/d/e"},
-    ]
-    for operation in cases:
-        with pytest.raises(ApiError) as caught:
-            json_patch(BODY, [operation])
+    ],
+)
+def test_json_patch_index_out_of_range_is_rejected(operation: dict[str, Any]) -> None:
+    with pytest.raises(ApiError) as caught:
+        json_patch(BODY, [operation])
 
-        assert caught.value.status == 422
+    assert caught.value.status == 422
 
 
 def test_json_patch_unescapes_keys() -> None:
@@ -130,8 +139,9 @@ def test_custom_resource_rejects_strategic_patch() -> None:
     assert caught.value.status == 415
 
 
-def test_values_are_formatted_like_go() -> None:
-    cases: list[tuple[object, str, str, str]] = [
+@each_case(
+    "value, text, go, json",
+    [
         (True, "true", "bool", "bool"),
         (1, "1", "int64", "number"),
         (1.5, "1.5", "float64", "number"),
@@ -139,6 +149,9 @@ def test_values_are_formatted_like_go() -> None:
         (["x", 1], "[x 1]", "[]interface {}", "array"),
         ({"b": 1, "a": {}}, "map[a:map[] b:1]", "map[string]interface {}", "object"),
         (None, "<nil>", "%!s(<nil>)", "null"),
-    ]
-    for value, text, go, json in cases:
-        assert (go_text(value), go_type(value), json_type(value)) == (text, go, json)
+    ],
+)
+def test_values_are_formatted_like_go(
+    value: object, text: str, go: str, json: str
+) -> None:
+    assert (go_text(value), go_type(value), json_type(value)) == (text, go, json)

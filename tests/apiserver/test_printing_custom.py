@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each_case import each_case
 from table_helpers import NOW, ago
 
 from aioinformer_apiserver.serialization.jsonpath import JSONPathError, json_path
@@ -32,8 +33,9 @@ BODY = {
 }
 
 
-def test_json_path_finds_values() -> None:
-    cases: list[tuple[str, list[Any] | type[JSONPathError]]] = [
+@each_case(
+    "path, found",
+    [
         (".spec.str", ["hello"]),
         ("$.spec.str", ["hello"]),
         (".spec.str-x", ["dash"]),
@@ -85,19 +87,23 @@ def test_json_path_finds_values() -> None:
         (".spec.mixed[?(@.v==1)].n", JSONPathError),
         (".spec.mixed[?(@.v>1)].n", JSONPathError),
         (".spec.list[?(@..x=='y')].n", [1]),
-    ]
-    for path, found in cases:
-        find = json_path(path)
+    ],
+)
+def test_json_path_finds_values(
+    path: str, found: list[Any] | type[JSONPathError]
+) -> None:
+    find = json_path(path)
 
-        if isinstance(found, list):
-            assert find(BODY) == found
-        else:
-            with pytest.raises(found):
-                find(BODY)
+    if isinstance(found, list):
+        assert find(BODY) == found
+    else:
+        with pytest.raises(found):
+            find(BODY)
 
 
-def test_json_path_rejects_malformed_path() -> None:
-    cases: list[str] = [
+@each_case(
+    "path",
+    [
         ".spec.nums[0",
         ".spec.nums[]",
         ".spec.nums[x]",
@@ -107,10 +113,11 @@ def test_json_path_rejects_malformed_path() -> None:
         ".spec.list[?(@.n==oops)]",
         ".spec.",
         "]",
-    ]
-    for path in cases:
-        with pytest.raises(JSONPathError):
-            json_path(path)
+    ],
+)
+def test_json_path_rejects_malformed_path(path: str) -> None:
+    with pytest.raises(JSONPathError):
+        json_path(path)
 
 
 def cell(kind: str, value: object, path: str = ".spec.it") -> Any:
@@ -118,8 +125,8 @@ def cell(kind: str, value: object, path: str = ".spec.it") -> Any:
     return custom_layout(columns).cells({"spec": {"it": value}}, NOW)[1]
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "told"),
+@each_case(
+    "kind, value, told",
     [
         ("string", "a", "a"),
         ("string", 12, "12"),

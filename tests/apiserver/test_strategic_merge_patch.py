@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import ApiError
 from aioinformer_apiserver.patches.strategic_merge_patch import (
@@ -72,8 +73,8 @@ def test_lists_are_replaced_without_schema() -> None:
     assert new == {"items": items("b"), "map": {"x": "y"}}
 
 
-@pytest.mark.parametrize(
-    ("body", "patch", "found"),
+@each_case(
+    "body, patch, found",
     [
         pytest.param({"plain": ["a"]}, {"plain": ["b"]}, {"plain": ["b"]}, id="list"),
         pytest.param(
@@ -119,8 +120,9 @@ def test_element_order_of_unknown_field_is_rejected() -> None:
     assert caught.value.status == 500
 
 
-def test_server_only_items_keep_their_place() -> None:
-    cases: list[tuple[str, str, str, str]] = [
+@each_case(
+    "old, merged_list, wanted, found",
+    [
         ("abc", "abc", "", "abc"),
         ("abc", "abc", "cba", "cba"),
         ("abc", "abcd", "dc", "dabc"),
@@ -129,10 +131,13 @@ def test_server_only_items_keep_their_place() -> None:
         ("abcd", "abcd", "db", "acdb"),
         ("", "ab", "ba", "ba"),
         ("ab", "abx", "x", "xab"),
-    ]
-    for old, merged_list, wanted, found in cases:
-        plain = order_items(list(merged_list), list(wanted), list(old), "")
-        by_name = order_items(items(*merged_list), items(*wanted), items(*old), "name")
+    ],
+)
+def test_server_only_items_keep_their_place(
+    old: str, merged_list: str, wanted: str, found: str
+) -> None:
+    plain = order_items(list(merged_list), list(wanted), list(old), "")
+    by_name = order_items(items(*merged_list), items(*wanted), items(*old), "name")
 
-        assert "".join(plain) == found
-        assert by_name == items(*found)
+    assert "".join(plain) == found
+    assert by_name == items(*found)

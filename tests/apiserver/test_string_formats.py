@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from each_case import each_case
+
 from aioinformer_apiserver.schema.string_formats import fits_format, go_pattern
 
 
@@ -25,8 +27,9 @@ def test_go_pattern_rejects_unicode_classes() -> None:
     assert go_pattern(r"\p{Greek}") is None
 
 
-def test_known_formats_are_validated() -> None:
-    cases: list[tuple[str, str, str]] = [
+@each_case(
+    "format_, good, bad",
+    [
         ("cidr", "10.0.0.0/8", "10.0.0.0"),
         ("mac", "01:23:45:67:89:ab", "01:23:45:67:89"),
         ("hexcolor", "#fff", "#ff"),
@@ -36,10 +39,11 @@ def test_known_formats_are_validated() -> None:
         ("ssn", "123-45-6789", "123-45-678"),
         ("k8s-long-name", "a.b", "A.b"),
         ("uuid4", "123e4567-e89b-42d3-a456-426614174000", "123e4567"),
-    ]
-    for format_, good, bad in cases:
-        assert fits_format(format_, good)
-        assert not fits_format(format_, bad)
+    ],
+)
+def test_known_formats_are_validated(format_: str, good: str, bad: str) -> None:
+    assert fits_format(format_, good)
+    assert not fits_format(format_, bad)
 
 
 def test_unknown_formats_fit_any_text() -> None:
