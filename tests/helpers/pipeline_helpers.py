@@ -62,7 +62,7 @@ class Rig:
             group.create_task(self.pipeline.run())
 
     async def relist(self, *objects: KubeObject, version: int) -> None:
-        """A complete list arrives, in pieces of two."""
+        """Pass a complete list to the pipeline, in pieces of two."""
         for start in range(0, len(objects), 2):
             await self.pipeline.stage([*objects[start : start + 2]])
 
@@ -72,12 +72,12 @@ class Rig:
         await self.pipeline.feed([*deltas], str(version))
 
     async def applied(self) -> None:
-        """Wait until nothing goes on any more."""
+        """Wait until all changes are applied and delivered."""
         await asyncio.sleep(0.001)
         await self.processor.drained()
 
     def take(self) -> list[Notification]:
-        """What the handler was told since the last time."""
+        """Return the notifications since the last call."""
         events = list(self.events)
         self.events.clear()
         return events
@@ -100,7 +100,7 @@ def delete(obj: KubeObject) -> Delta[KubeObject]:
 
 
 class View:
-    """What a handler knows, and where it was told what cannot be."""
+    """A handler that tracks objects, and records contradictions in `broken`."""
 
     def __init__(self) -> None:
         self.objects: dict[str, str] = {}
