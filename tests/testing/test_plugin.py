@@ -1,22 +1,26 @@
-"""The pytest plugin, in runs of pytest of its own."""
+"""The pytest plugin, in separate runs of pytest: one for each set of installed plugins."""
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
 import pytest
 from processes import ROOT
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+from aioinformer.testing import plugin
 
-    Run = Callable[..., "Outcome"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Run = Callable[[str], "Outcome"]
 
 pytestmark = pytest.mark.realtime
 
@@ -35,51 +39,189 @@ HEAD = """
             return answer.read()
 """
 
+SERVERS = """
+    servers = []
+
+    @pytest.fixture(scope="module")
+    def anyio_backend():
+        return "asyncio"
+
+    {mark}
+    async def test_one(apiserver):
+        assert await asyncio.to_thread(ask, apiserver) == b"ok"
+        servers.append(apiserver)
+
+    {mark}
+    async def test_two(apiserver):
+        assert "stopped" in repr(servers[0])
+        assert apiserver is not servers[0]
+        apiserver.create(PODS, {{"metadata": {{"name": "web"}}}})
+
+    def test_after():
+        assert len(servers) == 1
+"""
+
+OPTIONS = """
+    @pytest.fixture
+    def apiserver_options():
+        return {"token": "of-all", "resources": [WIDGETS]}
+
+    async def test_of_the_fixture(apiserver):
+        assert apiserver.token == "of-all"
+        assert apiserver.objects(WIDGETS) == []
+
+    @pytest.mark.apiserver(token="of-the-class", history=7)
+    class TestMarked:
+        @pytest.mark.apiserver(token="of-the-test", auto_namespaces=True)
+        async def test_of_the_marker(self, apiserver):
+            assert apiserver.token == "of-the-test"
+            apiserver.create(PODS, {"metadata": {"name": "web"}}, namespace="new")
+
+        async def test_of_the_class(self, apiserver):
+            assert apiserver.token == "of-the-class"
+"""
+
+CLIENT = """
+    @pytest.fixture
+    async def client(apiserver):
+        async with apiserver.client() as client:
+            yield client
+
+    async def test_one(apiserver, client):
+        apiserver.create(PODS, {"metadata": {"name": "web"}})
+        assert len(await client.list(PODS)) == 1
+"""
+
+INVALID_OPTIONS = """
+    @pytest.mark.apiserver(tokn='x')
+    async def test_unknown(apiserver): pass
+
+    @pytest.mark.apiserver(['pods'])
+    async def test_not_by_name(apiserver): pass
+
+    @pytest.mark.apiserver(watch_seconds=-1)
+    async def test_negative(apiserver): pass
+
+    @pytest.mark.apiserver(resources=7)
+    async def test_no_resources(apiserver): pass
+
+    @pytest.mark.apiserver(users=['a'])
+    async def test_no_users(apiserver): pass
+"""
+
+INVALID_FIXTURE = """
+    @pytest.fixture(params=[None, [WIDGETS]], ids=["none", "a-list"])
+    def apiserver_options(request):
+        return request.param
+
+    async def test_one(apiserver): pass
+"""
+
+# Each scope in a class of its own, as the scope of a class would be that of a module.
+LOOP_SCOPES = "".join(
+    f"""
+    class Test{scope.title()}:
+        @pytest.mark.asyncio(loop_scope={scope!r})
+        async def test_one(self, apiserver):
+            assert await asyncio.to_thread(ask, apiserver) == b"ok"
+    """
+    for scope in ("class", "module", "package", "session")
+)
+
+PLAIN_TEST = "def test_one(apiserver): pass"
+
+COROUTINE_TEST = "async def test_one(apiserver): pass"
+
+TRIO = """
+    @pytest.fixture
+    def anyio_backend():
+        return "trio"
+
+    @pytest.mark.anyio
+    async def test_one(apiserver): pass
+"""
+
+
+@dataclass(frozen=True)
+class Project:
+    """Test files, and the plugins and options they run with."""
+
+    plugins: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+ASYNCIO = ("pytest_asyncio.plugin",)
+ANYIO = ("anyio.pytest_plugin",)
+LOOPS = {"asyncio_default_fixture_loop_scope": "function"}
+AUTO = {**LOOPS, "asyncio_mode": "auto"}
+STRICT = {**LOOPS, "asyncio_mode": "strict"}
+BY_ASYNCIO = SERVERS.format(mark="@pytest.mark.asyncio")
+BY_ANYIO = SERVERS.format(mark="@pytest.mark.anyio")
+
+PROJECTS = {
+    "auto": Project(
+        ASYNCIO,
+        {
+            "servers": SERVERS.format(mark=""),
+            "options": OPTIONS,
+            "client": CLIENT,
+            "invalid_options": INVALID_OPTIONS,
+            "invalid_fixture": INVALID_FIXTURE,
+            "plain": PLAIN_TEST,
+        },
+        AUTO,
+    ),
+    "strict": Project(ASYNCIO, {"servers": BY_ASYNCIO, "scopes": LOOP_SCOPES}, STRICT),
+    "session-loop": Project(
+        ASYNCIO,
+        {"servers": BY_ASYNCIO},
+        {**STRICT, "asyncio_default_test_loop_scope": "session"},
+    ),
+    "anyio": Project(
+        ANYIO, {"servers": BY_ANYIO, "unmarked": COROUTINE_TEST, "trio": TRIO}
+    ),
+    "both": Project(
+        ANYIO + ASYNCIO, {"by_anyio": BY_ANYIO, "by_asyncio": BY_ASYNCIO}, STRICT
+    ),
+    "no-plugins": Project(files={"coroutine": COROUTINE_TEST}),
+}
+
 
 @dataclass(frozen=True)
 class Outcome:
+    """Output of a run of pytest."""
+
     out: str
 
-    @property
-    def last(self) -> str:
-        """How many passed and failed, without the seconds."""
-        return self.out.strip().splitlines()[-1].partition(" in ")[0]
+    def of(self, name: str) -> Counter[str]:
+        """Return the number of tests of a file by result."""
+        lines = rf"^(PASSED|FAILED|ERROR) test_{name}\.py::"
+        return Counter(re.findall(lines, self.out, re.MULTILINE))
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """Run pytest on the text of a test file, with these plugins and no others."""
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Return a function that runs all test files of a project, once."""
 
-    def run(text: str, *options: str, plugins: tuple[str, ...]) -> Outcome:
-        file = tmp_path / "test_sample.py"
-        file.write_text(dedent(HEAD) + dedent(text), encoding="utf-8")
-        given = [option for name in (*plugins, PLUGIN) for option in ("-p", name)]
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-W",
-            "error",
-            "-c",
-            os.devnull,
-        ]
+    @functools.cache
+    def run(name: str) -> Outcome:
+        project = PROJECTS[name]
+        folder = tmp_path_factory.mktemp(name)
+        for file, text in project.files.items():
+            (folder / f"test_{file}.py").write_text(dedent(HEAD) + dedent(text))
+
+        options = [f"-o{key}={value}" for key, value in project.options.items()]
+        plugins = [f"-p{it}" for it in (*project.plugins, PLUGIN)]
+        command = [sys.executable, "-m", "pytest", "-qrA", "-Werror", "-c", os.devnull]
         done = subprocess.run(
-            [
-                *command,
-                "--rootdir",
-                tmp_path,
-                "--strict-markers",
-                *given,
-                *options,
-                file,
-            ],
+            [*command, f"--rootdir={folder}", "--strict-markers", *plugins, *options],
             env={
                 **os.environ,
                 "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
                 "PYTHONPATH": str(ROOT),
             },
-            cwd=tmp_path,
+            cwd=folder,
             capture_output=True,
             text=True,
             timeout=90,
@@ -90,159 +232,37 @@ def run(tmp_path: Path) -> Run:
     return run
 
 
-ASYNCIO = ("pytest_asyncio.plugin",)
-ANYIO = ("anyio.pytest_plugin",)
-LOOP_SCOPE = ("-o", "asyncio_default_fixture_loop_scope=function")
-AUTO = (*LOOP_SCOPE, "-o", "asyncio_mode=auto")
-STRICT = (*LOOP_SCOPE, "-o", "asyncio_mode=strict")
-
-
 @pytest.mark.parametrize(
-    ("mark", "options", "plugins"),
+    ("project", "name"),
     [
-        pytest.param("", AUTO, ASYNCIO, id="asyncio-auto"),
-        pytest.param("@pytest.mark.asyncio", STRICT, ASYNCIO, id="asyncio-strict"),
-        pytest.param("@pytest.mark.anyio", (), ANYIO, id="anyio"),
-        pytest.param("@pytest.mark.anyio", STRICT, ANYIO + ASYNCIO, id="anyio-beside"),
-        pytest.param("@pytest.mark.asyncio", STRICT, ANYIO + ASYNCIO, id="both"),
+        ("auto", "servers"),
+        ("strict", "servers"),
+        ("session-loop", "servers"),
+        ("anyio", "servers"),
+        ("both", "by_anyio"),
+        ("both", "by_asyncio"),
     ],
 )
-def test_plugin_runs_server_for_test(
-    run: Run, mark: str, options: tuple[str, ...], plugins: tuple[str, ...]
-) -> None:
-    outcome = run(
-        f"""
-        servers = []
+def test_plugin_runs_server_for_test(run: Run, project: str, name: str) -> None:
+    outcome = run(project)
 
-        @pytest.fixture(scope="module")
-        def anyio_backend():
-            return "asyncio"
-
-        {mark}
-        async def test_one(apiserver):
-            assert await asyncio.to_thread(ask, apiserver) == b"ok"
-            servers.append(apiserver)
-
-        {mark}
-        async def test_two(apiserver):
-            assert "stopped" in repr(servers[0])
-            assert apiserver is not servers[0]
-            apiserver.create(PODS, {{"metadata": {{"name": "web"}}}})
-
-        def test_after():
-            assert len(servers) == 1
-        """,
-        *options,
-        plugins=plugins,
-    )
-
-    assert outcome.last == "3 passed", outcome.out
+    assert outcome.of(name) == {"PASSED": 3}, outcome.out
 
 
 def test_plugin_merges_options_of_fixture_and_markers(run: Run) -> None:
-    outcome = run(
-        """
-        @pytest.fixture
-        def apiserver_options():
-            return {"token": "of-all", "resources": [WIDGETS]}
-
-        async def test_of_the_fixture(apiserver):
-            assert apiserver.token == "of-all"
-            assert apiserver.objects(WIDGETS) == []
-
-        @pytest.mark.apiserver(token="of-the-class", history=7)
-        class TestMarked:
-            @pytest.mark.apiserver(token="of-the-test", auto_namespaces=True)
-            async def test_of_the_marker(self, apiserver):
-                assert apiserver.token == "of-the-test"
-                apiserver.create(PODS, {"metadata": {"name": "web"}}, namespace="new")
-
-            async def test_of_the_class(self, apiserver):
-                assert apiserver.token == "of-the-class"
-        """,
-        *AUTO,
-        plugins=ASYNCIO,
-    )
-
-    assert outcome.last == "3 passed", outcome.out
+    assert run("auto").of("options") == {"PASSED": 3}, run("auto").out
 
 
 def test_plugin_fixture_can_be_used_by_other_fixtures(run: Run) -> None:
-    outcome = run(
-        """
-        @pytest.fixture
-        async def client(apiserver):
-            async with apiserver.client() as client:
-                yield client
-
-        async def test_one(apiserver, client):
-            apiserver.create(PODS, {"metadata": {"name": "web"}})
-            assert len(await client.list(PODS)) == 1
-        """,
-        *AUTO,
-        plugins=ASYNCIO,
-    )
-
-    assert outcome.last == "1 passed", outcome.out
-
-
-SCOPES = ["class", "module", "package", "session"]
+    assert run("auto").of("client") == {"PASSED": 1}, run("auto").out
 
 
 def test_plugin_uses_loop_scope_of_marker(run: Run) -> None:
-    tests = [
-        f"""
-        class Test{scope.title()}:
-            @pytest.mark.asyncio(loop_scope={scope!r})
-            async def test_one(self, apiserver):
-                assert await asyncio.to_thread(ask, apiserver) == b"ok"
-        """
-        for scope in SCOPES
-    ]
-    outcome = run("".join(tests), *STRICT, plugins=ASYNCIO)
-
-    assert outcome.last == "4 passed", outcome.out
-
-
-@pytest.mark.parametrize("scope", SCOPES)
-def test_plugin_uses_loop_of_test_in_every_scope(run: Run, scope: str) -> None:
-    outcome = run(
-        """
-        class TestIt:
-            @pytest.mark.asyncio
-            async def test_one(self, apiserver):
-                assert await asyncio.to_thread(ask, apiserver) == b"ok"
-        """,
-        *STRICT,
-        "-o",
-        f"asyncio_default_test_loop_scope={scope}",
-        plugins=ASYNCIO,
-    )
-
-    assert outcome.last == "1 passed", outcome.out
+    assert run("strict").of("scopes") == {"PASSED": 4}, run("strict").out
 
 
 def test_plugin_reports_invalid_options(run: Run) -> None:
-    outcome = run(
-        """
-        @pytest.mark.apiserver(tokn='x')
-        async def test_unknown(apiserver): pass
-
-        @pytest.mark.apiserver(['pods'])
-        async def test_not_by_name(apiserver): pass
-
-        @pytest.mark.apiserver(watch_seconds=-1)
-        async def test_negative(apiserver): pass
-
-        @pytest.mark.apiserver(resources=7)
-        async def test_no_resources(apiserver): pass
-
-        @pytest.mark.apiserver(users=['a'])
-        async def test_no_users(apiserver): pass
-        """,
-        *AUTO,
-        plugins=ASYNCIO,
-    )
+    outcome = run("auto")
 
     for message in (
         "unknown options of APIServer: tokn. Options are resources, ",
@@ -254,82 +274,64 @@ def test_plugin_reports_invalid_options(run: Run) -> None:
         assert outcome.out.count(f"\napiserver: {message}") == 1, outcome.out
 
     assert "Traceback" not in outcome.out
-    assert outcome.last == "5 errors"
+    assert outcome.of("invalid_options") == {"ERROR": 5}
 
 
 def test_plugin_reports_invalid_options_fixture(run: Run) -> None:
-    outcome = run(
-        """
-        @pytest.fixture(params=[None, [WIDGETS]], ids=["none", "a-list"])
-        def apiserver_options(request):
-            return request.param
+    outcome = run("auto")
 
-        async def test_one(apiserver): pass
-        """,
-        *AUTO,
-        plugins=ASYNCIO,
-    )
-
-    said = (
+    message = (
         "apiserver: the fixture apiserver_options must return a dictionary of options"
     )
-    assert outcome.out.count(f"\n{said}") == 2, outcome.out
-    assert "Traceback" not in outcome.out
-    assert outcome.last == "2 errors"
+    assert outcome.out.count(f"\n{message}") == 2, outcome.out
+    assert outcome.of("invalid_fixture") == {"ERROR": 2}
 
 
 @pytest.mark.parametrize(
-    ("text", "plugins", "message"),
+    ("project", "name", "message"),
     [
         pytest.param(
-            "async def test_one(apiserver): pass",
-            (),
+            "no-plugins",
+            "coroutine",
             "the fixture requires a plugin for coroutine tests: install pytest-asyncio",
-            id="nothing-installed",
+            id="no-plugins",
         ),
         pytest.param(
-            "async def test_one(apiserver): pass",
-            ANYIO,
+            "anyio",
+            "unmarked",
             "or mark the test with pytest.mark.anyio",
-            id="not-marked",
+            id="unmarked",
         ),
         pytest.param(
-            "def test_one(apiserver): pass",
-            ASYNCIO,
-            "the fixture is for coroutine tests",
-            id="plain-test",
+            "auto", "plain", "the fixture is for coroutine tests", id="plain-test"
         ),
         pytest.param(
-            """
-            @pytest.fixture
-            def anyio_backend():
-                return "trio"
-
-            @pytest.mark.anyio
-            async def test_one(apiserver): pass
-            """,
-            ANYIO,
+            "anyio",
+            "trio",
             "the fixture requires the asyncio backend of anyio, not trio",
             id="trio",
         ),
     ],
 )
 def test_plugin_reports_unsupported_tests(
-    run: Run, text: str, plugins: tuple[str, ...], message: str
+    run: Run, project: str, name: str, message: str
 ) -> None:
-    options = AUTO if plugins == ASYNCIO else ()
-    outcome = run(text, *options, plugins=plugins)
+    outcome = run(project)
 
-    assert f"apiserver: {message}" in outcome.out or message in outcome.out
-    assert "1 error" in outcome.last
+    assert message in outcome.out
+    assert outcome.of(name) == {"ERROR": 1}
 
 
-def test_plugin_documents_marker_and_fixtures(run: Run) -> None:
-    markers = run("", "--markers", plugins=()).out
-    fixtures = run("", "--fixtures", "-v", *AUTO, plugins=ASYNCIO).out
+def test_plugin_documents_marker_and_fixtures(pytestconfig: pytest.Config) -> None:
+    (marker,) = (
+        it for it in pytestconfig.getini("markers") if it.startswith("apiserver(")
+    )
 
-    assert "@pytest.mark.apiserver(**options): options of the APIServer" in markers
-    assert "Start an `APIServer` for one test, and stop it afterwards." in fixtures
+    assert marker.startswith("apiserver(**options): options of the APIServer")
+    assert plugin.apiserver.__doc__ is not None
+    assert plugin.apiserver.__doc__.startswith(
+        "Start an `APIServer` for one test, and stop it afterwards."
+    )
 
 
 def test_plugin_is_loaded_by_entry_point() -> None:
