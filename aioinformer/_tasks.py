@@ -64,8 +64,8 @@ async def finish(cleanup: Coroutine[Any, Any, T], *, within_seconds: float) -> T
         Result of `cleanup`.
 
     Raises:
-        TimeoutError: It did not finish in time and was cancelled.
-        Exception: The error of `cleanup`.
+        TimeoutError: If it did not finish in time and was cancelled.
+        Exception: Error of `cleanup`.
 
     Cancellation:
         Deferred until clean-up has ended, then raised. If the clean-up failed as well, its
@@ -123,7 +123,7 @@ async def fail_when_any_ends(tasks: Collection[asyncio.Task[Any]]) -> NoReturn:
     fails, but ignores one that is cancelled, by itself or by other code.
 
     Raises:
-        InternalError: A task has ended although the caller was not cancelled.
+        InternalError: If a task has ended although the caller was not cancelled.
 
     Cancellation:
         The normal end. It takes precedence if a task is cancelled at the same time, as
@@ -148,7 +148,7 @@ async def run_concurrently(*coroutines: Coroutine[Any, Any, Any]) -> None:
     task marked as cancelled, it never cancels the caller.
 
     Raises:
-        BaseException: The error of the first coroutine, in the given order, that failed.
+        BaseException: Error of the first coroutine, in the given order, that failed.
 
     Cancellation:
         Passed on to all of them, and raised when they have ended.
@@ -193,7 +193,7 @@ async def in_thread(
 
     Raises:
         OSError: If the operating system cannot start a thread (`EAGAIN`).
-        BaseException: The error of the function.
+        BaseException: Error of the function.
 
     Cancellation:
         With `stop`, deferred until the call has returned. Otherwise immediate: the thread
@@ -235,7 +235,7 @@ async def in_thread_until_done(
 
     Raises:
         OSError: If the operating system cannot start a thread (`EAGAIN`).
-        BaseException: The error of the function.
+        BaseException: Error of the function.
 
     Cancellation:
         Deferred until the function has ended, then raised. If the function failed, its
@@ -246,9 +246,9 @@ async def in_thread_until_done(
     interrupted: asyncio.CancelledError | None = None
     since = due = math.inf
     while not ended.done():
-        patience = None if interrupted is None else max(0.0, due - loop.time())
+        timeout = None if interrupted is None else max(0.0, due - loop.time())
         try:
-            await asyncio.wait({ended}, timeout=patience)
+            await asyncio.wait({ended}, timeout=timeout)
         except asyncio.CancelledError as exc:
             if interrupted is None:
                 since, due = loop.time(), loop.time() + OVERDUE_SECONDS
@@ -336,10 +336,10 @@ class SharedRun:
 
     The run has a task of its own: a cancelled caller ends neither the run nor the wait
     of others. Its owners are the callers that wait and those that keep it. When the
-    last of them is gone, the run is cancelled.
+    last of them ends, the run is cancelled.
 
     Args:
-        function: The coroutine function. Its errors are raised by `wait()`.
+        function: Coroutine function. Its errors are raised by `wait()`.
         name: Name of the task.
     """
 
@@ -396,7 +396,7 @@ class SharedRun:
             True if the run has ended in time.
 
         Raises:
-            BaseException: The error of the run.
+            BaseException: Error of the run.
 
         Cancellation:
             Ends this wait. The run continues if it has other owners. Otherwise it is
@@ -471,7 +471,7 @@ class BackgroundContext(Generic[T]):
         """Wait until it is entered, and return its value.
 
         Raises:
-            BaseException: The error of entering.
+            BaseException: Error of entering.
 
         Cancellation:
             Safe: entering continues, call again, or `leave()`.
@@ -495,7 +495,7 @@ class BackgroundContext(Generic[T]):
         """Leave the context, or abort entering it, and wait for that. Idempotent.
 
         Raises:
-            BaseException: The error of leaving.
+            BaseException: Error of leaving.
 
         Cancellation:
             Deferred until it is left.
@@ -515,7 +515,7 @@ class BackgroundContext(Generic[T]):
 
 
 # Supervisors of the running code: tasks inherit them from the tasks that create them.
-_LIVES: ContextVar[tuple[Supervisor, ...]] = ContextVar("lives", default=())
+_SUPERVISORS: ContextVar[tuple[Supervisor, ...]] = ContextVar("supervisors", default=())
 
 
 class Supervisor:
@@ -546,8 +546,8 @@ class Supervisor:
         """Start the component and wait until it is ready.
 
         Raises:
-            OptionsError: It is running already.
-            AioInformerError: It ended before it was ready, as after a concurrent `stop()`.
+            OptionsError: If it is running already.
+            AioInformerError: If it ended before it was ready, as after a concurrent `stop()`.
             BaseException: Its error before it was ready; a group with a single leaf is
                 unwrapped.
 
@@ -565,7 +565,7 @@ class Supervisor:
                 ready.set_result(None)
 
         inside = contextvars.copy_context()
-        inside.run(_LIVES.set, (*_LIVES.get(), self))
+        inside.run(_SUPERVISORS.set, (*_SUPERVISORS.get(), self))
         task = asyncio.create_task(
             self._component(tell), name=self._name, context=inside
         )
@@ -594,7 +594,7 @@ class Supervisor:
         wait for each other.
 
         Raises:
-            BaseException: The error of the component, other than its cancellation; a group
+            BaseException: Error of the component, other than its cancellation; a group
                 with a single leaf is unwrapped. Raised once: not if `start()` or an earlier
                 call has raised it.
 
@@ -606,7 +606,7 @@ class Supervisor:
             return
 
         if self.contains_caller():
-            self._ask_to_end(task)
+            self._cancel_once(task)
             return
 
         interrupted = await self._end(task)
@@ -617,13 +617,13 @@ class Supervisor:
 
     def contains_caller(self) -> bool:
         """Return True in the component's task, or in a task created below it."""
-        return self in _LIVES.get()
+        return self in _SUPERVISORS.get()
 
     async def _end(self, task: asyncio.Task[None]) -> asyncio.CancelledError | None:
-        self._ask_to_end(task)
+        self._cancel_once(task)
         return await wait_through_cancellation(task)
 
-    def _ask_to_end(self, task: asyncio.Task[None]) -> None:
+    def _cancel_once(self, task: asyncio.Task[None]) -> None:
         if not self._stopping:
             # Only once: a second cancellation would interrupt its clean-up.
             self._stopping = True

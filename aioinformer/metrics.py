@@ -52,13 +52,13 @@ class MetricsSink(Protocol):
 
 @runtime_checkable
 class CollectingSink(MetricsSink, Protocol):
-    """Sink that announces reads, so that frequent measurements are cheap.
+    """Sink that announces reads, so that components can aggregate measurements.
 
     Components that measure each of many items aggregate the values until then.
     """
 
-    def register(self, tell: Callable[[], None], /) -> None:
-        """Call `tell` now, and before each read, possibly in another thread.
+    def register(self, report: Callable[[], None], /) -> None:
+        """Call `report` now, and before each read, possibly in another thread.
 
         It is a bound method, called as long as its object lives: keep no strong reference.
         """
@@ -71,8 +71,7 @@ class CollectingSink(MetricsSink, Protocol):
 class ForgettingSink(MetricsSink, Protocol):
     """Sink that drops series of components that have ended.
 
-    Otherwise each informer that was used for a time leaves some thirty series. Other sinks
-    keep them.
+    Otherwise each stopped informer leaves about thirty series. Other sinks keep them.
     """
 
     def forget(self, name: str, /, **labels: str) -> None:
@@ -100,12 +99,12 @@ class NullSink:
 NULL_SINK: MetricsSink = NullSink()
 
 
-def forget(sink: MetricsSink, who: str, name: str, /, **labels: str) -> None:
+def forget(sink: MetricsSink, owner: str, name: str, /, **labels: str) -> None:
     """Make a sink drop series, if it is a `ForgettingSink`. Log its errors.
 
     Args:
         sink: Receiver of the measurements.
-        who: Name of the component, for the log.
+        owner: Name of the component, for the log.
         name: Name of the metric.
         **labels: Labels of the series, or some of them.
     """
@@ -113,7 +112,7 @@ def forget(sink: MetricsSink, who: str, name: str, /, **labels: str) -> None:
         try:
             sink.forget(name, **labels)
         except user_errors():  # logged and dropped
-            logger.exception("%s: the metrics sink failed", who)
+            logger.exception("%s: the metrics sink failed", owner)
 
 
 class ScopedSink:
@@ -123,13 +122,13 @@ class ScopedSink:
 
     Args:
         sink: Receiver of the measurements.
-        who: Name of the component, for the log.
+        owner: Name of the component, for the log.
     """
 
-    def __init__(self, sink: MetricsSink, who: str) -> None:
+    def __init__(self, sink: MetricsSink, owner: str) -> None:
         self.enabled = sink.enabled
         self._sink = sink
-        self._who = who
+        self._owner = owner
         # Metrics and labels, in the order of their first measurements.
         self._series: dict[tuple[str, tuple[tuple[str, str], ...]], None] = {}
 
@@ -154,14 +153,14 @@ class ScopedSink:
     def forget(self, name: str, /, **labels: str) -> None:
         """Make the sink drop series on behalf of an inner scope."""
         self._series.pop((name, tuple(labels.items())), None)
-        forget(self._sink, self._who, name, **labels)
+        forget(self._sink, self._owner, name, **labels)
 
     def end(self) -> None:
         """Drop all series of this component, and ignore further ones. Idempotent."""
         self.enabled = False
         series, self._series = self._series, {}
         for name, labels in series:
-            forget(self._sink, self._who, name, **dict(labels))
+            forget(self._sink, self._owner, name, **dict(labels))
 
 
 class GuardedSink:
@@ -172,38 +171,42 @@ class GuardedSink:
 
     Args:
         sink: Receiver of the measurements.
-        who: Name of the component, for the log.
+        owner: Name of the component, for the log.
         **labels: Labels of every measurement.
     """
 
-    def __init__(self, sink: MetricsSink, who: str, /, **labels: str) -> None:
+    def __init__(self, sink: MetricsSink, owner: str, /, **labels: str) -> None:
         self.enabled = sink.enabled
         self._sink = sink
-        self._who = who
+        self._owner = owner
         self._labels = labels
-        self._complained = False
+        self._logged = False
 
     def count(self, name: str, amount: float = 1.0, /, **labels: str) -> None:
         """Add to a counter."""
-        self._tell(self._sink.count, name, amount, labels)
+        self._report(self._sink.count, name, amount, labels)
 
     def gauge(self, name: str, value: float, /, **labels: str) -> None:
         """Set a gauge."""
-        self._tell(self._sink.gauge, name, value, labels)
+        self._report(self._sink.gauge, name, value, labels)
 
     def observe(self, name: str, value: float, /, **labels: str) -> None:
         """Add one observation to a histogram."""
-        self._tell(self._sink.observe, name, value, labels)
+        self._report(self._sink.observe, name, value, labels)
 
-    def _tell(
-        self, tell: Callable[..., None], name: str, value: float, labels: dict[str, str]
+    def _report(
+        self,
+        report: Callable[..., None],
+        name: str,
+        value: float,
+        labels: dict[str, str],
     ) -> None:
         if not self.enabled:
             return
 
         try:
-            tell(name, float(value), **self._labels, **labels)
+            report(name, float(value), **self._labels, **labels)
         except user_errors():  # logged and dropped
-            if not self._complained:
-                self._complained = True
-                logger.exception("%s: the metrics sink failed", self._who)
+            if not self._logged:
+                self._logged = True
+                logger.exception("%s: the metrics sink failed", self._owner)

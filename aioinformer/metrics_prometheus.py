@@ -51,76 +51,74 @@ _USUAL = (
 )
 
 
-class _About(NamedTuple):
+class _Help(NamedTuple):
     help: str
     buckets: tuple[float, ...] = _USUAL
 
 
-_ABOUT = {
-    "aioinformer_blocking_calls_total": _About("Handler calls that blocked the loop."),
-    "aioinformer_blocking_reconciles_total": _About(
-        "Reconciles that blocked the loop."
-    ),
-    "aioinformer_leader_overruns_total": _About(
+_HELP = {
+    "aioinformer_blocking_calls_total": _Help("Handler calls that blocked the loop."),
+    "aioinformer_blocking_reconciles_total": _Help("Reconciles that blocked the loop."),
+    "aioinformer_leader_overruns_total": _Help(
         "Times that a leader's work outlived its Lease."
     ),
-    "aioinformer_reflector_failures_total": _About("Lists and watches that failed."),
-    "aioinformer_user_errors_total": _About("Exceptions in user code."),
-    "aioinformer_stale_reconciles_total": _About(
+    "aioinformer_reflector_failures_total": _Help("Lists and watches that failed."),
+    "aioinformer_user_errors_total": _Help("Exceptions in user code."),
+    "aioinformer_stale_reconciles_total": _Help(
         "Reconciles that did not see earlier writes in time."
     ),
-    "controller_runtime_active_workers": _About("Reconciles in progress."),
-    "controller_runtime_max_concurrent_reconciles": _About(
+    "controller_runtime_active_workers": _Help("Reconciles in progress."),
+    "controller_runtime_max_concurrent_reconciles": _Help(
         "Maximum number of reconciles in progress."
     ),
-    "controller_runtime_reconcile_errors_total": _About("Reconciles that failed."),
-    "controller_runtime_reconcile_time_seconds": _About(
+    "controller_runtime_reconcile_errors_total": _Help("Reconciles that failed."),
+    "controller_runtime_reconcile_time_seconds": _Help(
         "Duration of reconciles.", _REQUESTS
     ),
-    "controller_runtime_reconcile_timeouts_total": _About(
+    "controller_runtime_reconcile_timeouts_total": _Help(
         "Reconciles that exceeded their timeout."
     ),
-    "controller_runtime_reconcile_total": _About("Reconciles, by result."),
-    "controller_runtime_terminal_reconcile_errors_total": _About(
+    "controller_runtime_reconcile_total": _Help("Reconciles, by result."),
+    "controller_runtime_terminal_reconcile_errors_total": _Help(
         "Reconciles that failed and are not retried."
     ),
-    "informer_processing_latency_seconds": _About(
+    "informer_processing_latency_seconds": _Help(
         "Duration of applying a batch of changes.", _REQUESTS
     ),
-    "informer_queued_items": _About("Changes waiting to be applied."),
-    "leader_election_master_status": _About("1 while this replica leads, else 0."),
-    "leader_election_slowpath_total": _About("Renewals that had to read the Lease."),
-    "reflector_items_per_list": _About("Objects in each list.", _ITEMS),
-    "reflector_items_per_watch": _About("Events in each watch.", _ITEMS),
-    "reflector_last_resource_version": _About("Last resource version seen."),
-    "reflector_list_duration_seconds": _About("Duration of lists.", _REQUESTS),
-    "reflector_lists_total": _About("Lists that were started."),
-    "reflector_short_watches_total": _About(
+    "informer_queued_items": _Help("Changes waiting to be applied."),
+    "leader_election_master_status": _Help("1 while this replica leads, else 0."),
+    "leader_election_slowpath_total": _Help("Renewals that had to read the Lease."),
+    "reflector_items_per_list": _Help("Objects in each list.", _ITEMS),
+    "reflector_items_per_watch": _Help("Events in each watch.", _ITEMS),
+    "reflector_last_resource_version": _Help("Last resource version seen."),
+    "reflector_list_duration_seconds": _Help("Duration of lists.", _REQUESTS),
+    "reflector_lists_total": _Help("Lists that were started."),
+    "reflector_short_watches_total": _Help(
         "Watches that ended quickly without events."
     ),
-    "reflector_watch_duration_seconds": _About("Duration of watches.", _WATCHES),
-    "reflector_watches_total": _About("Watches that the server accepted."),
-    "rest_client_rate_limiter_duration_seconds": _About(
+    "reflector_watch_duration_seconds": _Help("Duration of watches.", _WATCHES),
+    "reflector_watches_total": _Help("Watches that the server accepted."),
+    "rest_client_rate_limiter_duration_seconds": _Help(
         "Time that requests waited for the client's own rate limit.", _REQUESTS
     ),
-    "rest_client_request_duration_seconds": _About(
+    "rest_client_request_duration_seconds": _Help(
         "Time from sending a request to the head of its response.", _REQUESTS
     ),
-    "rest_client_request_retries_total": _About("Requests that were retried."),
-    "rest_client_requests_total": _About("Requests that were sent."),
-    "workqueue_adds_total": _About("Adds of items that were not queued already."),
-    "workqueue_depth": _About("Items in the queue."),
-    "workqueue_longest_running_processor_seconds": _About(
+    "rest_client_request_retries_total": _Help("Requests that were retried."),
+    "rest_client_requests_total": _Help("Requests that were sent."),
+    "workqueue_adds_total": _Help("Adds of items that were not queued already."),
+    "workqueue_depth": _Help("Items in the queue."),
+    "workqueue_longest_running_processor_seconds": _Help(
         "Time since the oldest unfinished item was taken."
     ),
-    "workqueue_queue_duration_seconds": _About(
+    "workqueue_queue_duration_seconds": _Help(
         "Time that items waited in the queue.", _DECADES
     ),
-    "workqueue_retries_total": _About("Adds with a delay."),
-    "workqueue_unfinished_work_seconds": _About(
+    "workqueue_retries_total": _Help("Adds with a delay."),
+    "workqueue_unfinished_work_seconds": _Help(
         "Sum of the times since the unfinished items were taken."
     ),
-    "workqueue_work_duration_seconds": _About(
+    "workqueue_work_duration_seconds": _Help(
         "Duration of processing an item.", _DECADES
     ),
 }
@@ -162,18 +160,18 @@ class PrometheusSink:
             registry = _library("prometheus_client").REGISTRY
 
         self._registry: CollectorRegistry = registry
-        with _BOARDS_LOCK:
-            self._board = _BOARDS.setdefault(registry, _Board())
+        with _SHARED_LOCK:
+            self._shared = _SHARED_STATES.setdefault(registry, _SharedState())
 
-        self._families = self._board.families
+        self._families = self._shared.families
 
     def __repr__(self) -> str:
         return f"<PrometheusSink metrics={len(self._families)}>"
 
-    def register(self, tell: Callable[[], None], /) -> None:
-        """Call the bound method `tell` now, and each time before values are read."""
-        self._board.tellers.append(WeakMethod(tell))
-        tell()
+    def register(self, report: Callable[[], None], /) -> None:
+        """Call the bound method `report` now, and each time before values are read."""
+        self._shared.reporters.append(WeakMethod(report))
+        report()
 
     def count(self, name: str, amount: float = 1.0, /, **labels: str) -> None:
         """Add to a counter.
@@ -218,7 +216,7 @@ class PrometheusSink:
     def _family(self, name: str, kind: str, labels: Mapping[str, str]) -> _Family:
         family = self._families.get(name)
         if family is None:
-            family = self._board.make(self._registry, name, kind, tuple(labels))
+            family = self._shared.make(self._registry, name, kind, tuple(labels))
 
         if family.kind != kind:
             raise OptionsError(f"{name} is a {family.kind}, but was used as a {kind}")
@@ -226,12 +224,12 @@ class PrometheusSink:
         return family
 
 
-class _Board:
+class _SharedState:
     """State shared by the sinks of one registry. It does not keep the registry alive."""
 
     def __init__(self) -> None:
         self.families: dict[str, _Family] = {}
-        self.tellers: list[WeakMethod[Callable[[], None]]] = []
+        self.reporters: list[WeakMethod[Callable[[], None]]] = []
         self._lock = Lock()
 
     def make(
@@ -254,16 +252,16 @@ class _Board:
 
     def refresh(self) -> None:
         """Make all components report their aggregated measurements."""
-        for teller in list(self.tellers):
-            tell = teller()
-            if tell is None:
+        for reporter in list(self.reporters):
+            report = reporter()
+            if report is None:
                 with suppress(ValueError):  # another reader may have been first
-                    self.tellers.remove(teller)
+                    self.reporters.remove(reporter)
 
                 continue
 
             try:
-                tell()
+                report()
             except Exception:  # the others are read nevertheless
                 logger.exception("a component failed to report its metrics")
 
@@ -272,18 +270,18 @@ class _Family:
     """One metric with all its label values: a collector of prometheus-client."""
 
     def __init__(
-        self, board: _Board, name: str, kind: str, labels: tuple[str, ...]
+        self, board: _SharedState, name: str, kind: str, labels: tuple[str, ...]
     ) -> None:
         self.kind = kind
         self.lock = Lock()
         # Values of a counter or gauge, by label values.
         self.values: dict[tuple[str, ...], float] = {}
 
-        self._board = board
+        self._shared = board
         self._name = name
         self._labels = labels
-        about = _ABOUT.get(name, _About(name.replace("_", " ")))
-        self._help, self._bounds = about.help, about.buckets
+        description = _HELP.get(name, _Help(name.replace("_", " ")))
+        self._help, self._bounds = description.help, description.buckets
         # Histogram: number of observations per bucket, and their sum.
         self._buckets: dict[tuple[str, ...], list[int]] = {}
         self._sums: dict[tuple[str, ...], float] = {}
@@ -343,7 +341,7 @@ class _Family:
         return [self._empty()]
 
     def collect(self) -> Iterator[Metric]:
-        self._board.refresh()
+        self._shared.refresh()
         metric = self._empty()
         if self.kind != "histogram":
             for key, value in self.values.copy().items():
@@ -388,5 +386,5 @@ def _library(module: str) -> Any:
         ) from exc
 
 
-_BOARDS: WeakKeyDictionary[CollectorRegistry, _Board] = WeakKeyDictionary()
-_BOARDS_LOCK = Lock()
+_SHARED_STATES: WeakKeyDictionary[CollectorRegistry, _SharedState] = WeakKeyDictionary()
+_SHARED_LOCK = Lock()

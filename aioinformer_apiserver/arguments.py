@@ -210,14 +210,14 @@ def body_of(what: str, value: object) -> dict[str, Any]:
         raise OptionsError(f"{what} must be a dictionary, not {value!r}")
 
     try:
-        return _copied(given)
-    except _Unfit as exc:
+        return _copy_mapping(given)
+    except _NotJSON as exc:
         raise OptionsError(f"{what} must be JSON, but {exc}") from None
     except RecursionError:
         raise OptionsError(f"{what} is nested too deeply") from None
 
 
-class _Unfit(Exception):
+class _NotJSON(Exception):
     """JSON cannot represent a value in a body; callers prepend its path."""
 
     def __init__(self, value: object, *, is_key: bool = False) -> None:
@@ -236,15 +236,15 @@ class _Unfit(Exception):
         return f"{where} is {self.value!r}{hint}"
 
 
-def _copied(given: Mapping[Any, Any]) -> dict[str, Any]:
+def _copy_mapping(given: Mapping[Any, Any]) -> dict[str, Any]:
     made = {}
     for key, value in given.items():
         if not (isinstance(key, str) and _is_unicode(key)):
-            raise _Unfit(key, is_key=True)
+            raise _NotJSON(key, is_key=True)
 
         try:
             made[key] = _json(value)
-        except _Unfit as exc:
+        except _NotJSON as exc:
             exc.where = f".{key}{exc.where}"
             raise
 
@@ -262,19 +262,19 @@ def _json(value: object) -> Any:
         case float() if math.isfinite(value):
             return value
         case dict() | Mapping():  # `dict` is checked first, because it is fast.
-            return _copied(value)
+            return _copy_mapping(value)
         case list() | tuple():
-            return _listed(value)
+            return _copy_list(value)
         case _:
-            raise _Unfit(value)
+            raise _NotJSON(value)
 
 
-def _listed(given: Iterable[object]) -> list[Any]:
+def _copy_list(given: Iterable[object]) -> list[Any]:
     made = []
     for number, value in enumerate(given):
         try:
             made.append(_json(value))
-        except _Unfit as exc:
+        except _NotJSON as exc:
             exc.where = f"[{number}]{exc.where}"
             raise
 

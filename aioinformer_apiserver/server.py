@@ -38,15 +38,15 @@ from aioinformer_apiserver.arguments import (
     whole_of,
 )
 from aioinformer_apiserver.auth.access import AccessControl
-from aioinformer_apiserver.auth.rbac import User, first_roles
+from aioinformer_apiserver.auth.rbac import User, bootstrap_roles
 from aioinformer_apiserver.crds import custom_resources
 from aioinformer_apiserver.http.background import BackgroundTask
-from aioinformer_apiserver.http.handler import HandlerOptions, RequestHandler
+from aioinformer_apiserver.http.handler import HandlerDurations, RequestHandler
 from aioinformer_apiserver.http.memory import MemoryResponse, exchange
 from aioinformer_apiserver.http.server import HTTPServer
 from aioinformer_apiserver.registry.registry import Registry
 from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
-from aioinformer_apiserver.requests.request import Request
+from aioinformer_apiserver.requests.request import APIRequest
 from aioinformer_apiserver.schema.decoding import decode_metadata
 from aioinformer_apiserver.storage.storage import SavedState, Storage
 from aioinformer_apiserver.storage.waker import TIMER_RESOLUTION, Waker
@@ -60,14 +60,14 @@ if TYPE_CHECKING:
     from aioinformer.model import Resource
     from aioinformer_apiserver.faults import Faults
     from aioinformer_apiserver.requests.routes import RequestRecord
-    from aioinformer_apiserver.storage.storage import Collection, Stored
+    from aioinformer_apiserver.storage.storage import Collection, StoredObject
 
 __all__ = ["LocalAPIServer", "User"]
 
 _T = TypeVar("_T")
 
 _ARRANGED = WriteOptions(part="all")
-_REMOVED = DeleteOptions(grace_seconds=0, at_once=True)
+_REMOVED = DeleteOptions(grace_seconds=0, immediate=True)
 # Interval at which `until()` looks for changes that no write announces.
 _POLL_SECONDS = 0.05
 
@@ -81,10 +81,10 @@ class LocalAPIServer:
 
     `create()`, `get()`, `update()`, `patch()`, `delete()` and `objects()` arrange objects
     without HTTP. They take effect at once, and all watches see them. They do what the
-    whole cluster could do: they store a `status` with the rest, check no schema, delete a
+    whole cluster could do: they store a `status` with the other fields, check no schema, delete a
     pod without waiting for its end, and put objects without a namespace into `default`.
     Objects get the defaults of their kind, and the fields that a server always writes, so
-    that typed clients can read the shortest sketch. A required list is then empty.
+    that typed clients can read an incomplete object. A required list is then empty.
     Unknown fields are kept. A built-in object with a value of a wrong type is stored as
     given. Fields that admission and registries add, such as tolerations and cluster IPs,
     are left out.
@@ -137,7 +137,7 @@ class LocalAPIServer:
         watch_seconds: float = 1800.0,
         fresh_seconds: float = 3.0,
     ) -> None:
-        options = HandlerOptions(
+        options = HandlerDurations(
             bookmark_seconds=seconds_of("bookmark_seconds", bookmark_seconds),
             watch_seconds=seconds_of("watch_seconds", watch_seconds),
             fresh_seconds=seconds_of("fresh_seconds", fresh_seconds, zero=True),
@@ -157,7 +157,7 @@ class LocalAPIServer:
         # Loop and thread of the last start: all methods belong there.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
-        for binds, body in first_roles(self._storage):
+        for binds, body in bootstrap_roles(self._storage):
             kind = CLUSTER_ROLE_BINDINGS if binds else CLUSTER_ROLES
             self._registry.create(self._storage.collection(kind), "", body, _ARRANGED)
 
@@ -243,7 +243,7 @@ class LocalAPIServer:
         if snapshot is not None:
             self._storage.restore(snapshot)
         elif new_history:
-            self._storage.renew(lambda: str(uuid.uuid4()))
+            self._storage.start_new_history(lambda: str(uuid.uuid4()))
 
         await self.start()
 
@@ -328,7 +328,7 @@ class LocalAPIServer:
         Raises:
             ConnectionError: If the server is stopped.
         """
-        request = Request(
+        request = APIRequest(
             method=method,
             path=path,
             query=dict(query or {}),
@@ -464,7 +464,7 @@ class LocalAPIServer:
             namespace: Namespace; empty for the one in the body, or `default`.
 
         Raises:
-            ApiError: As for a client, such as `AlreadyExists`.
+            ApiError: Error of a real server, such as `AlreadyExists`.
             OptionsError: If the resource is not served.
         """
         collection = self._collection(resource)
@@ -490,7 +490,7 @@ class LocalAPIServer:
         """Replace an object and its status; without a version, unconditionally.
 
         Raises:
-            ApiError: As for a client, such as `Conflict`.
+            ApiError: Error of a real server, such as `Conflict`.
             OptionsError: If the resource is not served, or the body has no name.
         """
         collection = self._collection(resource)
@@ -518,7 +518,7 @@ class LocalAPIServer:
         """Apply a JSON merge patch to an object and its status.
 
         Raises:
-            ApiError: As for a client, such as `NotFound`.
+            ApiError: Error of a real server, such as `NotFound`.
             OptionsError: If the resource is not served.
         """
         collection = self._collection(resource)
@@ -551,9 +551,9 @@ class LocalAPIServer:
             OptionsError: If the resource is not served.
         """
         collection = self._collection(resource)
-        wanted = namespace_of(resource, namespace)
+        selected = namespace_of(resource, namespace)
         found = collection.snapshot()
-        return [it.body() for it in found if wanted in {"", it.namespace}]
+        return [it.body() for it in found if selected in {"", it.namespace}]
 
     # ---------------------------------------------------------------- helpers
 
@@ -561,7 +561,7 @@ class LocalAPIServer:
         self._check_thread()
         return self._storage.collection(resource_of("what is arranged", resource))
 
-    def _find(self, collection: Collection, name: str, place: str) -> Stored:
+    def _find(self, collection: Collection, name: str, place: str) -> StoredObject:
         name = name_of(collection.kind.resource, name)
         return self._registry.require(collection, place, name)
 

@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from aioinformer.errors import OptionsError
 from aioinformer.metrics import CollectingSink, ForgettingSink
-from aioinformer.metrics_prometheus import _ABOUT, PrometheusSink
+from aioinformer.metrics_prometheus import _HELP, PrometheusSink
 from aioinformer.workqueue import PriorityQueue, WorkQueue
 
 if TYPE_CHECKING:
@@ -242,7 +242,9 @@ def test_a_name_that_somebody_else_uses_is_an_error(
 ) -> None:
     Gauge("workqueue_depth", "of somebody else", registry=registry).set(7)
 
-    with pytest.raises(OptionsError, match=r"workqueue_depth: Duplicated"):
+    with pytest.raises(
+        OptionsError, match=r"cannot register.*workqueue_depth: Duplicated"
+    ):
         sink.gauge("workqueue_depth", 1, name="pods", priority="")
 
     assert shown(registry) == ["workqueue_depth 7.0"]
@@ -412,15 +414,15 @@ async def test_a_queue_that_is_gone_is_asked_no_more(
     gc.collect()
 
     assert 'workqueue_depth{name="pods",priority=""} 1.0' in shown(registry)
-    assert sink._board.tellers == []
+    assert sink._shared.reporters == []
 
 
-class Teller:
+class Reporter:
     def __init__(self, fails: bool) -> None:
         self.fails = fails
         self.calls = 0
 
-    def tell(self) -> None:
+    def report(self) -> None:
         self.calls += 1
         if self.fails and self.calls > 1:
             raise ZeroDivisionError
@@ -429,15 +431,15 @@ class Teller:
 def test_one_who_fails_to_tell_does_not_keep_others_from_being_read(
     registry: CollectorRegistry, sink: PrometheusSink, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tellers = [Teller(fails=True), Teller(fails=False)]
-    for teller in tellers:
-        sink.register(teller.tell)
+    reporters = [Reporter(fails=True), Reporter(fails=False)]
+    for reporter in reporters:
+        sink.register(reporter.report)
 
     sink.count("things_total")
     lines = shown(registry)
 
     assert lines == ["things_total 1.0"]
-    assert [teller.calls >= 2 for teller in tellers] == [True, True]
+    assert [reporter.calls >= 2 for reporter in reporters] == [True, True]
     assert "failed to report its metrics" in caplog.text
 
 
@@ -448,7 +450,7 @@ class Reader:
         self.registry = registry
         self.reads = False
 
-    def tell(self) -> None:
+    def report(self) -> None:
         if self.reads:
             self.reads = False
             shown(self.registry)
@@ -457,18 +459,18 @@ class Reader:
 def test_two_who_read_at_once_both_drop_one_who_is_gone(
     registry: CollectorRegistry, sink: PrometheusSink
 ) -> None:
-    reader, gone = Reader(registry), Teller(fails=False)
-    for teller in (reader, gone):
-        sink.register(teller.tell)
+    reader, gone = Reader(registry), Reporter(fails=False)
+    for reporter in (reader, gone):
+        sink.register(reporter.report)
 
     sink.count("things_total")
-    del gone, teller
+    del gone, reporter
     gc.collect()
     reader.reads = True
 
     assert shown(registry) == ["things_total 1.0"]
     assert not reader.reads
-    assert len(sink._board.tellers) == 1
+    assert len(sink._shared.reporters) == 1
 
 
 # ---------------------------------------------------------------- what is known of each
@@ -493,6 +495,6 @@ def test_every_metric_that_is_told_has_a_help_text() -> None:
                     pass
 
     # The name of a package, not of a metric.
-    assert used - {"aioinformer_apiserver"} == set(_ABOUT)
-    assert all(about.help.endswith(".") for about in _ABOUT.values())
-    assert all(list(it.buckets) == sorted(it.buckets) for it in _ABOUT.values())
+    assert used - {"aioinformer_apiserver"} == set(_HELP)
+    assert all(about.help.endswith(".") for about in _HELP.values())
+    assert all(list(it.buckets) == sorted(it.buckets) for it in _HELP.values())

@@ -200,7 +200,7 @@ class DeltaFIFO(Generic[T]):
         """Queue the version that all deltas queued so far lead up to.
 
         It is not an entry: a bookmark replaces the one before it. (In client-go each is
-        an entry, and the queue can be told to drop them.)
+        an entry, and an option drops them.)
         """
         self._condition.check_loop()
         self._progress.version_queued(resource_version)

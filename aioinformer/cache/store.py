@@ -477,8 +477,9 @@ class Growing(Generic[T]):
         contents.growing.append(self)
         self._contents = contents
 
-        # Invariant: the key of each object is in one of these two. What else waits has
-        # come twice, or is gone. The last is the next: so the order of the store stays.
+        # Invariant: the key of each object is in one of these two. Other waiting keys
+        # are duplicates, or their objects were removed. The last key is taken next,
+        # which keeps the order of the store.
         self._entered: set[str] = set()
         self._waiting = list(contents.objects)
         self._waiting.reverse()

@@ -234,7 +234,7 @@ def create_all(server: APIServer, path: str) -> int:
         raise CommandError(f"{path} is not YAML: {' '.join(str(exc).split())}") from exc
     except (KeyError, TypeError) as exc:
         raise CommandError(
-            f"{path} contains an unknown kind: {exc}. Each document needs an apiVersion "
+            f"{path} contains an invalid object or an unknown kind: {exc}. Each document needs an apiVersion "
             "and kind, and CRDs must precede their objects."
         ) from exc
     except AioInformerError as exc:

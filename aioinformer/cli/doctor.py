@@ -59,7 +59,7 @@ _COLOURS: dict[StepStatus, Control] = {
     "ok": Control("\x1b[32m"),
     "warning": Control("\x1b[33m"),
     "failed": Control("\x1b[31m"),
-    "not asked": Control("\x1b[90m"),
+    "skipped": Control("\x1b[90m"),
 }
 
 
@@ -299,7 +299,7 @@ class ClusterChecks:
             self._examination.secrets.add(secret)
 
         self._tickets.append(ticket)
-        return StepResult("ok", "at hand")
+        return StepResult("ok", "loaded")
 
     async def _ask(self, client: Client, ticket: RequestAuth) -> None:
         steps = self._examination
@@ -357,7 +357,7 @@ class ClusterChecks:
             try:
                 denied.update(await resource.denied(place, client))
             except (Forbidden, NotFound) as exc:
-                return StepResult("not asked", f"the server refused the review: {exc}")
+                return StepResult("skipped", f"the server refused the review: {exc}")
 
             return judging.permissions(denied)
 
@@ -420,8 +420,8 @@ class ClusterChecks:
         groups = self._identity.groups
         if self._group and groups and self._group not in groups:
             raise CommandError(
-                f"--group {self._group}: the server does not take you for one of this "
-                f"group, but of {', '.join(groups)}."
+                f"--group {self._group}: you are not in this group, but in "
+                f"{', '.join(groups)}."
             )
 
     async def _leave_out(self, *names: str, why: str) -> None:
@@ -511,7 +511,7 @@ class StepRunner:
             Safe: what was told is kept.
         """
         for name in names:
-            finding = Finding(step=name, mark="not asked", text=why, resource=resource)
+            finding = Finding(step=name, mark="skipped", text=why, resource=resource)
             await self._keep(finding)
 
     async def _keep(self, finding: Finding) -> None:

@@ -89,7 +89,7 @@ def _advice(error: BaseException) -> str:
                 "fields of each resource are supported."
             )
         case ApiError():
-            return "The server failed: try again later."
+            return "Server error: try again later."
         case SelectorSyntaxError():
             return (
                 "Selectors look like 'app=web,tier in (a,b),!canary' (-l) and "

@@ -1,7 +1,7 @@
 """HTTP client of the API server: configuration, authentication, verbs, discovery.
 
-The law of this layer: HTTP and its library stay inside. Errors of libraries are mapped
-in `error_mapping`, aiohttp is loaded when a client is entered, and code that lists or
+Rules of this layer: other layers do not see HTTP or its library. Errors of libraries are
+mapped in `error_mapping`. aiohttp is loaded when a client is entered. Code that lists or
 watches depends only on `aioinformer.watch.interface.ListerWatcher`.
 """
 

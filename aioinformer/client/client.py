@@ -260,7 +260,7 @@ class Client:
 
     @property
     def config(self) -> ClientConfig:
-        """The configuration.
+        """Configuration of the client.
 
         Raises:
             OptionsError: If it was not read yet, because the client was never entered.
@@ -280,7 +280,7 @@ class Client:
     def discovery(self) -> Discovery:
         """Resources of the server by all their names, kept in memory, shared by callers.
 
-        The server is asked on first use. Create a `Discovery` for other settings.
+        The first call sends requests. Create a `Discovery` for other settings.
         """
         return Discovery(self)
 

@@ -177,13 +177,13 @@ def proxy_of_environment(
     except ValueError:
         return ""  # the user of the URL reports that
 
-    if not proxy or _is_here(host) or _is_listed(value("NO_PROXY"), host, port):
+    if not proxy or _is_loopback(host) or _is_listed(value("NO_PROXY"), host, port):
         return ""
 
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _is_here(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
     except ValueError:

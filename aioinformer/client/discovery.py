@@ -80,9 +80,9 @@ class Discovery:
             found.path("shop")      # '/apis/apps/v1/namespaces/shop/deployments'
 
     A client has one, `client.discovery`. Others can be created, for files or another
-    maximum age. The server is asked on first use, once for all concurrent callers. The
-    result is kept in memory, and optionally in files. The server is asked again after
-    `max_age`, and when a name is unknown, at most every 2 s.
+    maximum age. Requests are sent on first use, once for all concurrent callers. The
+    result is kept in memory, and optionally in files. It is renewed after `max_age`, and
+    when a name is unknown, at most every 2 s.
 
     Words are interpreted as in kubectl: a plural, a singular, a short name or a kind, in
     any case (`deployments`, `deployment`, `deploy`, `Deployment`), optionally with a group
@@ -94,11 +94,11 @@ class Discovery:
     affect other groups: see `broken`.
 
     Errors of every coroutine:
-        ApiError: The server refused the discovery.
-        TransportError: The network failed.
-        DecodeError: The response cannot be read.
-        OptionsError: The client was never entered.
-        WrongLoop: The client was entered in another event loop.
+        ApiError: If the server refused the discovery.
+        TransportError: If the network failed.
+        DecodeError: If the response cannot be read.
+        OptionsError: If the client was never entered.
+        WrongLoop: If the client was entered in another event loop.
 
     Args:
         client: Client that sends the requests. Enter it before use.
@@ -127,8 +127,8 @@ class Discovery:
         self._requests = DiscoveryRequests(client)
         self._known: RESTMapper | None = None
         # Time of the server's response. All times are of this loop.
-        self._learnt_at = 0.0
-        self._asked_at: float | None = None
+        self._known_since = 0.0
+        self._fetched_at: float | None = None
         # Outcome of the last attempt, and the number of attempts.
         self._outcome: RESTMapper | AioInformerError | None = None
         self._attempts = 0
@@ -136,7 +136,7 @@ class Discovery:
         # Invariant: all of the above belongs to this loop and this server.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._config: ClientConfig | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"<Discovery known={self._known}>"
@@ -150,7 +150,7 @@ class Discovery:
         return {} if self._known is None else dict(self._known.broken)
 
     async def resource(self, word: str, api_version: str = "") -> Resource:
-        """Find the resource that a word means.
+        """Find a resource by one of its names.
 
         Args:
             word: Name of the resource, see the class.
@@ -158,7 +158,7 @@ class Discovery:
                 without a group.
 
         Returns:
-            The resource, in the version that the server prefers unless one is given.
+            Resource, in the version that the server prefers unless one is given.
 
         Raises:
             NotFound: If the server has no resource of this name. The text suggests similar
@@ -216,30 +216,30 @@ class Discovery:
         return (await self._mapper()).preferred(category)
 
     def invalidate(self) -> None:
-        """Drop the result, also that in files: the next call asks the server."""
-        self._known = self._asked_at = None
+        """Drop the result, also that in files: the next call sends requests."""
+        self._known = self._fetched_at = None
         self._invalidations += 1
 
-    # ------------------------------------------------------------ what is known
+    # ------------------------------------------------------------ result
 
     async def _mapper(self, *, newer_than: RESTMapper | None = None) -> RESTMapper:
         """Return the mapper, discovered again if necessary.
 
         Args:
             newer_than: Mapper that lacked a name. It is returned again if the server was
-                asked a moment ago.
+                requested a moment ago.
         """
         self._check_loop_and_server()
         known = self._known
-        if known is not None and self._is_good(known, newer_than):
+        if known is not None and self._is_current(known, newer_than):
             return known
 
         attempts = self._attempts
-        async with self._turn:
+        async with self._lock:
             if self._attempts == attempts:
-                return await self._learn(files_count=newer_than is None)
+                return await self._refresh(use_files=newer_than is None)
 
-        # Another task has asked meanwhile: share its outcome.
+        # Another task has sent the requests meanwhile: share its outcome.
         match self._outcome:
             case RESTMapper() as found:
                 return found
@@ -248,22 +248,22 @@ class Discovery:
             case _:
                 raise InternalError("an attempt has ended without an outcome")
 
-    def _is_good(self, known: RESTMapper, newer_than: RESTMapper | None) -> bool:
+    def _is_current(self, known: RESTMapper, newer_than: RESTMapper | None) -> bool:
         now = asyncio.get_running_loop().time()
-        if now - self._learnt_at > self._max_age:
+        if now - self._known_since > self._max_age:
             return False
 
-        asked_now = (
-            self._asked_at is not None and now - self._asked_at < REFRESH_SECONDS
+        fetched_now = (
+            self._fetched_at is not None and now - self._fetched_at < REFRESH_SECONDS
         )
-        return known is not newer_than or asked_now
+        return known is not newer_than or fetched_now
 
-    async def _learn(self, *, files_count: bool) -> RESTMapper:
-        """Read the files, or ask the server. Called by one task at a time."""
+    async def _refresh(self, *, use_files: bool) -> RESTMapper:
+        """Read the files, or send requests. Called by one task at a time."""
         invalidations = self._invalidations
         outcome: RESTMapper | AioInformerError
         try:
-            outcome = await self._read_or_ask(files_count=files_count)
+            outcome = await self._read_or_fetch(use_files=use_files)
         except AioInformerError as exc:
             outcome = exc
 
@@ -277,32 +277,32 @@ class Discovery:
 
         return outcome
 
-    async def _read_or_ask(self, *, files_count: bool) -> RESTMapper:
+    async def _read_or_fetch(self, *, use_files: bool) -> RESTMapper:
         loop, folder = asyncio.get_running_loop(), self._folder()
         invalidations = self._invalidations
-        if folder is not None and files_count and not invalidations:
+        if folder is not None and use_files and not invalidations:
             found = await in_thread(functools.partial(load, folder, self._max_age))
             if found is not None:
-                known, learnt_at = await _index(found[0]), loop.time() - found[1]
+                known, known_since = await _index(found[0]), loop.time() - found[1]
                 if not self._invalidations:
-                    return self._take(known, learnt_at)
+                    return self._take(known, known_since)
 
             invalidations = self._invalidations
 
-        asked_at = loop.time()
-        known = await _index(await self._requests.ask())
+        started = loop.time()
+        known = await _index(await self._requests.fetch())
         if invalidations == self._invalidations:
-            self._take(known, asked_at)
-            self._asked_at = loop.time()
+            self._take(known, started)
+            self._fetched_at = loop.time()
 
         if folder is not None:
             await in_thread(functools.partial(save, folder, known.groups))
 
         return known
 
-    def _take(self, known: RESTMapper, learnt_at: float) -> RESTMapper:
+    def _take(self, known: RESTMapper, known_since: float) -> RESTMapper:
         before = self.broken
-        self._known, self._learnt_at = known, learnt_at
+        self._known, self._known_since = known, known_since
         for name, why in known.broken.items():
             if name not in before:
                 logger.warning("discovery of %s failed: %s", name, why)
@@ -319,8 +319,8 @@ class Discovery:
         """Start over in another loop, which has another clock, or for another server."""
         loop, config = asyncio.get_running_loop(), self._client.config
         if loop is not self._loop or config is not self._config:
-            self._loop, self._config, self._turn = loop, config, asyncio.Lock()
-            self._known = self._asked_at = None
+            self._loop, self._config, self._lock = loop, config, asyncio.Lock()
+            self._known = self._fetched_at = None
 
 
 async def _index(groups: Iterable[Group]) -> RESTMapper:
@@ -358,7 +358,7 @@ class DiscoveryRequests:
         self._client = client
         self._cached: dict[str, _CachedDocument] = {}
 
-    async def ask(self) -> list[Group]:
+    async def fetch(self) -> list[Group]:
         """Return all groups in the server's order, the core group first.
 
         If the server cannot describe a group, only its versions are affected: they have a
@@ -376,19 +376,19 @@ class DiscoveryRequests:
         found: dict[str, list[Group]] = {}
         refused: list[ApiError] = []
 
-        async def ask(path: str) -> None:
+        async def fetch(path: str) -> None:
             try:
                 found[path] = await self._groups_at(path)
             except (NotFound, Forbidden) as exc:
                 # Access may be limited to one of the two, as in client-go.
                 refused.append(exc)
 
-        await run_concurrently(*(ask(path) for path in _ROOTS))
+        await run_concurrently(*(fetch(path) for path in _ROOTS))
         if not found:
             raise _no_discovery(refused)
 
         groups = [group for path in _ROOTS for group in found.get(path, ())]
-        await self._ask_versions(groups)
+        await self._fetch_versions(groups)
         return groups
 
     async def _groups_at(self, path: str) -> list[Group]:
@@ -412,7 +412,7 @@ class DiscoveryRequests:
 
         return groups
 
-    async def _ask_versions(self, groups: list[Group]) -> None:
+    async def _fetch_versions(self, groups: list[Group]) -> None:
         """Request the versions that the group documents did not describe."""
         missing = (
             (group, version)
@@ -421,13 +421,13 @@ class DiscoveryRequests:
             if not version.known
         )
 
-        async def ask(rest: Iterator[tuple[Group, GroupVersion]]) -> None:
+        async def fetch(rest: Iterator[tuple[Group, GroupVersion]]) -> None:
             for group, version in rest:
-                await self._ask_version(group, version)
+                await self._fetch_version(group, version)
 
-        await run_concurrently(*(ask(missing) for _ in range(REQUESTS_AT_ONCE)))
+        await run_concurrently(*(fetch(missing) for _ in range(REQUESTS_AT_ONCE)))
 
-    async def _ask_version(self, group: Group, version: GroupVersion) -> None:
+    async def _fetch_version(self, group: Group, version: GroupVersion) -> None:
         root = "/apis" if group.name else "/api"
         try:
             async with self._client.stream(

@@ -67,7 +67,7 @@ def map_errors(
     except AioInformerError:
         raise
     except Exception as exc:
-        _forget_headers(exc)
+        _remove_headers(exc)
         raise transport_error(exc, server, proxied=proxied, answered=answered) from exc
 
 
@@ -141,11 +141,11 @@ def transport_error(
             what = f"request failed: {type(exc).__name__}: {redacted(str(exc))}"
             logger.error("%s %s", server, what)
 
-    unreachable = not answered and _is_of_connecting(exc)
+    unreachable = not answered and _is_connection_failure(exc)
     return TransportError(f"{server} {what}", unreachable=unreachable)
 
 
-def _is_of_connecting(exc: Exception) -> bool:
+def _is_connection_failure(exc: Exception) -> bool:
     """Return whether there was no connection, or it was closed without a response."""
     match exc:
         case ssl.SSLEOFError() | aiohttp.ConnectionTimeoutError():
@@ -171,9 +171,9 @@ def api_error(
         server: Server, for the message.
     """
     wait = retry_after_seconds(headers.get("Retry-After", ""))
-    said = _status_object(body)
-    if said is not None:
-        return ApiError.from_status(said, code=status, retry_after=wait)
+    decoded = _status_object(body)
+    if decoded is not None:
+        return ApiError.from_status(decoded, code=status, retry_after=wait)
 
     message = f"{server} answered {status} {redacted(phrase)}".rstrip()
     if 300 <= status < 400:
@@ -183,7 +183,7 @@ def api_error(
         kind = headers.get("Content-Type", "no content type").partition(";")[0]
         kind = redacted(kind)
         message += f" with {kind} and not a Kubernetes Status"
-        text = _readable(body)
+        text = _excerpt(body)
         message += f": {text!r}" if text else ""
         if status == 404 and text == _NO_SUCH_PATH:
             message = (
@@ -232,26 +232,26 @@ def retry_after_seconds(value: str) -> float | None:
         return None
 
 
-def _forget_headers(exc: BaseException) -> None:
+def _remove_headers(exc: BaseException) -> None:
     """Remove the token, which the `repr()` of such an error shows."""
     if isinstance(exc, aiohttp.ClientResponseError):
-        told = exc.request_info
-        nothing = CIMultiDictProxy[str](CIMultiDict())
-        exc.request_info = RequestInfo(told.url, told.method, nothing, told.real_url)
+        info = exc.request_info
+        empty = CIMultiDictProxy[str](CIMultiDict())
+        exc.request_info = RequestInfo(info.url, info.method, empty, info.real_url)
         exc.args = ()
 
 
 def _status_object(body: bytes) -> dict[str, Any] | None:
     try:
-        said = orjson.loads(body)
+        decoded = orjson.loads(body)
     except orjson.JSONDecodeError:
         return None
 
-    is_status = isinstance(said, dict) and said.get("kind") == "Status"
-    return said if is_status else None
+    is_status = isinstance(decoded, dict) and decoded.get("kind") == "Status"
+    return decoded if is_status else None
 
 
-def _readable(body: bytes) -> str:
+def _excerpt(body: bytes) -> str:
     # Unclosed markup takes quadratic time.
     text = body[:MOST_CHARACTERS].decode("utf-8", "replace")
     text = re.sub(r"(?is)<(script|style)\b.*?</\1\s*>|<[^>]*>", " ", text)

@@ -1,7 +1,7 @@
 """Bridge to kubernetes_asyncio: its configuration, clients and list functions.
 
-The library itself is not imported here: whoever passes one of its objects has done that.
-Everything also applies to `kubernetes.aio`, the part of the official client that is
+The library itself is not imported here: the caller that passes one of its objects has done
+that. Everything also applies to `kubernetes.aio`, the part of the official client that is
 derived from it.
 """
 
@@ -174,10 +174,10 @@ class KubernetesAsyncioRequester:
             )
             return raw
 
-        asked = await client.param_serialize(
+        recorded = await client.param_serialize(
             method, path, query_params=query, header_params=headers, **auth
         )
-        answer = await client.call_api(*asked, _request_timeout=timeout)
+        answer = await client.call_api(*recorded, _request_timeout=timeout)
         found: aiohttp.ClientResponse = answer.response
         return found
 
@@ -340,18 +340,18 @@ class ListFunction:
 
         client = _client_of(list_func)
         _refuse(_RESERVED_KEYWORDS & kwargs.keys())
-        asked = _record(list_func, client, args, kwargs)
-        query = {key: str(value) for key, value in asked.get("query_params") or ()}
+        recorded = _record(list_func, client, args, kwargs)
+        query = {key: str(value) for key, value in recorded.get("query_params") or ()}
         _refuse(_RESERVED & query.keys())
-        found, namespace = _resource_of(list_func.__name__, asked)
+        found, namespace = _resource_of(list_func.__name__, recorded)
         return cls(
             client,
             resource or found,
             namespace,
             query,
-            dict(asked.get("header_params") or {}),
-            list(asked.get("auth_settings") or ()),
-            asked.get("_request_auth"),
+            dict(recorded.get("header_params") or {}),
+            list(recorded.get("auth_settings") or ()),
+            recorded.get("_request_auth"),
         )
 
 
@@ -382,18 +382,18 @@ class _Recorder:
         **more: Any,
     ) -> NoReturn:
         """Record the call of kubernetes_asyncio."""
-        asked = {
+        recorded = {
             "resource_path": resource_path,
             "method": method,
             "path_params": path_params,
             "query_params": query_params,
             "header_params": header_params,
         }
-        raise _Recorded({**asked, **more})
+        raise _Recorded({**recorded, **more})
 
-    def param_serialize(self, **asked: Any) -> NoReturn:
+    def param_serialize(self, **recorded: Any) -> NoReturn:
         """Record the first call of `kubernetes.aio`."""
-        raise _Recorded(asked)
+        raise _Recorded(recorded)
 
 
 def _client_of(list_func: Callable[..., Any]) -> Any:
@@ -442,10 +442,10 @@ def _refuse(names: set[str]) -> None:
         )
 
 
-def _resource_of(name: str, asked: Mapping[str, Any]) -> tuple[Resource, str | None]:
+def _resource_of(name: str, recorded: Mapping[str, Any]) -> tuple[Resource, str | None]:
     """Return the resource and the namespace of a path."""
-    path: str = asked["resource_path"]
-    for key, value in dict(asked.get("path_params") or {}).items():
+    path: str = recorded["resource_path"]
+    for key, value in dict(recorded.get("path_params") or {}).items():
         path = path.replace(f"{{{key}}}", quote(str(value), safe=""))
 
     parts = [unquote(part) for part in path.strip("/").split("/")]
@@ -456,19 +456,19 @@ def _resource_of(name: str, asked: Mapping[str, Any]) -> tuple[Resource, str | N
     if len(parts) == 3 and parts[0] == "namespaces":
         namespace, parts = parts[1], parts[2:]
 
-    if root not in {"api", "apis"} or len(parts) != 1 or asked["method"] != "GET":
+    if root not in {"api", "apis"} or len(parts) != 1 or recorded["method"] != "GET":
         raise OptionsError(f"{name} is not a list function: it requests {path}")
 
     known = lookup(f"{group}/{version}" if group else version, parts[0])
     # Custom objects that are listed cluster-wide may be namespaced or not.
     namespaced = bool(namespace) or "_for_all_namespaces" in name or "_custom_" in name
-    kind = _kind_of(asked)
+    kind = _kind_of(recorded)
     return known or Resource(group, version, parts[0], kind, namespaced), namespace
 
 
-def _kind_of(asked: Mapping[str, Any]) -> str:
+def _kind_of(recorded: Mapping[str, Any]) -> str:
     """Return the kind that a model such as `V1beta1IPAddressList` lists; empty if unknown."""
-    model = dict(asked.get("response_types_map") or {}).get(200) or ""
+    model = dict(recorded.get("response_types_map") or {}).get(200) or ""
     found = _LIST_MODEL.fullmatch(model)
     return found[1] if found else ""
 
@@ -521,7 +521,7 @@ class _Settings:
     def __init__(self, configuration: Any, headers: Mapping[str, str]) -> None:
         self._configuration = configuration
         given = {name.lower(): value for name, value in headers.items()}
-        self._given = given.get("authorization", "")
+        self._default_authorization = given.get("authorization", "")
 
     async def auth_info(self) -> AuthInfo:
         try:
@@ -534,7 +534,9 @@ class _Settings:
             ) from None
 
         values = [str(each["value"] or "") for each in settings.values()]
-        header = next((value for value in values if value), self._given).strip()
+        header = next(
+            (value for value in values if value), self._default_authorization
+        ).strip()
         if not header.isprintable():
             raise OptionsError(f"the api_key of {self} contains a control character")
 

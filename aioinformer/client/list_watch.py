@@ -61,7 +61,7 @@ class Requester(Protocol):
         gzip: bool | None = None,
         accept: str = "",
     ) -> AbstractAsyncContextManager[ByteStream]:
-        """Send a request and read its answer; see `Client.stream()`."""
+        """Send a request and read its response; see `Client.stream()`."""
 
 
 class DiscoveringRequester(Requester, Protocol):
@@ -417,25 +417,25 @@ class DiscoveredListWatch:
         self._label_selector = label_selector
         self._field_selector = field_selector
         self._metadata_only = metadata_only
-        self._asked = self._source_of(resource)
+        self._requested = self._source_of(resource)
         self._found: ListWatch | None = None
 
     def __repr__(self) -> str:
-        return f"<DiscoveredListWatch {self._found or self._asked!r}>"
+        return f"<DiscoveredListWatch {self._found or self._requested!r}>"
 
     @property
     def resource(self) -> Resource:
         """Resource that is listed and watched; as given until it is found."""
-        return (self._found or self._asked).resource
+        return (self._found or self._requested).resource
 
     @property
     def connectivity(self) -> Connectivity:
         """Whether the server is reachable, shared by all users of the client."""
-        return self._asked.connectivity
+        return self._requested.connectivity
 
     def selects(self, obj: KubeObject) -> bool:
         """Return whether the selectors include an object of the resource."""
-        return self._asked.selects(obj)
+        return self._requested.selects(obj)
 
     @asynccontextmanager
     async def list(self, options: ListOptions) -> AsyncIterator[HTTPListPage]:
@@ -451,7 +451,7 @@ class DiscoveredListWatch:
             Safe: the connection is closed.
         """
         source = await self._source()
-        with self._forgets():
+        with self._forget_resource_on_404():
             async with source.list(options) as page:
                 yield page
 
@@ -466,7 +466,7 @@ class DiscoveredListWatch:
             Safe: the connection is closed.
         """
         source = await self._source()
-        with self._forgets():
+        with self._forget_resource_on_404():
             async with source.watch(options) as watch:
                 yield watch
 
@@ -491,9 +491,9 @@ class DiscoveredListWatch:
     async def _source(self) -> ListWatch:
         """Return the `ListWatch` of the resource, after finding it."""
         if self._found is None:
-            asked = self._asked.resource
+            requested = self._requested.resource
             found = await self._client.discovery.resource(
-                asked.kind or asked.plural, asked.api_version
+                requested.kind or requested.plural, requested.api_version
             )
             if self._namespace and not found.namespaced:
                 raise Invalid(
@@ -516,7 +516,7 @@ class DiscoveredListWatch:
         )
 
     @contextmanager
-    def _forgets(self) -> Iterator[None]:
+    def _forget_resource_on_404(self) -> Iterator[None]:
         """After a 404, find the resource again: it may have moved."""
         try:
             yield

@@ -66,10 +66,10 @@ class RequestMetrics:
             yield answered
         finally:
             sink, seconds = self._sink, now() - started
-            self._tell(
+            self._report(
                 sink.count, "rest_client_requests_total", 1.0, method=method, code=code
             )
-            self._tell(
+            self._report(
                 sink.observe,
                 "rest_client_request_duration_seconds",
                 seconds,
@@ -79,21 +79,21 @@ class RequestMetrics:
     def repeated(self, method: str, code: int | str) -> None:
         """Count a retry after this code."""
         name = "rest_client_request_retries_total"
-        self._tell(self._sink.count, name, 1.0, verb=method, code=str(code))
+        self._report(self._sink.count, name, 1.0, verb=method, code=str(code))
 
     def throttled(self, method: str, seconds: float) -> None:
         """Observe the wait for the client's own rate limit."""
         name = "rest_client_rate_limiter_duration_seconds"
-        self._tell(self._sink.observe, name, seconds, verb=method)
+        self._report(self._sink.observe, name, seconds, verb=method)
 
-    def _tell(
-        self, tell: Callable[..., None], name: str, value: float, **labels: str
+    def _report(
+        self, report: Callable[..., None], name: str, value: float, **labels: str
     ) -> None:
         if self._failed:
             return
 
         try:
-            tell(name, value, **labels, host=self._host)
+            report(name, value, **labels, host=self._host)
         except user_errors():  # the user's sink: logged, and not called again
             logger.exception("the client of %s: the metrics sink failed", self._host)
             self._failed = True

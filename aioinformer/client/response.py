@@ -170,11 +170,11 @@ class Response:
 
         return b"".join(pieces)
 
-    async def refusal(self, asked: str) -> ApiError:
+    async def refusal(self, request: str) -> ApiError:
         """Return the error of a refusal, read from as much of the body as arrives.
 
         Args:
-            asked: Method and path, for a note on the error.
+            request: Method and path, for a note on the error.
 
         Cancellation:
             Safe, but the bytes read so far are lost.
@@ -188,7 +188,7 @@ class Response:
 
         phrase = self.raw.reason or ""
         error = api_error(self.status, phrase, self.headers, body, server)
-        error.add_note(f"in answer to {asked}")
+        error.add_note(f"in response to {request}")
         return error
 
     def close(self) -> None:

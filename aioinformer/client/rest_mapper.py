@@ -71,7 +71,7 @@ class _Meaning:
 
 
 _Named: TypeAlias = "Mapping[str, list[ServedResource]]"
-_Way: TypeAlias = "tuple[_Named, str, Callable[[Resource], bool]]"
+_Lookup: TypeAlias = "tuple[_Named, str, Callable[[Resource], bool]]"
 """Index by names, a name, and a filter of the resources that have it."""
 
 
@@ -109,18 +109,18 @@ class RESTMapper:
         return f"<RESTMapper of {len(self.resources)} resources>"
 
     def find(self, word: str, api_version: str = "") -> ServedResource | None:
-        """Find the resource that a word means; None if there is none.
+        """Find a resource by one of its names; return None if there is none.
 
         Args:
             word: Plural, singular, short name or kind, in any case, optionally followed by
                 `.group` or `.version.group`.
             api_version: Only resources of this version, such as `"apps/v1"`.
         """
-        ways = self._ways(_meanings(word, api_version), exactly=bool(api_version))
-        found = (_first(*way) for way in ways)
+        lookups = self._lookups(_meanings(word, api_version), exactly=bool(api_version))
+        found = (_first(*lookup) for lookup in lookups)
         return next((it for it in found if it is not None), None)
 
-    def _ways(self, meanings: list[_Meaning], *, exactly: bool) -> Iterator[_Way]:
+    def _lookups(self, meanings: list[_Meaning], *, exactly: bool) -> Iterator[_Lookup]:
         """Yield the look-ups for a word in order of precedence."""
         for it in meanings:
             yield self._names, it.name, it.includes
@@ -153,12 +153,12 @@ class RESTMapper:
         place = f" in {api_version}" if api_version else ""
         text = f"the server has no resource {word!r}{place}"
         similar = " or ".join(repr(it) for it in self._similar(word, api_version))
-        text += f"; did you mean {similar}?" if similar else ""
+        text += f". Did you mean {similar}?" if similar else ""
 
         if self.broken and not api_version:
             missing = ", ".join(f"{name} ({why})" for name, why in self.broken.items())
-            stop = "" if similar else "."
-            text += f"{stop} Groups that could not be discovered: {missing}"
+            separator = "" if similar else "."
+            text += f"{separator} Groups that could not be discovered: {missing}"
 
         return text
 

@@ -39,7 +39,7 @@ class Throttle:
         self._bucket = TokenBucket(qps, burst)
 
         # Invariant: a timer is set exactly while there are waiters.
-        self._line: deque[asyncio.Future[None]] = deque()
+        self._waiters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     @classmethod
@@ -50,8 +50,8 @@ class Throttle:
             OptionsError: If they cannot work, or there is a burst without a rate.
         """
         if qps is not None:
-            usual = max(1, ceil(BURST_FOR_EACH_QPS * qps)) if 0 < qps < inf else 1
-            return cls(qps, usual if burst is None else burst)
+            default = max(1, ceil(BURST_FOR_EACH_QPS * qps)) if 0 < qps < inf else 1
+            return cls(qps, default if burst is None else burst)
 
         if burst is not None:
             raise OptionsError("burst= has no effect without qps=")
@@ -61,7 +61,7 @@ class Throttle:
     def __repr__(self) -> str:
         return (
             f"<Throttle qps={self._bucket.qps:g} burst={self._bucket.burst} "
-            f"{len(self._line)} wait>"
+            f"waiting={len(self._waiters)}>"
         )
 
     async def wait(self) -> None:
@@ -71,25 +71,25 @@ class Throttle:
             Safe: the token goes to the next waiter.
         """
         loop = asyncio.get_running_loop()
-        if not self._line and self._take(loop.time()):
+        if not self._waiters and self._take(loop.time()):
             return
 
         # The bucket was refilled just now, or a timer is set.
         waiter = loop.create_future()
-        self._line.append(waiter)
+        self._waiters.append(waiter)
         self._set_timer(loop)
-        through = False
+        granted = False
         try:
             await waiter
-            through = True
+            granted = True
         finally:
-            if not through:
-                self._abandon(waiter, loop)
+            if not granted:
+                self._withdraw(waiter, loop)
 
     def release(self) -> None:
         """Wake all waiters without tokens, as the client is being closed."""
-        while self._line:
-            _wake(self._line.popleft())
+        while self._waiters:
+            _wake(self._waiters.popleft())
 
         self._drop_timer()
 
@@ -104,20 +104,20 @@ class Throttle:
         self._bucket.take()
         return True
 
-    def _token_came(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _on_timer(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         # At least the token that the timer was set for, despite rounding.
         self._bucket.fill(loop.time())
         self._bucket.tokens = max(self._bucket.tokens, 1.0)
-        self._let_through(loop)
+        self._grant_tokens(loop)
 
-    def _let_through(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _grant_tokens(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wake a waiter for each token, and set the timer for the next."""
-        while self._line:
-            if self._line[0].done():  # cancelled just now
-                self._line.popleft()
+        while self._waiters:
+            if self._waiters[0].done():  # cancelled just now
+                self._waiters.popleft()
             elif self._take(loop.time()):
-                _wake(self._line.popleft())
+                _wake(self._waiters.popleft())
             else:
                 self._set_timer(loop)
                 return
@@ -127,24 +127,24 @@ class Throttle:
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._timer is None:
             delay = self._bucket.seconds_to(1.0)
-            self._timer = loop.call_at(loop.time() + delay, self._token_came, loop)
+            self._timer = loop.call_at(loop.time() + delay, self._on_timer, loop)
 
     def _drop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _abandon(
+    def _withdraw(
         self, waiter: asyncio.Future[None], loop: asyncio.AbstractEventLoop
     ) -> None:
         if waiter.done() and not waiter.cancelled():
-            # Let through and cancelled in the same turn.
+            # Granted a token and cancelled in the same turn of the loop.
             self._bucket.give(1.0)
         else:
             with suppress(ValueError):
-                self._line.remove(waiter)
+                self._waiters.remove(waiter)
 
-        self._let_through(loop)
+        self._grant_tokens(loop)
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

@@ -69,7 +69,7 @@ CLOSE_SECONDS = 5.0
 
 
 # Errors of a kept-alive connection that the server had closed.
-_DEAD = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
+_DEAD_CONNECTION_ERRORS = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
 
 
 class Transport:
@@ -150,11 +150,11 @@ class Transport:
                 self._authenticator.renew(auth)
             ):
                 response.close()
-                self._repeats(request, response.status)
+                self._count_retry(request, response.status)
                 response = await self._head(request, await self._auth())
 
-            still_so = response.status == 304 and request.etag
-            if not (200 <= response.status < 300 or still_so):
+            not_modified = response.status == 304 and request.etag
+            if not (200 <= response.status < 300 or not_modified):
                 raise await response.refusal(f"{request.method} {request.path}")
 
             refuse_web_page(response.headers, self._config.server)
@@ -215,7 +215,7 @@ class Transport:
             raise
         except Exception as exc:
             if waiting.closed:
-                raise self._gone() from exc
+                raise self._closed_error() from exc
 
             what = f"{type(exc).__name__}: {redacted(str(exc))}"
             # Without a traceback, which could show a secret.
@@ -228,7 +228,7 @@ class Transport:
 
     async def _head(self, request: Request, auth: RequestAuth) -> Response:
         if self._closed:
-            raise self._gone()
+            raise self._closed_error()
 
         config, head = self._config, PendingResponse(request.fence)
         try:
@@ -236,13 +236,13 @@ class Transport:
             async with head.timeout:
                 self._in_flight.add(head)
                 try:
-                    raw = await self._ask(request, auth, head)
+                    raw = await self._request_with_retry(request, auth, head)
                 finally:
                     self._in_flight.discard(head)
 
         except TimeoutError as exc:
             if head.closed:
-                raise self._gone() from exc
+                raise self._closed_error() from exc
 
             raise TransportError(
                 f"{config.server} accepted the request but did not respond for "
@@ -251,12 +251,12 @@ class Transport:
 
         return Response(raw, config, self._in_flight)
 
-    def _gone(self) -> TransportError:
+    def _closed_error(self) -> TransportError:
         return TransportError(
             f"the client of {self._config.server} was closed meanwhile"
         )
 
-    async def _ask(
+    async def _request_with_retry(
         self, request: Request, auth: RequestAuth, head: PendingResponse
     ) -> aiohttp.ClientResponse:
         """Send a request, once more if only a dead connection can be the reason of a failure.
@@ -267,18 +267,20 @@ class Transport:
         try:
             return await self._request(request, auth, head)
         except TransportError as exc:
-            if _is_of_tls(exc):
+            if _is_tls_failure(exc):
                 self._authenticator.reload()
 
-            died = head.reused and isinstance(exc.__cause__, _DEAD)
-            if not died or request.method != "GET":
+            was_dead = head.reused and isinstance(
+                exc.__cause__, _DEAD_CONNECTION_ERRORS
+            )
+            if not was_dead or request.method != "GET":
                 raise
 
         logger.debug("kept-alive connection to %s was dead", self._config.server)
-        self._repeats(request, NO_ANSWER)
+        self._count_retry(request, NO_ANSWER)
         return await self._request(request, auth, head)
 
-    def _repeats(self, request: Request, code: int | str) -> None:
+    def _count_retry(self, request: Request, code: int | str) -> None:
         if self._meter is not None:
             self._meter.repeated(request.method, code)
 
@@ -353,7 +355,7 @@ class Transport:
         return opened
 
 
-def _is_of_tls(exc: TransportError) -> bool:
+def _is_tls_failure(exc: TransportError) -> bool:
     """Return whether TLS failed, so that reloading certificates might help."""
     cause = exc.__cause__
     reasons = cause, cause and cause.__cause__

@@ -7,6 +7,7 @@ drains a controller, a second one stops it at once. It ends by itself only with 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from aioinformer.controller.source import Source, Watched
     from aioinformer.errors import HandlerError
     from aioinformer.informer.handlers.registration import Registration
-    from aioinformer.informer.notifications import Notification
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.times import Duration
@@ -261,7 +261,7 @@ class Controller(Lifecycle):
         """
         await self._supervisor.stop()
 
-    def _left_with_an_error(self) -> str:
+    def _shutdown_note(self) -> str:
         return f"the controller {self.name} failed, too"
 
     async def _life(self, ready: Callable[[], None]) -> None:
@@ -308,15 +308,9 @@ class Controller(Lifecycle):
                 await workers.drain(self._drain_seconds)
 
     def _listen(self, source: Source) -> Registration:
-        def changed(event: Notification) -> None:
-            found = source.requests(event)
-            if found is not None:
-                requests, cause = found
-                for request in requests:
-                    self._workers.enqueue(request, cause)
-
         return source.informer.add_event_handler(
-            on_event=changed, name=f"controller {self.name}"
+            on_event=partial(self._workers.enqueue, source),
+            name=f"controller {self.name}",
         )
 
     async def _serve(

@@ -15,9 +15,8 @@ from aioinformer._user_code import guarded_logger
 from aioinformer.client.keep_open import keep_open
 from aioinformer.controller.controller import SYNC_WARNING_SECONDS, Controller
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError, WrongLoop
-from aioinformer.informer.cache_sync import not_ready
-from aioinformer.informer.factory import SharedInformerFactory
-from aioinformer.informer.lifecycle import HostedLifecycle, running_loop
+from aioinformer.informer.factory import SharedInformerFactory, not_ready
+from aioinformer.informer.lifecycle import Lifecycle, WebLifespan, running_loop
 from aioinformer.model.callables import check_runs, check_takes, is_coroutine_function
 from aioinformer.model.times import seconds_of
 
@@ -50,7 +49,7 @@ class Runs(Protocol):
         """Run until cancelled."""
 
 
-class Manager(HostedLifecycle):
+class Manager(Lifecycle, WebLifespan):
     """Owner of controllers, informers and a client, which run as one unit.
 
     ::
@@ -132,6 +131,11 @@ class Manager(HostedLifecycle):
         state = "running" if self.running else "stopped" if self._begun else "idle"
         leader_only, all_replicas = self._leader_only, self._all_replicas
         return f"<Manager {state} {leader_only=} {all_replicas=}>"
+
+    @property
+    def running(self) -> bool:
+        """True from `start()` until it has ended."""
+        return self._supervisor.running
 
     # ------------------------------------------------------------ runnables
 

@@ -55,6 +55,8 @@ class ControllerMetrics:
         on_error: Callable[[HandlerError], None] | None = None,
     ) -> None:
         self._name = name
+        self.enabled = sink.enabled
+        """False if nobody reads metrics."""
         self._sink = GuardedSink(sink, f"controller {name}", controller=name)
         self._on_error = on_error
         # By the class of the failure.

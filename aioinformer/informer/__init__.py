@@ -5,14 +5,13 @@ synchronous and in one place (`pipeline`), coroutines only perform. The reflecto
 machine and processor know the `ListerWatcher` protocol, not the client.
 """
 
-from aioinformer.informer.cache_sync import wait_for_cache_sync
-from aioinformer.informer.events import Events
 from aioinformer.informer.factory import (
     DynamicInformerFactory,
     MetadataInformerFactory,
     SharedInformerFactory,
+    wait_for_cache_sync,
 )
-from aioinformer.informer.handlers.registration import Registration
+from aioinformer.informer.handlers.registration import Events, Registration
 from aioinformer.informer.informer_watch import InformerWatch, until_with_sync
 from aioinformer.informer.lister import Lister, TypedLister
 from aioinformer.informer.listwatch.reflector import (

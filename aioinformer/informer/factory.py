@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aioinformer._runnables import Runnable, Runnables
-from aioinformer._tasks import Supervisor
+from aioinformer._tasks import Supervisor, run_concurrently
 from aioinformer._user_code import guarded_logger
 from aioinformer.client.client import Client
 from aioinformer.client.keep_open import keep_open
 from aioinformer.client.list_watch import DiscoveredListWatch, ListWatch
-from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
-from aioinformer.informer.cache_sync import not_ready, wait_for_cache_sync
+from aioinformer.errors import InformerStopped, NotSynced, OptionsError, WrongLoop
 from aioinformer.informer.informer_spec import FactoryDefaults, InformerOptions
-from aioinformer.informer.lifecycle import HostedLifecycle, running_loop
+from aioinformer.informer.lifecycle import Lifecycle, WebLifespan, running_loop
 from aioinformer.informer.listwatch.interface import (
     INTERNAL_ERROR_SECONDS,
     WATCH_GRACE_SECONDS,
@@ -27,18 +26,7 @@ from aioinformer.metrics import NULL_SINK
 from aioinformer.model.callables import check_plain
 
 if TYPE_CHECKING:
-    from aioinformer.informer.informer_spec import InformerSpec
-
-__all__ = [
-    "DynamicInformerFactory",
-    "Entry",
-    "MetadataInformerFactory",
-    "SharedInformerFactory",
-]
-
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from typing import Unpack
 
@@ -55,11 +43,21 @@ if TYPE_CHECKING:
 
     Indexers = Mapping[str, IndexFunction[KubeObject]]
 
+__all__ = [
+    "DynamicInformerFactory",
+    "Entry",
+    "MetadataInformerFactory",
+    "SharedInformerFactory",
+    "not_ready",
+    "wait_for_cache_sync",
+    "why_not_ready",
+]
+
 
 logger = guarded_logger(__name__)
 
 
-class SharedInformerFactory(HostedLifecycle):
+class SharedInformerFactory(Lifecycle, WebLifespan):
     """Factory of informers that share one client, which it also runs.
 
     ::
@@ -420,7 +418,12 @@ class SharedInformerFactory(HostedLifecycle):
         entries = tuple(self._entries.values())
         return tuple(entry.informer for entry in entries if entry.lasting)
 
-    # ------------------------------------------------------------ its life
+    # ------------------------------------------------------------ lifecycle
+
+    @property
+    def running(self) -> bool:
+        """True from `start()` until it has ended."""
+        return self._supervisor.running
 
     async def start(self) -> None:
         """Start the informers; returns as soon as they run, long before they are synced.
@@ -523,26 +526,86 @@ class Entry:
 
 
 class DynamicInformerFactory(SharedInformerFactory):
-    """A factory for resources that are known only when the program runs.
+    """Factory for resources that are known only when the program runs.
 
-    `factory.informer("example.com/v1", "widgets")` is taken as it is, without asking the
-    server which resources it has: of what kind the objects are, and whether they are in
-    namespaces, they say themselves. Only where a namespace is given, for one or for all,
-    has the factory to be told of those that have none:
-    `Resource.of("example.com/v1", "zones", namespaced=False)`. By its kind the server is
-    asked for a resource here, too. One that it does not serve is no error:
-    `status.not_served` says so, and the informer goes on asking.
+    `factory.informer("example.com/v1", "widgets")` does not use discovery: the server is
+    not asked which resources it has, and objects tell their own kind and namespace. If a
+    namespace is given, for one informer or for the factory, name cluster-scoped resources
+    by `Resource.of("example.com/v1", "zones", namespaced=False)`. Names of kinds, such as
+    `"Widget"`, still use discovery. An unknown resource is no error:
+    `status.not_served` becomes True, and the informer keeps retrying.
 
-    In everything else it is a `SharedInformerFactory`.
+    Everything else is as in `SharedInformerFactory`.
     """
 
     _any_resource = True
 
 
-class MetadataInformerFactory(DynamicInformerFactory):
-    """The same, asking for nothing of all objects but their metadata.
+class MetadataInformerFactory(SharedInformerFactory):
+    """Dynamic factory whose informers request only the metadata of objects.
 
-    See `metadata_only` of `SharedInformerFactory.informer`.
+    See `DynamicInformerFactory`, and `metadata_only` of `SharedInformerFactory.informer`.
     """
 
+    _any_resource = True
     _metadata_only = True
+
+
+async def wait_for_cache_sync(
+    *informers: SharedInformer,
+    timeout: Duration | None = None,
+    fail_fast: bool = True,
+) -> None:
+    """Wait until the first complete lists of all these informers are in their stores.
+
+    Args:
+        informers: Whom to wait for.
+        timeout: Seconds, or a timedelta, for all of them together; None waits as long
+            as it takes.
+        fail_fast: Give up when one was refused twice in a row, as
+            `SharedInformer.wait_synced` says.
+
+    Raises:
+        NotSynced: Not all of them are; the text and `results` say for each why.
+        InformerStopped: One has ended, synced or not.
+
+    Cancellation:
+        Safe.
+    """
+    try:
+        # At the same time: one that is just slow must not hide that another is refused.
+        await run_concurrently(
+            *(each.wait_synced(timeout, fail_fast=fail_fast) for each in informers)
+        )
+    except NotSynced as exc:
+        results = _results(informers)
+        missing = [f"{name}: {it}" for name, it in results.items() if it != "synced"]
+        if missing:  # the last one may have come in the very moment
+            raise NotSynced(
+                f"not synced: {'; '.join(missing)}", results=results
+            ) from exc.__cause__
+
+
+def not_ready(informers: Iterable[SharedInformer]) -> dict[str, str]:
+    """Of each whose lister refuses to answer, by its name: why."""
+    return {it.name: why for it in informers if (why := why_not_ready(it))}
+
+
+def why_not_ready(informer: SharedInformer) -> str:
+    """Why its lister refuses to answer; empty if it does answer."""
+    status = informer.status
+    if status.phase == "stopped":
+        died = status.last_error
+        return "stopped" if died is None else f"stopped: {died!r}"
+
+    return "" if informer.has_synced else informer.why_not_synced()
+
+
+def _results(informers: Sequence[SharedInformer]) -> dict[str, str]:
+    """Of each name why it is not synced, or `"synced"`."""
+    results: dict[str, str] = {}
+    for informer in informers:
+        if results.get(informer.name, "synced") == "synced":  # two may have one name
+            results[informer.name] = informer.why_not_synced()
+
+    return results

@@ -1,29 +1,35 @@
-"""Start and stop of informers, factories and managers."""
+"""Start and shutdown of informers, factories, controllers and managers."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from aioinformer._tasks import Notifier
+from aioinformer._tasks import Notifier, fail_when_any_ends, unwrap_group
 from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
 from aioinformer.model.times import timeout_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterable
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
+    from typing import NoReturn
 
-    from aioinformer._tasks import Supervisor
+    from aioinformer.informer.handlers.processor import Processor
+    from aioinformer.informer.listwatch.reflector import Reflector
+    from aioinformer.informer.store.pipeline import Pipeline
     from aioinformer.model.times import Duration
 
-__all__ = ["HostedLifecycle", "Lifecycle", "RunState", "running_loop"]
+__all__ = ["Lifecycle", "RunState", "WebLifespan", "run_tasks", "running_loop"]
+
+DRAIN_SECONDS = 5.0
+"""Seconds that handlers may take to process queued notifications after a stop."""
 
 
 class Lifecycle(ABC):
-    """Started and stopped, or entered and left, which is the same."""
+    """Component that is started and stopped, by two methods or as a context."""
 
     @abstractmethod
     async def start(self) -> None:
@@ -31,7 +37,7 @@ class Lifecycle(ABC):
 
     @abstractmethod
     async def shutdown(self) -> None:
-        """Stop it, and wait for that; idempotent."""
+        """Stop it, and wait for its end; idempotent."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -49,54 +55,39 @@ class Lifecycle(ABC):
             if error is None:
                 raise
 
-            # The reason for leaving is more than what was found on the way out.
-            error.add_note(f"{self._left_with_an_error()}: {failure!r}")
+            # The error that ended the block matters more than that of the shutdown.
+            error.add_note(f"{self._shutdown_note()}: {failure!r}")
 
-    def _left_with_an_error(self) -> str:
-        return "it was left with an error, too"
+    def _shutdown_note(self) -> str:
+        """Return the beginning of the note on a block's error that a shutdown adds."""
+        return "shutting down failed, too"
 
 
-class HostedLifecycle(Lifecycle):
-    """Started and stopped by its host, once; in one task, or in two of one loop.
+class WebLifespan:
+    """Methods that let a web app start and stop a factory or a manager."""
 
-    All other ways are `start()` and `shutdown()`.
-    """
-
-    _supervisor: Supervisor
-
-    @property
-    def running(self) -> bool:
-        """True from `start()` until it has ended."""
-        return self._supervisor.running
-
-    @abstractmethod
-    async def wait_for_cache_sync(
-        self, timeout: Duration | None = None, *, fail_fast: bool = True
-    ) -> None:
-        """Wait until all of its caches are synced."""
-
-    def lifespan(self, app: Any) -> AbstractAsyncContextManager[None]:
+    def lifespan(self: Hosted, app: Any) -> AbstractAsyncContextManager[None]:
         """Run with an ASGI app that serves at once: `FastAPI(lifespan=factory.lifespan)`.
 
         Until the caches are synced, reads through listers raise `NotSynced`.
 
         Args:
-            app: The host gives it; it is not looked at.
+            app: Argument that the host passes; ignored.
         """
-        return self._lifespan(synced=False)
+        return _lifespan(self, synced=False)
 
     def lifespan_synced(
-        self, timeout: Duration | None = 60.0
+        self: Hosted, timeout: Duration | None = 60.0
     ) -> Callable[[Any], AbstractAsyncContextManager[None]]:
-        """The same, but the app serves when the caches are synced.
+        """Run with an ASGI app that serves once the caches are synced.
 
         Args:
             timeout: Seconds, or a timedelta, after which starting fails with
-                `NotSynced`; None waits as long as it takes.
+                `NotSynced`; None for no limit.
 
         Raises:
-            OptionsError: The timeout cannot be one, as when the host is given this one
-                instead of what it returns.
+            OptionsError: If the timeout is invalid, as when the host is given this
+                method instead of its result.
         """
         try:
             timeout_of(timeout)
@@ -106,13 +97,13 @@ class HostedLifecycle(Lifecycle):
                 "lifespan=factory.lifespan_synced(timeout=60)"
             ) from None
 
-        return lambda app: self._lifespan(synced=True, timeout=timeout)
+        return lambda app: _lifespan(self, synced=True, timeout=timeout)
 
-    async def cleanup_ctx(self, app: Any) -> AsyncIterator[None]:
+    async def cleanup_ctx(self: Hosted, app: Any) -> AsyncIterator[None]:
         """Run with an aiohttp app: `app.cleanup_ctx.append(factory.cleanup_ctx)`.
 
         Args:
-            app: The host gives it; it is not looked at.
+            app: Argument that the host passes; ignored.
         """
         await self.start()
         try:
@@ -120,30 +111,55 @@ class HostedLifecycle(Lifecycle):
         finally:
             await self.shutdown()
 
-    @contextlib.asynccontextmanager
-    async def _lifespan(
-        self, *, synced: bool, timeout: Duration | None = None
-    ) -> AsyncIterator[None]:
-        async with self:
-            if synced:
-                await self.wait_for_cache_sync(timeout)
 
-            yield
+class Hosted(Protocol):
+    """Component that a web app can start, wait for and stop."""
+
+    async def start(self) -> None:
+        """Start it; returns when it runs."""
+
+    async def shutdown(self) -> None:
+        """Stop it, and wait for its end."""
+
+    async def wait_for_cache_sync(self, timeout: Duration | None = None) -> None:
+        """Wait until all of its caches are synced."""
+
+    async def __aenter__(self) -> object: ...
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(
+    component: Hosted, *, synced: bool, timeout: Duration | None = None
+) -> AsyncIterator[None]:
+    async with component:
+        if synced:
+            await component.wait_for_cache_sync(timeout)
+
+        yield
 
 
 class RunState:
-    """The state of one informer's life: it begins once, and ends once.
+    """State of one informer's run, which begins once and ends once.
 
     Attributes:
-        loop: The loop it lives in; None before it has begun.
-        stopping: Nothing new comes any more; handlers may still be at work.
-        stopped: True once it has ended or will never begin.
-        over: And its handlers have, too.
+        loop: Loop of the informer; None before the run.
+        stopping: True once no more changes are accepted; handlers may still be running.
+        stopped: True once the informer has ended, or will never run.
+        over: True once its handlers have ended as well.
         failure: Error that ended it, or None.
-        followers: Called when any of these has changed; they must neither wait nor
-            raise.
-        on_death: Called with what it died of, once, when it does; nor must it.
-        why_ending: Returns what it dies of when it is cancelled; None if it was stopped.
+        followers: Functions called when any of these has changed. They must neither
+            wait nor raise.
+        on_death: Function called once with the error that ends the informer, in the
+            moment it does. It must neither wait nor raise.
+        why_ending: Function that returns the cause of a cancellation; None if the
+            informer was stopped.
     """
 
     def __init__(self, name: str) -> None:
@@ -166,8 +182,8 @@ class RunState:
         """Begin, in the running loop.
 
         Raises:
-            OptionsError: If it has begun already.
-            InformerStopped: If it has been given up before.
+            OptionsError: If it has begun before.
+            InformerStopped: If it was abandoned before.
         """
         if self.loop is not None:
             raise OptionsError(f"{self._name} has been run already")
@@ -176,72 +192,128 @@ class RunState:
         self.loop = asyncio.get_running_loop()
 
     def wind_down(self, *, cancelled: bool = False) -> None:
-        """Nothing new comes from here on, perhaps as it was cancelled. Idempotent."""
+        """Record that no more changes are accepted. Idempotent.
+
+        Args:
+            cancelled: True if the run was cancelled, perhaps because of a failure.
+        """
         self.stopping = True
         failure = self.why_ending() if cancelled and not self.stopped else None
         if failure is not None:
             self.die(failure)
         else:
-            self._tell_followers()
+            self._notify_all()
 
     def die(self, failure: BaseException) -> None:
-        """Record a failure. Handlers may go on for a while."""
+        """Record a failure. Handlers may still be running."""
         self.stopped = True
-        self._note(failure)
-        self._tell_followers()
+        self._record(failure)
+        self._notify_all()
 
     def end(self, failure: BaseException | None = None) -> None:
         """Record the end, perhaps by a failure, and wake all waiters. Idempotent."""
         self.stopped = True
         self.over = True
         if failure is not None:
-            self._note(failure)
+            self._record(failure)
 
-        self._tell_followers()
+        self._notify_all()
 
-    def tell(self) -> None:
-        """Wake everybody who waits for a change."""
+    def notify(self) -> None:
+        """Wake all tasks that wait for a change."""
         self._changed.notify()
 
     async def wait_for_change(self) -> None:
-        """Wait until something has changed since this was called. Cancellation: safe."""
+        """Wait for the next change. Cancellation: safe."""
         await self._changed.wait()
 
     def check_not_stopped(self) -> None:
-        """Raise `InformerStopped`, caused by the failure, if it has ended."""
+        """Raise `InformerStopped`, caused by the failure, if the informer has ended."""
         if self.stopped:
             raise InformerStopped(f"{self._name} has ended") from self.failure
 
     def check_not_stopping(self) -> None:
-        """Raise `InformerStopped`, caused by the failure, if nothing new will come."""
+        """Raise `InformerStopped`, caused by the failure, unless changes may follow."""
         self.check_not_stopped()
         if self.stopping:
             raise InformerStopped(f"{self._name} is ending")
 
     def check_loop(self) -> None:
-        """Raise `WrongLoop` unless this is the loop it lives in, or it has none yet."""
+        """Raise `WrongLoop` if the informer has another loop than the running one."""
         if self.loop is not None and self.loop is not running_loop():
             raise WrongLoop(f"{self._name} belongs to another event loop")
 
     def check_open(self) -> None:
-        """Raise unless it has not ended, and this is its loop, or it has none yet."""
+        """Raise if the informer has ended, or has another loop than the running one."""
         self.check_not_stopped()
         self.check_loop()
 
-    def _note(self, failure: BaseException) -> None:
+    def _record(self, failure: BaseException) -> None:
         if self.failure is None:
             self.failure = failure
             if self.on_death is not None:
                 self.on_death(failure)
 
-    def _tell_followers(self) -> None:
-        self.tell()
+    def _notify_all(self) -> None:
+        self.notify()
         for follower in list(self.followers):
             follower()
 
 
+async def run_tasks(
+    name: str,
+    state: RunState,
+    processor: Processor,
+    sources: Iterable[tuple[Reflector, Pipeline]],
+) -> NoReturn:
+    """Run the tasks of one informer until cancelled.
+
+    Two nested task groups: reflectors and pipelines end first, then handlers drain.
+
+    Args:
+        name: Name of the informer.
+        state: State of the run; records failures and the shutdown.
+        processor: Processor of the informer.
+        sources: Reflectors and pipelines of the informer.
+
+    Raises:
+        BaseExceptionGroup: If a task has failed.
+
+    Cancellation:
+        Ends the tasks. A second cancellation ends handlers that drain.
+    """
+    async with asyncio.TaskGroup() as downstream:  # pragma: no branch - see above
+        handlers = downstream.create_task(processor.run(), name=f"{name} processor")
+        try:
+            async with asyncio.TaskGroup() as upstream:
+                tasks = [handlers]
+                for reflector, pipeline in sources:
+                    of = reflector.name
+                    tasks += (
+                        upstream.create_task(pipeline.run(), name=f"{of} pipeline"),
+                        upstream.create_task(reflector.run(), name=f"{of} reflector"),
+                    )
+
+                await fail_when_any_ends(tasks)
+        except BaseExceptionGroup as group:
+            # From here on the informer is dead, although handlers may still run.
+            state.die(unwrap_group(group))
+            raise
+        finally:
+            # If the processor has failed, the group was cancelled for that.
+            state.wind_down(cancelled=not handlers.done())
+            if not handlers.done():
+                try:
+                    async with asyncio.timeout(DRAIN_SECONDS):
+                        await processor.drained()
+                except TimeoutError:
+                    processor.warn_undelivered(DRAIN_SECONDS)
+
+            handlers.cancel()
+
+
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The loop of the calling thread; None if none runs there."""
+    """Return the running loop of this thread, or None."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -7,12 +7,11 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from aioinformer._tasks import fail_when_any_ends, unwrap_group
+from aioinformer._tasks import unwrap_group
 from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.index import NAMESPACE_INDEX, by_namespace
 from aioinformer.cache.store import Indexer
 from aioinformer.errors import OptionsError
-from aioinformer.informer.events import AHEAD, Events
 from aioinformer.informer.handlers.error_reporter import ErrorReporter
 from aioinformer.informer.handlers.event_handlers import (
     EventHandlers,
@@ -22,9 +21,9 @@ from aioinformer.informer.handlers.event_handlers import (
 from aioinformer.informer.handlers.inbox import Snapshot
 from aioinformer.informer.handlers.listener import Listener
 from aioinformer.informer.handlers.processor import Processor
-from aioinformer.informer.handlers.registration import Registration
+from aioinformer.informer.handlers.registration import AHEAD, Events, Registration
 from aioinformer.informer.handlers.resync import ListOncePerTurn, Resync, resync_seconds
-from aioinformer.informer.lifecycle import RunState
+from aioinformer.informer.lifecycle import RunState, run_tasks
 from aioinformer.informer.lister import BodyJoiner, Lister
 from aioinformer.informer.listwatch.interface import ReflectorOptions
 from aioinformer.informer.listwatch.reflector import Reflector
@@ -63,9 +62,6 @@ if TYPE_CHECKING:
 __all__ = ["SharedInformer"]
 
 F = TypeVar("F", bound="Callable[..., Any]")
-
-DRAIN_SECONDS = 5.0
-"""Seconds for which handlers may go on with queued notifications after a stop."""
 
 
 class SharedInformer:
@@ -748,14 +744,19 @@ class SharedInformer:
         self._run_state.begin()
         failure = None
         try:
-            await self._run()
+            await run_tasks(
+                self.name,
+                self._run_state,
+                self._processor,
+                [(source.reflector, source.pipeline) for source in self._sources.all],
+            )
         except BaseExceptionGroup as group:
             failure = unwrap_group(group)
         finally:
             self._processor.end()
             self._run_state.end(failure)
 
-        if failure is not None:  # pragma: no branch - `_run()` never ends by itself
+        if failure is not None:  # pragma: no branch - `run_tasks()` never returns
             raise failure
 
     def abandon(self, failure: BaseException | None = None) -> None:
@@ -803,53 +804,16 @@ class SharedInformer:
         """
         self._metrics.end()
 
-    async def _run(self) -> None:
-        """Two nested groups: what feeds the handlers dies first, then they drain."""
-        async with asyncio.TaskGroup() as downstream:  # pragma: no branch - see above
-            processor = downstream.create_task(
-                self._processor.run(), name=f"{self.name} processor"
-            )
-            try:
-                async with asyncio.TaskGroup() as upstream:
-                    tasks = [processor]
-                    for source in self._sources.all:
-                        name = source.reflector.name
-                        tasks += (
-                            upstream.create_task(
-                                source.pipeline.run(), name=f"{name} pipeline"
-                            ),
-                            upstream.create_task(
-                                source.reflector.run(), name=f"{name} reflector"
-                            ),
-                        )
-
-                    await fail_when_any_ends(tasks)
-            except BaseExceptionGroup as group:
-                # Dead from here on, though the handlers may go on for a while.
-                self._run_state.die(unwrap_group(group))
-                raise
-            finally:
-                # If the processor has failed, the group was cancelled for that.
-                self._run_state.wind_down(cancelled=not processor.done())
-                if not processor.done():
-                    try:
-                        async with asyncio.timeout(DRAIN_SECONDS):
-                            await self._processor.drained()
-                    except TimeoutError:
-                        self._processor.tell_undelivered(DRAIN_SECONDS)
-
-                processor.cancel()
-
     # ------------------------------------------------------------ callbacks
 
     def _reflector_changed(self) -> None:
-        self._run_state.tell()
+        self._run_state.notify()
         self._waiters.wake_versions()
 
     def _store_changed(self) -> None:
         if not self._announced_synced:
             # Once synced, waiters for a change need its end and the reflectors' only.
             self._announced_synced = self.has_synced
-            self._run_state.tell()
+            self._run_state.notify()
 
         self._waiters.applied(self._sources.version)

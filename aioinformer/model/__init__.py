@@ -1,6 +1,6 @@
 """Model of Kubernetes objects: resources, objects, keys, selectors.
 
-The law of this layer: pure and synchronous. Nothing here waits, logs, reads a clock, or
+Rule of this layer: pure and synchronous. Nothing here waits, logs, reads a clock, or
 uses the network.
 """
 

@@ -1,9 +1,9 @@
-"""Compression of stored bodies: what makes them smaller, and what reads them again.
+"""Compression of stored bodies, with dictionaries.
 
-Objects of one kind say much the same, and a dictionary is what they have in common: with
-one of 64 KiB a pod of 7 KB takes 0.9 KB, without it 2.3. It is made of some of the
-objects themselves. What a body was compressed with is needed to read it, so whoever
-keeps the body keeps its `Codec`.
+Objects of one kind are similar, and a dictionary contains what they have in common. With
+one of 64 KiB a pod of 7 KB takes 0.9 KB, without it 2.3 KB. It is trained on some of the
+objects themselves. A body can be read only with the dictionary that compressed it, so
+owners of a body also keep its `Codec`.
 """
 
 from __future__ import annotations
@@ -31,53 +31,53 @@ __all__ = [
 ]
 
 Compression: TypeAlias = Literal["zstd"]
-"""How an informer may compress what it keeps."""
+"""Compression methods for stored objects."""
 
 SAMPLES: Final = 500
-"""Of so many objects a dictionary is made; more of them make it hardly any better."""
+"""Objects used to train a dictionary. More hardly improve it."""
 
 LEAST_SAMPLES: Final = 100
-"""Of fewer than these none is made: it would take more memory than it saves."""
+"""Minimum for a dictionary: with fewer objects it would take more than it saves."""
 
 LEAST_BODY: Final = 200
-"""Bodies of fewer bytes stay as they are."""
+"""Size in bytes below which bodies are not compressed."""
 
-# What a stored body has to be smaller by, for the time that it takes to read.
+# Largest part of the size that compression may leave, as reading it takes time.
 _MOST_KEPT: Final = 0.9
 
 _LEVEL: Final = 3
 _DICTIONARY_BYTES: Final = 64 * 1024
-# Of a larger body its beginning is the sample.
+# Only the beginning of a larger body is used.
 _SAMPLE_BYTES: Final = 16 * 1024
-# So that training tries no others: as good as the best of those, at an eighth of the
-# time and half of the memory.
+# Fixed, so that training does not try others: as good as the best of those, in an
+# eighth of the time and half of the memory.
 _COVER: Final = {"k": 2000, "d": 8, "f": 18}
-# One of so many samples is left out of the training, to see how well it went.
+# One of so many samples is left out of the training, to measure the result.
 _HELD_OUT: Final = 5
 
-# Stored bodies name their dictionary by a number. No two in a process have the same:
-# then no body can be read with another one's, and equal stored bodies are equal ones.
-# Below 2**15 numbers are reserved.
+# Stored bodies contain the number of their dictionary. Numbers are unique in a process,
+# so a body cannot be read with another dictionary, and equal stored bodies have equal
+# contents. Numbers below 2**15 are reserved.
 _ids: Final = count(2**15)
 
 
 def check_compression(compression: object) -> None:
-    """Refuse what is no compression, or cannot be done here; None is none.
+    """Reject an unknown or unavailable compression. None stands for no compression.
 
     Raises:
-        OptionsError: It is another, or the package for it is not installed.
+        OptionsError: If it is unknown, or its package is not installed.
     """
     if compression is None:
         return
 
     if compression != "zstd":
-        raise OptionsError(f"compression is 'zstd' or None, not {compression!r}")
+        raise OptionsError(f"compression must be 'zstd' or None, not {compression!r}")
 
     _zstandard()
 
 
 def _zstandard() -> Any:
-    """The package, when it is needed: most programs do without it."""
+    """Import the package when it is needed: most programs do not use it."""
     try:
         return import_module("zstandard")
     except ImportError as exc:
@@ -87,17 +87,17 @@ def _zstandard() -> Any:
 
 
 class Codec:
-    """Reads bodies that were compressed with one dictionary, or without any.
+    """Decompressor for bodies that were compressed with one dictionary, or without any.
 
-    May be used from any thread. What decompresses cannot be shared by two of them at
-    once, so each call takes one for its time, and there are as many as there ever were
-    calls at once; each takes 0.1 MB.
+    Usable from any thread. A decompressor cannot be shared by concurrent calls, so each
+    call takes one from a pool, which grows to the largest number of concurrent calls.
+    Each takes 0.1 MB.
 
     Args:
-        dictionary: As `train` makes it; empty for none.
+        dictionary: Dictionary made by `train`; empty for none.
 
     Raises:
-        OptionsError: The package is not installed.
+        OptionsError: If the package is not installed.
     """
 
     __slots__ = ("_dictionary", "_errors", "_idle", "_zstandard")
@@ -121,14 +121,14 @@ class Codec:
         return made
 
     def read(self, body: bytes, what: str) -> bytes:
-        """The bytes that were compressed: about 10 microseconds for a pod of 7 KB.
+        """Return the decompressed bytes: about 10 microseconds for a pod of 7 KB.
 
         Args:
-            body: As a `Compressor` of this codec made it.
-            what: Names it in the error.
+            body: Result of a `Compressor` of this codec.
+            what: Name of the body in errors.
 
         Raises:
-            InternalError: It is damaged, or was made with another dictionary.
+            InternalError: If it is damaged, or was made with another dictionary.
         """
         try:
             decompressor = self._idle.pop()
@@ -138,26 +138,24 @@ class Codec:
         try:
             raw = decompressor.decompress(body, allow_extra_data=False)
         except self._errors as exc:
-            raise InternalError(
-                f"{what}: its compressed body cannot be read: {exc}"
-            ) from exc
+            raise InternalError(f"{what}: cannot decompress its body: {exc}") from exc
 
         self._idle.append(decompressor)
         return raw
 
 
 class Compressor:
-    """Makes bodies smaller. Of one thread at a time.
+    """Compressor of bodies, for one thread at a time.
 
     Args:
-        dictionary: As `train` makes it; empty for none.
-        samples: Of how many objects the dictionary was made.
+        dictionary: Dictionary made by `train`; empty for none.
+        samples: Number of objects that the dictionary was trained on.
 
     Attributes:
-        codec: What reads the bodies again.
-        samples: Of how many objects the dictionary was made; 0 without one.
-        share: How large bodies were behind compression when it was made, as a part of
-            what they were before; 1.0 if there was nothing to measure it by.
+        codec: Codec that reads the bodies again.
+        samples: Number of objects that the dictionary was trained on; 0 without one.
+        share: Size of bodies after compression, as measured after training, as a part of
+            the size before; 1.0 if there was nothing to measure.
     """
 
     def __init__(self, dictionary: bytes = b"", samples: int = 0) -> None:
@@ -167,8 +165,8 @@ class Compressor:
         package = _zstandard()
         data = None
         if dictionary:
-            # One of its own: prepared for compressing it takes 0.4 MB, which is let go
-            # with the compressor while bodies and their codec stay.
+            # A separate instance: prepared for compressing it takes 0.4 MB, which is
+            # freed with the compressor while bodies and their codec stay.
             data = package.ZstdCompressionDict(dictionary, package.DICT_TYPE_FULLDICT)
             data.precompute_compress(level=_LEVEL)
 
@@ -177,9 +175,10 @@ class Compressor:
         ).compress
 
     def pack(self, body: bytes) -> bytes | None:
-        """The compressed body: some 25 microseconds for a pod of 7 KB.
+        """Compress a body: about 25 microseconds for a pod of 7 KB.
 
-        None if that is not smaller by a tenth, or the body is small anyway.
+        Returns:
+            Compressed body; None if that is not smaller by a tenth, or the body is small.
         """
         size = len(body)
         if size < LEAST_BODY:
@@ -189,23 +188,23 @@ class Compressor:
         if len(packed) > _MOST_KEPT * size:
             return None
 
-        # Copied: the result lies in a place that was made for the worst case, and what
-        # is left of that place is of use to nobody.
+        # Copied: the result is in a buffer for the worst case, whose rest would be
+        # wasted.
         return memoryview(packed).tobytes()
 
 
 def train(bodies: Sequence[bytes]) -> Compressor:
-    """Make a compressor for bodies like these.
+    """Create a compressor for bodies like these.
 
-    Takes some 40 milliseconds for 500 pods, most of them without the interpreter's
-    lock: call it in a thread.
+    Takes about 40 milliseconds for 500 pods, most of them without holding the GIL: call it
+    in a thread.
 
     Args:
-        bodies: The first `SAMPLES` of them that are not too small count. Of fewer than
-            `LEAST_SAMPLES`, or if they cannot be learnt from, no dictionary is made.
+        bodies: Bodies to train on: the first `SAMPLES` that are not too small. No
+            dictionary is made of fewer than `LEAST_SAMPLES`, or if training fails.
 
     Raises:
-        OptionsError: The package is not installed.
+        OptionsError: If the package is not installed.
     """
     samples = [it[:_SAMPLE_BYTES] for it in bodies if len(it) >= LEAST_BODY][:SAMPLES]
     held_out = samples[::_HELD_OUT]
@@ -219,7 +218,7 @@ def train(bodies: Sequence[bytes]) -> Compressor:
 
 
 def _dictionary(samples: list[bytes]) -> bytes:
-    """Made of all but those held out; empty if nothing can be learnt from them."""
+    """Train a dictionary on all samples not held out; empty if that fails."""
     package = _zstandard()
     used = [it for number, it in enumerate(samples) if number % _HELD_OUT]
     try:

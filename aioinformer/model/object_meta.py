@@ -139,7 +139,7 @@ def read_identity(body: bytes) -> ObjectMeta:
 
     name, namespace = metadata.get("name"), metadata.get("namespace")
     if not (name and isinstance(name, str) and isinstance(namespace, str | None)):
-        raise DecodeError("an object without a readable name")
+        raise DecodeError("cannot read the name of an object")
 
     uid, version = metadata.get("uid"), metadata.get("resourceVersion")
     return ObjectMeta(

@@ -1,4 +1,4 @@
-"""`KubeObject`: one Kubernetes object, kept as JSON bytes and decoded when touched."""
+"""`KubeObject`: one Kubernetes object, stored as JSON bytes and decoded on access."""
 
 from __future__ import annotations
 
@@ -25,16 +25,14 @@ from aioinformer.model.views import (
 
 __all__ = ["METADATA_KIND", "KubeObject", "json_default"]
 
-
 T = TypeVar("T")
 
-
 METADATA_KIND = "PartialObjectMetadata"
-"""The kind of objects that are nothing but the metadata of others."""
+"""Kind of objects that have only the metadata of other objects."""
 
 
 class _StructMapping(msgspec.StructMeta, abc.ABCMeta):
-    """Lets a `msgspec.Struct` be a `Mapping`."""
+    """Metaclass that allows a `msgspec.Struct` to be a `Mapping`."""
 
 
 class KubeObject(
@@ -45,28 +43,26 @@ class KubeObject(
     eq=False,
     frozen=True,
 ):
-    """One Kubernetes object: its JSON bytes, and the few fields everybody needs.
+    """One Kubernetes object: its JSON bytes, and the few fields that everybody needs.
 
-    A read-only `Mapping` of what the JSON says, and so is everything below it:
-    `obj["spec"]["nodeName"]` works, assigning raises `TypeError`. The body is decoded
-    when it is first looked into, and a small cache for each informer keeps the last
-    128 decodes, up to 2 MiB of JSON. Bodies above 128 KiB are decoded each time. `at()`
-    reads one path for a fifth of that cost. `null` reads as absent
-    in all properties and in `at()`.
+    A read-only `Mapping` of its JSON, and so is every object inside:
+    `obj["spec"]["nodeName"]` works, assignments raise `TypeError`. The body is decoded on
+    first access. A small cache of each informer keeps the last 128 decoded bodies, up to
+    2 MiB of JSON. Bodies above 128 KiB are decoded each time. `at()` reads one path for a
+    fifth of that cost. All properties and `at()` treat `null` as absent.
 
-    Equality compares what the JSON says (also with a dict). Objects are not hashable:
-    use `key` or `uid`. They are not tracked by the garbage collector: 100,000 of them
-    cost no collection any time. As they cannot change, copying one gives itself; they
-    can be pickled.
+    Equality compares the JSON values, also with a dict. Objects are not hashable: use `key`
+    or `uid`. The garbage collector does not track them: 100,000 of them do not slow down a
+    collection. As they are immutable, a copy is the object itself. They can be pickled.
 
     Attributes:
-        body: The stored form of the JSON, perhaps compressed; read `raw` instead.
-        key: `"namespace/name"`, or the name alone for cluster-scoped objects. Without
-            a name yet (`generateName`), the part behind the slash is empty.
+        body: Stored form of the JSON, perhaps compressed; read `raw` instead.
+        key: `"namespace/name"`, or the name alone for cluster-scoped objects. The name is
+            empty if the server has yet to generate it (`generateName`).
         uid: `metadata.uid`; empty if absent.
         resource_version: `metadata.resourceVersion`; empty if absent.
-        label_set: The dict behind `labels`, shared by many objects: never change it.
-        context: Shared by the objects of one informer.
+        label_set: Dict behind `labels`, shared by many objects: never change it.
+        context: State shared by the objects of one informer.
     """
 
     body: bytes
@@ -78,11 +74,11 @@ class KubeObject(
 
     @classmethod
     def of(cls, source: Mapping[str, Any] | bytes) -> KubeObject:
-        """Make an object from a mapping or from JSON bytes (which are copied).
+        """Create an object from a mapping or from JSON bytes (which are copied).
 
         Raises:
             DecodeError: If it is not JSON, or its metadata has the wrong shape.
-            TypeError: If the mapping holds something that is not JSON.
+            TypeError: If the mapping has values that are not JSON.
         """
         if isinstance(source, KubeObject):
             return source
@@ -104,18 +100,17 @@ class KubeObject(
             ObjectContext(),
         )
 
-    # ------------------------------------------------------------ what was parsed
+    # ------------------------------------------------------------ parsed fields
 
     @property
     def raw(self) -> bytes:
-        """The complete object as JSON.
+        """JSON of the whole object.
 
-        What a server sent has `apiVersion` and `kind`, whether listed or watched. In an
-        informer with compression, each reading decompresses it: 10 microseconds for
-        a pod of 7 KB, as a part of whatever reads the body.
+        Objects from a server have `apiVersion` and `kind`, whether listed or watched. With
+        compression, each access decompresses the body: 10 microseconds for a pod of 7 KB.
 
         Raises:
-            InternalError: It was compressed, and is damaged.
+            InternalError: If the compressed body is damaged.
         """
         if self.context.codec is None:
             return self.body
@@ -144,16 +139,16 @@ class KubeObject(
         """Read one path without decoding the rest.
 
         Args:
-            path: `"spec.containers.0.image"`, or a tuple of keys where a key has dots:
+            path: `"spec.containers.0.image"`, or a tuple if keys have dots:
                 `("metadata", "annotations", "example.com/owner")`.
-            default: What absent and null give.
+            default: Value for absent and null.
 
         Returns:
-            The value; objects and arrays as read-only views.
+            Value; objects and arrays as read-only views.
 
         Raises:
             DecodeError: If the body is not JSON.
-            OptionsError: If the path is empty, or a step is empty or no string.
+            OptionsError: If the path is empty, or a step is empty or not a string.
         """
         value = path_reader(path)(self.raw)
         return default if value is None else read_only(value)
@@ -172,9 +167,9 @@ class KubeObject(
     def type_meta(self) -> dict[str, str]:
         """`apiVersion` and `kind` for references to the object, such as owner references.
 
-        They differ from what the body says in an informer with `metadata_only=True`: its
-        objects are of the kind `PartialObjectMetadata`, and this names the resource they
-        belong to, if its `Resource` has a kind.
+        These differ from the body in an informer with `metadata_only=True`: its objects are of
+        the kind `PartialObjectMetadata`. Then they are those of the informer's `Resource`, if it
+        has a kind.
         """
         kind, resource = self.kind, self.context.resource
         if resource is None or not resource.kind or kind != METADATA_KIND:
@@ -228,14 +223,14 @@ class KubeObject(
         try:
             time = datetime.fromisoformat(text)
         except (TypeError, ValueError) as exc:
-            raise DecodeError(f"object {self.key!r}: {path} is no time") from exc
+            raise DecodeError(f"object {self.key!r}: {path} is not a time") from exc
 
         return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
     # ------------------------------------------------------------ whole decodes
 
     def to_dict(self) -> dict[str, Any]:
-        """A fresh dict of the whole object, which may be changed.
+        """Return a new dict of the whole object, which may be changed.
 
         Raises:
             DecodeError: If the body is not JSON.
@@ -243,11 +238,11 @@ class KubeObject(
         return cast("dict[str, Any]", decode_json(self.raw, f"object {self.key!r}"))
 
     def into(self, kind: type[T]) -> T:
-        """A fresh, typed copy of the whole object.
+        """Return a new, typed copy of the whole object.
 
         Args:
-            kind: A `msgspec.Struct`, dataclass, TypedDict or anything else that
-                `msgspec` decodes; a Pydantic model; or a model of kubernetes_asyncio.
+            kind: A `msgspec.Struct`, dataclass, TypedDict or any other type that `msgspec`
+                decodes; a Pydantic model; or a model of kubernetes_asyncio.
 
         Raises:
             DecodeError: If the object does not fit the type; the text says where.
@@ -257,8 +252,8 @@ class KubeObject(
             return cast("T", decode(self.raw))
         except (ValueError, RecursionError) as exc:
             name = getattr(kind, "__name__", kind)
-            message = f"object {self.key!r} is no {name}: {_reason(exc)}"
-            # Pydantic's own text quotes the values, and they may be secrets.
+            message = f"object {self.key!r} does not fit {name}: {_reason(exc)}"
+            # Pydantic's own text quotes the values, which may be secrets.
             raise DecodeError(message) from (None if hasattr(exc, "errors") else exc)
 
     def _decoded(self) -> dict[str, Any]:
@@ -276,26 +271,26 @@ class KubeObject(
         return len(self._decoded())
 
     def __bool__(self) -> bool:
-        # Asked in passing (`if obj:`), and an object of a cluster is never empty: its
+        # Used in conditions (`if obj:`). An object of a cluster is never empty, and its
         # length would decode all of it. (So short a body is never compressed.)
         return self.body != b"{}"
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, KubeObject):
-            return self.raw == other.raw or self._says_the_same(other)
+            return self.raw == other.raw or self._has_equal_json(other)
 
         if isinstance(other, Mapping):
             return self._decoded() == dict(other)
 
         return NotImplemented
 
-    def _says_the_same(self, other: KubeObject) -> bool:
+    def _has_equal_json(self, other: KubeObject) -> bool:
         try:
             return self._decoded() == other._decoded()
         except DecodeError:
-            return False  # one of them cannot be read, and they are not the same bytes
+            return False  # one is malformed, and their bytes differ
 
-    # A struct's own would tell identities apart, and not what the JSON says.
+    # Those of a struct would compare identities instead of JSON.
     __ne__ = object.__ne__
     __hash__ = None  # type: ignore[assignment]
 
@@ -311,7 +306,7 @@ class KubeObject(
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # As JSON: what it is compressed with is of this process.
+        # As JSON: the dictionary of its compression belongs to this process.
         return KubeObject, (
             self.raw,
             self.key,
@@ -325,22 +320,20 @@ class KubeObject(
         return f"<KubeObject {self.key!r} rv={self.resource_version!r}>"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        # A struct's own would show all fields, the data of a Secret among them.
+        # That of a struct would show all fields, including the data of a Secret.
         return [("key", self.key), ("rv", self.resource_version)]
 
 
 _LABELS = LabelTable()
-
-
 _NOTHING = ReadOnlyDict({})
 
 
 def _reader(kind: Any) -> Callable[[bytes], Any]:
-    """What decodes JSON into `kind`."""
+    """Return the decoder from JSON to `kind`."""
     try:
-        return _kept_reader(kind)
+        return _cached_reader(kind)
     except TypeError:
-        # An annotated type need not be hashable. If that is not why, it fails again.
+        # An annotated type may not be hashable. For another reason, this fails again.
         return _new_reader(kind)
 
 
@@ -354,13 +347,13 @@ def _new_reader(kind: Any) -> Callable[[bytes], Any]:
     return msgspec.json.Decoder(kind).decode
 
 
-# Making one costs ten times what decoding a pod does. A program reads into a few types,
-# but may make new ones as it runs.
-_kept_reader = lru_cache(maxsize=64)(_new_reader)
+# Creating one takes ten times as long as decoding a pod. Programs use few types, but may
+# create them dynamically, so the cache is bounded.
+_cached_reader = lru_cache(maxsize=64)(_new_reader)
 
 
 def _reason(error: Exception) -> str:
-    """What does not fit and where, without the values that Pydantic would quote."""
+    """Describe a decoding error, without the values that Pydantic would quote."""
     list_errors = getattr(error, "errors", None)
     if list_errors is None:
         return str(error)
@@ -370,7 +363,7 @@ def _reason(error: Exception) -> str:
 
 
 def _client_model_reader(kind: type[Any]) -> Callable[[bytes], Any]:
-    """Make the decoder of a kubernetes_asyncio model."""
+    """Return the decoder of a kubernetes_asyncio model."""
     deserialize, foreign_error = _client_deserializer()
 
     def read(raw: bytes) -> Any:
@@ -384,7 +377,7 @@ def _client_model_reader(kind: type[Any]) -> Callable[[bytes], Any]:
 
 @cache
 def _client_deserializer() -> tuple[Callable[..., Any], type[Exception]]:
-    """That package's own deserializer, and the base of what it raises."""
+    """Return the deserializer of kubernetes_asyncio, and the base of its errors."""
     from kubernetes_asyncio.client import ApiClient
     from kubernetes_asyncio.client.exceptions import OpenApiException
 
@@ -396,16 +389,16 @@ def _client_deserializer() -> tuple[Callable[..., Any], type[Exception]]:
 
 
 def json_default(value: object) -> Any:
-    """Turn into dicts and lists what is inside of them: the `default` of `orjson`.
+    """Convert a value that `orjson` does not know: its `default` function.
 
     Pydantic models are written by alias and without None, models of kubernetes_asyncio
     by the names of the API and without None.
 
     Raises:
-        TypeError: If it is none of these.
+        TypeError: If the type is not supported.
     """
     match value:
-        case Mapping():  # before structs: a `KubeObject` is both
+        case Mapping():  # first: a `KubeObject` is also a struct
             return dict(value)
         case msgspec.Struct():
             return msgspec.to_builtins(value)
@@ -418,6 +411,6 @@ def json_default(value: object) -> Any:
 
 
 def _api_names(model: Any) -> dict[str, Any]:
-    """The fields of a kubernetes_asyncio model; its `to_dict()` has Python's names."""
+    """Return the fields of a kubernetes_asyncio model by their names in the API."""
     fields = {name: getattr(model, key) for key, name in model.attribute_map.items()}
     return {name: value for name, value in fields.items() if value is not None}

@@ -1,4 +1,4 @@
-"""A `Resource`: what kind of object, and under which path the server keeps it."""
+"""`Resource`: group, version, name and scope of a collection of the API."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Resource:
     """One collection of the Kubernetes API, such as pods or deployments.
 
     Attributes:
-        group: The API group; empty for the core group.
-        version: The version within the group, such as `"v1"`.
-        plural: The name in paths, such as `"pods"`.
-        kind: The kind of its objects, such as `"Pod"`; empty if it is not known.
-        namespaced: False for cluster-scoped kinds such as nodes.
+        group: API group; empty for the core group.
+        version: Version of the group, such as `"v1"`.
+        plural: Name in paths, such as `"pods"`.
+        kind: Kind of its objects, such as `"Pod"`; empty if unknown.
+        namespaced: False for cluster-scoped resources such as nodes.
 
     Example:
         >>> Resource("apps", "v1", "deployments", "Deployment").path("shop", "web")
@@ -41,37 +41,38 @@ class Resource:
     def of(
         cls, api_version: str, plural: str, kind: str = "", *, namespaced: bool = True
     ) -> Resource:
-        """Make a resource from an `apiVersion` such as `"v1"` or `"apps/v1"`.
+        """Create a resource from an `apiVersion` such as `"v1"` or `"apps/v1"`.
 
         Raises:
-            OptionsError: The parts cannot be those of a resource.
+            OptionsError: If a part is not valid in a resource.
         """
         group, _, version = api_version.rpartition("/")
         return cls(group, version, plural, kind, namespaced)
 
     @property
     def api_version(self) -> str:
-        """The `apiVersion` of its objects: `"v1"`, `"apps/v1"`."""
+        """`apiVersion` of its objects: `"v1"`, `"apps/v1"`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(
         self, namespace: str | None = None, name: str = "", subresource: str = ""
     ) -> str:
-        """The path on the server, starting with `/`.
+        """Return the path on the server, starting with `/`.
 
         Args:
-            namespace: Restricts a list or watch; required to name a namespaced object.
-            name: The object; empty for the collection.
-            subresource: Such as `"status"`; only together with a name.
+            namespace: Namespace of a list or watch; required with the name of a namespaced
+                object.
+            name: Name of the object; empty for the collection.
+            subresource: Subresource, such as `"status"`; requires a name.
 
         Raises:
-            OptionsError: A namespace for a cluster-scoped kind, or a name without one;
-                something that cannot be a part of a path, as in client-go: `.`, `..`,
-                or with a slash or a percent sign.
+            OptionsError: If a cluster-scoped resource has a namespace, or a name lacks its
+                namespace; or if a part cannot be in a path, as in client-go: `.`, `..`, or
+                with a slash or a percent sign.
         """
         for part in (namespace or "", name, subresource):
             if part in {".", ".."} or "/" in part or "%" in part:
-                raise OptionsError(f"{part!r} cannot name anything in {self}")
+                raise OptionsError(f"{part!r} cannot be part of a path of {self}")
 
         if namespace and not self.namespaced:
             raise OptionsError(f"{self} is cluster-scoped and has no namespaces")
@@ -94,13 +95,13 @@ class Resource:
 
 
 def check_resource(given: object) -> None:
-    """Refuse what is no `Resource`, such as a name.
+    """Reject anything but a `Resource`, such as a name.
 
     Raises:
-        OptionsError: If it is none.
+        OptionsError: If it is not a resource.
     """
     if not isinstance(given, Resource):
         raise OptionsError(
-            f"not a Resource: {given!r}; take one of aioinformer.model.resources, such "
-            'as PODS, or make one: Resource("apps", "v1", "deployments", "Deployment")'
+            f"not a Resource: {given!r}. Use one of aioinformer.model.resources, such as "
+            'PODS, or create one: Resource("apps", "v1", "deployments", "Deployment")'
         )

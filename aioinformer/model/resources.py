@@ -1,7 +1,7 @@
-"""The built-in kinds of Kubernetes, as `Resource` constants.
+"""Built-in resources of Kubernetes, as `Resource` constants.
 
-`lookup("apps/v1", "deployments")` finds them by name. What is not here (custom
-resources, a newer server's kinds) is written as a `Resource` by its user.
+`lookup("apps/v1", "deployments")` finds them by name. For others (custom resources,
+resources of newer servers) create a `Resource`.
 """
 
 from __future__ import annotations
@@ -179,20 +179,20 @@ def short_names(resource: Resource) -> tuple[str, ...]:
 
 
 def lookup(api_version: str, plural: str) -> Resource | None:
-    """Find a built-in resource; None if there is no such built-in one.
+    """Find a built-in resource; return None if there is none.
 
     Args:
-        api_version: Such as `"v1"` or `"apps/v1"`.
-        plural: Such as `"pods"`, in lower case.
+        api_version: API version, such as `"v1"` or `"apps/v1"`.
+        plural: Plural in lower case, such as `"pods"`.
     """
     return _KNOWN.get((api_version, plural))
 
 
 def similar(word: str) -> Resource | None:
-    """Find the built-in resource whose plural or kind a word is, in any case.
+    """Find the built-in resource with this plural or kind, in any case.
 
     Args:
-        word: Such as `"pods"`, `"Pod"` or `"deployment"`.
+        word: Name, such as `"pods"`, `"Pod"` or `"deployment"`.
     """
     lower = str(word).lower()
     known = _KNOWN.values()

@@ -1,8 +1,7 @@
-"""Selectors: which objects of a collection are meant, by their labels or fields.
+"""Label and field selectors.
 
-Pure: text in, a decision out. The grammars and the rules for keys and values are those
-of the API server and kubectl, so that a selector means here what it means there, and a
-mistake is found before it is sent.
+The grammars and the rules for keys and values are those of the API server and kubectl. So
+a selector means the same here and there, and mistakes are found before it is sent.
 """
 
 from __future__ import annotations
@@ -36,16 +35,15 @@ __all__ = [
     "value_problem",
 ]
 
-
 T = TypeVar("T", bound="KubeObject")
 
 
 class LabelSelector:
-    """A conjunction of requirements on labels; without any, it matches everything.
+    """Conjunction of requirements on labels. Without any, it matches everything.
 
-    `==` and `hash()` compare the requirements, whatever their order and spacing in
-    the text (`a==b` is `a=b`), and `str()` writes them in a fixed order, so that equal
-    selectors have equal texts. Immutable.
+    `==` and `hash()` compare the requirements, independent of order and spacing in the text
+    (`a==b` is `a=b`). `str()` writes them in a fixed order, so that equal selectors have
+    equal texts. Immutable.
 
     Example:
         >>> LabelSelector.parse("app=web,tier in (a, b),!canary").matches(
@@ -60,8 +58,8 @@ class LabelSelector:
         self._requirements = tuple(
             sorted(set(requirements), key=lambda it: (it.key, it.operator, it.values))
         )
-        # What matches() walks through. An absent label reads as None, so presence and
-        # absence are set tests like all others.
+        # Sets for matches(). An absent label reads as None, so presence and absence are set
+        # tests like all others.
         required: list[tuple[str, frozenset[str | None]]] = []
         forbidden: list[tuple[str, frozenset[str | None]]] = []
         bounds: list[tuple[str, int, int]] = []
@@ -89,28 +87,27 @@ class LabelSelector:
         """Parse a selector such as `"app=web,tier in (a, b),!canary"`.
 
         Args:
-            text: Requirements separated by commas, as kubectl accepts them:
-                `key=value`, `key==value`, `key!=value`, `key in (a,b)`,
-                `key notin (a,b)`, `key` (present), `!key` (absent), and with an
-                integer `key>1` and `key<1`. Blanks between tokens do not matter.
-                Empty matches everything.
+            text: Requirements separated by commas, as in kubectl: `key=value`, `key==value`,
+                `key!=value`, `key in (a,b)`, `key notin (a,b)`, `key` (present), `!key`
+                (absent), and with an integer `key>1` and `key<1`. Blanks between tokens are
+                ignored. An empty text matches everything.
 
         Raises:
-            SelectorSyntaxError: If it cannot be parsed, or a key or value is not
-                allowed; `position` says where.
+            SelectorSyntaxError: If it cannot be parsed, or a key or value is invalid;
+                `position` says where.
         """
         return LabelSelector(_LabelParser(text).parse())
 
     @staticmethod
     def of(spec: Mapping[str, Any]) -> LabelSelector:
-        """Make a selector from the `LabelSelector` object of a spec.
+        """Create a selector from the `LabelSelector` object of a spec.
 
         Args:
-            spec: With `matchLabels` and `matchExpressions`, both optional, as in the
+            spec: Object with `matchLabels` and `matchExpressions`, both optional, as in the
                 `spec.selector` of a Deployment. An empty one matches everything.
 
         Raises:
-            OptionsError: If an operator, key or value is not allowed.
+            OptionsError: If an operator, key or value is invalid.
         """
         requirements = [
             LabelRequirement(key, "=", (value,))
@@ -129,7 +126,7 @@ class LabelSelector:
 
     @property
     def requirements(self) -> tuple[LabelRequirement, ...]:
-        """What must hold, in the order in which `str()` writes it."""
+        """Requirements, in the order in which `str()` writes them."""
         return self._requirements
 
     @property
@@ -138,10 +135,10 @@ class LabelSelector:
         return not self._requirements
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Say whether an object with these labels is selected.
+        """Return whether an object with these labels is selected.
 
-        `!=` and `notin` also match objects without the label; `>` and `<` match only
-        where the label is a 64-bit integer.
+        `!=` and `notin` also match objects without the label. `>` and `<` match only if the
+        label is a 64-bit integer.
         """
         for key, values in self._required:
             if labels.get(key) not in values:
@@ -154,9 +151,9 @@ class LabelSelector:
         return not self._bounds or self._within_bounds(labels)
 
     def select(self, objects: Iterable[T]) -> list[T]:
-        """Return the objects that are selected, in their order.
+        """Return the selected objects, in their order.
 
-        The same as `matches()` for each, several times faster: it reads their
+        The result is that of `matches()` for each, but several times faster: it reads their
         `label_set`, one requirement at a time.
         """
         kept = list(objects)
@@ -215,10 +212,10 @@ _OPERATORS: dict[str, LabelOperator] = {
 
 
 class _LabelParser:
-    """Reads the requirements of one text, from left to right."""
+    """Parser of a label selector."""
 
-    # Blanks, then a symbol or a word; `in` and `notin` are words like any other, and
-    # only their place makes them operators.
+    # Blanks, then a symbol or a word. `in` and `notin` are words like any other: only their
+    # position makes them operators.
     _TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),<>]|[^=!(),<> \t\r\n]+)?")
     _SYMBOLS = frozenset(["=", "==", "!=", "!", "(", ")", ",", "<", ">"])
 
@@ -228,7 +225,7 @@ class _LabelParser:
         self._advance()
 
     def parse(self) -> list[LabelRequirement]:
-        """Read all requirements."""
+        """Parse all requirements."""
         requirements: list[LabelRequirement] = []
         while self._token or requirements:
             requirements.append(self._requirement())
@@ -265,7 +262,7 @@ class _LabelParser:
         return LabelRequirement(key, operator, (self._value(numeric=numeric),))
 
     def _value(self, *, numeric: bool) -> str:
-        """Read the value after a comparison; it may be missing, which means ""."""
+        """Parse the value after a comparison. A missing value is ""."""
         value = "" if self._token in {"", ","} else self._word("a value")
         self._check(value_problem(value, numeric=numeric))
         if value:
@@ -274,7 +271,7 @@ class _LabelParser:
         return value
 
     def _values(self) -> tuple[str, ...]:
-        """Read `(a,b)`. Nothing before, between or after commas is the value ""."""
+        """Parse `(a,b)`. Nothing before, between or after commas is the value ""."""
         self._expect("(")
         values: set[str] = set()
         while True:
@@ -284,7 +281,7 @@ class _LabelParser:
                 values.add("")
 
             if closed:
-                # The API server takes commas in pairs and then misses the value.
+                # The API server consumes commas in pairs and then misses the value.
                 if commas and commas % 2 == 0:
                     self._fail("a value")
 
@@ -341,10 +338,8 @@ class _LabelParser:
 
 LabelOperator = Literal["=", "!=", "in", "notin", "exists", "!", ">", "<"]
 
-
 INT64_BOUND = 2**63
-"""The integers that labels are compared as are below this, and not below its negative."""
-
+"""Exclusive upper bound of integers in label comparisons; its negative is the lowest."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
@@ -354,13 +349,13 @@ class LabelRequirement:
     """One condition on one label.
 
     Attributes:
-        key: The label, such as `"app"` or `"example.com/tier"`.
+        key: Label, such as `"app"` or `"example.com/tier"`.
         operator: `=`, `!=`, `in`, `notin`, `exists`, `!` (absent), `>` or `<`.
-        values: Sorted, each once: one for `=`, `!=`, `>` and `<`, at least one for
-            `in` and `notin`, none for `exists` and `!`.
+        values: Values, sorted and without duplicates: one for `=`, `!=`, `>` and `<`, at
+            least one for `in` and `notin`, none for `exists` and `!`.
 
     Raises:
-        OptionsError: If the key, the operator, a value or their number is not allowed.
+        OptionsError: If the key, the operator, a value or their number is invalid.
     """
 
     key: str
@@ -369,10 +364,12 @@ class LabelRequirement:
 
     def __post_init__(self) -> None:
         if not all(isinstance(text, str) for text in (self.key, *self.values)):
-            raise OptionsError(f"label {self.key!r}: keys and values are strings")
+            raise OptionsError(f"label {self.key!r}: key and values must be strings")
 
         if self.operator not in get_args(LabelOperator):
-            raise OptionsError(f"{self.operator!r} is no operator of a label selector")
+            raise OptionsError(
+                f"{self.operator!r} is not an operator of a label selector"
+            )
 
         problem = (
             key_problem(self.key)
@@ -400,12 +397,12 @@ class LabelRequirement:
 
 
 def key_problem(key: str) -> str:
-    """Say what is wrong with a label's key; nothing is wrong with a legal one."""
+    """Return what is wrong with a label's key; empty if it is valid."""
     return qualified_name_problem(key, "a label key")
 
 
 def value_problem(value: str, *, numeric: bool = False) -> str:
-    """Say what is wrong with a label's value; nothing is wrong with a legal one."""
+    """Return what is wrong with a label's value; empty if it is valid."""
     if numeric and integer_of(value) is None:
         return f"< and > need a 64-bit integer, not {value!r}"
 
@@ -426,7 +423,7 @@ def _count_problem(operator: LabelOperator, count: int) -> str:
 
 
 def integer_of(text: str | None) -> int | None:
-    """Read a decimal integer of 64 bits; None if it is something else."""
+    """Parse a decimal 64-bit integer; return None for anything else."""
     if text is None or len(text) > NAME_LENGTH or not _INTEGER.fullmatch(text):
         return None
 
@@ -436,23 +433,12 @@ def integer_of(text: str | None) -> int | None:
 
 FieldOperator = Literal["=", "!="]
 
-
-# A backslash takes the character after it along, whatever that is.
+# A backslash escapes any character.
 _TERM = re.compile(r"(?:\\.|[^,\\]|\\\Z)+", re.DOTALL)
-
-
 _OPERATOR = re.compile("!=|==|=")
-
-
 _FIELD = re.compile(r"[^\s,=!\\]+")
-
-
 _VALUE = re.compile(r"(?:[^\\,=]|\\[\\,=])*")
-
-
 _SPECIAL = re.compile(r"[\\,=]")
-
-
 _ESCAPE = re.compile(r"\\(.)")
 
 
@@ -461,13 +447,13 @@ class FieldRequirement:
     """One condition on one field.
 
     Attributes:
-        field: The path, such as `"spec.nodeName"`.
+        field: Path, such as `"spec.nodeName"`.
         operator: `=` or `!=`.
-        value: What it is compared with; a missing field counts as `""`.
+        value: Value to compare with; a missing field counts as `""`.
 
     Raises:
-        OptionsError: If the name of the field is empty, or contains a blank or one of
-            `,`, `=`, `!` and a backslash; if the operator is another.
+        OptionsError: If the operator is unknown, or the field is empty or contains a blank,
+            a backslash, or one of `,`, `=` and `!`.
     """
 
     field: str
@@ -476,10 +462,12 @@ class FieldRequirement:
 
     def __post_init__(self) -> None:
         if not _FIELD.fullmatch(self.field):
-            raise OptionsError(f"{self.field!r} is not the name of a field")
+            raise OptionsError(f"{self.field!r} is not a field name")
 
         if self.operator not in get_args(FieldOperator):
-            raise OptionsError(f"{self.operator!r} is no operator of a field selector")
+            raise OptionsError(
+                f"{self.operator!r} is not an operator of a field selector"
+            )
 
     def __str__(self) -> str:
         escaped = _SPECIAL.sub(r"\\\g<0>", self.value)
@@ -488,14 +476,14 @@ class FieldRequirement:
 
 @dataclass(frozen=True, slots=True)
 class FieldSelector:
-    """A conjunction of requirements on fields; without any, it matches everything.
+    """Conjunction of requirements on fields. Without any, it matches everything.
 
-    Which fields may be asked for is the server's decision: for each kind a few, such
-    as `metadata.name`, or a pod's `spec.nodeName` and `status.phase`. Immutable, and
-    compared by its requirements, whatever their order in the text.
+    The server decides which fields it supports: a few of each kind, such as
+    `metadata.name`, or a pod's `spec.nodeName` and `status.phase`. Immutable, and compared
+    by its requirements, independent of their order in the text.
 
     Attributes:
-        requirements: What must hold, in the order in which `str()` writes it.
+        requirements: Requirements, in the order in which `str()` writes them.
     """
 
     requirements: tuple[FieldRequirement, ...] = ()
@@ -508,13 +496,12 @@ class FieldSelector:
 
     @staticmethod
     def parse(text: str) -> FieldSelector:
-        r"""Parse a selector such as `"spec.nodeName=node-7,status.phase!=Failed"`.
+        """Parse a selector such as `"spec.nodeName=node-7,status.phase!=Failed"`.
 
         Args:
-            text: `field=value`, `field==value` and `field!=value`, separated by
-                commas; empty terms are skipped. In a value, `\` stands before a comma,
-                an equals sign or a backslash that belongs to it. Blanks belong to the
-                value; a field's name has none.
+            text: `field=value`, `field==value` and `field!=value`, separated by commas.
+                Empty terms are skipped. A backslash escapes a comma, an equals sign or a
+                backslash in a value. Blanks are part of the value; field names have none.
 
         Raises:
             SelectorSyntaxError: If it cannot be parsed; `position` says where.
@@ -528,10 +515,10 @@ class FieldSelector:
         return not self.requirements
 
     def matches(self, get: Callable[[str], str]) -> bool:
-        """Say whether an object is selected.
+        """Return whether an object is selected.
 
         Args:
-            get: Returns the text of a field by its path, `""` if it is missing.
+            get: Function that returns the text of a field by its path, `""` if it is missing.
         """
         for it in self.requirements:
             if (get(it.field) == it.value) is (it.operator == "!="):
@@ -554,14 +541,14 @@ def _field_requirement(text: str, term: re.Match[str]) -> FieldRequirement:
     field = term[0][: operator.start()]
     name = _FIELD.match(field)
     if name is None or name.end() < len(field):
-        fail("not the name of a field", term.start() + (name.end() if name else 0))
+        fail("not a field name", term.start() + (name.end() if name else 0))
 
     start = term.start() + operator.end()
     value = term[0][operator.end() :]
     legal = _VALUE.match(value)
     if legal is not None and legal.end() < len(value):
         fail(
-            r"in a value, write \, \= and \\ for , = and a backslash",
+            r"in a value, escape , = and \ by a backslash",
             start + legal.end(),
         )
 

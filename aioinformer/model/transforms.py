@@ -1,6 +1,6 @@
-"""Transforms: what makes an object smaller before an informer keeps it.
+"""Transforms: functions that reduce an object before an informer stores it.
 
-They cut bytes out of the body and decode nothing that stays; only `transform_dict` costs
+They cut bytes out of the body and decode nothing that stays. Only `transform_dict` costs
 a decode and an encode.
 """
 
@@ -21,7 +21,7 @@ from aioinformer.model.paths import Path, steps_of
 __all__ = ["Transform", "drop", "strip_managed_fields", "transform_dict"]
 
 Transform: TypeAlias = Callable[[KubeObject], KubeObject | None]
-"""What an informer calls with each object before it keeps it; None leaves it out."""
+"""Function called with each object before it is stored; None leaves it out."""
 
 
 # ---------------------------------------------------------------- managed fields
@@ -42,19 +42,19 @@ _CLOSED: Final = b',"~":1}}'
 _decode_front: Final = msgspec.json.Decoder(_Front).decode
 _prove: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
-# Brackets in strings may look like the end of the array; so many are tried.
+# Brackets in strings may look like the end of the array. So many are tried.
 _ENDS_TRIED: Final = 4
 
 
 def strip_managed_fields(obj: KubeObject) -> KubeObject:
-    """Leave out `metadata.managedFields`: who set which field, a third of a pod's bytes.
+    """Remove `metadata.managedFields`, which takes a third of a pod's bytes.
 
-    Give it as `transform=`. About 4 microseconds for a pod of 7 KB; an object without
-    managed fields is returned as it is.
+    Pass it as `transform=`. It takes about 4 microseconds for a pod of 7 KB. An object
+    without managed fields is returned unchanged.
 
     Raises:
-        DecodeError: If the body cannot be read up to there; what stands behind the
-            field is not looked at.
+        DecodeError: If the body is malformed before the end of the field. The rest is
+            not checked.
     """
     body = obj.raw
     if _NAME not in body:
@@ -65,10 +65,10 @@ def strip_managed_fields(obj: KubeObject) -> KubeObject:
 
 
 def _splice(body: bytes) -> bytes | None:
-    """Cut the array out of the text; None unless that is certainly right.
+    """Cut the array out of the text; return None unless the cut is provably right.
 
-    A quote behind a comma and before a letter can only open a key. The text before it,
-    closed with a mark in place of the field, shows that it stands in `metadata`; and
+    A quote after a comma and before a letter can only open a key. The text before it,
+    closed with a mark in place of the field, shows that it is in `metadata`. And
     nothing but the whole array is JSON from its first bracket on.
     """
     cut = body.find(_FIELD)
@@ -84,7 +84,7 @@ def _splice(body: bytes) -> bytes | None:
         return None
 
     rest = body[:cut] + body[end:]
-    # A second field of that name is for those who read the whole object.
+    # Another field of that name requires decoding the whole object.
     return None if _NAME in rest else rest
 
 
@@ -98,7 +98,7 @@ def _in_metadata(front: bytes) -> bool:
 
 
 def _end_of_array(body: bytes, start: int) -> int:
-    """Where the array that begins at `start` has ended; -1 if that is not found."""
+    """Return the position after the array that begins at `start`; -1 if not found."""
     end = start
     for _ in range(_ENDS_TRIED):
         end = body.find(b"]", end) + 1
@@ -120,7 +120,7 @@ def _end_of_array(body: bytes, start: int) -> int:
 
 # ---------------------------------------------------------------- any paths
 
-# What is to be cut, by the first step of its paths; None where the value itself goes.
+# Parts to cut, by the first steps of their paths; None to cut the value itself.
 _Steps: TypeAlias = "dict[str, _Steps | None]"
 
 _IDENTITY: Final = frozenset(
@@ -128,8 +128,8 @@ _IDENTITY: Final = frozenset(
     for rest in ((), ("name",), ("namespace",), ("uid",), ("resourceVersion",))
 )
 _LABELS: Final = ("metadata", "labels")
-# Every server writes a key of these without escapes, so that it can be looked for in
-# the bytes; one that did not would just have the path stay.
+# Every server writes a key of these characters without escapes, so its bytes can be
+# searched for. With escapes, the path would just stay.
 _PLAIN: Final = re.compile(r"[A-Za-z_./-]+")
 _as_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _as_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -137,16 +137,16 @@ _as_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Drop:
-    """The transform that `drop` makes; equal for equal paths."""
+    """Transform of `drop`; equal for equal paths."""
 
     paths: tuple[tuple[str, ...], ...]
     steps: _Steps = field(compare=False, default_factory=dict)
-    # For each path a piece of text without which it is not there; empty if unknown.
+    # For each path a text that every body with this path contains; empty if unknown.
     hints: tuple[bytes, ...] = field(compare=False, default=())
     relabels: bool = field(compare=False, default=False)
 
     def __repr__(self) -> str:
-        return f"drop({', '.join(map(_told, self.paths))})"
+        return f"drop({', '.join(map(_format_path, self.paths))})"
 
     def __call__(self, obj: KubeObject) -> KubeObject:
         body = obj.raw
@@ -161,70 +161,72 @@ class _Drop:
         return obj if cut is None else _with_body(obj, cut, relabels=self.relabels)
 
 
-def _told(way: tuple[str, ...]) -> str:
-    """A path as it is best written: with dots, if no step has any."""
-    return repr(way if any("." in step for step in way) else ".".join(way))
+def _format_path(path: tuple[str, ...]) -> str:
+    """Format a path: with dots, if no step has any."""
+    return repr(path if any("." in step for step in path) else ".".join(path))
 
 
 def drop(*paths: Path) -> Transform:
-    """Make a transform that leaves out what lies at some paths.
+    """Make a transform that removes the values at some paths.
 
     ::
 
         drop("status.images", ("metadata", "annotations", "example.com/blob"))
 
-    The rest stays as it is, byte for byte, and is not decoded: about 10 microseconds
-    for a pod of 7 KB, and hardly any where none of the paths is there. Two of the same
-    paths are equal.
+    The rest is not decoded and stays the same, byte for byte. That takes about 10
+    microseconds for a pod of 7 KB, and hardly any time if it has none of the paths.
+    Transforms of the same paths are equal.
 
     Args:
-        paths: As `KubeObject.at` takes them: a step of digits is an element of an
-            array, too; what stands behind a dropped element moves up.
+        paths: Paths as in `KubeObject.at`. A step of digits is also an index of an
+            array; items after a removed one move up.
 
     Raises:
-        OptionsError: If no path was given, one is empty or has an empty step, or one
-            is of the object's identity: `metadata` as a whole, its name, namespace,
+        OptionsError: If no path is given, a path is empty or has an empty step, or a path
+            is part of the object's identity: `metadata` as a whole, its name, namespace,
             uid or version.
     """
     if not paths:
         raise OptionsError("give at least one path to drop")
 
-    ways = tuple(steps_of(path) for path in paths)
-    for way in ways:
-        if way in _IDENTITY:
-            raise OptionsError(f"what an object is known by stays: {'.'.join(way)}")
+    split = tuple(steps_of(path) for path in paths)
+    for path in split:
+        if path in _IDENTITY:
+            raise OptionsError(
+                f"cannot drop {'.'.join(path)}: it identifies the object"
+            )
 
-    return _drop_of(ways)
+    return _drop_of(split)
 
 
-def _drop_of(ways: tuple[tuple[str, ...], ...]) -> _Drop:
+def _drop_of(paths: tuple[tuple[str, ...], ...]) -> _Drop:
     top: _Steps = {}
-    for way in ways:
-        _add(top, way)
+    for path in paths:
+        _add(top, path)
 
-    relabels = any(way[:2] == _LABELS for way in ways)
-    return _Drop(ways, top, tuple(map(_hint_of, ways)), relabels)
+    relabels = any(path[:2] == _LABELS for path in paths)
+    return _Drop(paths, top, tuple(map(_hint_of, paths)), relabels)
 
 
-def _add(steps: _Steps, way: tuple[str, ...]) -> None:
-    """Enter one path; one that leads on from what goes anyway adds nothing."""
-    for step in way[:-1]:
+def _add(steps: _Steps, path: tuple[str, ...]) -> None:
+    """Add a path. A path below one that is cut anyway changes nothing."""
+    for step in path[:-1]:
         below = steps.setdefault(step, {})
         if below is None:
             return
 
         steps = below
 
-    steps[way[-1]] = None
+    steps[path[-1]] = None
 
 
-def _hint_of(way: tuple[str, ...]) -> bytes:
-    key = way[-1]
+def _hint_of(path: tuple[str, ...]) -> bytes:
+    key = path[-1]
     return b'"%s"' % key.encode() if _PLAIN.fullmatch(key) else b""
 
 
 def _cut(text: bytes | msgspec.Raw, steps: _Steps) -> bytes | None:
-    """The text without what is to be cut; None if nothing of it is there."""
+    """Return the text without the parts to cut; None if it has none of them."""
     try:
         fields = _as_object(text)
     except msgspec.ValidationError:
@@ -247,7 +249,7 @@ def _cut(text: bytes | msgspec.Raw, steps: _Steps) -> bytes | None:
 
 
 def _cut_array(text: bytes | msgspec.Raw, steps: _Steps) -> bytes | None:
-    """The same, if it is an array; what is neither object nor array has no paths."""
+    """Return an array without the parts to cut; None for anything else."""
     wanted = {int(step): below for step, below in steps.items() if step.isdecimal()}
     try:
         items = _as_array(text)
@@ -284,7 +286,7 @@ def _with_body(obj: KubeObject, body: bytes, *, relabels: bool = False) -> KubeO
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _OfDict:
-    """The transform that `transform_dict` makes; equal for equal functions."""
+    """Transform of `transform_dict`; equal for equal functions."""
 
     function: Callable[[dict[str, Any]], dict[str, Any] | None]
 
@@ -306,18 +308,18 @@ class _OfDict:
 def transform_dict(
     function: Callable[[dict[str, Any]], dict[str, Any] | None],
 ) -> Transform:
-    """Make a transform of a function from dict to dict.
+    """Make a transform from a function that maps a dict to a dict.
 
-    It costs a decode and an encode of each object: about 25 microseconds for a pod,
-    where `drop` takes 10.
+    It decodes and encodes each object: about 25 microseconds for a pod, where `drop`
+    takes 10.
 
     Args:
-        function: Called with a fresh dict of the whole object, which it may change.
-            It returns what is to be kept, perhaps that dict; None leaves the object
-            out. So one that forgets to return leaves out everything.
+        function: Function called with a new dict of the whole object, which it may
+            change. It returns the dict to store, possibly the same one, or None to leave
+            the object out. A function without a return statement leaves out everything.
 
     Raises:
-        OptionsError: If it is no plain function.
+        OptionsError: If it is not a plain function.
     """
     check_plain(function, "a transform")
     return _OfDict(function)

@@ -1,13 +1,11 @@
-"""Read-only views of decoded JSON, and the small cache that keeps a few decodes.
+"""Read-only views of decoded JSON, and the small cache of decoded bodies.
 
-A view is made of what `orjson` decoded when somebody looks; looking deeper makes further
-views. Nothing that is shared can be changed through them: cached objects are shared by
-every reader.
+Cached objects are shared by all readers, so nothing can be changed through a view. A view
+wraps the result of `orjson`. Access to a nested dict or list creates another view.
 
-Views are a `dict` and a `list`, because that is what the encoders of JSON and of web
-frameworks know. Each has the values of one level; whatever hands out a value that is
-itself one of these, hands out a view of it. So every method of the two types that would
-hand out what it holds, as it is, stands here.
+Views are subclasses of `dict` and `list`, as the JSON encoders of web frameworks expect.
+A view holds plain values and wraps each one when it returns it. So every method of the two
+types that would return a held value as it is must be overridden here.
 """
 
 from __future__ import annotations
@@ -58,12 +56,12 @@ T = TypeVar("T")
 # 4 MB. A larger cache makes scans no faster and every full collection slower.
 DECODED_BODIES_KEPT = 128
 
-# In bytes of JSON, of which the decoded form takes about five times as much.
+# In bytes of JSON. The decoded form takes about five times as much.
 DECODED_BYTES_KEPT = 2 * 1024 * 1024
 LARGEST_DECODED_KEPT = 128 * 1024
 
 READ_ONLY = (
-    "cached objects are shared and read-only; take a copy with .to_dict(), "
+    "cached objects are shared and read-only: make a copy with .to_dict(), "
     "change that, and write it to the server"
 )
 
@@ -72,11 +70,11 @@ def decode_json(raw: bytes, what: str) -> Any:
     """Decode a whole JSON text.
 
     Args:
-        raw: The text.
-        what: Names it in the error.
+        raw: JSON text.
+        what: Name of the text in errors.
 
     Raises:
-        DecodeError: If it is not JSON, or nests deeper than 1024 levels.
+        DecodeError: If it is not JSON, or nested deeper than 1024 levels.
     """
     try:
         return orjson.loads(raw)
@@ -85,21 +83,21 @@ def decode_json(raw: bytes, what: str) -> Any:
 
 
 class DecodedBodies:
-    """The bodies that were looked at last, decoded.
+    """Cache of the bodies decoded last.
 
-    Bounded by their number and by their bytes of JSON. A large body is never kept: who
-    reads several fields of one decodes it for each.
+    Bounded by their number and by their bytes of JSON. Large bodies are never cached: each
+    field access decodes them.
 
-    May be used from any thread: each step is atomic by itself. Threads can make the count
-    of bytes inexact, so it is taken anew before anything is dropped for it.
+    Usable from any thread, as each step is atomic. Concurrent changes can make the count of
+    bytes inexact, so bytes are recounted before anything is dropped because of them.
     """
 
     __slots__ = ("_size", "bodies")
 
     def __init__(self) -> None:
-        # By the bodies as they are stored, with the length of their JSON. A compressed
-        # body names its dictionary, and is never JSON: equal ones mean the same, whatever
-        # context they are of.
+        # By stored bodies, with the length of their JSON. A compressed body contains the
+        # number of its dictionary and is never JSON, so equal bodies mean the same in any
+        # context.
         self.bodies: OrderedDict[bytes, tuple[dict[str, Any], int]] = OrderedDict()
         self._size = 0
 
@@ -107,12 +105,12 @@ class DecodedBodies:
         return len(self.bodies)
 
     def keep(self, body: bytes, value: dict[str, Any], size: int) -> None:
-        """Keep a decoded body, if it is not too large; older ones make room for it.
+        """Cache a decoded body, unless it is too large. Older ones may be dropped.
 
         Args:
             body: Stored bytes.
             value: Decoded body.
-            size: The length of its JSON.
+            size: Length of its JSON.
         """
         if size > LARGEST_DECODED_KEPT:
             return
@@ -140,7 +138,7 @@ class DecodedBodies:
             self._measure()
 
     def _drop_oldest(self) -> int:
-        """Drop one; returns its size."""
+        """Drop the oldest body; return its size."""
         try:
             return self.bodies.popitem(last=False)[1][1]
         except KeyError:  # another thread has dropped it
@@ -154,7 +152,7 @@ _SIZE = itemgetter(1)
 
 
 def _references_of_cache() -> int:
-    """References to a body in `drop_unused` if nothing but the cache holds it."""
+    """Count the references to a body in `drop_unused` if only the cache holds it."""
     bodies = OrderedDict([(bytes(bytearray(b"any")), None)])
     return next(map(sys.getrefcount, list(bodies)))
 
@@ -163,23 +161,23 @@ _REFERENCES_OF_CACHE: Final = _references_of_cache()
 
 
 class ObjectContext:
-    """What the objects of one informer share: how their bodies are read.
+    """State shared by the objects of one informer: how to read bodies, and a cache.
 
-    Keeps the bodies that were looked at last: see `DecodedBodies`. It never refers to
-    the objects themselves, so that no reference cycle hides from the collector (which
-    does not look into objects). Copied or pickled, it arrives empty.
+    It never refers to the objects themselves, as the garbage collector could not find such a
+    reference cycle: it does not look into objects. A copied or unpickled context has an empty
+    cache.
 
     Args:
-        codec: What the bodies were compressed with; None if they are JSON.
-        plain: The context of those objects of the informer whose bodies are JSON, for
-            one of which they are not: they share what is decoded.
-        resource: The resource that metadata-only objects belong to, as their bodies do
-            not say it; None for whole objects. That of `plain`, if given.
+        codec: Codec of compressed bodies; None if bodies are JSON.
+        plain: Context of the objects of the same informer whose bodies are JSON; both
+            contexts share the cache.
+        resource: Resource of metadata-only objects, which their bodies do not contain;
+            None for whole objects. That of `plain`, if given.
 
     Attributes:
-        codec: The same. Bodies and their codec are never parted: an object has both.
-        resource: The same.
-        decoded_bodies: The bodies that were looked at last.
+        codec: Same as the argument. Each object refers to its codec by its context.
+        resource: Same as the argument.
+        decoded_bodies: Cache of the bodies decoded last.
     """
 
     __slots__ = ("_plain", "codec", "decoded_bodies", "resource")
@@ -199,25 +197,25 @@ class ObjectContext:
 
     @property
     def plain(self) -> ObjectContext:
-        """The context for objects of the same informer whose bodies are JSON."""
+        """Context for objects of the same informer whose bodies are JSON."""
         return self if self._plain is None else self._plain
 
     def raw(self, body: bytes, what: str) -> bytes:
-        """The JSON of a stored body. May be called from any thread.
+        """Return the JSON of a stored body. Callable from any thread.
 
         Raises:
-            InternalError: It was compressed, and is damaged.
+            InternalError: If the compressed body is damaged.
         """
         return body if self.codec is None else self.codec.read(body, what)
 
     def decoded(self, body: bytes, what: str) -> dict[str, Any]:
-        """The decoded form of a stored body; shared, so never to be changed.
+        """Return the decoded form of a stored body, which is shared: never change it.
 
-        May be called from any thread.
+        Callable from any thread.
 
         Raises:
             DecodeError: If it is not a JSON object.
-            InternalError: It was compressed, and is damaged.
+            InternalError: If the compressed body is damaged.
         """
         bodies = self.decoded_bodies.bodies
         found = bodies.get(body)
@@ -240,7 +238,7 @@ class ObjectContext:
 
 
 def read_only(value: Any) -> Any:
-    """Wrap a decoded dict or list in a view; other values are returned as they are."""
+    """Wrap a decoded dict or list in a view; return other values unchanged."""
     if isinstance(value, dict):
         return ReadOnlyDict(value)
 
@@ -251,7 +249,7 @@ def read_only(value: Any) -> Any:
 
 
 def refuse(*_: object, **__: object) -> NoReturn:
-    """Stand for every method that would change a view.
+    """Refuse a change: the value of all methods that would change a view.
 
     Raises:
         TypeError: If it is called; the text names `to_dict()`.
@@ -260,7 +258,7 @@ def refuse(*_: object, **__: object) -> NoReturn:
 
 
 def _copied(data: T) -> T:
-    """Copy all dicts and lists, without a call for each: they may nest deeply."""
+    """Copy all nested dicts and lists, without recursion as they may nest deeply."""
     top: list[Any] = [data]
     waiting: list[Any] = [top]
     while waiting:
@@ -274,7 +272,7 @@ def _copied(data: T) -> T:
 
 
 class _Keys(KeysView[str]):
-    """Shows no values: who prints the keys of a Secret means no more than these."""
+    """Keys without values in the `repr`: printing the keys of a Secret is harmless."""
 
     __slots__ = ()
 
@@ -283,7 +281,7 @@ class _Keys(KeysView[str]):
 
 
 class ReadOnlyDict(dict[str, Any]):
-    """A JSON object of a cached Kubernetes object. Assigning raises `TypeError`."""
+    """JSON object inside a cached Kubernetes object. Assignments raise `TypeError`."""
 
     __slots__ = ()
 
@@ -291,23 +289,23 @@ class ReadOnlyDict(dict[str, Any]):
         return read_only(super().__getitem__(key))
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a key, or `default` if it is absent."""
+        """Return the value of a key, or `default` if it is absent."""
         return read_only(super().get(key, default))
 
     def __iter__(self) -> Iterator[str]:
-        # One of its own makes dict(), | and ** ask for each value.
+        # An overridden `__iter__` makes dict(), | and ** call `__getitem__` for each value.
         return super().__iter__()
 
     def keys(self) -> KeysView[str]:  # type: ignore[override]  # of any mapping
-        """The keys, which are read-only, and shown without their values."""
+        """Return the keys, in a view that does not show values."""
         return _Keys(self)
 
     def values(self) -> ValuesView[Any]:  # type: ignore[override]
-        """The values, views where they are objects and arrays."""
+        """Return the values; objects and arrays as views."""
         return ValuesView(self)
 
     def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
-        """The keys with the values."""
+        """Return the keys with their values; objects and arrays as views."""
         return ItemsView(self)
 
     def __eq__(self, other: object) -> bool:
@@ -328,7 +326,7 @@ class ReadOnlyDict(dict[str, Any]):
         return {**other, **self} if isinstance(other, Mapping) else NotImplemented
 
     def copy(self) -> dict[str, Any]:
-        """A dict of the same values; what is inside of them stays read-only."""
+        """Return a dict of the same values. Nested values stay read-only."""
         return dict(self)
 
     def __reduce__(self) -> tuple[type[ReadOnlyDict], tuple[dict[str, Any]]]:
@@ -338,7 +336,7 @@ class ReadOnlyDict(dict[str, Any]):
         return f"ReadOnlyDict({super().__repr__()})"
 
     def to_dict(self) -> dict[str, Any]:
-        """A deep copy that may be changed."""
+        """Return a deep copy that may be changed."""
         return _copied(super().copy())
 
     __setitem__ = __delitem__ = __ior__ = refuse
@@ -346,7 +344,7 @@ class ReadOnlyDict(dict[str, Any]):
 
 
 class ReadOnlyList(list[Any]):
-    """A JSON array of a cached Kubernetes object. Assigning raises `TypeError`."""
+    """JSON array inside a cached Kubernetes object. Assignments raise `TypeError`."""
 
     __slots__ = ()
 
@@ -388,7 +386,7 @@ class ReadOnlyList(list[Any]):
     __rmul__ = __mul__
 
     def copy(self) -> list[Any]:
-        """A list of the same values; what is inside of them stays read-only."""
+        """Return a list of the same values. Nested values stay read-only."""
         return [*self]
 
     def __reduce__(self) -> tuple[type[ReadOnlyList], tuple[list[Any]]]:
@@ -398,7 +396,7 @@ class ReadOnlyList(list[Any]):
         return f"ReadOnlyList({super().__repr__()})"
 
     def to_list(self) -> list[Any]:
-        """A deep copy that may be changed."""
+        """Return a deep copy that may be changed."""
         return _copied(super().copy())
 
     __setitem__ = __delitem__ = __iadd__ = __imul__ = refuse

@@ -1,7 +1,7 @@
-"""YAML, read as Kubernetes reads it, which is by way of JSON. Pure.
+"""YAML decoded as in Kubernetes, by way of JSON. Pure.
 
-Size and nesting are bounded before anything recurses: the C parser of PyYAML would end
-the process.
+Size and nesting are limited before any recursion, as deep nesting would crash the
+process in PyYAML's C parser.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 __all__ = ["MOST_BYTES", "MOST_NESTING", "YAMLError", "decoded_yaml", "decoded_yamls"]
 
 MOST_BYTES = 8 * 1024 * 1024
-"""More is refused. Kubeconfigs and manifests are far smaller."""
+"""Size limit of a document. Kubeconfigs and manifests are far smaller."""
 
 MOST_NESTING = 100
-"""Mappings and lists inside of each other; deeper ones are refused."""
+"""Limit of nested mappings and lists."""
 
-# A text has no more values than characters, unless it says the same ones again and
-# again. Small ones may.
+# A document has no more values than characters, unless it repeats them by aliases.
+# Small ones may.
 _FEW_VALUES = 10_000
 _INT_BITS = 63
 
 _TOO_MANY = "document contains excessive aliasing"
 _MERGE = "tag:yaml.org,2002:merge"
 
-# The fast one where PyYAML was built with it.
+# The fast parser, if PyYAML was built with it.
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-_MISTAKES = (
+_TAG_ERRORS = (
     ValueError,
     TypeError,
     LookupError,
@@ -45,14 +45,14 @@ _MISTAKES = (
     AttributeError,
     RecursionError,
 )
-"""What PyYAML fails with, besides its own errors, where a tag and its value disagree."""
+"""Errors of PyYAML besides its own, for values that do not fit their tags."""
 
 
 class YAMLError(ValueError):
-    """A text that is no YAML, or none that JSON can say. The message may quote it.
+    """Malformed YAML, or YAML that JSON cannot represent. The message may quote it.
 
     Attributes:
-        reason: Description of the mistake, which does not quote the text.
+        reason: Description of the problem, which does not quote the text.
         line: Number of the line, from 1; 0 if unknown.
     """
 
@@ -65,14 +65,14 @@ class YAMLError(ValueError):
 
 
 def decoded_yaml(raw: bytes) -> object:
-    """Decode YAML into what JSON can say: keys are texts, and so are dates.
+    """Decode YAML to JSON values: keys and dates become strings.
 
     Args:
-        raw: The text. Of several documents the first one counts.
+        raw: YAML. Only the first of several documents is decoded.
 
     Raises:
-        YAMLError: If it is malformed, too large or nested too deeply, holds what JSON
-            cannot say, or grows without measure by its aliases and merges.
+        YAMLError: If it is malformed, too large or nested too deeply, has values that JSON
+            cannot represent, or grows excessively by aliases and merges.
 
     Example:
         >>> decoded_yaml(b"{1: yes, since: 2024-01-31}")
@@ -82,10 +82,10 @@ def decoded_yaml(raw: bytes) -> object:
 
 
 def decoded_yamls(raw: bytes) -> list[object]:
-    """Decode all documents of a text, as `decoded_yaml()` does.
+    """Decode all documents of a text, like `decoded_yaml()`.
 
     Raises:
-        YAMLError: Same as there.
+        YAMLError: Same as for `decoded_yaml()`.
     """
     return _decoded(raw, documents=None)
 
@@ -96,7 +96,7 @@ def _decoded(raw: bytes, documents: int | None) -> list[object]:
         raise YAMLError(f"document is {reason}", reason=reason)
 
     try:
-        # Most of what is called YAML is JSON, which is read a hundred times faster.
+        # Most documents are JSON, which is parsed a hundred times faster.
         value = orjson.loads(raw)
     except orjson.JSONDecodeError:
         pass
@@ -114,7 +114,7 @@ def _decoded(raw: bytes, documents: int | None) -> list[object]:
     except yaml.YAMLError as exc:
         mark = getattr(exc, "problem_mark", None)
         raise YAMLError(str(exc), line=mark.line + 1 if mark else 0) from exc
-    except _MISTAKES as exc:
+    except _TAG_ERRORS as exc:
         raise YAMLError(str(exc)) from exc
 
 
@@ -123,7 +123,7 @@ def _most_values(raw: bytes) -> int:
 
 
 def _refuse_deep_text(raw: bytes, documents: int | None) -> None:
-    """Count what opens and closes, by events, which need no recursion."""
+    """Reject deep nesting by counting parser events, which need no recursion."""
     depth = ended = 0
     try:
         for event in yaml.parse(raw, Loader=_PARSER):
@@ -141,7 +141,7 @@ def _refuse_deep_text(raw: bytes, documents: int | None) -> None:
                     return
 
     except yaml.YAMLError:
-        pass  # of which whoever loads it says more
+        pass  # loading reports it in more detail
 
 
 def _refuse_deep_value(value: object) -> None:
@@ -170,7 +170,7 @@ def _too_deep(line: int = 0) -> YAMLError:
 
 
 class _Plain:
-    """Makes JSON's values of YAML's; those of an alias become as many as it stands for.
+    """Converter of YAML values to JSON values, which copies the target of each alias.
 
     Args:
         most: Maximum number of values.
@@ -181,7 +181,8 @@ class _Plain:
 
     def value(self, given: object, depth: int = 0) -> object:
         self._left -= 1
-        # An alias may stand for what it is part of, or for what is as deep again.
+        # An alias may refer to its own parent, or to a value that nests as deeply
+        # again.
         if self._left < 0 or depth > MOST_NESTING:
             raise ValueError(_TOO_MANY)
 
@@ -203,7 +204,7 @@ class _Plain:
 
 
 def _text(given: str) -> str:
-    """Refuse half of a surrogate pair, which no UTF-8 can say."""
+    """Reject half of a surrogate pair, which UTF-8 cannot encode."""
     if not given.isascii() and any("\ud800" <= it <= "\udfff" for it in given):
         raise ValueError("invalid Unicode character escape code")
 
@@ -223,7 +224,7 @@ def _key(given: object) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """Takes the same words and numbers for what they are as Go does."""
+    """Loader that interprets plain scalars as Go does."""
 
     bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}  # noqa: RUF012
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
@@ -233,7 +234,7 @@ class _Loader(yaml.SafeLoader):
         self._left = _most_values(raw)
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Put what it merges into a mapping, unless that grows without measure."""
+        """Apply merges to a mapping, unless it grows excessively."""
         for key, value in node.value:
             if key.tag == _MERGE:
                 merged = (
@@ -254,7 +255,7 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(
         self, node: yaml.MappingNode, deep: bool = False
     ) -> dict[Hashable, Any]:
-        """Make a dictionary with keys as in JSON; to Python, 1 and true are the same."""
+        """Create a dict with keys as in JSON. In Python, 1 and true are equal keys."""
         self.flatten_mapping(node)
         return {
             _key(self.construct_object(key, deep=True)): self.construct_object(it, deep)

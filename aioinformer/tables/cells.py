@@ -1,7 +1,7 @@
-"""Cells: reading an object that may lack anything, and telling what it says.
+"""Cells: helpers that read fields of incomplete objects, and format them.
 
-Objects that a test arranges are not checked, so each function here bears whatever JSON
-it finds where it looks, and takes what is of another type for missing.
+Objects that a test adds are not validated. So each function accepts any JSON, and treats
+values of another type as missing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NONE = "<none>"
 UNKNOWN = "<unknown>"
 UNSET = "<unset>"
 
-# In this order, whatever order they were given in.
+# Shown in this order, independent of the order given.
 _ACCESS_MODES = {
     "ReadWriteOnce": "RWO",
     "ReadOnlyMany": "ROX",
@@ -56,7 +56,7 @@ _ACCESS_MODES = {
 
 
 def at(body: object, *path: str) -> Any:
-    """Return what lies under these keys; None if nothing does."""
+    """Return the value at these keys; None if there is none."""
     for key in path:
         if not isinstance(body, dict):
             return None
@@ -67,37 +67,37 @@ def at(body: object, *path: str) -> Any:
 
 
 def text(body: object, *path: str) -> str:
-    """Return the string there; empty if there is none."""
+    """Return the string at these keys; empty if there is none."""
     value = at(body, *path)
     return value if isinstance(value, str) else ""
 
 
 def number(body: object, *path: str, missing: int = 0) -> int:
-    """Return the integer there; `missing` if there is none."""
+    """Return the integer at these keys; `missing` if there is none."""
     value = at(body, *path)
     return value if isinstance(value, int) and not isinstance(value, bool) else missing
 
 
 def mapping(body: object, *path: str) -> dict[str, Any]:
-    """Return the object there; empty if there is none."""
+    """Return the object at these keys; empty if there is none."""
     value = at(body, *path)
     return value if isinstance(value, dict) else {}
 
 
 def maps(body: object, *path: str) -> list[dict[str, Any]]:
-    """Return the objects of the array there."""
+    """Return the objects in the array at these keys."""
     value = at(body, *path)
     return [it for it in value if isinstance(it, dict)] if _is_list(value) else []
 
 
 def strings(body: object, *path: str) -> list[str]:
-    """Return the strings of the array there."""
+    """Return the strings in the array at these keys."""
     value = at(body, *path)
     return [it for it in value if isinstance(it, str)] if _is_list(value) else []
 
 
 def moment(timestamp: object) -> datetime | None:
-    """Read a time of RFC 3339; None if it is none."""
+    """Parse an RFC 3339 time; return None for anything else."""
     if not isinstance(timestamp, str) or not timestamp:
         return None
 
@@ -109,7 +109,7 @@ def moment(timestamp: object) -> datetime | None:
     return read if read.tzinfo else read.replace(tzinfo=UTC)
 
 
-# ------------------------------------------------------------------------ telling
+# ------------------------------------------------------------------------ formatting
 
 
 def name(body: Mapping[str, Any]) -> str:
@@ -118,35 +118,35 @@ def name(body: Mapping[str, Any]) -> str:
 
 
 def since(timestamp: object, now: datetime) -> str:
-    """Tell how long ago a time was; unknown if there is none."""
+    """Format the time since a timestamp; unknown if there is none."""
     then = moment(timestamp)
     return UNKNOWN if then is None else human_duration((now - then).total_seconds())
 
 
 def age(body: Mapping[str, Any], now: datetime) -> str:
-    """Tell how old an object is."""
+    """Format the age of an object."""
     return since(at(body, "metadata", "creationTimestamp"), now)
 
 
 def names(containers: Iterable[object]) -> str:
-    """List the names of containers."""
+    """Join the names of containers."""
     return ",".join(text(container, "name") for container in containers)
 
 
 def images(containers: Iterable[object]) -> str:
-    """List the images of containers."""
+    """Join the images of containers."""
     return ",".join(text(container, "image") for container in containers)
 
 
 def is_true(conditions: Iterable[object], kind: str) -> bool:
-    """Say whether a condition of this type is there, and true."""
+    """Return whether a condition of this type is true."""
     return any(
         text(it, "type") == kind and text(it, "status") == "True" for it in conditions
     )
 
 
 def quantity(body: object, *path: str, missing: str = "0") -> str:
-    """Return the quantity there, which may be a string or a number."""
+    """Return the quantity at these keys, which may be a string or a number."""
     value = at(body, *path)
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return missing
@@ -161,19 +161,19 @@ def access_modes(modes: Iterable[str]) -> str:
 
 
 def shortened(found: list[str], *, limit: int = 3, separator: str = ",") -> str:
-    """List the first of many, and say how many more there are."""
-    told = separator.join(found[:limit])
-    return f"{told} + {len(found) - limit} more..." if len(found) > limit else told
+    """Join the first items, and add the number of the others."""
+    shown = separator.join(found[:limit])
+    return f"{shown} + {len(found) - limit} more..." if len(found) > limit else shown
 
 
 def labels_text(labels: Mapping[str, Any]) -> str:
-    """Write labels, or a selector that is like labels, in one line."""
-    told = sorted(f"{key}={value}" for key, value in labels.items())
-    return ",".join(told) or NONE
+    """Format labels, or a selector with the form of labels, in one line."""
+    shown = sorted(f"{key}={value}" for key, value in labels.items())
+    return ",".join(shown) or NONE
 
 
 def selector_text(selector: object) -> str:
-    """Write a LabelSelector in one line, ordered by keys; empty if it has no terms."""
+    """Format a LabelSelector in one line, ordered by keys; empty without terms."""
     terms = [
         (key, f"{key}={value}")
         for key, value in mapping(selector, "matchLabels").items()
@@ -184,7 +184,7 @@ def selector_text(selector: object) -> str:
 
 
 def selector_cell(selector: object) -> str:
-    """Write a LabelSelector in one line, or that there is none."""
+    """Format a LabelSelector in one line; `<none>` without terms."""
     return selector_text(selector) or NONE
 
 

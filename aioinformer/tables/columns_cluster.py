@@ -1,4 +1,4 @@
-"""The tables of the core group, but for pods and volumes."""
+"""Tables of cluster and core resources: nodes, services, volumes, events, roles etc."""
 
 from __future__ import annotations
 
@@ -133,13 +133,13 @@ def _node_cells(body: Mapping[str, Any], now: datetime) -> list[Any]:
 
 
 def _node_status(body: object) -> str:
-    told = "Unknown"
+    shown = "Unknown"
     for condition in maps(body, "status", "conditions"):
         if text(condition, "type") == "Ready":
-            told = "Ready" if text(condition, "status") == "True" else "NotReady"
+            shown = "Ready" if text(condition, "status") == "True" else "NotReady"
 
     cordoned = at(body, "spec", "unschedulable") is True
-    return f"{told},SchedulingDisabled" if cordoned else told
+    return f"{shown},SchedulingDisabled" if cordoned else shown
 
 
 def _kernel(info: object) -> str:
@@ -148,7 +148,7 @@ def _kernel(info: object) -> str:
 
 
 def _roles(labels: Mapping[str, Any]) -> list[str]:
-    """Read the roles that labels give, in the newer way or in the older one."""
+    """Return the roles in the labels of a node, in the newer or the older form."""
     prefixed = {
         key.removeprefix(_ROLE_PREFIX) for key in labels if key.startswith(_ROLE_PREFIX)
     }
@@ -182,14 +182,14 @@ def _service_cells(body: Mapping[str, Any], now: datetime) -> list[Any]:
 
 
 def _service_type(spec: Mapping[str, Any]) -> str:
-    """Return the type of a service: the usual one if it has none, but none of nothing."""
+    """Return the type of a service: the default if unset, empty without a spec."""
     return text(spec, "type") or ("ClusterIP" if spec else "")
 
 
 def _service_port(port: object) -> str:
     outside = number(port, "nodePort")
-    told = str(number(port, "port")) + (f":{outside}" if outside else "")
-    return f"{told}/{text(port, 'protocol') or 'TCP'}"
+    shown = str(number(port, "port")) + (f":{outside}" if outside else "")
+    return f"{shown}/{text(port, 'protocol') or 'TCP'}"
 
 
 def _external_address(body: object) -> str:
@@ -208,7 +208,7 @@ def _external_address(body: object) -> str:
 
 
 def _balancer_addresses(body: object) -> str:
-    """List the addresses that a load balancer has given, each once."""
+    """Return the addresses assigned by a load balancer, without duplicates."""
     points = maps(body, "status", "loadBalancer", "ingress")
     found = {text(it, "ip") or text(it, "hostname") for it in points}
     return ",".join(sorted(found - {""}))
@@ -249,8 +249,8 @@ def _quota_cells(body: Mapping[str, Any], now: datetime) -> list[Any]:
     limits: list[str] = []
     hard, used = mapping(body, "status", "hard"), mapping(body, "status", "used")
     for resource in sorted(hard):
-        told = f"{resource}: {quantity(used, resource)}/{quantity(hard, resource)}"
-        (limits if resource.startswith("limits.") else requests).append(told)
+        shown = f"{resource}: {quantity(used, resource)}/{quantity(hard, resource)}"
+        (limits if resource.startswith("limits.") else requests).append(shown)
 
     return [name(body), ", ".join(requests), ", ".join(limits), age(body, now)]
 
@@ -367,27 +367,27 @@ def _ingress_cells(body: Mapping[str, Any], now: datetime) -> list[Any]:
 
 
 def _hosts(rules: list[dict[str, Any]], limit: int = 3) -> str:
-    """List the first hosts; what more there is counts rules, with a host or without."""
-    told: list[str] = []
+    """Join the first hosts, and add the number of other rules."""
+    shown: list[str] = []
     is_cut = False
     for rule in rules:
-        is_cut = is_cut or len(told) == limit
+        is_cut = is_cut or len(shown) == limit
         host = text(rule, "host")
         if host and not is_cut:
-            told.append(host)
+            shown.append(host)
 
-    listed = ",".join(told) or "*"
+    listed = ",".join(shown) or "*"
     return f"{listed} + {len(rules) - limit} more..." if is_cut else listed
 
 
 def _ingress_class_cells(body: Mapping[str, Any], now: datetime) -> list[Any]:
-    parameters, told = mapping(body, "spec", "parameters"), NONE
+    parameters, shown = mapping(body, "spec", "parameters"), NONE
     if parameters:
         group = at(parameters, "apiGroup")
         kind = text(parameters, "kind") + (f".{group}" if group is not None else "")
-        told = f"{kind}/{text(parameters, 'name')}"
+        shown = f"{kind}/{text(parameters, 'name')}"
 
-    return [name(body), text(body, "spec", "controller"), told, age(body, now)]
+    return [name(body), text(body, "spec", "controller"), shown, age(body, now)]
 
 
 def _network_policy_cells(body: Mapping[str, Any], now: datetime) -> list[Any]:
@@ -416,7 +416,7 @@ def _slice_port(port: object) -> str:
     if found:
         return str(found)
 
-    # An empty name is one, which is all that can be told of a port without a number.
+    # An empty name is shown, as a port without a number has nothing else.
     return "*" if port_name is None else str(port_name)
 
 

@@ -1,7 +1,8 @@
-"""The tables of pods, and of what pods are made from.
+"""Tables of pods, and of controllers that create them.
 
-The status of a pod is no field: it is told from the phase, from what holds the init
-containers up, and from the last state of the others, the first container weighing most.
+The status of a pod is not a field. It is derived from the phase, from init containers
+that block the pod, and from the last states of the other containers: the reason of the
+first container takes precedence.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ __all__ = ["WORKLOAD_LAYOUTS"]
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
-# Pods that have ended will not run again, so clients may leave them out.
-_OVER = {
+# Pods that have ended do not run again, so clients may hide them.
+_FINISHED_PHASES = {
     "Succeeded": "The pod has completed successfully.",
     "Failed": "The pod failed.",
 }
@@ -56,22 +57,22 @@ _OVER = {
 
 @dataclass(slots=True)
 class _Restarts:
-    """How often containers began anew, and when the last of them ended."""
+    """Number of container restarts, and the end of the last run before one."""
 
     count: int = 0
     last: str = ""
     at: datetime = _NEVER
 
     def add(self, status: object) -> None:
-        """Count those of one more container."""
+        """Add the restarts of one container."""
         self.count += number(status, "restartCount")
         ended = at(status, "lastState", "terminated", "finishedAt")
         when = moment(ended)
         if when is not None and when > self.at:
             self.last, self.at = ended, when
 
-    def told(self, now: datetime) -> str:
-        """Tell them, with the time of the last one if it is known."""
+    def format(self, now: datetime) -> str:
+        """Format the number, with the time of the last restart if known."""
         if not self.count or not self.last:
             return str(self.count)
 
@@ -79,8 +80,8 @@ class _Restarts:
 
 
 @dataclass(slots=True)
-class _Account:
-    """What is told of a pod, as far as its containers have been looked at."""
+class _PodState:
+    """State of a pod, derived from the containers read so far."""
 
     reason: str
     restarts: _Restarts
@@ -90,16 +91,16 @@ class _Account:
 def _pod_cells(body: Mapping[str, Any], now: datetime) -> list[Any]:
     spec, status = mapping(body, "spec"), mapping(body, "status")
     sidecars = _sidecars(spec)
-    account, held_up = _initialized(spec, status, sidecars)
-    if not held_up or is_true(maps(status, "conditions"), "Initialized"):
-        _add_containers(account, status, sidecars)
+    pod, blocked = _initialized(spec, status, sidecars)
+    if not blocked or is_true(maps(status, "conditions"), "Initialized"):
+        _add_containers(pod, status, sidecars)
 
     total = len(maps(spec, "containers")) + len(sidecars)
     return [
         name(body),
-        f"{account.ready}/{total}",
-        _at_end(body, account.reason),
-        account.restarts.told(now),
+        f"{pod.ready}/{total}",
+        _status_while_deleted(body, pod.reason),
+        pod.restarts.format(now),
         age(body, now),
         _address(status),
         text(spec, "nodeName") or NONE,
@@ -109,7 +110,7 @@ def _pod_cells(body: Mapping[str, Any], now: datetime) -> list[Any]:
 
 
 def _sidecars(spec: object) -> set[str]:
-    """Name the init containers that go on running beside the others."""
+    """Return the names of init containers that keep running beside the others."""
     return {
         text(container, "name")
         for container in maps(spec, "initContainers")
@@ -119,20 +120,20 @@ def _sidecars(spec: object) -> set[str]:
 
 def _initialized(
     spec: object, status: object, sidecars: set[str]
-) -> tuple[_Account, bool]:
-    """Look at the init containers; true if one of them holds the pod up."""
-    account = _Account(_phase(status), _Restarts())
+) -> tuple[_PodState, bool]:
+    """Read the init containers; the second result is True if one blocks the pod."""
+    pod = _PodState(_phase(status), _Restarts())
     count = len(maps(spec, "initContainers"))
     for position, container in enumerate(maps(status, "initContainerStatuses")):
-        account.restarts.add(container)
+        pod.restarts.add(container)
         is_sidecar = text(container, "name") in sidecars
         if is_sidecar and _has_started(container):
-            account.ready += at(container, "ready") is True
+            pod.ready += at(container, "ready") is True
         elif not _has_succeeded(container):
-            account.reason = _hold_up(container) or f"Init:{position}/{count}"
-            return account, True
+            pod.reason = _blocking_reason(container) or f"Init:{position}/{count}"
+            return pod, True
 
-    return account, False
+    return pod, False
 
 
 def _phase(status: object) -> str:
@@ -155,8 +156,8 @@ def _has_succeeded(container: object) -> bool:
     return isinstance(ended, dict) and not number(ended, "exitCode")
 
 
-def _hold_up(container: object) -> str:
-    """Tell why an init container holds the pod up; empty if it just runs."""
+def _blocking_reason(container: object) -> str:
+    """Return the reason why an init container blocks the pod; empty if it just runs."""
     ended = at(container, "state", "terminated")
     if isinstance(ended, dict):
         return f"Init:{_end_of(ended)}"
@@ -173,45 +174,47 @@ def _end_of(ended: object) -> str:
     return f"Signal:{signal}" if signal else f"ExitCode:{number(ended, 'exitCode')}"
 
 
-def _add_containers(account: _Account, status: object, sidecars: set[str]) -> None:
-    """Look at the other containers: of their reasons the first one's counts."""
-    # Init containers that are over do not count as restarts of the pod any more.
-    account.restarts = _Restarts()
+def _add_containers(pod: _PodState, status: object, sidecars: set[str]) -> None:
+    """Add the other containers. The first container's reason takes precedence."""
+    # Init containers that have ended no longer count as restarts of the pod.
+    pod.restarts = _Restarts()
     for container in maps(status, "initContainerStatuses"):
         if text(container, "name") in sidecars:
-            account.restarts.add(container)
+            pod.restarts.add(container)
 
     is_running = False
     for container in reversed(maps(status, "containerStatuses")):
-        account.restarts.add(container)
+        pod.restarts.add(container)
         ended = at(container, "state", "terminated")
         waiting = text(container, "state", "waiting", "reason")
         if waiting:
-            account.reason = waiting
+            pod.reason = waiting
         elif isinstance(ended, dict):
-            account.reason = _end_of(ended)
+            pod.reason = _end_of(ended)
         elif at(container, "ready") is True and _runs(container):
             is_running = True
-            account.ready += 1
+            pod.ready += 1
 
-    if account.reason == "Completed" and is_running:
+    if pod.reason == "Completed" and is_running:
         is_ready = is_true(maps(status, "conditions"), "Ready")
-        account.reason = "Running" if is_ready else "NotReady"
+        pod.reason = "Running" if is_ready else "NotReady"
 
 
 def _runs(container: object) -> bool:
     return isinstance(at(container, "state", "running"), dict)
 
 
-def _at_end(body: object, reason: str) -> str:
-    """Tell of a pod that is being deleted that it is, unless it is over anyway."""
+def _status_while_deleted(body: object, reason: str) -> str:
+    """Return `Terminating` for a pod that is being deleted and has not ended."""
     if not text(body, "metadata", "deletionTimestamp"):
         return reason
 
     if text(body, "status", "reason") == "NodeLost":
         return "Unknown"
 
-    return reason if text(body, "status", "phase") in _OVER else "Terminating"
+    return (
+        reason if text(body, "status", "phase") in _FINISHED_PHASES else "Terminating"
+    )
 
 
 def _address(status: object) -> str:
@@ -231,7 +234,7 @@ def _readiness_gates(spec: object, status: object) -> str:
 
 def _pod_conditions(body: Mapping[str, Any]) -> list[dict[str, str]]:
     phase = text(body, "status", "phase")
-    if phase not in _OVER:
+    if phase not in _FINISHED_PHASES:
         return []
 
     return [
@@ -239,7 +242,7 @@ def _pod_conditions(body: Mapping[str, Any]) -> list[dict[str, str]]:
             "type": "Completed",
             "status": "True",
             "reason": phase,
-            "message": _OVER[phase],
+            "message": _FINISHED_PHASES[phase],
         }
     ]
 
@@ -251,8 +254,8 @@ def _pod_template_cells(body: Mapping[str, Any], now: datetime) -> list[Any]:
     return [name(body), names(containers), images(containers), labels_text(labels)]
 
 
-# The first of these conditions that is true is the status of a job. Being deleted comes
-# between what has ended and what has not.
+# The first of these conditions that is true is the status of a job. Deletion takes
+# precedence over those of unfinished jobs.
 _ENDED = ("Complete", "Failed")
 
 
@@ -343,7 +346,7 @@ def _template_cells(body: object) -> tuple[str, str]:
 
 
 def _wanted(body: object) -> int:
-    """How many replicas are wanted; 1 if nobody has said, but 0 of nothing."""
+    """Return the desired number of replicas: 1 if unset, 0 without a spec."""
     return number(body, "spec", "replicas", missing=int(bool(at(body, "spec"))))
 
 
@@ -388,20 +391,16 @@ def _job_duration(status: object, now: datetime) -> str:
     return human_duration((ended - begun).total_seconds())
 
 
-# Where each type of metric keeps itself.
-_PARTS = {
+# Field that contains the metrics of each type.
+_METRIC_FIELDS = {
     "External": "external",
     "Pods": "pods",
     "Object": "object",
     "Resource": "resource",
     "ContainerResource": "containerResource",
 }
-
-
 _OF_RESOURCES = frozenset({"Resource", "ContainerResource"})
-
-
-_METRICS_TOLD = 2
+_METRICS_SHOWN = 2
 
 
 def _autoscaler_cells(body: Mapping[str, Any], now: datetime) -> list[Any]:
@@ -439,15 +438,15 @@ def _autoscaler_row(body: Mapping[str, Any], targets: str, now: datetime) -> lis
 
 
 def _metrics(wanted: list[dict[str, Any]], found: list[dict[str, Any]]) -> str:
-    """Tell what each metric is, and should be; the two lists go in step."""
+    """Format current and target values of all metrics; the lists correspond."""
     states = [*found, *({} for _ in wanted)]
-    told = [_metric(one, state) for one, state in zip(wanted, states, strict=False)]
-    return shortened(told, limit=_METRICS_TOLD, separator=", ") or NONE
+    shown = [_metric(one, state) for one, state in zip(wanted, states, strict=False)]
+    return shortened(shown, limit=_METRICS_SHOWN, separator=", ") or NONE
 
 
 def _metric(wanted: object, found: object) -> str:
     kind = text(wanted, "type")
-    part = _PARTS.get(kind)
+    part = _METRIC_FIELDS.get(kind)
     if part is None:
         return "<unknown type>"
 
@@ -468,8 +467,8 @@ def _metric(wanted: object, found: object) -> str:
 
 
 def _pair(target: object, current: object, key: str, *, is_known: bool) -> str:
-    told = quantity(current, key) if is_known else UNKNOWN
-    return f"{told}/{quantity(target, key)}"
+    shown = quantity(current, key) if is_known else UNKNOWN
+    return f"{shown}/{quantity(target, key)}"
 
 
 def _resource(target: Mapping[str, Any], current: Mapping[str, Any]) -> str:
@@ -479,8 +478,8 @@ def _resource(target: Mapping[str, Any], current: Mapping[str, Any]) -> str:
 
     now = at(current, "averageUtilization")
     wanted = at(target, "averageUtilization")
-    told = UNKNOWN if now is None else f"{now}%"
-    return f"{told}/<auto>" if wanted is None else f"{told}/{wanted}%"
+    shown = UNKNOWN if now is None else f"{now}%"
+    return f"{shown}/<auto>" if wanted is None else f"{shown}/{wanted}%"
 
 
 _AUTOSCALER_COLUMNS = (

@@ -1,4 +1,4 @@
-"""Columns: what the table of a kind consists of."""
+"""Columns and layout of a table."""
 
 from __future__ import annotations
 
@@ -10,30 +10,29 @@ from typing import Any
 __all__ = ["AGE", "NAME", "Cells", "Column", "Layout", "integers", "texts"]
 
 Cells = Callable[[Mapping[str, Any], datetime], list[Any]]
-"""What a row says of an object, given the time of day. The object may lack anything: a
-bookmark is shown as a row too, of an empty one."""
+"""Function that returns the cells of an object, given the current time. Any field may be
+missing: a bookmark is shown as the row of an empty object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column, as clients are told about it."""
+    """One column, as described to clients."""
 
     name: str
     type: str = "string"
     """`string`, `integer`, `number`, `boolean` or `date`."""
 
     format: str = ""
-    """How to read the type; `name` marks what identifies an object."""
+    """Interpretation of the type; `name` marks the column that identifies an object."""
 
     description: str = ""
-    """For people. Empty for the built-in kinds, where it would only repeat the API's
-    reference."""
+    """Description for users. Empty for built-in kinds, as the API reference has it."""
 
     priority: int = 0
-    """0 is shown always, 1 only in wide tables."""
+    """0 to show it always, 1 only in wide tables."""
 
     def definition(self) -> dict[str, Any]:
-        """Return what stands in `columnDefinitions`."""
+        """Return the entry in `columnDefinitions`."""
         return {
             "name": self.name,
             "type": self.type,
@@ -45,12 +44,13 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the table of one kind is made.
+    """Layout of the table of one kind.
 
     Attributes:
-        columns: Left to right.
-        cells: Makes a row; as many values as there are columns.
-        conditions: What is said of a row as a whole, such as that a pod is over.
+        columns: Columns from left to right.
+        cells: Function that returns the cells of a row, one for each column.
+        conditions: Function that returns the conditions of a row, such as that a pod has
+            completed; None for no conditions.
     """
 
     columns: tuple[Column, ...]
@@ -67,10 +67,10 @@ AGE = Column(name="Age")
 
 
 def texts(*names: str, wide: bool = False) -> tuple[Column, ...]:
-    """Make columns of text; wide ones are shown on request only."""
+    """Return columns of text. Wide ones are shown only on request."""
     return tuple(Column(name=name, priority=int(wide)) for name in names)
 
 
 def integers(*names: str) -> tuple[Column, ...]:
-    """Make columns of numbers."""
+    """Return columns of numbers."""
     return tuple(Column(name=name, type="integer") for name in names)

@@ -27,7 +27,7 @@ def layout_of(resource: Resource) -> Layout:
     """Return the table layout of a resource.
 
     Returns:
-        The columns of kubectl for a built-in resource; name and age for a custom one.
+        Columns of kubectl for a built-in resource; name and age for a custom one.
     """
     other = _BUILT_IN_LAYOUT if resource in _BUILT_IN else _CUSTOM_LAYOUT
     return _LAYOUTS.get(resource, other)

@@ -5,7 +5,7 @@
     plugin               pytest fixture `apiserver`
     FakeListerWatcher    source of lists and watches without a server
 
-The law of this layer: it adds clients of aioinformer to the test server, and has none of
+Rule of this layer: it adds clients of aioinformer to the test server, and has none of
 its engine. Importing this package loads nothing else, because pytest imports it in every
 run, for the plugin.
 """

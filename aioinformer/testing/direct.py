@@ -105,7 +105,7 @@ class MemoryStream:
         Cancellation:
             Safe: nothing is lost, call again.
         """
-        with _mapped("sent nothing in the middle of an answer for too long"):
+        with _mapped("sent nothing within a response for too long"):
             async with asyncio.timeout(None if patient else _CONFIG.read_seconds):
                 return await self._response.read()
 
@@ -122,7 +122,7 @@ async def _check_head(response: MemoryResponse, request: str) -> None:
         TransportError: If the connection broke, or the head did not come in time.
         DecodeError: If the response is a web page.
     """
-    with _mapped("took the request and did not answer for too long"):
+    with _mapped("accepted the request but did not respond in time"):
         async with asyncio.timeout(_CONFIG.head_seconds):
             head = await response.head()
 
@@ -141,7 +141,7 @@ async def _check_head(response: MemoryResponse, request: str) -> None:
 
     phrase = _PHRASES.get(head.status, "")
     error = api_error(head.status, phrase, headers, body, _NAME)
-    error.add_note(f"in answer to {request}")
+    error.add_note(f"in response to {request}")
     raise error
 
 

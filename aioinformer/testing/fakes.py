@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
     from aioinformer.watch.events import WatchEvent
     from aioinformer.watch.interface import ListOptions, WatchOptions
-    from aioinformer_apiserver.reads.lists import Page
+    from aioinformer_apiserver.reads.lists import StoredPage
     from aioinformer_apiserver.reads.watches import Watcher
-    from aioinformer_apiserver.storage.storage import Stored
+    from aioinformer_apiserver.storage.storage import StoredObject
 
 __all__ = ["FakeListPage", "FakeListerWatcher", "PlayedWatch"]
 
@@ -267,7 +267,7 @@ class FakeListerWatcher:
     def _open(self) -> tuple[PlayedWatch, ...]:
         return tuple(self._watches)
 
-    def _existing(self, key: str) -> Stored:
+    def _existing(self, key: str) -> StoredObject:
         stored = self._collection.get(key)
         if stored is None:
             raise OptionsError(f"{self._resource} {key} does not exist")
@@ -301,7 +301,7 @@ class FakeListerWatcher:
 class FakeListPage:
     """Response to a list request."""
 
-    def __init__(self, page: Page, decoder: ObjectDecoder) -> None:
+    def __init__(self, page: StoredPage, decoder: ObjectDecoder) -> None:
         self._page = page
         self._decoder = decoder
 

@@ -175,10 +175,10 @@ class StreamDecoder:
         self._lines = LineFramer()
         self.skipped = 0
         """Events left out so far: of an unknown type, of another kind or API version
-        than asked for, or with an unreadable object."""
+        than requested, or with an unreadable object."""
         self.failure: DecodeError | None = None
-        """What the next call raises: a line is no event, and those that came before it
-        were returned. Nothing behind it is decoded."""
+        """Error that the next call raises: a line is not an event. The events before it
+        were returned. Nothing after it is decoded."""
 
     def feed(self, chunk: bytes) -> list[WatchEvent]:
         """Take the next bytes; return the events that are complete, in order.
@@ -313,9 +313,9 @@ _TYPED: Final = re.compile(rb'\{\s*"(?:apiVersion|kind)"\s*:')
 _ITEMS_REACH: Final = 64
 
 
-# The head of a list (kind, version, token) is below 1 KiB; if no items begin in this
-# much, the body is something else, or has its fields in an order nobody writes. It is
-# then decoded at its end, in one go.
+# The head of a list (kind, version, token) is below 1 KiB. If no items begin in this
+# much, the body is something else, or has its fields in an unusual order. Then it is
+# decoded as a whole once it is complete.
 _HEAD_LIMIT: Final = 64 * 1024
 
 
@@ -340,17 +340,17 @@ class ListSplitter:
         self._prefix = b""
         self._kind = decoder.resource.kind
         self._api_version = decoder.resource.api_version
-        # What the list has said of itself so far.
+        # Fields of the list itself, as far as they were read.
         self._has_kind = False
         self._has_metadata = False
         self.resource_version = ""
-        """The list's version. Servers write it before or behind the items."""
+        """Version of the list. Servers write it before or after the items."""
         self.continue_token = ""
-        """Where the next page begins; empty on the last one."""
+        """Token of the next page; empty on the last one."""
         self.skipped = 0
         """Items left out so far: unreadable, or of another kind or API version."""
         self.unreadable: list[str] = []
-        """The keys of those of them that are of this kind."""
+        """Keys of the left out items of this kind."""
 
     def feed(self, chunk: bytes) -> list[KubeObject]:
         """Take the next bytes; return the objects that are complete, in order.
@@ -403,7 +403,7 @@ class ListSplitter:
         """Take kind, version and token from the fields before or after the items."""
         kind, version = envelope.kind or "", envelope.api_version or ""
         listed = kind.removesuffix("List")
-        # A "List" is of no kind; its items say theirs.
+        # A "List" has no kind of its own. Its items have one.
         if listed:
             if not self._decoder.kinds.allows(listed, version):
                 asked = self._decoder.resource

@@ -305,7 +305,7 @@ class _BracketScan:
         self._in_string = False
         self._escaped = False
         self.end = -1
-        """Where the list's own bracket stands in the last chunk; -1 before that."""
+        """Position of the list's own closing bracket in the last chunk; -1 before that."""
 
     def commas(self, chunk: bytes) -> list[int]:
         """Return the positions of the commas between items in `chunk`."""

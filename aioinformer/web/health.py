@@ -17,7 +17,7 @@ import msgspec
 
 from aioinformer.controller.manager import Manager
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError, Stale
-from aioinformer.informer.cache_sync import why_not_ready
+from aioinformer.informer.factory import why_not_ready
 from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.model.times import seconds_of
 from aioinformer.web.responses import HTTPResponse

@@ -5,7 +5,6 @@ while in work, it is queued again. Everything but waiting is a plain function. T
 does not know Kubernetes, starts no task, and reads no clock but the loop's.
 """
 
-from aioinformer.workqueue.delaying import DelayingQueue, RateLimitingQueue
 from aioinformer.workqueue.limiters import (
     BucketRateLimiter,
     ItemExponentialFailureRateLimiter,
@@ -16,7 +15,11 @@ from aioinformer.workqueue.limiters import (
     default_controller_rate_limiter,
 )
 from aioinformer.workqueue.priority import LOW_PRIORITY, PriorityQueue
-from aioinformer.workqueue.queue import WorkQueue
+from aioinformer.workqueue.queue import (
+    DelayingQueue,
+    RateLimitingQueue,
+    WorkQueue,
+)
 
 __all__ = [
     "LOW_PRIORITY",

@@ -1,6 +1,6 @@
 """Rate limiters: how long an item waits before it is retried.
 
-Plain, synchronous state for each item; nothing here waits. A `RateLimitingQueue` calls
+Plain, synchronous state for each item; nothing here waits. A `WorkQueue` calls
 `when()` and waits. A limiter belongs to one queue, and to its loop.
 """
 
@@ -244,11 +244,11 @@ T = TypeVar("T")
 class MaxOfRateLimiter(Generic[T]):
     """The longest delay of several limiters.
 
-    Every limiter is asked each time, so each counts the attempt. A bucket gives a token
+    Every limiter is called each time, so each counts the attempt. A bucket gives a token
     even if the delay of another limiter is longer.
 
     Args:
-        limiters: Limiters to ask. Without any the delay is 0.
+        limiters: Limiters to call. Without any, the delay is 0.
     """
 
     def __init__(self, *limiters: RateLimiter[T]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 from aioinformer.errors import OptionsError
 from aioinformer.metrics import NULL_SINK, MetricsSink
 from aioinformer.model.times import seconds_of
-from aioinformer.workqueue.delaying import RateLimitingQueue
+from aioinformer.workqueue.queue import WorkQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -46,10 +46,10 @@ OTHER_LABEL = "other"
 EMPTY_PLACES_KEPT = 64
 
 
-class PriorityQueue(RateLimitingQueue[T]):
-    """A `RateLimitingQueue` whose items have priorities; the higher one comes first.
+class PriorityQueue(WorkQueue[T]):
+    """Work queue whose items have priorities; the higher one comes first.
 
-    Guarantees: Those of `RateLimitingQueue`, except for the order. Items of one
+    Guarantees: Those of `WorkQueue`, except for the order. Items of one
         priority are handed out in the order in which they were added. An item of a
         higher priority comes before them, unless they have waited for long.
 
@@ -77,7 +77,7 @@ class PriorityQueue(RateLimitingQueue[T]):
             items of priority 0 come before those of `LOW_PRIORITY` for 5 minutes. None
             or 0 for strict priorities, with which a steady stream of important items
             makes others wait for ever, as in controller-runtime.
-        rate_limiter: Limiter of retries, see `RateLimitingQueue`.
+        rate_limiter: Limiter of retries, see `WorkQueue`.
         metrics: Sink of metrics, see `WorkQueue`.
 
     Raises:
@@ -118,7 +118,9 @@ class PriorityQueue(RateLimitingQueue[T]):
             OptionsError: If the priority is out of range.
             WrongLoop: If called from another thread: use `add_threadsafe()`.
         """
-        _check(priority)
+        if not -LARGEST_PRIORITY <= priority <= LARGEST_PRIORITY:
+            _check(priority)
+
         if not self._loop_thread._is_owned():  # noqa: SLF001
             self._check_loop()
 
@@ -159,7 +161,7 @@ class PriorityQueue(RateLimitingQueue[T]):
         """Add an item when `delay` has passed; at once if that is not above 0.
 
         If it is delayed already, the earlier time and the higher priority count.
-        Otherwise as `DelayingQueue.add_after()`.
+        Otherwise as `WorkQueue.add_after()`.
 
         Args:
             item: Item to add.
@@ -171,7 +173,9 @@ class PriorityQueue(RateLimitingQueue[T]):
             WrongLoop: If called from another loop or thread, or outside of any loop.
         """
         _check(priority)
-        if self._delay(item, delay, lambda it: self.add(it, priority)):
+        if self._delay(item, delay):
+            self.add(item, priority)
+        elif not self.shutting_down:
             known = self._delayed_priorities.get(item, priority)
             self._delayed_priorities[item] = max(known, priority)
 
@@ -306,13 +310,12 @@ class PrioritizedItems(Generic[T]):
 
         self._excess[self.priority_of(item)] -= 1
         rank = self._clock() - priority * self._weight
+        self.wanted[item] = priority
         if place[0] <= rank:
-            self.wanted[item] = priority
             self._excess[priority] += 1
             return
 
-        self.wanted.pop(item, None)
-        self._put(item, priority, rank)
+        self.append(item)
         self._empty += 1
         if self._empty > max(EMPTY_PLACES_KEPT, len(self._places)):
             self._rebuild()
@@ -335,7 +338,14 @@ class PrioritizedItems(Generic[T]):
     def append(self, item: T) -> None:
         """Add an item that is not queued, with its wanted priority."""
         priority = self.wanted.pop(item, 0) if self.wanted else 0
-        self._put(item, priority, self._clock() - priority * self._weight)
+        rank = self._clock() - priority * self._weight
+        place = self._places[item] = (rank, priority, item)
+        row = self._rows.get(priority)
+        if row is None:
+            self._rows[priority] = deque((place,))
+            heappush(self._firsts, place)
+        else:
+            row.append(place)
 
     def popleft(self) -> T:
         """Take out the next item; raises `IndexError` if there is none."""
@@ -371,15 +381,6 @@ class PrioritizedItems(Generic[T]):
         self._rebuild()
 
     # ------------------------------------------------------------ helpers
-
-    def _put(self, item: T, priority: int, rank: float) -> None:
-        place = self._places[item] = (rank, priority, item)
-        row = self._rows.get(priority)
-        if row is None:
-            self._rows[priority] = deque((place,))
-            heappush(self._firsts, place)
-        else:
-            row.append(place)
 
     def _rebuild(self, later: float = 0.0) -> None:
         """Drop empty places, and raise all ranks by a number."""

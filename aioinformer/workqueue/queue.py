@@ -26,7 +26,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVa
 from aioinformer._condition import LoopLock, owned_lock
 from aioinformer.errors import OptionsError, QueueShutDown, WrongLoop
 from aioinformer.metrics import NULL_SINK, MetricsSink
-from aioinformer.model.times import timeout_of
+from aioinformer.model.times import seconds_of, timeout_of
+from aioinformer.workqueue.delayed_items import DelayedItems
+from aioinformer.workqueue.limiters import default_controller_rate_limiter
 from aioinformer.workqueue.metrics import WorkQueueMetrics
 
 if TYPE_CHECKING:
@@ -35,13 +37,14 @@ if TYPE_CHECKING:
         AsyncIterator,
         Callable,
         Hashable,
-        Iterable,
         Iterator,
         Mapping,
     )
     from datetime import timedelta
 
-__all__ = ["QueuedItems", "WorkQueue"]
+    from aioinformer.workqueue.limiters import RateLimiter
+
+__all__ = ["DelayingQueue", "QueuedItems", "RateLimitingQueue", "WorkQueue"]
 
 T = TypeVar("T", bound="Hashable")
 
@@ -81,10 +84,11 @@ class QueuedItems(Protocol[T]):
 
 
 class WorkQueue(Generic[T]):
-    """A queue of distinct hashable items, such as object keys, for its workers.
+    """Queue of distinct hashable items, such as object keys, for its workers.
 
     A worker takes an item with `get()` and must call `done()` for it. `item()` and
-    `async for` call `done()` themselves. There may be any number of workers.
+    `async for` call `done()` themselves. There may be any number of workers. Items can
+    be added after a delay, and retried with a backoff.
 
     Guarantees:
         Items are handed out in the order in which they were first added.
@@ -92,24 +96,55 @@ class WorkQueue(Generic[T]):
         An item is not handed out again before its `done()`. If it was added meanwhile,
         `done()` queues it once more, at the end.
         A worker that is cancelled while it waits takes no item.
+        A delayed item waits for its earliest deadline: a later one changes nothing.
+        Items that are due together are added in the order of their deadlines, then of
+        the calls.
 
     Not guaranteed:
         Any order between waiting workers.
+        That adding an item without a delay ends its delay. The item is added again when
+        its delay ends, as in client-go.
+        That `done()` forgets the failures of an item. Call `forget()` when it succeeded
+        or is given up. Otherwise its next failure waits as long as if there had been no
+        success.
 
     Lifetime:
-        Owns no task. It belongs to the event loop in which it is first used. Every
-        method but `add_threadsafe()` raises `WrongLoop` in another thread. Another loop
-        in the same thread is noticed when the queue waits, or when it stops being
-        empty. `len()`, `shutting_down` and `repr()` may be read anywhere.
+        Owns no task, and one timer while items are delayed. It belongs to the event loop
+        in which it is first used. Every method but `add_threadsafe()` raises `WrongLoop`
+        in another thread. Another loop in the same thread is noticed when the queue
+        waits, or when it stops being empty. `len()`, `shutting_down` and `repr()` may be
+        read anywhere.
 
     Args:
         name: Name in metrics and in `repr()`.
+        rate_limiter: Limiter that computes the delays of retries, for this queue only.
+            By default `default_controller_rate_limiter()`.
         metrics: Sink of the metrics of client-go's work queues, `workqueue_depth` and
             the others; see `WorkQueueMetrics`. A failing sink is logged once.
+
+    Raises:
+        OptionsError: If the rate limiter lacks a method.
+
+    Example:
+        >>> async def work_on_one(queue: WorkQueue[str]) -> None:
+        ...     async with queue.item() as key:
+        ...         try:
+        ...             await reconcile(key)
+        ...         except OSError:
+        ...             queue.add_rate_limited(key)
+        ...         else:
+        ...             queue.forget(key)
     """
 
-    def __init__(self, name: str = "", *, metrics: MetricsSink = NULL_SINK) -> None:
+    def __init__(
+        self,
+        name: str = "",
+        *,
+        rate_limiter: RateLimiter[T] | None = None,
+        metrics: MetricsSink = NULL_SINK,
+    ) -> None:
         self.name = name
+        self._limiter = _checked_limiter(rate_limiter)
         self._phase = _OPEN
 
         # Invariant: item in _queued  <=>  _states[item] is _QUEUED. No duplicates.
@@ -125,11 +160,11 @@ class WorkQueue(Generic[T]):
         # Requested items that will not be handed out; used once the queue is closed.
         self._left: set[T] = set()
         self._granted: set[T] = set()
+        self._delayed = DelayedItems[T]()
         self._cuts_delays = True
 
-        # Asking for the running loop costs as much as the rest of `add()`, asking for
-        # the thread half of that. Asking whether this thread holds a lock is nearly
-        # free. So the loop's thread holds `_loop_thread` while the queue is bound and
+        # Getting the running loop costs as much as the rest of `add()`, getting the
+        # thread half of that. Checking whether this thread holds a lock is nearly free. So the loop's thread holds `_loop_thread` while the queue is bound and
         # open. Methods call `_check_loop()` if it is not held, or if they are slow
         # anyway. No thread ever waits for it.
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -153,7 +188,12 @@ class WorkQueue(Generic[T]):
         return len(self._queued)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {' '.join(self._describe())}>"
+        name = f" {self.name}" if self.name else ""
+        working = len(self._states) - len(self._queued)
+        return (
+            f"<{type(self).__name__}{name} {self._phase.value} "
+            f"queued={len(self._queued)} working={working} delayed={len(self._delayed)}>"
+        )
 
     @property
     def shutting_down(self) -> bool:
@@ -207,6 +247,54 @@ class WorkQueue(Generic[T]):
         """
         self._add_from_thread(item)
 
+    def add_after(self, item: T, delay: float | timedelta) -> None:
+        """Add an item when `delay` has passed, or at once if that is not above 0.
+
+        If it is delayed already, the earlier time counts. Does nothing once the queue
+        is shut down. While it drains, the delay is cut and this is `add()`, unless the
+        drain returns delayed items.
+
+        Args:
+            item: Item to add.
+            delay: Seconds, or a `timedelta`.
+
+        Raises:
+            OptionsError: If the delay is not finite.
+            WrongLoop: If called from another loop or thread, or outside of any loop.
+        """
+        if self._delay(item, delay):
+            self.add(item)
+
+    def add_rate_limited(self, item: T) -> None:
+        """Add an item after the delay that the rate limiter returns.
+
+        The limiter counts the attempt even if the queue is shutting down.
+
+        Raises:
+            WrongLoop: If called from another loop or thread, or outside of any loop.
+        """
+        self.add_after(item, self._limited(item))
+
+    def forget(self, item: T) -> None:
+        """Forget the failures of an item, so that its next delay is short.
+
+        This does not end the work on it: call `done()`, too.
+
+        Raises:
+            WrongLoop: If called from another loop or thread.
+        """
+        self._check_loop()
+        self._limiter.forget(item)
+
+    def num_requeues(self, item: T) -> int:
+        """Return the number of rate-limited additions of an item since it was forgotten.
+
+        Raises:
+            WrongLoop: If called from another loop or thread.
+        """
+        self._check_loop()
+        return self._limiter.num_requeues(item)
+
     async def get(self) -> T:
         """Wait for the next item and take it; `done()` must follow.
 
@@ -224,7 +312,20 @@ class WorkQueue(Generic[T]):
 
         queued = self._queued
         while not queued:
-            await self._wait_for_item()
+            if self._phase is not _OPEN:
+                raise QueueShutDown(f"{self!r} is shut down and empty")
+
+            self._check_loop()
+            self._waiting += 1
+            try:
+                await self._filled.wait()
+            except BaseException:
+                # It may have been notified in the same turn: the item is for another
+                # worker.
+                if queued:
+                    self._filled.notify()
+
+                raise
 
         # `get_nowait()` written out: the call would be a tenth of the whole.
         item = queued.popleft()
@@ -410,7 +511,7 @@ class WorkQueue(Generic[T]):
         self._add_from_inbox()
         self._cuts_delays = cut_delays
         if cut_delays:
-            for item in self._take_delayed():
+            for item in self._delayed.take_all():
                 self._add_due(item)
         else:
             self._leave_delayed()
@@ -471,7 +572,39 @@ class WorkQueue(Generic[T]):
         if self._states.get(item) == _WORKING:
             self._left.add(item)
 
-    # ------------------------------------------------------------ for subclasses
+    # ------------------------------------------------------------ delays
+
+    def _limited(self, item: T) -> float:
+        """Return the delay of the rate limiter."""
+        self._running_loop()  # before the limiter counts something
+        return self._limiter.when(item)
+
+    def _delay(self, item: T, delay: float | timedelta) -> bool:
+        """Delay an item. Return True if it is to be added now instead."""
+        seconds = seconds_of(delay)
+        loop = self._running_loop()
+        if self.shutting_down:
+            if seconds <= 0 or self._cuts_delays:
+                return True
+
+            self._refuse(item)
+            return False
+
+        if self._metrics is not None:
+            self._metrics.retries += 1
+            self._metrics.changed()
+
+        if seconds <= 0:
+            return True
+
+        self._delayed.add(item, loop.time() + seconds, loop, self._add_due)
+        return False
+
+    def _leave_delayed(self) -> None:
+        """Drop all delayed items. A drain returns them."""
+        self._left.update(self._delayed.take_all())
+
+    # ------------------------------------------------------------ for PriorityQueue
 
     def _make_queued(self) -> tuple[QueuedItems[T], Callable[[], Mapping[str, int]]]:
         """Make the queued items, and the function that returns depths by priority."""
@@ -488,47 +621,9 @@ class WorkQueue(Generic[T]):
         """Return True if an item is queued, or will be by its `done()`."""
         return self._states.get(item, _WORKING) != _WORKING
 
-    def _take_delayed(self) -> Iterable[T]:
-        """Take out all delayed items, the earliest first."""
-        return ()
-
-    def _leave_delayed(self) -> None:
-        """Drop all delayed items; a drain returns them."""
-        self._left.update(self._take_delayed())
-
     def _add_due(self, item: T) -> None:
         """Add an item whose delay is over."""
         self.add(item)
-
-    def _describe(self) -> list[str]:
-        """Return the parts of `repr()`."""
-        working = len(self._states) - len(self._queued)
-        parts = [self.name] if self.name else []
-        parts += [self._phase.value, f"queued={len(self._queued)}"]
-        return [*parts, f"working={working}"]
-
-    # ------------------------------------------------------------ waiting
-
-    async def _wait_for_item(self) -> None:
-        """Wait until an item may be queued.
-
-        Raises:
-            QueueShutDown: If the queue is shutting down.
-        """
-        if self._phase is not _OPEN:
-            raise QueueShutDown(f"{self!r} is shut down and empty")
-
-        self._running_loop()
-        self._waiting += 1
-        try:
-            await self._filled.wait()
-        except BaseException:
-            # It may have been notified in the same turn: the item is for another
-            # worker.
-            if self._queued:
-                self._filled.notify()
-
-            raise
 
     def _put_back(self, item: T, state: int) -> bool:
         """Undo what `done()` took out of `_states`; return whether it was in work."""
@@ -615,6 +710,24 @@ class WorkQueue(Generic[T]):
             raise WrongLoop(f"{self!r} needs a running event loop for this")
 
         return loop
+
+
+DelayingQueue = WorkQueue
+"""Name of client-go for queues with delays, which all work queues are here."""
+
+RateLimitingQueue = WorkQueue
+"""Name of client-go for queues with retries, which all work queues are here."""
+
+
+def _checked_limiter(given: RateLimiter[T] | None) -> RateLimiter[T]:
+    if given is None:
+        return default_controller_rate_limiter()
+
+    for method in ("when", "forget", "num_requeues"):
+        if not callable(getattr(given, method, None)):
+            raise OptionsError(f"rate_limiter={given!r} has no method {method}()")
+
+    return given
 
 
 def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:

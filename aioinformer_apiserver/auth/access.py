@@ -20,7 +20,7 @@ from aioinformer_apiserver.requests.routes import RequestInfo
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aioinformer_apiserver.requests.request import Request
+    from aioinformer_apiserver.requests.request import APIRequest
     from aioinformer_apiserver.storage.storage import Storage
 
 __all__ = ["AccessControl"]
@@ -52,7 +52,7 @@ class AccessControl:
         self.service_tokens = ServiceTokens(storage)
         self.users = dict(users)
 
-    def authenticate(self, request: Request, info: RequestInfo) -> User:
+    def authenticate(self, request: APIRequest, info: RequestInfo) -> User:
         """Return the user of a request, or the user whom they impersonate.
 
         Without tokens in the server, everyone except service accounts is an
@@ -64,31 +64,31 @@ class AccessControl:
                 user, 403 if the user may not impersonate the other one.
         """
         user = self._bearer(request)
-        wanted = _impersonated(request)
-        if wanted is None:
+        target = _impersonated_user(request)
+        if target is None:
             return user
 
         try:
-            for it in _steps_to(wanted, "impersonate"):
+            for it in _impersonation_permissions(target, "impersonate"):
                 self.authorize(user, it)
         except Forbidden:
             # They may have the rights of constrained impersonation, which also name the
             # action. The error message is about these.
-            way = _way_to(wanted)
+            mode = _impersonation_mode(target)
             self.authorize(
-                user, replace(info, verb=f"impersonate-on:{way}:{info.verb}")
+                user, replace(info, verb=f"impersonate-on:{mode}:{info.verb}")
             )
-            for it in _steps_to(wanted, f"impersonate:{way}"):
+            for it in _impersonation_permissions(target, f"impersonate:{mode}"):
                 self.authorize(user, replace(it, group=_NEWER_GROUP))
 
-        return _completed(wanted)
+        return _with_default_groups(target)
 
-    def holder_of(self, token: str) -> User | None:
+    def user_of(self, token: str) -> User | None:
         """Return the user of a token; None if it is unknown."""
         if token and token == self.token:
             return _ADMIN
 
-        user = self.users.get(token) or self.service_tokens.holder_of(token)
+        user = self.users.get(token) or self.service_tokens.user_of(token)
         if user is None or AUTHENTICATED in user.groups:
             return user
 
@@ -100,29 +100,29 @@ class AccessControl:
         Raises:
             ApiError: 403, if they may not.
         """
-        problem = self.authorizer.problem(user, info)
-        if problem is None:
+        denial = self.authorizer.denial(user, info)
+        if denial is None:
             return
 
         if not info.version:
             why = f'User "{user.name}" cannot {info.verb} path "{info.path}"'
-            raise statuses.failure(403, "Forbidden", f"forbidden: {why}{problem}")
+            raise statuses.failure(403, "Forbidden", f"forbidden: {why}{denial}")
 
-        raise _denied(user, info, problem)
+        raise _forbidden_error(user, info, denial)
 
-    def _bearer(self, request: Request) -> User:
+    def _bearer(self, request: APIRequest) -> User:
         scheme, token, *_ = [
             *request.headers.get("Authorization", "").split(" "),
             "",
             "",
         ]
         if self.token is None and not self.users:
-            return self.service_tokens.holder_of(token) or _ADMIN
+            return self.service_tokens.user_of(token) or _ADMIN
 
         if scheme.lower() != "bearer" or not token:
             return _ANONYMOUS
 
-        user = self.holder_of(token)
+        user = self.user_of(token)
         if user is None:
             raise statuses.unauthorized()
 
@@ -132,7 +132,7 @@ class AccessControl:
 # ---------------------------------------------------------------- impersonation
 
 
-def _impersonated(request: Request) -> User | None:
+def _impersonated_user(request: APIRequest) -> User | None:
     """Return the user in the impersonation headers; None without such headers.
 
     Raises:
@@ -161,50 +161,50 @@ def _service_account(user: User) -> tuple[str, str] | None:
     return (namespace, name) if is_one else None
 
 
-def _way_to(wanted: User) -> str:
+def _impersonation_mode(target: User) -> str:
     """Return the kind of constrained impersonation."""
-    if _service_account(wanted):
+    if _service_account(target):
         return "serviceaccount"
 
-    return "arbitrary-node" if wanted.name.startswith(_NODE) else "user-info"
+    return "arbitrary-node" if target.name.startswith(_NODE) else "user-info"
 
 
-def _steps_to(wanted: User, verb: str) -> Iterator[RequestInfo]:
+def _impersonation_permissions(target: User, verb: str) -> Iterator[RequestInfo]:
     """Yield the permissions that are needed to impersonate a user."""
-    account = _service_account(wanted)
+    account = _service_account(target)
     if account:
         plural, (namespace, name) = "serviceaccounts", account
     else:
-        plural, namespace, name = "users", "", wanted.name
+        plural, namespace, name = "users", "", target.name
 
     yield RequestInfo(
         verb=verb, version="v1", plural=plural, namespace=namespace, name=name
     )
-    for group in wanted.groups:
+    for group in target.groups:
         yield RequestInfo(verb=verb, version="v1", plural="groups", name=group)
 
 
-def _completed(wanted: User) -> User:
+def _with_default_groups(target: User) -> User:
     """Add the groups that a real server adds to an impersonated user."""
-    groups = wanted.groups
-    account = _service_account(wanted)
+    groups = target.groups
+    account = _service_account(target)
     if account and not groups:
         groups = (_ACCOUNTS, f"{_ACCOUNTS}:{account[0]}")
 
-    if wanted.name == _ANONYMOUS.name:
+    if target.name == _ANONYMOUS.name:
         added = UNAUTHENTICATED
     elif UNAUTHENTICATED in groups:
-        return wanted
+        return target
     else:
         added = AUTHENTICATED
 
-    return User(wanted.name, groups if added in groups else (*groups, added))
+    return User(target.name, groups if added in groups else (*groups, added))
 
 
 # ---------------------------------------------------------------- errors
 
 
-def _denied(user: User, info: RequestInfo, problem: str) -> Exception:
+def _forbidden_error(user: User, info: RequestInfo, denial: str) -> Exception:
     """Make the 403 for a resource request."""
     group, plural = info.group, info.plural
     what = f"{plural}.{group}" if group else plural
@@ -214,7 +214,7 @@ def _denied(user: User, info: RequestInfo, problem: str) -> Exception:
     message = (
         f'{named} is forbidden: User "{user.name}" cannot {info.verb} resource '
         f'"{whole}" in API group "{group}" '
-        f"{place if info.namespace else 'at the cluster scope'}{problem}"
+        f"{place if info.namespace else 'at the cluster scope'}{denial}"
     )
     details = {"name": info.name, "group": group, "kind": plural}
     return statuses.failure(

@@ -25,7 +25,7 @@ __all__ = [
     "UNAUTHENTICATED",
     "RBACAuthorizer",
     "User",
-    "first_roles",
+    "bootstrap_roles",
 ]
 
 MASTERS = "system:masters"
@@ -93,7 +93,7 @@ class RBACAuthorizer:
         self._tails: list[Change] = []
         self._bodies: list[dict[str, dict[str, Any]]] = []
 
-    def problem(self, user: User, info: RequestInfo) -> str | None:
+    def denial(self, user: User, info: RequestInfo) -> str | None:
         """Return why a user may not send a request; None if they may.
 
         Returns:
@@ -107,11 +107,11 @@ class RBACAuthorizer:
             if _allows(rule, info):
                 return None
 
-        told = list(dict.fromkeys(missing))
-        if len(told) < 2:
-            return "".join(f": RBAC: {it}" for it in told)
+        messages = list(dict.fromkeys(missing))
+        if len(messages) < 2:
+            return "".join(f": RBAC: {it}" for it in messages)
 
-        return f": RBAC: [{', '.join(told)}]"
+        return f": RBAC: [{', '.join(messages)}]"
 
     def rules(
         self, user: User, namespace: str, missing: list[str] | None = None
@@ -125,11 +125,11 @@ class RBACAuthorizer:
         """
         cluster_roles, cluster_bindings, roles, bindings = self._read()
         for binding in cluster_bindings.values():
-            if _is_meant(user, binding):
+            if _binds(user, binding):
                 yield from _rules_of(binding, "", cluster_roles, roles, missing)
 
         for key, binding in bindings.items():
-            if key.startswith(f"{namespace}/") and _is_meant(user, binding):
+            if key.startswith(f"{namespace}/") and _binds(user, binding):
                 yield from _rules_of(binding, namespace, cluster_roles, roles, missing)
 
     def _read(self) -> list[dict[str, dict[str, Any]]]:
@@ -164,12 +164,13 @@ def _allows(rule: Mapping[str, Any], info: RequestInfo) -> bool:
     )
 
 
-def first_roles(kinds: Iterable[Collection]) -> Iterator[tuple[bool, dict[str, Any]]]:
+def bootstrap_roles(
+    kinds: Iterable[Collection],
+) -> Iterator[tuple[bool, dict[str, Any]]]:
     """Yield the initial cluster roles and bindings of a server.
 
-    These are the roles that people bind (`cluster-admin`, `admin`, `edit`, `view`) and
-    those that allow everyone discovery and reviews of themselves, but not the roles of
-    the components of a cluster.
+    These are the user-facing roles (`cluster-admin`, `admin`, `edit`, `view`) and those
+    for discovery and self-reviews by everyone, but not the roles of cluster components.
 
     Args:
         kinds: Served collections, which `admin`, `edit` and `view` cover.
@@ -268,7 +269,7 @@ def _covers_resource(allowed: Iterable[str], info: RequestInfo) -> bool:
     return any(it in accepted for it in allowed)
 
 
-def _is_meant(user: User, binding: Mapping[str, Any]) -> bool:
+def _binds(user: User, binding: Mapping[str, Any]) -> bool:
     place = (binding.get("metadata") or {}).get("namespace") or ""
     return any(_is_subject(user, it, place) for it in binding.get("subjects") or ())
 

@@ -1,4 +1,4 @@
-"""Reviews: questions about tokens and rights, in the form of objects to create."""
+"""Reviews of tokens and access: objects that a client creates to read their status."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from aioinformer.model import Resource
 from aioinformer_apiserver.auth.rbac import User
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.field_errors import Problem, refusal
+from aioinformer_apiserver.errors.field_errors import FieldError, invalid_error
 from aioinformer_apiserver.registry.request_bodies import decode_body
 from aioinformer_apiserver.requests.options import write_options_of
 from aioinformer_apiserver.requests.routes import RequestInfo
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from aioinformer_apiserver.auth.access import AccessControl
-    from aioinformer_apiserver.requests.request import Request
+    from aioinformer_apiserver.requests.request import APIRequest
 
-__all__ = ["REVIEWS", "answer_to"]
+__all__ = ["REVIEWS", "create_review"]
 
 _AUTHENTICATION = "authentication.k8s.io"
 _AUTHORIZATION = "authorization.k8s.io"
@@ -48,10 +48,10 @@ REVIEWS = (
 _KINDS = {(it.group, it.version, it.plural): Kind(resource=it) for it in REVIEWS}
 
 
-def answer_to(
-    access_control: AccessControl, user: User, info: RequestInfo, request: Request
+def create_review(
+    access_control: AccessControl, user: User, info: RequestInfo, request: APIRequest
 ) -> dict[str, Any] | None:
-    """Answer a review.
+    """Return a created review with its status.
 
     Args:
         access_control: Users and rules.
@@ -129,7 +129,7 @@ def _token_status(
             "token is required for TokenReview in authentication"
         )
 
-    user = access_control.holder_of(token)
+    user = access_control.user_of(token)
     if user is None:
         return {"user": {}, "error": "invalid bearer token"}
 
@@ -151,7 +151,7 @@ def _rules_status(
     }
 
 
-# ---------------------------------------------------------------- may they?
+# ---------------------------------------------------------------- access reviews
 
 
 def _access_status(
@@ -161,54 +161,60 @@ def _access_status(
     spec: Mapping[str, Any],
 ) -> dict[str, Any]:
     about_oneself = info.plural == "selfsubjectaccessreviews"
-    problems = [*_wrong_wish(spec)]
+    problems = [*_validate_attributes(spec)]
     if not about_oneself and not spec.get("user") and not spec.get("groups"):
         why = "at least one of user or group must be specified"
-        problems.append(Problem.invalid("spec.user", "", why))
+        problems.append(FieldError.invalid("spec.user", "", why))
 
     if info.namespace and not problems:
-        problems += _wrong_place(spec, info.namespace)
+        problems += _validate_namespace(spec, info.namespace)
 
     if problems:
         # A real server omits the kind of the review.
-        raise refusal(_KINDS[_key_of(info)].stored, "", problems, said_kind="")
+        raise invalid_error(_KINDS[_key_of(info)].stored, "", problems, shown_kind="")
 
     if not about_oneself:
         user = User(spec.get("user") or "", tuple(spec.get("groups") or ()))
 
-    problem = access_control.authorizer.problem(user, _wanted(spec))
+    problem = access_control.authorizer.denial(user, _requested_info(spec))
     if not problem:
         return {"allowed": problem is None}
 
     return {"allowed": False, "reason": problem.removeprefix(": ")}
 
 
-def _wrong_wish(spec: Mapping[str, Any]) -> Iterator[Problem]:
+def _validate_attributes(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     """Yield the invalid fields of the attributes in a review."""
     resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and other is not None:
         why = "cannot be specified in combination with resourceAttributes"
-        yield Problem.invalid("spec.nonResourceAttributes", _in_go(other), why)
+        yield FieldError.invalid(
+            "spec.nonResourceAttributes", _go_attributes(other), why
+        )
 
     if resource is None and other is None:
         why = "exactly one of nonResourceAttributes or resourceAttributes must be "
         why += "specified"
-        yield Problem.invalid("spec.resourceAttributes", None, why)
+        yield FieldError.invalid("spec.resourceAttributes", None, why)
 
 
-def _wrong_place(spec: Mapping[str, Any], namespace: str) -> Iterator[Problem]:
+def _validate_namespace(
+    spec: Mapping[str, Any], namespace: str
+) -> Iterator[FieldError]:
     """Yield the attributes that a review in this namespace does not allow."""
     resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if other is not None:
         why = "disallowed on this kind of request"
-        yield Problem.invalid("spec.nonResourceAttributes", _in_go(other), why)
+        yield FieldError.invalid(
+            "spec.nonResourceAttributes", _go_attributes(other), why
+        )
     elif resource is not None and resource.get("namespace", "") != namespace:
         field, why = "namespace", "must match metadata.namespace"
         value = resource.get(field, "")
-        yield Problem.invalid(f"spec.resourceAttributes.{field}", value, why)
+        yield FieldError.invalid(f"spec.resourceAttributes.{field}", value, why)
 
 
-def _in_go(attributes: Mapping[str, Any]) -> dict[str, str]:
+def _go_attributes(attributes: Mapping[str, Any]) -> dict[str, str]:
     """Return attributes with the field names of their Go struct, for messages."""
     return {
         "Path": attributes.get("path") or "",
@@ -216,19 +222,19 @@ def _in_go(attributes: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _wanted(spec: Mapping[str, Any]) -> RequestInfo:
-    wanted = spec.get("resourceAttributes")
-    if wanted is None:
+def _requested_info(spec: Mapping[str, Any]) -> RequestInfo:
+    given = spec.get("resourceAttributes")
+    if given is None:
         other = spec["nonResourceAttributes"]
         return RequestInfo(verb=other.get("verb", ""), path=other.get("path", ""))
 
     return RequestInfo(
-        verb=wanted.get("verb", ""),
-        group=wanted.get("group", ""),
+        verb=given.get("verb", ""),
+        group=given.get("group", ""),
         # Empty means any version. Here it only marks a resource request.
-        version=wanted.get("version") or "*",
-        plural=wanted.get("resource", ""),
-        subresource=wanted.get("subresource", ""),
-        namespace=wanted.get("namespace", ""),
-        name=wanted.get("name", ""),
+        version=given.get("version") or "*",
+        plural=given.get("resource", ""),
+        subresource=given.get("subresource", ""),
+        namespace=given.get("namespace", ""),
+        name=given.get("name", ""),
     )

@@ -19,7 +19,7 @@ from aioinformer.model import kube_time
 from aioinformer.model.resources import SERVICE_ACCOUNTS
 from aioinformer_apiserver.auth.rbac import AUTHENTICATED, User
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.field_errors import Problem, refusal
+from aioinformer_apiserver.errors.field_errors import FieldError, invalid_error
 from aioinformer_apiserver.registry.request_bodies import check_namespace, decode_body
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aioinformer_apiserver.requests.options import WriteOptions
-    from aioinformer_apiserver.storage.storage import Storage, Stored
+    from aioinformer_apiserver.storage.storage import Storage, StoredObject
 
 __all__ = ["ServiceTokens"]
 
@@ -51,10 +51,10 @@ class ServiceTokens:
         self._storage = storage
         self._key = secrets.token_bytes(32)
 
-    def answer_to(
+    def issue(
         self, namespace: str, name: str, body: object, options: WriteOptions
     ) -> dict[str, Any]:
-        """Answer a TokenRequest, also in a dry run, because nothing is stored.
+        """Issue a token for a TokenRequest, also in a dry run, because nothing is stored.
 
         Args:
             namespace: Namespace of the account.
@@ -75,7 +75,7 @@ class ServiceTokens:
         seconds = _USUAL_SECONDS if info is None else info
         _check(name, got["metadata"].get("name") or "", seconds)
         now, audiences = _now(), spec.get("audiences") or [_ISSUER]
-        token = self._signed(_claims(account, audiences, now, now + seconds))
+        token = self._sign(_claims(account, audiences, now, now + seconds))
         whole = {"audiences": audiences, "expirationSeconds": seconds}
         return {
             "kind": _REQUEST.resource.kind,
@@ -90,7 +90,7 @@ class ServiceTokens:
             "status": {"token": token, "expirationTimestamp": _time(now + seconds)},
         }
 
-    def holder_of(self, token: str) -> User | None:
+    def user_of(self, token: str) -> User | None:
         """Return the account of a token; None if the token is invalid.
 
         A token is invalid if another server issued it, if it has expired, if it is for
@@ -101,18 +101,18 @@ class ServiceTokens:
             return None
 
         about = claims["kubernetes.io"]
-        namespace, told = about["namespace"], about["serviceaccount"]
-        account = self._account(namespace, told["name"])
-        if account is None or account.uid != told["uid"]:
+        namespace, claimed_account = about["namespace"], about["serviceaccount"]
+        account = self._account(namespace, claimed_account["name"])
+        if account is None or account.uid != claimed_account["uid"]:
             return None
 
         return User(claims["sub"], (_GROUP, f"{_GROUP}:{namespace}", AUTHENTICATED))
 
-    def _account(self, namespace: str, name: str) -> Stored | None:
+    def _account(self, namespace: str, name: str) -> StoredObject | None:
         accounts = self._storage.collection(SERVICE_ACCOUNTS)
         return accounts.get(f"{namespace}/{name}")
 
-    def _signed(self, claims: Mapping[str, Any]) -> str:
+    def _sign(self, claims: Mapping[str, Any]) -> str:
         text = f"{_part(_HEAD)}.{_part(claims)}"
         return f"{text}.{self._signature(text)}"
 
@@ -129,7 +129,7 @@ class ServiceTokens:
         return claims
 
     def _signature(self, text: str) -> str:
-        return _encoded(
+        return _encode_base64(
             hmac.digest(self._key, text.encode(errors="replace"), hashlib.sha256)
         )
 
@@ -142,8 +142,8 @@ def _check(name: str, given: str, seconds: int) -> None:
     """
     if given not in {"", name}:
         why = "must match the service account name if specified"
-        raise refusal(
-            _REQUEST.stored, name, [Problem.invalid("metadata.name", given, why)]
+        raise invalid_error(
+            _REQUEST.stored, name, [FieldError.invalid("metadata.name", given, why)]
         )
 
     why = ""
@@ -154,11 +154,13 @@ def _check(name: str, given: str, seconds: int) -> None:
 
     if why:
         field = "spec.expirationSeconds"
-        raise refusal(_REQUEST.stored, "", [Problem.invalid(field, seconds, why)])
+        raise invalid_error(
+            _REQUEST.stored, "", [FieldError.invalid(field, seconds, why)]
+        )
 
 
 def _claims(
-    account: Stored, audiences: list[str], now: int, expires: int
+    account: StoredObject, audiences: list[str], now: int, expires: int
 ) -> dict[str, Any]:
     """Return the claims of a token."""
     return {
@@ -177,10 +179,10 @@ def _claims(
 
 
 def _part(value: Mapping[str, Any]) -> str:
-    return _encoded(json.dumps(value, separators=(",", ":")).encode())
+    return _encode_base64(json.dumps(value, separators=(",", ":")).encode())
 
 
-def _encoded(raw: bytes) -> str:
+def _encode_base64(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 

@@ -1,4 +1,4 @@
-"""Custom resources: collections and kinds that follow from definitions.
+"""Custom resources: collections and kinds for each definition.
 
 Synchronous. The registry reports each write of a definition and each removed object.
 The collections are up to date when these calls return.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from aioinformer_apiserver.storage.kinds import FieldRule, Kind
-    from aioinformer_apiserver.storage.storage import Collection, Storage, Stored
+    from aioinformer_apiserver.storage.storage import Collection, Storage, StoredObject
 
 __all__ = [
     "CustomResources",
@@ -59,7 +59,7 @@ class CustomResources:
         self,
         storage: Storage,
         *,
-        delete: Callable[[Collection, Stored], object],
+        delete: Callable[[Collection, StoredObject], object],
         now: Callable[[], str],
     ) -> None:
         self._storage = storage
@@ -67,8 +67,8 @@ class CustomResources:
         self._delete = delete
         self._now = now
 
-    def written(self, old: Stored | None, new: Stored | None) -> None:
-        """Serve what a definition says after a write.
+    def reconcile(self, old: StoredObject | None, new: StoredObject | None) -> None:
+        """Update the status and the served resources of a definition after a write.
 
         Args:
             old: Definition before the write; None if it is new.
@@ -80,7 +80,7 @@ class CustomResources:
             self._stop_serving(old.body())
             self._reconcile_waiting(old.body())
 
-    def dropped(self, collection: Collection) -> None:
+    def finalize_if_empty(self, collection: Collection) -> None:
         """Remove a terminating definition after its last object was removed.
 
         Args:
@@ -191,29 +191,29 @@ class CustomResources:
 
     def _serve(self, body: dict[str, Any]) -> None:
         """Serve exactly the versions that a definition lists."""
-        wanted = {kind.resource.version: kind for kind in kinds_of(body)}
-        if not wanted:
+        listed_kinds = {kind.resource.version: kind for kind in kinds_of(body)}
+        if not listed_kinds:
             return
 
         found = {it.kind.resource.version: it for it in self._collections(body)}
-        for version, kind in wanted.items():
-            held = found.get(version)
-            if held is None:
-                beside = next(iter(found.values()), None)
-                found[version] = self._storage.serve(kind, beside=beside)
-            elif held.kind.definition != kind.definition:
-                self._storage.redefine(held, kind)
-            elif held.kind.terminating != kind.terminating:
-                held.kind = kind
+        for version, kind in listed_kinds.items():
+            collection_of_version = found.get(version)
+            if collection_of_version is None:
+                sibling = next(iter(found.values()), None)
+                found[version] = self._storage.serve(kind, sibling=sibling)
+            elif collection_of_version.kind.definition != kind.definition:
+                self._storage.redefine(collection_of_version, kind)
+            elif collection_of_version.kind.terminating != kind.terminating:
+                collection_of_version.kind = kind
 
         for version, collection in found.items():
-            if version not in wanted:
-                self._storage.withdraw(collection)
+            if version not in listed_kinds:
+                self._storage.stop_serving(collection)
 
     def _stop_serving(self, body: dict[str, Any]) -> None:
         """Stop serving a resource, and remove its remaining objects."""
         for collection in self._collections(body)[:1]:
-            self._storage.retire(collection)
+            self._storage.remove_resource(collection)
 
     def _collections(self, body: dict[str, Any]) -> list[Collection]:
         """Return the collections of a definition, in all versions."""

@@ -20,7 +20,7 @@ __all__ = [
     "approval_of",
     "is_condition_true",
     "is_terminating",
-    "marked_for_deletion",
+    "mark_for_deletion",
     "next_statuses",
     "with_conditions",
     "with_definition_defaults",
@@ -94,7 +94,7 @@ def next_statuses(
         yield {**new, "status": status}
 
 
-# -------------------------------------------------------------------- the end
+# -------------------------------------------------------------------- termination
 
 
 def is_terminating(body: Mapping[str, Any]) -> bool:
@@ -104,7 +104,7 @@ def is_terminating(body: Mapping[str, Any]) -> bool:
     return bool(metadata.get("deletionTimestamp")) and found
 
 
-def marked_for_deletion(body: Mapping[str, Any], now: str) -> dict[str, Any]:
+def mark_for_deletion(body: Mapping[str, Any], now: str) -> dict[str, Any]:
     """Return a definition that is marked for deletion."""
     metadata = body["metadata"]
     if metadata.get("deletionTimestamp"):
@@ -261,7 +261,7 @@ def accept_names(
         Accepted names, and the conditions `NamesAccepted` and `Established`. The latter
         becomes true only in the next step.
     """
-    wanted = body["spec"]["names"]
+    requested = body["spec"]["names"]
     got = dict((body.get("status") or {}).get("acceptedNames") or {})
     resources, kinds = _taken_names(others)
     conflict: Condition | None = None
@@ -272,13 +272,13 @@ def accept_names(
         ("kind", _KIND, kinds),
         ("listKind", _LIST_KIND, kinds),
     ):
-        problem = _name_conflict(wanted.get(field), got.get(field), taken)
+        problem = _name_conflict(requested.get(field), got.get(field), taken)
         if problem:
             conflict = Condition("NamesAccepted", "False", f"{label}Conflict", problem)
         else:
-            got[field] = wanted.get(field)
+            got[field] = requested.get(field)
 
-    got["categories"] = wanted.get("categories")
+    got["categories"] = requested.get("categories")
     free = Condition("NamesAccepted", "True", "NoConflicts", "no conflicts found")
     accepted = conflict or free
     return _sorted_names(got), [accepted, *_established(body, accepted)]
@@ -309,15 +309,15 @@ def _taken_names(others: Iterable[Mapping[str, Any]]) -> tuple[set[str], set[str
     return resources - {""}, kinds - {""}
 
 
-def _name_conflict(wanted: Any, got: Any, taken: set[str]) -> str:
+def _name_conflict(requested: Any, got: Any, taken: set[str]) -> str:
     """Return why a name or list of names is not available; empty if it is."""
-    if wanted == got:
+    if requested == got:
         return ""
 
-    if not isinstance(wanted, list):
-        return f'"{wanted}" is already in use' if wanted in taken else ""
+    if not isinstance(requested, list):
+        return f'"{requested}" is already in use' if requested in taken else ""
 
-    new = [name for name in wanted if name not in (got or ()) and name in taken]
+    new = [name for name in requested if name not in (got or ()) and name in taken]
     messages = [f'"{name}" is already in use' for name in new]
     return (
         messages[0]

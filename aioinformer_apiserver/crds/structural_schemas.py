@@ -19,14 +19,14 @@ from aioinformer_apiserver.errors.field_errors import (
 )
 from aioinformer_apiserver.schema import Schema
 from aioinformer_apiserver.schema.decoding import decode
-from aioinformer_apiserver.schema.schema_validation import schema_problems
+from aioinformer_apiserver.schema.schema_validation import validate_custom_resource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aioinformer_apiserver.errors.field_errors import Problem
+    from aioinformer_apiserver.errors.field_errors import FieldError
 
-__all__ = ["structural_problems"]
+__all__ = ["validate_structural_schema"]
 
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
@@ -57,29 +57,29 @@ _NOT_IN_RESTRICTIONS = {
 }
 
 
-def structural_problems(path: str, text: Mapping[str, Any]) -> list[Problem]:
+def validate_structural_schema(path: str, text: Mapping[str, Any]) -> list[FieldError]:
     """Validate the schema of one version.
 
     Args:
         path: Path of the schema in the definition.
         text: OpenAPI text of the schema.
     """
-    found = [*_root_rules(path, text), *_common_problems(path, text)]
+    found = [*_root_rules(path, text), *_validate_common_rules(path, text)]
     structural = [
-        *_root_type_problems(path, text),
-        *_structure_problems(path, text, _AT_ROOT),
+        *_validate_root_type(path, text),
+        *_validate_structure(path, text, _AT_ROOT),
     ]
     # A real server iterates maps in random order, and sorts the problems.
     found += sorted(structural, key=lambda it: f"{it.field}: {it.message}")
-    return found or _default_problems(path, text)
+    return found or _validate_default(path, text)
 
 
-# -------------------------------------------------------------------- what no schema may
+# -------------------------------------------------------------------- rules for all schemas
 
 _AT_ROOT, _AS_FIELD, _AS_ITEM = "at the root", "field", "item"
 
 
-def _root_rules(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
+def _root_rules(path: str, text: Mapping[str, Any]) -> Iterator[FieldError]:
     if text.get("nullable"):
         yield forbidden(f"{path}.nullable", "nullable cannot be true at the root")
 
@@ -87,7 +87,7 @@ def _root_rules(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
         yield forbidden(f"{path}.additionalProperties", "must not be used at the root")
 
 
-def _common_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
+def _validate_common_rules(path: str, text: Mapping[str, Any]) -> Iterator[FieldError]:
     """Validate the rules that hold for every schema, including nested ones."""
     if text.get("uniqueItems"):
         why = "uniqueItems cannot be set to true since the runtime complexity becomes "
@@ -104,18 +104,18 @@ def _common_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
     if text.get(_PRESERVE) is False:
         yield invalid(f"{path}.{_PRESERVE}", False, "must be true or undefined")
 
-    yield from _map_type_problems(path, text)
-    yield from _list_problems(path, text)
-    yield from _pattern_problems(path, text.get("pattern"))
+    yield from _validate_map_type(path, text)
+    yield from _validate_list(path, text)
+    yield from _validate_pattern(path, text.get("pattern"))
     if isinstance(text.get("items"), list):
         why = "items must be a schema object and not an array"
         yield forbidden(f"{path}.items", why)
 
     for where, child in _children(path, text):
-        yield from _common_problems(where, child)
+        yield from _validate_common_rules(where, child)
 
 
-def _map_type_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
+def _validate_map_type(path: str, text: Mapping[str, Any]) -> Iterator[FieldError]:
     given, kind = text.get(_MAP_TYPE), text.get("type") or ""
     if given is None:
         return
@@ -128,7 +128,7 @@ def _map_type_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
         yield not_supported(f"{path}.{_MAP_TYPE}", given, ("atomic", "granular"))
 
 
-def _pattern_problems(path: str, pattern: str | None) -> Iterator[Problem]:
+def _validate_pattern(path: str, pattern: str | None) -> Iterator[FieldError]:
     try:
         re.compile(pattern or "")
     except re.error as exc:
@@ -151,10 +151,10 @@ def _children(
             yield f"{path}.{field}[{index}]", child
 
 
-# -------------------------------------------------------------------- what types are said
+# -------------------------------------------------------------------- types
 
 
-def _root_type_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
+def _validate_root_type(path: str, text: Mapping[str, Any]) -> Iterator[FieldError]:
     """Validate the types of `apiVersion`, `kind` and `metadata`."""
     properties = text.get("properties") or {}
     for name, expected in (
@@ -179,30 +179,32 @@ def _root_type_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]
         yield forbidden(where, f"{why}is implicitly specified")
 
 
-def _structure_problems(
+def _validate_structure(
     path: str, text: Mapping[str, Any], place: str
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     """Validate a schema and its children, without restrictions."""
-    yield from _type_problems(path, text, place)
+    yield from _validate_type(path, text, place)
     if text.get("type") == "array" and text.get("items") is None:
         yield required(f"{path}.items", "must be specified")
 
     if text.get(_EMBEDDED):
-        yield from _embedded_problems(path, text)
+        yield from _validate_embedded(path, text)
 
     for junction, child in _restrictions(path, text):
-        yield from _restriction_problems(
+        yield from _validate_restriction(
             junction, child, exempt=_is_int_or_string_pattern(path, text, junction)
         )
-        yield from _undeclared_problems(path, text, junction, child)
+        yield from _validate_declared_fields(path, text, junction, child)
 
     for where, child in _children(path, text, junctions=False):
-        yield from _structure_problems(
+        yield from _validate_structure(
             where, child, _AS_ITEM if where == f"{path}.items" else _AS_FIELD
         )
 
 
-def _type_problems(path: str, text: Mapping[str, Any], place: str) -> Iterator[Problem]:
+def _validate_type(
+    path: str, text: Mapping[str, Any], place: str
+) -> Iterator[FieldError]:
     kind = text.get("type") or ""
     if kind and kind not in _TYPES:
         yield not_supported(f"{path}.type", kind, _TYPES)
@@ -222,7 +224,7 @@ def _type_problems(path: str, text: Mapping[str, Any], place: str) -> Iterator[P
     yield required(f"{path}.type", why)
 
 
-def _embedded_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
+def _validate_embedded(path: str, text: Mapping[str, Any]) -> Iterator[FieldError]:
     kind = text.get("type") or ""
     if kind != "object":
         why = f"must be object if {_EMBEDDED} is true"
@@ -247,9 +249,9 @@ def _restrictions(
         yield f"{path}.not", text["not"]
 
 
-def _restriction_problems(
+def _validate_restriction(
     path: str, text: Mapping[str, Any], *, exempt: bool = False
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     """Validate that a restriction has no structural keywords."""
     for field, why in _NOT_IN_RESTRICTIONS.items():
         if text.get(field) not in (None, "", False) and not (
@@ -259,7 +261,7 @@ def _restriction_problems(
 
     first = path.endswith(".allOf[0]") and exempt
     for where, child in _children(path, text):
-        yield from _restriction_problems(
+        yield from _validate_restriction(
             where, child, exempt=first and ".anyOf[" in where
         )
 
@@ -283,9 +285,9 @@ def _is_int_or_string_pattern(
     return junction.startswith(f"{path}.anyOf[") and given == _ANY_NUMBER_OR_TEXT
 
 
-def _undeclared_problems(
+def _validate_declared_fields(
     path: str, text: Mapping[str, Any], junction: str, restriction: Mapping[str, Any]
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     """Find fields that a restriction specifies, but the structure does not."""
     if text.get(_PRESERVE) or isinstance(text.get("additionalProperties"), dict):
         return
@@ -305,7 +307,7 @@ _KEYS = "x-kubernetes-list-map-keys"
 _SCALARS = frozenset({"string", "integer", "number", "boolean"})
 
 
-def _list_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
+def _validate_list(path: str, text: Mapping[str, Any]) -> Iterator[FieldError]:
     """Validate the type and keys of a list.
 
     Args:
@@ -328,14 +330,14 @@ def _list_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
     items = text.get("items")
     items = items if isinstance(items, dict) else {}
     if given == "map":
-        yield from _keyed_list_problems(path, keys, items)
+        yield from _validate_keyed_list(path, keys, items)
     elif given == "set":
-        yield from _set_problems(path, items)
+        yield from _validate_set(path, items)
 
 
-def _keyed_list_problems(
+def _validate_keyed_list(
     path: str, keys: list[str], items: Mapping[str, Any]
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     where = f"{path}.{_KEYS}"
     if not keys:
         yield required(where, f"must not be empty if {_LIST_TYPE} is map")
@@ -358,12 +360,12 @@ def _keyed_list_problems(
         if key in properties:
             place = f"{path}.items.properties[{key}]"
             needed = key in (items.get("required") or ())
-            yield from _key_problems(place, properties[key], needed=needed)
+            yield from _validate_key(place, properties[key], needed=needed)
 
 
-def _key_problems(
+def _validate_key(
     path: str, text: Mapping[str, Any], *, needed: bool
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     if text.get("type") not in _SCALARS:
         why = f"must be a scalar type if parent array's {_LIST_TYPE} is map"
         yield invalid(f"{path}.type", text.get("type") or "", why)
@@ -374,7 +376,7 @@ def _key_problems(
         yield required(f"{path}.default", f"{why}property")
 
 
-def _set_problems(path: str, items: Mapping[str, Any]) -> Iterator[Problem]:
+def _validate_set(path: str, items: Mapping[str, Any]) -> Iterator[FieldError]:
     field = {"object": _MAP_TYPE, "array": _LIST_TYPE}.get(items.get("type") or "")
     if field is None or items.get(field) == "atomic":
         return
@@ -388,7 +390,7 @@ def _set_problems(path: str, items: Mapping[str, Any]) -> Iterator[Problem]:
 # ------------------------------------------------------------------ defaults
 
 
-def _default_problems(path: str, text: Mapping[str, Any]) -> list[Problem]:
+def _validate_default(path: str, text: Mapping[str, Any]) -> list[FieldError]:
     """Validate the defaults in a structural schema.
 
     Args:
@@ -398,7 +400,7 @@ def _default_problems(path: str, text: Mapping[str, Any]) -> list[Problem]:
     return [
         problem
         for where, schema in _with_default(path, text)
-        for problem in _default_value_problems(f"{where}.default", schema)
+        for problem in _validate_default_value(f"{where}.default", schema)
     ]
 
 
@@ -416,7 +418,7 @@ def _with_default(
             yield from _with_default(f"{path}.{field}", text[field])
 
 
-def _default_value_problems(path: str, text: Mapping[str, Any]) -> list[Problem]:
+def _validate_default_value(path: str, text: Mapping[str, Any]) -> list[FieldError]:
     """Validate one default as the field of an object."""
     default = text["default"]
     body = {"value": default}
@@ -424,11 +426,11 @@ def _default_value_problems(path: str, text: Mapping[str, Any]) -> list[Problem]
     if decode(schema, body, custom=True).body != body:
         return [invalid(path, default, "must not have unknown fields")]
 
-    found = schema_problems(Schema(text), default)
-    return [replace(it, field=_joined(path, it.field)) for it in found]
+    found = validate_custom_resource(Schema(text), default)
+    return [replace(it, field=_join_path(path, it.field)) for it in found]
 
 
-def _joined(path: str, field: str) -> str:
+def _join_path(path: str, field: str) -> str:
     if field in {"", NOWHERE}:
         return path
 

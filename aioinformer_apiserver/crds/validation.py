@@ -10,16 +10,16 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.crds.status import APPROVAL, is_condition_true, is_protected
-from aioinformer_apiserver.crds.structural_schemas import structural_problems
+from aioinformer_apiserver.crds.structural_schemas import validate_structural_schema
 from aioinformer_apiserver.errors.field_errors import (
-    Problem,
+    FieldError,
     duplicate,
     invalid,
     not_supported,
     required,
     too_many,
 )
-from aioinformer_apiserver.errors.names import subdomain_problems
+from aioinformer_apiserver.errors.names import validate_subdomain
 from aioinformer_apiserver.storage.encoding import plain
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 __all__ = [
     "SHARED_FIELDS",
     "check_parts",
-    "definition_problems",
-    "label_problem",
+    "dns1035_label_error",
     "shared_parts",
+    "validate_definition",
 ]
 
 _IMMUTABLE = "field is immutable"
@@ -38,9 +38,9 @@ _MIXED_CASE = "may have mixed case, but should otherwise match: "
 _APPROVAL_LINK = "see https://github.com/kubernetes/enhancements/pull/1111"
 
 
-def definition_problems(
+def validate_definition(
     body: Mapping[str, Any], old: Mapping[str, Any] | None = None
-) -> list[Problem]:
+) -> list[FieldError]:
     """Validate a definition.
 
     Args:
@@ -48,29 +48,29 @@ def definition_problems(
         old: Stored definition; None if the definition is new.
     """
     spec = body["spec"]
-    found = list(_name_problems(body) if old is None else ())
-    found += _group_problems(spec.get("group") or "")
-    found += _scope_problems(spec.get("scope") or "")
-    found += _version_problems(spec)
-    found += _names_problems(spec.get("names") or {})
+    found = list(_validate_name(body) if old is None else ())
+    found += _validate_group(spec.get("group") or "")
+    found += _validate_scope(spec.get("scope") or "")
+    found += _validate_version(spec)
+    found += _validate_names(spec.get("names") or {})
     found += check_parts("spec", shared_parts(spec.get("versions") or []))
-    found += _conversion_problems(spec)
-    found += _stored_version_problems(body)
+    found += _validate_conversion(spec)
+    found += _validate_stored_version(body)
     if old is not None:
-        found += _immutable_problems(spec, old)
+        found += _validate_immutable(spec, old)
 
-    return [*found, *_approval_problems(body, old)]
+    return [*found, *_validate_approval(body, old)]
 
 
-def _name_problems(body: Mapping[str, Any]) -> Iterator[Problem]:
+def _validate_name(body: Mapping[str, Any]) -> Iterator[FieldError]:
     spec, name = body["spec"], body["metadata"].get("name") or ""
     plural = (spec.get("names") or {}).get("plural") or ""
     if name != f"{plural}.{spec.get('group') or ''}":
         yield invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
 
 
-def _group_problems(group: str) -> Iterator[Problem]:
-    found = subdomain_problems(group)
+def _validate_group(group: str) -> Iterator[FieldError]:
+    found = validate_subdomain(group)
     if not group:
         yield required("spec.group")
     elif found:
@@ -79,20 +79,20 @@ def _group_problems(group: str) -> Iterator[Problem]:
         yield invalid("spec.group", group, "should be a domain with at least one dot")
 
 
-def _scope_problems(scope: str) -> Iterator[Problem]:
+def _validate_scope(scope: str) -> Iterator[FieldError]:
     if not scope:
         yield required("spec.scope")
     elif scope not in {"Cluster", "Namespaced"}:
         yield not_supported("spec.scope", scope, ("Cluster", "Namespaced"))
 
 
-def _version_problems(spec: Mapping[str, Any]) -> Iterator[Problem]:
+def _validate_version(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     versions = spec.get("versions") or []
     shared = shared_parts(versions)
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"
         name = version.get("name") or ""
-        if problem := label_problem(name):
+        if problem := dns1035_label_error(name):
             yield invalid(f"{path}.name", name, problem)
 
         warning = version.get("deprecationWarning")
@@ -110,21 +110,23 @@ def _version_problems(spec: Mapping[str, Any]) -> Iterator[Problem]:
     given = spec.get("versions")
     listed = None if given is None else [_internal(it, shared) for it in versions]
     if len(set(names)) < len(names):
-        yield _versions_problem(listed, "must contain unique version names")
+        yield _versions_error(listed, "must contain unique version names")
 
     if sum(bool(version.get("storage")) for version in versions) != 1:
         why = "must have exactly one version marked as storage version"
-        yield _versions_problem(listed, why)
+        yield _versions_error(listed, why)
 
     # A real server also keeps the first name in the deprecated field
     # `spec.version`.
-    if names and names[0] and (problem := label_problem(names[0])):
+    if names and names[0] and (problem := dns1035_label_error(names[0])):
         yield invalid("spec.version", names[0], problem)
 
 
-def _versions_problem(versions: list[dict[str, Any]] | None, why: str) -> Problem:
+def _versions_error(versions: list[dict[str, Any]] | None, why: str) -> FieldError:
     """Make a problem that quotes all versions, with their fields in order."""
-    return Problem("spec.versions", f"Invalid value: {plain(versions).decode()}: {why}")
+    return FieldError(
+        "spec.versions", f"Invalid value: {plain(versions).decode()}: {why}"
+    )
 
 
 def _internal(version: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,18 +145,18 @@ def _internal(version: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str
     return quoted
 
 
-def _names_problems(names: Mapping[str, Any]) -> Iterator[Problem]:
+def _validate_names(names: Mapping[str, Any]) -> Iterator[FieldError]:
     for field in ("plural", "singular", "kind", "listKind"):
         path, name = f"spec.names.{field}", names.get(field) or ""
         mixed = field in {"kind", "listKind"}
         if not name:
             yield required(path)
-        elif problem := label_problem(name.lower() if mixed else name):
+        elif problem := dns1035_label_error(name.lower() if mixed else name):
             yield invalid(path, name, f"{_MIXED_CASE}{problem}" if mixed else problem)
 
     for field in ("shortNames", "categories"):
         for index, name in enumerate(names.get(field) or ()):
-            if problem := label_problem(name):
+            if problem := dns1035_label_error(name):
                 yield invalid(f"spec.names.{field}[{index}]", name, problem)
 
     kind = names.get("kind")
@@ -163,7 +165,7 @@ def _names_problems(names: Mapping[str, Any]) -> Iterator[Problem]:
         yield invalid("spec.names.listKind", kind, why)
 
 
-def _conversion_problems(spec: Mapping[str, Any]) -> Iterator[Problem]:
+def _validate_conversion(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     if spec.get("preserveUnknownFields"):
         why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in "
         why += "spec.versions[*].schema instead"
@@ -185,7 +187,7 @@ def _conversion_problems(spec: Mapping[str, Any]) -> Iterator[Problem]:
             yield required(f"{path}.conversionReviewVersions")
 
 
-def _stored_version_problems(body: Mapping[str, Any]) -> Iterator[Problem]:
+def _validate_stored_version(body: Mapping[str, Any]) -> Iterator[FieldError]:
     path = "status.storedVersions"
     stored = (body.get("status") or {}).get("storedVersions") or None
     versions = body["spec"].get("versions") or []
@@ -209,9 +211,9 @@ def _stored_version_problems(body: Mapping[str, Any]) -> Iterator[Problem]:
             yield invalid(f"{path}[{index}]", name, why)
 
 
-def _immutable_problems(
+def _validate_immutable(
     spec: Mapping[str, Any], old: Mapping[str, Any]
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     """Validate immutable fields; there are more once the definition is established."""
     before, names = old["spec"], spec.get("names") or {}
     established = is_condition_true(old, "Established")
@@ -228,9 +230,9 @@ def _immutable_problems(
         yield invalid("spec.names.plural", names.get("plural") or "", _IMMUTABLE)
 
 
-def _approval_problems(
+def _validate_approval(
     body: Mapping[str, Any], old: Mapping[str, Any] | None
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     if not is_protected(body["spec"].get("group") or ""):
         return
 
@@ -289,7 +291,7 @@ def shared_parts(versions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def check_parts(path: str, parts: Mapping[str, Any]) -> Iterator[Problem]:
+def check_parts(path: str, parts: Mapping[str, Any]) -> Iterator[FieldError]:
     """Validate the parts of one version, or the parts shared by all versions.
 
     Args:
@@ -297,21 +299,25 @@ def check_parts(path: str, parts: Mapping[str, Any]) -> Iterator[Problem]:
         parts: Parts by field; some may be missing.
     """
     for index, column in enumerate(parts.get("additionalPrinterColumns") or ()):
-        yield from _column_problems(f"{path}.additionalPrinterColumns[{index}]", column)
+        yield from _validate_printer_column(
+            f"{path}.additionalPrinterColumns[{index}]", column
+        )
 
     text = (parts.get("schema") or {}).get("openAPIV3Schema") or {}
     shared = path == "spec"
-    yield from _selectable_problems(path, parts, text, shared=shared)
+    yield from _validate_selectable_fields(path, parts, text, shared=shared)
     if text:
         where = "spec.validation" if shared else f"{path}.schema"
-        yield from structural_problems(f"{where}.openAPIV3Schema", text)
+        yield from validate_structural_schema(f"{where}.openAPIV3Schema", text)
 
     scale = (parts.get("subresources") or {}).get("scale")
     if scale is not None:
-        yield from _scale_problems(f"{path}.subresources.scale", scale)
+        yield from _validate_scale(f"{path}.subresources.scale", scale)
 
 
-def _column_problems(path: str, column: Mapping[str, Any]) -> Iterator[Problem]:
+def _validate_printer_column(
+    path: str, column: Mapping[str, Any]
+) -> Iterator[FieldError]:
     if not column.get("name"):
         yield required(f"{path}.name")
 
@@ -331,7 +337,7 @@ def _column_problems(path: str, column: Mapping[str, Any]) -> Iterator[Problem]:
         yield invalid(f"{path}.JSONPath", where, _NO_SIMPLE_PATH)
 
 
-def _scale_problems(path: str, scale: Mapping[str, Any]) -> Iterator[Problem]:
+def _validate_scale(path: str, scale: Mapping[str, Any]) -> Iterator[FieldError]:
     for field, roots, needed in (
         ("specReplicasPath", (".spec",), True),
         ("statusReplicasPath", (".status",), True),
@@ -351,9 +357,9 @@ def _scale_problems(path: str, scale: Mapping[str, Any]) -> Iterator[Problem]:
             )
 
 
-def _selectable_problems(
+def _validate_selectable_fields(
     path: str, parts: Mapping[str, Any], text: Mapping[str, Any], *, shared: bool
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     given = parts.get("selectableFields") or []
     path = f"{path}.selectableFields"
     if given and "schema" not in parts:
@@ -369,7 +375,7 @@ def _selectable_problems(
     for index, field in enumerate(given):
         where = field.get("jsonPath") or ""
         at = f"{path}[{index}].jsonPath"
-        problem = _selectable_problem(where, text)
+        problem = _selectable_field_error(where, text)
         if not where:
             yield required(at)
         elif problem:
@@ -380,7 +386,7 @@ def _selectable_problems(
         seen.add(where)
 
 
-def _selectable_problem(where: str, text: Mapping[str, Any]) -> str:
+def _selectable_field_error(where: str, text: Mapping[str, Any]) -> str:
     """Return why a field is not selectable; empty if it is."""
     if not where.startswith("."):
         return f"is an invalid path: expected [ or . but got: {where}"
@@ -416,7 +422,7 @@ _RULE = (
 )
 
 
-def label_problem(text: str) -> str:
+def dns1035_label_error(text: str) -> str:
     """Return why a text is not an RFC 1035 DNS label; empty if it is."""
     if len(text) > _LENGTH:
         return f"must be no more than {_LENGTH} characters"

@@ -23,9 +23,9 @@ from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.serialization.encoders import encoder_of
 from aioinformer_apiserver.serialization.negotiation import (
     check_document_route,
-    chosen_aggregated,
+    negotiate_aggregated,
 )
-from aioinformer_apiserver.serialization.responses import Response
+from aioinformer_apiserver.serialization.responses import APIResponse
 from aioinformer_apiserver.storage.encoding import plain
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, version_order
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from aioinformer.model import Resource
-    from aioinformer_apiserver.requests.request import Request
+    from aioinformer_apiserver.requests.request import APIRequest
     from aioinformer_apiserver.serialization.negotiation import Choice
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Storage
@@ -93,7 +93,7 @@ class _Entry:
     typed: bool = True
 
 
-def document_at(storage: Storage, request: Request) -> Response | None:
+def document_at(storage: Storage, request: APIRequest) -> APIResponse | None:
     """Return the response to a non-resource request.
 
     Args:
@@ -109,7 +109,7 @@ def document_at(storage: Storage, request: Request) -> Response | None:
     """
     parts = unquote(request.path).strip("/").split("/")
     if parts[0] not in {"api", "apis"}:
-        return _about_the_server(storage, request, parts)
+        return _server_document(storage, request, parts)
 
     if _is_custom_and_missing(storage, parts):
         return no_such_page()
@@ -121,7 +121,7 @@ def document_at(storage: Storage, request: Request) -> Response | None:
     if len(parts) == 1:
         return _groups_at(parts[0], entries, request)
 
-    found = _inside(parts, entries)
+    found = _document_in(parts, entries)
     if found is None:
         raise statuses.no_such_path()
 
@@ -134,9 +134,9 @@ def document_at(storage: Storage, request: Request) -> Response | None:
 # -------------------------------------------------------------------- documents
 
 
-def _about_the_server(
-    storage: Storage, request: Request, parts: list[str]
-) -> Response | None:
+def _server_document(
+    storage: Storage, request: APIRequest, parts: list[str]
+) -> APIResponse | None:
     match parts:
         case ["version"]:
             _check_route(request, json_only=True)
@@ -149,15 +149,15 @@ def _about_the_server(
             return health_at(request) or no_such_page()
 
 
-def _groups_at(root: str, entries: list[_Entry], request: Request) -> Response:
+def _groups_at(root: str, entries: list[_Entry], request: APIRequest) -> APIResponse:
     """Return the document at `/api` or `/apis`."""
     if root == "api":
         _check_route(request)
 
     inside = [it for it in entries if bool(it.resource.group) == (root == "apis")]
-    choice = chosen_aggregated(request.headers, request.query)
+    choice = negotiate_aggregated(request.headers, request.query)
     if choice is not None:
-        return _aggregated(inside, choice, request)
+        return _aggregated_document(inside, choice, request)
 
     if root == "apis":
         groups = [_group(inside, name) for name in _group_names(inside)]
@@ -172,7 +172,7 @@ def _groups_at(root: str, entries: list[_Entry], request: Request) -> Response:
     return json_document({**versions, "serverAddressByClientCIDRs": [address]}, request)
 
 
-def _inside(parts: list[str], entries: list[_Entry]) -> dict[str, Any] | None:
+def _document_in(parts: list[str], entries: list[_Entry]) -> dict[str, Any] | None:
     match parts:
         case ["api", version]:
             return _resources(entries, version)
@@ -183,7 +183,7 @@ def _inside(parts: list[str], entries: list[_Entry]) -> dict[str, Any] | None:
             return _resources(entries, "/".join(parts[1:]))
 
 
-def _check_route(request: Request, *, json_only: bool = False) -> None:
+def _check_route(request: APIRequest, *, json_only: bool = False) -> None:
     """Check a request as the router before these documents does.
 
     Raises:
@@ -214,11 +214,11 @@ def _resources(entries: list[_Entry], api_version: str) -> dict[str, Any] | None
         # The core group never had this field.
         head["apiVersion"] = "v1"
 
-    found = [line for entry in inside for line in _lines(entry)]
+    found = [line for entry in inside for line in _resource_entries(entry)]
     return {**head, "groupVersion": api_version, "resources": found}
 
 
-def _lines(entry: _Entry) -> Iterable[dict[str, Any]]:
+def _resource_entries(entry: _Entry) -> Iterable[dict[str, Any]]:
     """Yield a resource and its subresources for the document of a version."""
     resource = entry.resource
     yield _without_empty(
@@ -237,12 +237,12 @@ def _lines(entry: _Entry) -> Iterable[dict[str, Any]]:
             "name": f"{resource.plural}/{name}",
             "singularName": "",
             "namespaced": resource.namespaced,
-            **_sent_through(entry, name),
+            **_subresource_kind(entry, name),
             "verbs": list(verbs),
         }
 
 
-def _sent_through(entry: _Entry, subresource: str) -> dict[str, str]:
+def _subresource_kind(entry: _Entry, subresource: str) -> dict[str, str]:
     """Return the kind of a subresource, with its version if that differs."""
     sent = SUBRESOURCE_KINDS.get(subresource, entry.resource)
     if sent.api_version == entry.resource.api_version:
@@ -251,14 +251,16 @@ def _sent_through(entry: _Entry, subresource: str) -> dict[str, str]:
     return {"group": sent.group, "version": sent.version, "kind": sent.kind}
 
 
-def _aggregated(entries: list[_Entry], choice: Choice, request: Request) -> Response:
+def _aggregated_document(
+    entries: list[_Entry], choice: Choice, request: APIRequest
+) -> APIResponse:
     items = []
     for group in _group_names(entries):
         versions = [
             {
                 "version": name,
                 "resources": [
-                    _discovered(it)
+                    _aggregated_resource(it)
                     for it in entries
                     if (it.resource.group, it.resource.version) == (group, name)
                 ],
@@ -274,19 +276,19 @@ def _aggregated(entries: list[_Entry], choice: Choice, request: Request) -> Resp
     media, tag = encoder.media + _AGGREGATED, etag_of(raw)
     kept = {"ETag": f'"{tag}"', "Cache-Control": "public", "Vary": "Accept"}
     if is_unchanged(request.headers, tag):
-        return Response(body=[b""], content_type=media, headers=kept, status=304)
+        return APIResponse(body=[b""], content_type=media, headers=kept, status=304)
 
-    return Response(body=[encoder.document(raw)], content_type=media, headers=kept)
+    return APIResponse(body=[encoder.document(raw)], content_type=media, headers=kept)
 
 
-def _discovered(entry: _Entry) -> dict[str, Any]:
+def _aggregated_resource(entry: _Entry) -> dict[str, Any]:
     """Return a resource with its subresources for aggregated discovery."""
     resource = entry.resource
     kind = _kind_of(entry)
     subresources = [
         {
             "subresource": name,
-            "responseKind": {**kind, **_sent_through(entry, name)},
+            "responseKind": {**kind, **_subresource_kind(entry, name)},
             "verbs": list(verbs),
         }
         for name, verbs in entry.subresources.items()
@@ -315,7 +317,7 @@ def _kind_of(entry: _Entry) -> dict[str, str]:
     return {"group": group, "version": version, "kind": resource.kind}
 
 
-# -------------------------------------------------------------------- what is served
+# -------------------------------------------------------------------- served kinds
 
 
 def _entries_of(storage: Storage) -> list[_Entry]:

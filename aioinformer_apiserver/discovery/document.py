@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from aioinformer_apiserver.serialization.encoders import encoder_of
-from aioinformer_apiserver.serialization.negotiation import chosen_for_document
-from aioinformer_apiserver.serialization.responses import Response
+from aioinformer_apiserver.serialization.negotiation import negotiate_document
+from aioinformer_apiserver.serialization.responses import APIResponse
 from aioinformer_apiserver.storage.encoding import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer_apiserver.requests.request import Request
+    from aioinformer_apiserver.requests.request import APIRequest
 
 __all__ = [
     "etag_of",
@@ -33,9 +33,9 @@ _HEALTH_ROOTS = frozenset({"healthz", "livez", "readyz"})
 _HEALTH_CHECKS = ("ping",)
 
 
-def text_document(text: str, *, status: int = 200) -> Response:
+def text_document(text: str, *, status: int = 200) -> APIResponse:
     """Return a plain text, which browsers must not take for anything else."""
-    return Response(
+    return APIResponse(
         body=[text.encode()],
         content_type=_TEXT,
         headers={"X-Content-Type-Options": "nosniff"},
@@ -43,22 +43,24 @@ def text_document(text: str, *, status: int = 200) -> Response:
     )
 
 
-def indented_document(value: Mapping[str, Any]) -> Response:
+def indented_document(value: Mapping[str, Any]) -> APIResponse:
     """Return JSON that a real server always indents."""
-    return Response(body=[orjson.dumps(value, option=orjson.OPT_INDENT_2)])
+    return APIResponse(body=[orjson.dumps(value, option=orjson.OPT_INDENT_2)])
 
 
-def json_document(value: Mapping[str, Any], request: Request) -> Response:
+def json_document(value: Mapping[str, Any], request: APIRequest) -> APIResponse:
     """Return a document in the format that the request accepts.
 
     Raises:
         ApiError: 406, if it accepts no supported format.
     """
-    encoder = encoder_of(chosen_for_document(request.headers, request.query))
-    return Response(body=[encoder.document(plain(value))], content_type=encoder.media)
+    encoder = encoder_of(negotiate_document(request.headers, request.query))
+    return APIResponse(
+        body=[encoder.document(plain(value))], content_type=encoder.media
+    )
 
 
-def no_such_page() -> Response:
+def no_such_page() -> APIResponse:
     """Return the 404 for a path without any API group."""
     return text_document("404 page not found\n", status=404)
 
@@ -73,7 +75,7 @@ def is_unchanged(headers: Mapping[str, str], tag: str) -> bool:
     return f'"{tag}"' in headers.get("If-None-Match", "")
 
 
-def health_at(request: Request) -> Response | None:
+def health_at(request: APIRequest) -> APIResponse | None:
     """Return the response to a health check; None for other paths."""
     root, *checks = request.path.removeprefix("/").split("/")
     if (
@@ -84,7 +86,7 @@ def health_at(request: Request) -> Response | None:
         return None
 
     if checks:
-        return Response(body=[b"ok"], content_type=_TEXT)
+        return APIResponse(body=[b"ok"], content_type=_TEXT)
 
     if "verbose" not in request.query:
         return text_document("ok")

@@ -18,15 +18,15 @@ from aioinformer_apiserver.discovery.document import (
     text_document,
 )
 from aioinformer_apiserver.schema.openapi_schema import definitions, schema_of
-from aioinformer_apiserver.serialization.negotiation import accepted
-from aioinformer_apiserver.serialization.responses import Response
+from aioinformer_apiserver.serialization.negotiation import first_accepted
+from aioinformer_apiserver.serialization.responses import APIResponse
 from aioinformer_apiserver.storage.encoding import plain
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from aioinformer_apiserver.requests.request import Request
+    from aioinformer_apiserver.requests.request import APIRequest
     from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = ["REFERENCE", "definition_name", "document_at", "paths_of", "schemas_of"]
@@ -43,13 +43,13 @@ _PROTOBUF = (
 )
 
 _VARIES = {"Vary": "Accept"}
-_NOT_ACCEPTABLE = Response(body=[b""], headers=_VARIES, status=406)
+_NOT_ACCEPTABLE = APIResponse(body=[b""], headers=_VARIES, status=406)
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 # Clients may cache documents with a hash in their URL forever.
-_KEPT = {"Cache-Control": "public, immutable"}
+_CACHEABLE = {"Cache-Control": "public, immutable"}
 
 
-def document_at(kinds: Iterable[Kind], request: Request) -> Response:
+def document_at(kinds: Iterable[Kind], request: APIRequest) -> APIResponse:
     """Answer a request below `/openapi`.
 
     Args:
@@ -62,7 +62,7 @@ def document_at(kinds: Iterable[Kind], request: Request) -> Response:
     """
     path = unquote(request.path).removeprefix("/")
     if path == _SECOND:
-        return _second(request)
+        return _openapi_v2(request)
 
     if path != _ROOT and not path.startswith(_ROOT + "/"):
         return no_such_page()
@@ -75,10 +75,10 @@ def document_at(kinds: Iterable[Kind], request: Request) -> Response:
     if found is None:
         return text_document("", status=404)
 
-    if accepted(request.headers, _JSON) is None:
+    if first_accepted(request.headers, _JSON) is None:
         return _NOT_ACCEPTABLE
 
-    return _addressed(_written(found), request)
+    return _hashed_response(_document_of(found), request)
 
 
 def schemas_of(kinds: tuple[Kind, ...]) -> dict[str, Any]:
@@ -88,41 +88,41 @@ def schemas_of(kinds: tuple[Kind, ...]) -> dict[str, Any]:
         OpenAPI schemas by name, sorted.
     """
     found: dict[str, Any] = {}
-    wanted = [_META + "DeleteOptions", _META + "Status", _META + "ObjectMeta"]
-    wanted.append(_META + "ListMeta")
+    pending = [_META + "DeleteOptions", _META + "Status", _META + "ObjectMeta"]
+    pending.append(_META + "ListMeta")
     for kind in kinds:
         for name in kind.subresources.keys() & SUBRESOURCE_KINDS.keys():
             sent = schema_of(SUBRESOURCE_KINDS[name])
-            wanted += [] if sent is None else [sent.name]
+            pending += [] if sent is None else [sent.name]
 
         if kind.typed:
-            wanted += [definition_name(kind), definition_name(kind, listed=True)]
+            pending += [definition_name(kind), definition_name(kind, listed=True)]
         else:
             found.update(_custom_schemas(kind))
-            wanted += _references(found[definition_name(kind)])
+            pending += _references(found[definition_name(kind)])
 
-    while wanted:
-        name = wanted.pop()
+    while pending:
+        name = pending.pop()
         text = definitions().get(name)
         if text is not None and name not in found:
             found[name] = text
-            wanted += _references(text)
+            pending += _references(text)
 
     return dict(sorted(found.items()))
 
 
-def _second(request: Request) -> Response:
+def _openapi_v2(request: APIRequest) -> APIResponse:
     """Return the document of OpenAPI v2, without paths and definitions.
 
     kubectl requests it, in Protocol Buffers, for kinds that it does not find in v3. So it
     finds that there is no such kind.
     """
-    media = accepted(request.headers, _JSON, *_PROTOBUF)
+    media = first_accepted(request.headers, _JSON, *_PROTOBUF)
     if media is None:
         return _NOT_ACCEPTABLE
 
     if media == _JSON:
-        return Response(
+        return APIResponse(
             body=[plain({"swagger": "2.0", "info": _INFO, "paths": {}})],
             headers=_VARIES,
         )
@@ -130,7 +130,7 @@ def _second(request: Request) -> Response:
     title, version = (text.encode() for text in _INFO.values())
     info = _field(1, title) + _field(2, version)
     body = _field(1, b"2.0") + _field(2, info) + _field(8, b"")
-    return Response(body=[body], content_type=_PROTOBUF[0], headers=_VARIES)
+    return APIResponse(body=[body], content_type=_PROTOBUF[0], headers=_VARIES)
 
 
 def _field(number: int, text: bytes) -> bytes:
@@ -138,30 +138,32 @@ def _field(number: int, text: bytes) -> bytes:
     return bytes([number << 3 | 2, len(text)]) + text
 
 
-def _addressed(document: tuple[bytes, str], request: Request) -> Response:
+def _hashed_response(document: tuple[bytes, str], request: APIRequest) -> APIResponse:
     """Return a document, a redirect to its current URL, or 304 if it is unchanged."""
     body, tag = document
     headers = {"ETag": f'"{tag}"', "Vary": "Accept"}
-    asked = request.query.get("hash", "")
-    if asked not in {"", tag}:
+    requested_hash = request.query.get("hash", "")
+    if requested_hash not in {"", tag}:
         location = f"{request.path}?hash={tag}"
         headers = {**headers, "Location": location}
-        return Response(body=[b""], headers=headers, status=301)
+        return APIResponse(body=[b""], headers=headers, status=301)
 
-    headers.update(_KEPT if asked else {"Cache-Control": "no-cache, private"})
+    headers.update(
+        _CACHEABLE if requested_hash else {"Cache-Control": "no-cache, private"}
+    )
     if is_unchanged(request.headers, tag):
-        return Response(body=[b""], headers=headers, status=304)
+        return APIResponse(body=[b""], headers=headers, status=304)
 
-    return Response(body=[body], headers=headers)
+    return APIResponse(body=[body], headers=headers)
 
 
-def _index(by_api: Mapping[str, tuple[Kind, ...]]) -> Response:
+def _index(by_api: Mapping[str, tuple[Kind, ...]]) -> APIResponse:
     paths = {
-        api: {"serverRelativeURL": f"/{_ROOT}/{api}?hash={_written(kinds)[1]}"}
+        api: {"serverRelativeURL": f"/{_ROOT}/{api}?hash={_document_of(kinds)[1]}"}
         for api, kinds in sorted(by_api.items())
     }
     # A real server sends this JSON with this type.
-    return Response(
+    return APIResponse(
         body=[plain({"paths": paths}) + b"\n"], content_type="text/plain; charset=utf-8"
     )
 
@@ -180,7 +182,7 @@ def _by_api(kinds: Iterable[Kind]) -> dict[str, tuple[Kind, ...]]:
 # Kinds are compared by identity, so a new kind means a new document. Built-in kinds are
 # the same in all servers of a process.
 @lru_cache(maxsize=64)
-def _written(kinds: tuple[Kind, ...]) -> tuple[bytes, str]:
+def _document_of(kinds: tuple[Kind, ...]) -> tuple[bytes, str]:
     """Return the document of a group and version, with its ETag."""
     document = {
         "openapi": "3.0.0",
@@ -399,10 +401,13 @@ def _request(kind: Kind, action: str, subject: str) -> dict[str, Any]:
         if action == "deletecollection" and not kind.typed:
             return {}
 
-        return {"content": {it: _refer(_META + "DeleteOptions") for it in types}}
+        return {"content": {it: _reference_to(_META + "DeleteOptions") for it in types}}
 
     if action != "patch":
-        return {"content": {it: _refer(subject) for it in types}, "required": True}
+        return {
+            "content": {it: _reference_to(subject) for it in types},
+            "required": True,
+        }
 
     # A patch has no schema, because its content depends on its type.
     types = (*_PATCHES, *_STRATEGIC) if kind.typed else _PATCHES
@@ -418,7 +423,7 @@ def _responses(kind: Kind, action: str, subresource: str) -> dict[str, Any]:
         subject = _META + "Status"
 
     codes = {"post": ("200", "201", "202"), "put": ("200", "201")}.get(action, ("200",))
-    content = {name: _refer(subject) for name in _FORMATS}
+    content = {name: _reference_to(subject) for name in _FORMATS}
     words = {"200": "OK", "201": "Created", "202": "Accepted"}
     found = {code: {"description": words[code], "content": content} for code in codes}
     return {**found, "401": {"description": "Unauthorized"}}
@@ -430,7 +435,7 @@ def _subject(kind: Kind, subresource: str) -> str:
     return definition_name(kind) if schema is None else schema.name
 
 
-def _refer(name: str) -> dict[str, Any]:
+def _reference_to(name: str) -> dict[str, Any]:
     return {"schema": {"$ref": REFERENCE + name}}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-__all__ = ["VERSION_STRUCT", "go_text", "go_type", "json_type", "restored_wrongly"]
+__all__ = ["VERSION_STRUCT", "go_text", "go_type", "json_type", "restore_error"]
 
 # The first struct that Go decodes from a body.
 VERSION_STRUCT = (
@@ -71,7 +71,7 @@ def go_text(value: object) -> str:
             return json.dumps(value)
 
 
-def restored_wrongly(mistake: str) -> str:
+def restore_error(mistake: str) -> str:
     """Convert an error about a wrong type to the one for values that are not text.
 
     Args:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-__all__ = ["json_mistake"]
+__all__ = ["json_syntax_error"]
 
 _BLANKS = b" \t\r\n"
 _DIGITS = b"0123456789"
@@ -17,22 +17,22 @@ _LITERALS = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
 _END = "unexpected end of JSON input"
 
 
-def json_mistake(raw: bytes) -> str:
+def json_syntax_error(raw: bytes) -> str:
     """Return the syntax error of a text; empty for valid JSON.
 
     Example:
-        >>> json_mistake(b'{"a": 1,}')
+        >>> json_syntax_error(b'{"a": 1,}')
         "invalid character '}' looking for beginning of object key string"
     """
     try:
         _Scanner(raw).scan()
-    except _Mistake as exc:
+    except _SyntaxError as exc:
         return str(exc)
 
     return ""
 
 
-class _Mistake(Exception):
+class _SyntaxError(Exception):
     """First syntax error."""
 
 
@@ -55,24 +55,24 @@ class _Scanner:
 
         return self._raw[self._at] if self._at < len(self._raw) else None
 
-    def _must_have_next(self) -> int:
+    def _require_next(self) -> int:
         found = self._next()
         if found is None:
-            raise _Mistake(_END)
+            raise _SyntaxError(_END)
 
         return found
 
-    def _here(self) -> int:
+    def _current(self) -> int:
         """Return the current byte; at the end of the text, a space."""
         return self._raw[self._at] if self._at < len(self._raw) else _BLANKS[0]
 
-    def _invalid(self, where: str) -> _Mistake:
-        return _Mistake(f"invalid character {_quoted(self._here())} {where}")
+    def _invalid(self, where: str) -> _SyntaxError:
+        return _SyntaxError(f"invalid character {_quote(self._current())} {where}")
 
     # ---------------------------------------------------------------- values
 
     def _value(self) -> None:
-        first = self._must_have_next()
+        first = self._require_next()
         if first in _LITERALS:
             self._literal(_LITERALS[first])
         elif first == ord("-") or first in _DIGITS:
@@ -88,45 +88,45 @@ class _Scanner:
 
     def _literal(self, expected: bytes) -> None:
         for letter in expected:
-            if self._here() != letter:
-                why = f"in literal {expected.decode()} (expecting {_quoted(letter)})"
+            if self._current() != letter:
+                why = f"in literal {expected.decode()} (expecting {_quote(letter)})"
                 raise self._invalid(why)
 
             self._at += 1
 
     def _number(self) -> None:
-        if self._here() == ord("-"):
+        if self._current() == ord("-"):
             self._at += 1
             self._check_digit("in numeric literal")
 
-        if self._here() == ord("0"):
+        if self._current() == ord("0"):
             self._at += 1
         else:
             self._digits()
 
-        if self._here() == ord("."):
+        if self._current() == ord("."):
             self._at += 1
             self._check_digit("after decimal point in numeric literal")
             self._digits()
 
-        if self._here() in b"eE":
+        if self._current() in b"eE":
             self._at += 1
-            self._at += self._here() in b"+-"
+            self._at += self._current() in b"+-"
             self._check_digit("in exponent of numeric literal")
             self._digits()
 
     def _check_digit(self, where: str) -> None:
-        if self._here() not in _DIGITS:
+        if self._current() not in _DIGITS:
             raise self._invalid(where)
 
     def _digits(self) -> None:
-        while self._here() in _DIGITS:
+        while self._current() in _DIGITS:
             self._at += 1
 
     def _string(self) -> None:
         self._at += 1
         while self._at < len(self._raw):
-            found = self._here()
+            found = self._current()
             if found < ord(" "):
                 raise self._invalid("in string literal")
 
@@ -137,49 +137,49 @@ class _Scanner:
             if found == ord("\\"):
                 self._escape()
 
-        raise _Mistake(_END)
+        raise _SyntaxError(_END)
 
     def _escape(self) -> None:
-        found = self._here()
+        found = self._current()
         if found != ord("u") and found not in _ESCAPABLE:
             raise self._invalid("in string escape code")
 
         self._at += 1
         for _ in range(4 if found == ord("u") else 0):
-            if self._here() not in _HEX_DIGITS:
+            if self._current() not in _HEX_DIGITS:
                 raise self._invalid("in \\u hexadecimal character escape")
 
             self._at += 1
 
     def _object(self) -> None:
         self._at += 1
-        more = self._must_have_next() != ord("}")
+        more = self._require_next() != ord("}")
         while more:
-            if self._must_have_next() != ord('"'):
+            if self._require_next() != ord('"'):
                 raise self._invalid("looking for beginning of object key string")
 
             self._string()
-            if self._must_have_next() != ord(":"):
+            if self._require_next() != ord(":"):
                 raise self._invalid("after object key")
 
             self._at += 1
             self._value()
-            more = self._goes_on("}", "after object key:value pair")
+            more = self._has_more("}", "after object key:value pair")
 
         self._at += 1
 
     def _array(self) -> None:
         self._at += 1
-        more = self._must_have_next() != ord("]")
+        more = self._require_next() != ord("]")
         while more:
             self._value()
-            more = self._goes_on("]", "after array element")
+            more = self._has_more("]", "after array element")
 
         self._at += 1
 
-    def _goes_on(self, end: str, where: str) -> bool:
+    def _has_more(self, end: str, where: str) -> bool:
         """Consume a comma, and return whether there was one."""
-        found = self._must_have_next()
+        found = self._require_next()
         if found == ord(","):
             self._at += 1
             return True
@@ -190,7 +190,7 @@ class _Scanner:
         return False
 
 
-def _quoted(letter: int) -> str:
+def _quote(letter: int) -> str:
     """Format a byte as Go quotes it in these messages."""
     text = chr(letter)
     if text == "'":

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "STANDARD_FINALIZERS",
-    "dns_label_problems",
-    "generated_name",
-    "label_value_problems",
-    "name_problems",
-    "qualified_name_problems",
-    "subdomain_problems",
+    "generate_name",
+    "validate_dns_label",
+    "validate_label_value",
+    "validate_name",
+    "validate_qualified_name",
+    "validate_subdomain",
 ]
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -46,13 +46,13 @@ _SUBDOMAIN_LENGTH = 253
 _CRON_JOB_LENGTH = 52
 
 
-def generated_name(start: str) -> str:
+def generate_name(start: str) -> str:
     """Return a random name that begins with `start`, which may be truncated."""
     suffix = random.choices(_SUFFIX_LETTERS, k=_SUFFIX_LENGTH)
     return start[:_LONGEST_START] + "".join(suffix)
 
 
-def name_problems(resource: Resource, name: str, *, prefix: bool = False) -> list[str]:
+def validate_name(resource: Resource, name: str, *, prefix: bool = False) -> list[str]:
     """Return the errors of an object's name.
 
     Args:
@@ -64,18 +64,18 @@ def name_problems(resource: Resource, name: str, *, prefix: bool = False) -> lis
         name = f"{name[:-2]}a"
 
     if resource.group == "rbac.authorization.k8s.io" or resource in _LAX:
-        return _segment_problems(name)
+        return _validate_segment(name)
 
     if resource in _LABEL_NAMED:
-        return dns_label_problems(name)
+        return validate_dns_label(name)
 
     limit = _CRON_JOB_LENGTH if resource == resources.CRON_JOBS else 0
     long = [_too_long(limit)] if 0 < limit < len(name) else []
-    return subdomain_problems(name) + long
+    return validate_subdomain(name) + long
 
 
 @lru_cache(maxsize=4096)
-def qualified_name_problems(name: str) -> tuple[str, ...]:
+def validate_qualified_name(name: str) -> tuple[str, ...]:
     """Return the errors of the key of a label or annotation, or of a finalizer."""
     prefix, slash, last = name.rpartition("/")
     if "/" in prefix:
@@ -87,7 +87,7 @@ def qualified_name_problems(name: str) -> tuple[str, ...]:
     if slash and not prefix:
         found.append("prefix part must be non-empty")
     elif slash:
-        problems = subdomain_problems(prefix, unit="bytes")
+        problems = validate_subdomain(prefix, unit="bytes")
         found += [f"prefix part {it}" for it in problems]
 
     if not last:
@@ -103,7 +103,7 @@ def qualified_name_problems(name: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
-def label_value_problems(value: str) -> tuple[str, ...]:
+def validate_label_value(value: str) -> tuple[str, ...]:
     """Return the errors of a label's value."""
     found: list[str] = []
     if len(value.encode()) > _LABEL_LENGTH:
@@ -123,7 +123,7 @@ _CHARACTERS = (
 )
 
 
-def subdomain_problems(name: str, *, unit: str = "characters") -> list[str]:
+def validate_subdomain(name: str, *, unit: str = "characters") -> list[str]:
     """Return the errors of a DNS subdomain.
 
     Args:
@@ -144,7 +144,7 @@ def subdomain_problems(name: str, *, unit: str = "characters") -> list[str]:
     return found
 
 
-def dns_label_problems(name: str) -> list[str]:
+def validate_dns_label(name: str) -> list[str]:
     """Return the errors of a DNS label."""
     found = []
     if len(name) > _LABEL_LENGTH:
@@ -162,7 +162,7 @@ def dns_label_problems(name: str) -> list[str]:
     return found
 
 
-def _segment_problems(name: str) -> list[str]:
+def _validate_segment(name: str) -> list[str]:
     """Return the errors of a path segment."""
     if name in {".", ".."}:
         return [f"may not be '{name}'"]

@@ -1,7 +1,7 @@
 """The errors of an API server, with its codes, reasons and messages.
 
 They are the `ApiError`s that a client raises. So methods that arrange objects without
-HTTP fail as a client does.
+HTTP raise the same errors as a client.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from aioinformer.model import Resource
 
 __all__ = [
-    "Cause",
     "ExpiredToken",
+    "StatusCause",
     "already_exists",
     "bad_request",
     "conflict",
@@ -31,7 +31,7 @@ __all__ = [
     "no_such_path",
     "not_found",
     "of_code",
-    "quoted",
+    "quote",
     "too_large_version",
     "unauthorized",
     "unsupported_by_route",
@@ -70,18 +70,18 @@ _ESCAPES = {
 }
 
 
-class Cause(NamedTuple):
+class StatusCause(NamedTuple):
     """Cause of an error in one field.
 
     Attributes:
         field: Path such as `"metadata.name"`.
         reason: Machine-readable reason, such as `"FieldValueRequired"`.
-        problem: Human-readable message.
+        message: Human-readable message.
     """
 
     field: str
     reason: str
-    problem: str
+    message: str
 
 
 class ExpiredToken(ResourceExpired):
@@ -118,7 +118,7 @@ def of_code(
 
 def not_found(resource: Resource, name: str) -> ApiError:
     """Make the error for a missing object."""
-    message = f"{resource} {quoted(name)} not found"
+    message = f"{resource} {quote(name)} not found"
     return failure(404, "NotFound", message, _details(resource, name))
 
 
@@ -197,20 +197,22 @@ def invalid(
     return failure(422, "Invalid", message, kept)
 
 
-def invalid_options(causes: Sequence[Cause], kind: str = "ListOptions") -> ApiError:
+def invalid_options(
+    causes: Sequence[StatusCause], kind: str = "ListOptions"
+) -> ApiError:
     """Make the error for invalid or contradictory options of a request.
 
     Args:
         causes: One or more causes.
         kind: Kind of the options, such as `"PatchOptions"`.
     """
-    told = [f"{it.field}: {it.problem}" for it in causes]
-    why = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    texts = [f"{it.field}: {it.message}" for it in causes]
+    why = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     details = {
         "group": "meta.k8s.io",
         "kind": kind,
         "causes": [
-            {"reason": it.reason, "message": it.problem, "field": it.field}
+            {"reason": it.reason, "message": it.message, "field": it.field}
             for it in causes
         ],
     }
@@ -265,16 +267,16 @@ def too_large_version(
     return failure(504, "Timeout", message, details)
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Return a text in double quotes, escaped as in Go."""
     shown = text.replace("\\", "\\\\").replace('"', '\\"')
     if not shown.isprintable():
-        shown = "".join(it if it.isprintable() else _escaped(it) for it in shown)
+        shown = "".join(it if it.isprintable() else _escape(it) for it in shown)
 
     return f'"{shown}"'
 
 
-def _escaped(letter: str) -> str:
+def _escape(letter: str) -> str:
     code = ord(letter)
     if letter in _ESCAPES:
         return _ESCAPES[letter]

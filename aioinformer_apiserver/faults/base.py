@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from aioinformer.errors import ApiError
-    from aioinformer_apiserver.serialization.responses import Response
+    from aioinformer_apiserver.serialization.responses import APIResponse
     from aioinformer_apiserver.storage.storage import Storage
     from aioinformer_apiserver.storage.waker import Waker
 
@@ -79,7 +79,7 @@ class Strike:
 
     fault: Fault
     occasion: Occasion
-    land: Callable[[], None] = field(repr=False, compare=False)
+    record_effect: Callable[[], None] = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -161,12 +161,12 @@ class Fault:
 
     async def before(
         self, strike: Strike, storage: Storage, waker: Waker
-    ) -> Response | None:
+    ) -> APIResponse | None:
         """Act before the request is handled.
 
         Args:
-            strike: This fault and its request. Call `strike.land()` if the fault changes
-                something without returning a response.
+            strike: This fault and its request. Call `strike.record_effect()` if the
+                fault changes something without returning a response.
             storage: The objects and their history.
             waker: Use `waker.sleep()` to wait; it ends early when the server stops.
 
@@ -240,17 +240,19 @@ def check_plural(fault: str, resource: object) -> None:
         OptionsError: If it is not, for example a built-in kind.
     """
     if isinstance(resource, Resource):
-        wanted = f"the plural alone, {resource.plural!r}"
+        expected = f"the plural alone, {resource.plural!r}"
     elif not isinstance(resource, str):
-        wanted = "a plural, such as 'pods'"
+        expected = "a plural, such as 'pods'"
     elif plural := _plurals().get(resource.lower()):
-        wanted = f"the plural, {plural!r}"
+        expected = f"the plural, {plural!r}"
     elif not _NAME.fullmatch(resource):
-        wanted = "a plural in lower case, such as 'pods', without group or subresource"
+        expected = (
+            "a plural in lower case, such as 'pods', without group or subresource"
+        )
     else:
         return
 
-    raise OptionsError(f"{fault}: resource must be {wanted}")
+    raise OptionsError(f"{fault}: resource must be {expected}")
 
 
 @cache
@@ -288,13 +290,13 @@ def check_number(
     """
     if whole:
         fits = isinstance(value, int) and value >= least
-        wanted = f"a whole number of at least {least}"
+        expected = f"a whole number of at least {least}"
     else:
         fits = isinstance(value, int | float) and value > 0  # False for NaN.
-        wanted = "a number above 0"
+        expected = "a number above 0"
 
     if not fits:
-        raise OptionsError(f"{fault}: {option} must be {wanted}")
+        raise OptionsError(f"{fault}: {option} must be {expected}")
 
 
 def check_status(fault: str, status: object, statuses: Sequence[int]) -> None:

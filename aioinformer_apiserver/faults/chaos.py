@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Chaos"]
 
-# Clients must survive these; on some other codes they give up.
+# Clients must survive these; other codes may be permanent errors.
 _STATUSES = (401, 403, 404, 409, 410, 429, 500, 503, 504)
 _PAGES = (200, 502, 503)
 # Most strikes are near the beginning, some beyond the first read.
@@ -77,7 +77,7 @@ class Chaos:
         self.drawn: list[Fault] = []
         self._seed = seed
         self._rate = rate
-        self._verbs = _checked(verbs)
+        self._verbs = _check_verbs(verbs)
         self._limit = limit
         self._lies = lies
         self._requests = 0
@@ -102,7 +102,7 @@ class Chaos:
         return fault
 
 
-def _checked(verbs: str | Collection[str]) -> frozenset[str]:
+def _check_verbs(verbs: str | Collection[str]) -> frozenset[str]:
     found = [verbs] if isinstance(verbs, str) else list(verbs)
     if not found:
         raise OptionsError("Chaos: verbs must name one at least, such as 'list'")

@@ -115,7 +115,7 @@ class Garble(EventFault):
 
     def alter_victim(self, line: bytes) -> list[bytes]:
         """Return the line without its first quote."""
-        return [_garbled(line)]
+        return [_garble(line)]
 
     def alter_list(self, body: dict[str, Any]) -> bytes | None:
         """Return the list with a damaged item."""
@@ -123,7 +123,7 @@ class Garble(EventFault):
             return None
 
         items = [plain(item) for item in body["items"]]
-        items[self.after_events] = _garbled(items[self.after_events])
+        items[self.after_events] = _garble(items[self.after_events])
         head, mark, tail = plain({**body, "items": []}).partition(b'"items":[')
         return head + mark + b",".join(items) + tail + b"\n"
 
@@ -182,7 +182,7 @@ class StepBack(EventFault):
 
     def alter_victim(self, line: bytes) -> list[bytes]:
         """Return the event with an older version."""
-        return [_altered(line, self._step_back)]
+        return [_alter(line, self._step_back)]
 
     def alter_list(self, body: dict[str, Any]) -> bytes | None:
         """Return the list with an older version."""
@@ -204,14 +204,14 @@ class Foreign(EventFault):
 
     def alter_victim(self, line: bytes) -> list[bytes]:
         """Insert an event."""
-        foreign = plain(self._neighbour_of(orjson.loads(line)["object"]))
+        foreign = plain(self._foreign_object(orjson.loads(line)["object"]))
         return [event_line("ADDED", foreign), line]
 
     def alter_items(self, items: list[dict[str, Any]], place: int) -> None:
         """Insert an item."""
-        items.insert(place, self._neighbour_of(items[place]))
+        items.insert(place, self._foreign_object(items[place]))
 
-    def _neighbour_of(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _foreign_object(self, body: dict[str, Any]) -> dict[str, Any]:
         """Make an object of the other kind with the namespace, version and age of `body`."""
         metadata = body["metadata"]
         name = self.kind.lower()
@@ -247,7 +247,7 @@ class Unreadable(EventFault):
 
     def alter_victim(self, line: bytes) -> list[bytes]:
         """Return the event with such an object."""
-        return [_altered(line, _make_unreadable)]
+        return [_alter(line, _make_unreadable)]
 
     def alter_items(self, items: list[dict[str, Any]], place: int) -> None:
         """Modify the item."""
@@ -262,12 +262,12 @@ class BlankBookmarks(EventFault):
 
     def alter_bookmark(self, line: bytes, index: int) -> list[bytes]:
         """Return the bookmark without its version."""
-        return [line] if index < self.after_events else [_altered(line, _drop_version)]
+        return [line] if index < self.after_events else [_alter(line, _drop_version)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class NoBookmarks(EventFault):
-    """Sends no bookmarks after `after_events` events, though the client wants them."""
+    """Sends no bookmarks after `after_events` events, although the client requests them."""
 
     acts_on: ClassVar[tuple[str, ...]] = ("watch",)
 
@@ -283,13 +283,13 @@ class NoBookmarks(EventFault):
 # ---------------------------------------------------------------- helpers
 
 
-def _altered(line: bytes, alter: Callable[[dict[str, Any]], None]) -> bytes:
+def _alter(line: bytes, alter: Callable[[dict[str, Any]], None]) -> bytes:
     event = orjson.loads(line)
     alter(event["object"])
     return event_line(event["type"], plain(event["object"]))
 
 
-def _garbled(text: bytes) -> bytes:
+def _garble(text: bytes) -> bytes:
     # At the beginning: a reader may parse no more of an object than its head.
     return text.replace(b'"', b"", 1)
 

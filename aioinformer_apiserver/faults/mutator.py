@@ -34,11 +34,11 @@ class ResponseMutator:
         self._fault = fault
         self._events = 0
 
-    def beginning(self) -> list[bytes]:
+    def initial_lines(self) -> list[bytes]:
         """Return the lines to send before the first event of a watch."""
         return self._end()
 
-    def lines(self, lines: list[bytes]) -> list[bytes]:
+    def mutate_lines(self, lines: list[bytes]) -> list[bytes]:
         """Return the lines to send instead of these complete lines of a watch."""
         sent: list[bytes] = []
         for line in lines:
@@ -50,16 +50,20 @@ class ResponseMutator:
                 continue
 
             if line.startswith(_BOOKMARK):
-                sent += self._note(line, self._fault.alter_bookmark(line, self._events))
+                sent += self._record_change(
+                    line, self._fault.alter_bookmark(line, self._events)
+                )
                 continue
 
-            sent += self._note(line, self._fault.alter_event(line, self._events))
+            sent += self._record_change(
+                line, self._fault.alter_event(line, self._events)
+            )
             self._events += 1
             sent += self._end()
 
         return sent
 
-    def whole(self, body: bytes) -> bytes:
+    def mutate_body(self, body: bytes) -> bytes:
         """Return the body to send instead of a whole body; only lists change."""
         listed = _list_in(body)
         changed = None if listed is None else self._fault.alter_list(listed)
@@ -69,7 +73,7 @@ class ResponseMutator:
         self.altered |= changed != body
         return changed
 
-    def _note(self, line: bytes, changed: list[bytes]) -> list[bytes]:
+    def _record_change(self, line: bytes, changed: list[bytes]) -> list[bytes]:
         self.altered |= changed != [line]
         return changed
 

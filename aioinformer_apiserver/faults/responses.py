@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from aioinformer.errors import OptionsError
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.faults.base import Fault, check_number, check_status
-from aioinformer_apiserver.serialization.responses import Response, error_response
+from aioinformer_apiserver.serialization.responses import APIResponse, error_response
 
 if TYPE_CHECKING:
     from aioinformer.errors import ApiError
@@ -61,7 +61,7 @@ class Refuse(Fault):
 
     async def before(
         self, strike: Strike, storage: Storage, waker: Waker
-    ) -> Response | None:
+    ) -> APIResponse | None:
         """Return the error."""
         error = statuses.of_code(
             self.status,
@@ -96,7 +96,7 @@ class Gone(Fault):
 
     async def before(
         self, strike: Strike, storage: Storage, waker: Waker
-    ) -> Response | None:
+    ) -> APIResponse | None:
         """Return 410, unless a watch is to deliver events first."""
         if strike.occasion.verb == "watch" and self.after_events:
             return None
@@ -137,10 +137,10 @@ class Page(Fault):
 
     async def before(
         self, strike: Strike, storage: Storage, waker: Waker
-    ) -> Response | None:
+    ) -> APIResponse | None:
         """Return the page."""
         body = [self.html().encode()]
-        return Response(status=self.status, body=body, content_type="text/html")
+        return APIResponse(status=self.status, body=body, content_type="text/html")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -155,7 +155,7 @@ class Compact(Fault):
 
     async def before(
         self, strike: Strike, storage: Storage, waker: Waker
-    ) -> Response | None:
+    ) -> APIResponse | None:
         """Compact the storage."""
         storage.compact()
         return None
@@ -178,8 +178,8 @@ class Delay(Fault):
 
     async def before(
         self, strike: Strike, storage: Storage, waker: Waker
-    ) -> Response | None:
+    ) -> APIResponse | None:
         """Wait."""
-        strike.land()
+        strike.record_effect()
         await waker.sleep(self.seconds)
         return None

@@ -56,14 +56,14 @@ class Faults:
     def clear(self) -> None:
         """Remove all pending faults. Strikes in progress continue."""
         for entry in self._pending:
-            entry.wanted = 0
+            entry.remaining = 0
 
         self._pending.clear()
 
     def check(self) -> None:
         """Check at the end of a test that every fault has had its effect.
 
-        Each must have struck as often as it says, and changed something each time. For
+        Each must have struck `times` times, and changed something each time. For
         `Chaos`, and for a fault with `times=None`, one strike is enough. Faults removed
         by `clear()` need not have struck, but their strikes must have had an effect.
 
@@ -102,7 +102,7 @@ class Faults:
         )
         for entry in tuple(self._pending):
             fault = entry.take(occasion)
-            if entry.wanted == 0:
+            if entry.remaining == 0:
                 self._pending.remove(entry)
 
             if fault is not None:
@@ -111,13 +111,13 @@ class Faults:
         return None
 
     def _strike(self, entry: _Entry, fault: Fault, occasion: Occasion) -> Strike:
-        def land() -> None:
-            if entry.missed.pop(id(strike), None) is not None:
-                entry.landed = True
+        def record_effect() -> None:
+            if entry.without_effect.pop(id(strike), None) is not None:
+                entry.recorded = True
                 self.struck.append(strike)
 
-        strike = Strike(fault, occasion, land)
-        entry.missed[id(strike)] = strike
+        strike = Strike(fault, occasion, record_effect)
+        entry.without_effect[id(strike)] = strike
         self.taken.append(strike)
         return strike
 
@@ -128,14 +128,14 @@ class _Entry:
 
     source: Fault | Chaos
     skip: int
-    wanted: int | None
+    remaining: int | None
     """Number of strikes left; None for no limit."""
 
     lenient: bool
     """One strike with an effect is enough."""
 
-    landed: bool = False
-    missed: dict[int, Strike] = field(default_factory=dict)
+    recorded: bool = False
+    without_effect: dict[int, Strike] = field(default_factory=dict)
     """Strikes without an effect so far, by identity."""
 
     @classmethod
@@ -147,11 +147,11 @@ class _Entry:
             return cls(source, source.skip, source.times, source.times is None)
 
         if isinstance(source, type) and issubclass(source, Fault | Chaos):
-            wanted = f"a {source.__name__}, not the class: {source.__name__}(...)"
+            remaining = f"a {source.__name__}, not the class: {source.__name__}(...)"
         else:
-            wanted = f"faults, such as Gone(), and not {source!r}"
+            remaining = f"faults, such as Gone(), and not {source!r}"
 
-        raise OptionsError(f"faults.add() takes {wanted}")
+        raise OptionsError(f"faults.add() takes {remaining}")
 
     def take(self, occasion: Occasion) -> Fault | None:
         if isinstance(self.source, Chaos):
@@ -164,25 +164,25 @@ class _Entry:
             self.skip -= 1
             return None
 
-        if self.wanted is not None:
-            self.wanted -= 1
+        if self.remaining is not None:
+            self.remaining -= 1
 
         return self.source
 
     def missing(self) -> str:
         """Describe the missing effects in one line; empty if there are none."""
-        if self.lenient and self.landed:
+        if self.lenient and self.recorded:
             return ""
 
-        told = []
-        if self.missed:
-            struck = [it.occasion for it in self.missed.values()]
+        failures = []
+        if self.without_effect:
+            struck = [it.occasion for it in self.without_effect.values()]
             requests = ", ".join(f"{it.verb} {it.path or it.resource}" for it in struck)
-            told.append(f"changed nothing about {requests}")
+            failures.append(f"changed nothing about {requests}")
 
-        if self.wanted:
-            told.append(f"is left over (times={self.wanted})")
-        elif self.wanted is None and not self.missed:
-            told.append("is left over")
+        if self.remaining:
+            failures.append(f"is left over (times={self.remaining})")
+        elif self.remaining is None and not self.without_effect:
+            failures.append("is left over")
 
-        return f"{self.source!r} {' and '.join(told)}" if told else ""
+        return f"{self.source!r} {' and '.join(failures)}" if failures else ""

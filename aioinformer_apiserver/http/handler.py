@@ -25,7 +25,7 @@ from aioinformer_apiserver.reads.watches import wait_until_fresh
 from aioinformer_apiserver.registry.pod_subresources import bind, evict, eviction_of
 from aioinformer_apiserver.registry.scale import SCALE, Scales
 from aioinformer_apiserver.requests.options import (
-    delete_options_from,
+    convert_delete_options,
     delete_options_of,
     patch_type_of,
     write_options_of,
@@ -45,14 +45,14 @@ from aioinformer_apiserver.requests.routes import (
 )
 from aioinformer_apiserver.serialization.formats import format_of
 from aioinformer_apiserver.serialization.responses import (
-    Response,
+    APIResponse,
     deletion_response,
     document_response,
     error_response,
     object_response,
     with_warnings,
 )
-from aioinformer_apiserver.storage.storage import Stored
+from aioinformer_apiserver.storage.storage import StoredObject
 from aioinformer_apiserver.storage.waker import Waker
 
 if TYPE_CHECKING:
@@ -63,12 +63,12 @@ if TYPE_CHECKING:
     from aioinformer_apiserver.auth.service_tokens import ServiceTokens
     from aioinformer_apiserver.http.response import ResponseWriter
     from aioinformer_apiserver.registry.registry import Registry
-    from aioinformer_apiserver.requests.options import Part, Written
-    from aioinformer_apiserver.requests.request import Request
+    from aioinformer_apiserver.requests.options import Part, WriteResult
+    from aioinformer_apiserver.requests.request import APIRequest
     from aioinformer_apiserver.serialization.formats import Format
     from aioinformer_apiserver.storage.kinds import Kind
 
-__all__ = ["HandlerOptions", "RequestHandler"]
+__all__ = ["HandlerDurations", "RequestHandler"]
 
 # Monitoring polls these all the time, so they are not recorded.
 _HEALTH_PATHS = frozenset({"/livez", "/readyz", "/healthz"})
@@ -86,7 +86,7 @@ _PARTS: dict[str, Part] = {"": "main", "finalize": "finalize", "status": "status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandlerOptions:
+class HandlerDurations:
     """Durations in seconds on the loop's clock; see `APIServer`."""
 
     bookmark_seconds: float
@@ -108,7 +108,10 @@ class RequestHandler:
     """
 
     def __init__(
-        self, registry: Registry, access_control: AccessControl, options: HandlerOptions
+        self,
+        registry: Registry,
+        access_control: AccessControl,
+        options: HandlerDurations,
     ) -> None:
         self.faults = Faults()
         self.records: deque[RequestRecord] = deque(maxlen=_RECORDS)
@@ -152,7 +155,7 @@ class RequestHandler:
     # ---------------------------------------------------------------- one request
 
     async def respond(
-        self, request: Request, writer: ResponseWriter, waker: Waker
+        self, request: APIRequest, writer: ResponseWriter, waker: Waker
     ) -> None:
         """Handle one request and write its response.
 
@@ -178,8 +181,8 @@ class RequestHandler:
             await writer.send(with_warnings(response, request.warnings))
 
     async def _handle(
-        self, request: Request, writer: ResponseWriter, waker: Waker
-    ) -> Response | None:
+        self, request: APIRequest, writer: ResponseWriter, waker: Waker
+    ) -> APIResponse | None:
         """Handle a request; None if the response has been written already."""
         info = request_info_of(request)
         user = self._admit(request, info)
@@ -188,7 +191,7 @@ class RequestHandler:
             if instead is not None:
                 return instead
 
-            review = reviews.answer_to(self._access_control, user, info, request)
+            review = reviews.create_review(self._access_control, user, info, request)
             if review is not None:
                 return document_response(review, request, status=201)
 
@@ -209,7 +212,7 @@ class RequestHandler:
         await self._wait_for_version(request, target, waker)
         return self._resources.handle(request, target, format_)
 
-    def _admit(self, request: Request, info: RequestInfo) -> User:
+    def _admit(self, request: APIRequest, info: RequestInfo) -> User:
         """Authenticate and authorize the user, and record the request.
 
         Raises:
@@ -237,8 +240,12 @@ class RequestHandler:
         return user
 
     async def _strike(
-        self, request: Request, info: RequestInfo, writer: ResponseWriter, waker: Waker
-    ) -> Response | None:
+        self,
+        request: APIRequest,
+        info: RequestInfo,
+        writer: ResponseWriter,
+        waker: Waker,
+    ) -> APIResponse | None:
         """Let the next matching fault strike; return the response that it sends instead."""
         strike = self.faults.take(
             info.verb,
@@ -247,22 +254,22 @@ class RequestHandler:
             query=request.query,
             path=request.path,
         )
-        writer.arm(strike)
+        writer.apply_fault(strike)
         if strike is None:
             return None
 
         response = await strike.fault.before(strike, self._storage, waker)
         if response is not None:
-            strike.land()
+            strike.record_effect()
 
         return response
 
     # ---------------------------------------------------------------- resources
 
     async def _wait_for_version(
-        self, request: Request, target: Target, waker: Waker
+        self, request: APIRequest, target: Target, waker: Waker
     ) -> None:
-        """Wait until the storage has reached the version that a read asks for."""
+        """Wait until the storage has reached the version that a read requires."""
         collection = target.collection
         match target.verb:
             case "get":
@@ -283,7 +290,7 @@ class RequestHandler:
 
     async def _watch(
         self,
-        request: Request,
+        request: APIRequest,
         target: Target,
         format_: Format,
         writer: ResponseWriter,
@@ -320,7 +327,7 @@ class RequestHandler:
             bookmark_seconds=self._options.bookmark_seconds,
             refused=refused,
         )
-        head = Response(content_type=format_.content_type)
+        head = APIResponse(content_type=format_.content_type)
         try:
             await writer.open(with_warnings(head, request.warnings))
             if not writer.broken:
@@ -347,8 +354,10 @@ class _ResourceHandler:
         self._tokens = tokens
         self._scales = Scales(registry)
 
-    def handle(self, request: Request, target: Target, format_: Format) -> Response:
-        """Do what a request asks for.
+    def handle(
+        self, request: APIRequest, target: Target, format_: Format
+    ) -> APIResponse:
+        """Handle a request, and return its response.
 
         Raises:
             ApiError: If it is refused; then nothing has changed.
@@ -380,9 +389,14 @@ class _ResourceHandler:
                 return self._list(request, target, format_, delete=True)
 
     def _list(
-        self, request: Request, target: Target, format_: Format, *, delete: bool = False
-    ) -> Response:
-        """Return one page of a list, and delete its objects if asked to."""
+        self,
+        request: APIRequest,
+        target: Target,
+        format_: Format,
+        *,
+        delete: bool = False,
+    ) -> APIResponse:
+        """Return one page of a list, and delete its objects if `delete` is set."""
         collection = target.collection
         scope = scope_of(collection.kind, target.namespace, request.query)
         query = ListQuery.parse(request.query, cached=collection.cached)
@@ -392,9 +406,9 @@ class _ResourceHandler:
             self._registry.delete_collection(collection, page.objects, options)
 
         pieces = format_.list(page.metadata, page.objects)
-        return Response(body=pieces, content_type=format_.content_type)
+        return APIResponse(body=pieces, content_type=format_.content_type)
 
-    def _write(self, request: Request, target: Target) -> Written:
+    def _write(self, request: APIRequest, target: Target) -> WriteResult:
         collection, namespace, name = target.collection, target.namespace, target.name
         part = _PARTS[target.subresource]
         registry = self._registry
@@ -412,26 +426,28 @@ class _ResourceHandler:
             collection, namespace, name, request.patch(), options, patch_type=patch_type
         )
 
-    def _create_subresource(self, request: Request, target: Target) -> Response:
+    def _create_subresource(self, request: APIRequest, target: Target) -> APIResponse:
         """Handle a token request, a binding or an eviction, which are never stored."""
         collection, namespace, name = target.collection, target.namespace, target.name
         options, body = write_options_of(request, "main"), request.content()
         match target.subresource:
             case "token":
-                got = self._tokens.answer_to(namespace, name, body, options)
+                got = self._tokens.issue(namespace, name, body, options)
                 return document_response(got, request, status=201)
             case "binding":
                 bind(self._registry, collection, namespace, name, body, options)
             case _:
                 eviction = eviction_of(namespace, name, body, options)
-                how = delete_options_from(eviction.get("deleteOptions") or {}, request)
+                how = convert_delete_options(
+                    eviction.get("deleteOptions") or {}, request
+                )
                 evict(self._registry, collection, namespace, name, how)
 
         return document_response(_CREATED, request, status=201)
 
     def _write_scale(
-        self, request: Request, target: Target, format_: Format
-    ) -> Response:
+        self, request: APIRequest, target: Target, format_: Format
+    ) -> APIResponse:
         collection, namespace, name = target.collection, target.namespace, target.name
         if target.verb == "update":
             options = write_options_of(request, "main")
@@ -453,6 +469,6 @@ class _ResourceHandler:
         return _scale_response(format_, scale)
 
 
-def _scale_response(format_: Format, scale: dict[str, Any]) -> Response:
+def _scale_response(format_: Format, scale: dict[str, Any]) -> APIResponse:
     version = int(scale["metadata"].get("resourceVersion") or 0)
-    return object_response(format_, Stored.of(SCALE, scale, version))
+    return object_response(format_, StoredObject.of(SCALE, scale, version))

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from aioinformer_apiserver.http.handler import RequestHandler
-    from aioinformer_apiserver.requests.request import Request
-    from aioinformer_apiserver.serialization.responses import Response
+    from aioinformer_apiserver.requests.request import APIRequest
+    from aioinformer_apiserver.serialization.responses import APIResponse
 
 __all__ = ["MemoryResponse", "exchange"]
 
@@ -27,7 +27,7 @@ _PIECE_BYTES = 64 * 1024
 
 @asynccontextmanager
 async def exchange(
-    handler: RequestHandler, request: Request
+    handler: RequestHandler, request: APIRequest
 ) -> AsyncIterator[MemoryResponse]:
     """Send a request, and read its response while the server makes it.
 
@@ -56,7 +56,7 @@ async def exchange(
 
 async def _respond(
     handler: RequestHandler,
-    request: Request,
+    request: APIRequest,
     response: MemoryResponse,
     waker: Waker,
     ready: Callable[[], None],
@@ -76,7 +76,7 @@ class MemoryResponse(ResponseWriter):
 
     def __init__(self, waker: Waker) -> None:
         super().__init__(waker)
-        self._head: Response | None = None
+        self._head: APIResponse | None = None
         self._buffer = bytearray()
         self._ended = False
         self._failure = ""
@@ -86,7 +86,7 @@ class MemoryResponse(ResponseWriter):
 
     # ---------------------------------------------------------------- for the client
 
-    async def head(self) -> Response:
+    async def head(self) -> APIResponse:
         """Wait for the status and the headers.
 
         Raises:
@@ -146,11 +146,11 @@ class MemoryResponse(ResponseWriter):
         self._ended = True
         self._readable.wake()
 
-    async def _send_whole(self, response: Response, body: bytes) -> None:
+    async def _send_whole(self, response: APIResponse, body: bytes) -> None:
         await self._send_head(response, compress=False)
         await self._send_body(body)
 
-    async def _send_head(self, response: Response, *, compress: bool) -> None:
+    async def _send_head(self, response: APIResponse, *, compress: bool) -> None:
         del compress
         self._head = response
         self._readable.wake()

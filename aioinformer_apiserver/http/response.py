@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
-from aioinformer_apiserver.errors.statuses import quoted
+from aioinformer_apiserver.errors.statuses import quote
 from aioinformer_apiserver.faults import Compact, Cut, End, Slow, Stall
 from aioinformer_apiserver.faults.mutator import ResponseMutator
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aioinformer_apiserver.faults import Strike
-    from aioinformer_apiserver.serialization.responses import Response
+    from aioinformer_apiserver.serialization.responses import APIResponse
     from aioinformer_apiserver.storage.waker import Waker
 
 __all__ = ["HTTPResponseWriter", "ResponseWriter"]
@@ -60,7 +60,7 @@ class ResponseWriter(ABC):
         self._bytes_per_second = math.inf
         self._mutator: ResponseMutator | None = None
 
-    def arm(self, strike: Strike | None) -> None:
+    def apply_fault(self, strike: Strike | None) -> None:
         """Apply a fault to this response; does nothing for other kinds of faults."""
         self._taken = strike
         fault = None if strike is None else strike.fault
@@ -77,7 +77,7 @@ class ResponseWriter(ABC):
                 pass
 
     @property
-    def armed(self) -> bool:
+    def fault_pending(self) -> bool:
         """True while a fault may still strike."""
         slow = self._bytes_per_second < math.inf
         return self._fault is not None or self._mutator is not None or slow
@@ -91,25 +91,25 @@ class ResponseWriter(ABC):
         """Send whole lines of a watch without waiting. Requires `ready`."""
         raise NotImplementedError
 
-    async def send(self, response: Response) -> None:
+    async def send(self, response: APIResponse) -> None:
         """Send a whole response; returns early if the client has disconnected.
 
         Cancellation:
             Leaves the response unfinished, which breaks the connection.
         """
         self._is_watch = False
-        self._land_if_expired(expired=response.status == HTTPStatus.GONE)
+        self._record_effect_if_expired(expired=response.status == HTTPStatus.GONE)
         if self._mutator is not None:
-            whole = self._mutator.whole(b"".join(response.body))
+            whole = self._mutator.mutate_body(b"".join(response.body))
             if self._mutator.altered:
-                self._land()
+                self._record_effect()
 
             response, self._mutator = replace(response, body=[whole]), None
 
         pieces = iter(response.body)
         first, second = next(pieces, b""), next(pieces, None)
         try:
-            if second is None and not self.armed:
+            if second is None and not self.fault_pending:
                 # A single piece has a Content-Length and fits into one packet.
                 await self._send_whole(response, first)
                 return
@@ -120,7 +120,7 @@ class ResponseWriter(ABC):
         except ConnectionError:
             return  # The client has disconnected.
 
-    async def open(self, response: Response, *, compress: bool = False) -> None:
+    async def open(self, response: APIResponse, *, compress: bool = False) -> None:
         """Send the head at once: a watch may have no events for minutes.
 
         Args:
@@ -140,10 +140,10 @@ class ResponseWriter(ABC):
             return
 
         # Faults count the bytes of the body, so it must not be compressed.
-        await self._send_head(response, compress=compress and not self.armed)
+        await self._send_head(response, compress=compress and not self.fault_pending)
         await self._strike_if_due()
         if self._mutator is not None:
-            await self._write_mutated(self._mutator.beginning())
+            await self._write_mutated(self._mutator.initial_lines())
 
     async def write(self, data: bytes) -> None:
         """Send a piece of the body, as far as the fault allows.
@@ -157,9 +157,9 @@ class ResponseWriter(ABC):
         Cancellation:
             Breaks the connection.
         """
-        self._land_if_expired(expired=self._is_watch and _is_expiry(data))
+        self._record_effect_if_expired(expired=self._is_watch and _is_expiry(data))
         if self._mutator is not None:
-            lines = self._mutator.lines(data.splitlines(keepends=True))
+            lines = self._mutator.mutate_lines(data.splitlines(keepends=True))
             await self._write_mutated(lines)
         else:
             await self._write_counted(data)
@@ -178,7 +178,7 @@ class ResponseWriter(ABC):
         if self._mutator is not None:
             self.broken |= self._mutator.ended
             if self._mutator.altered:
-                self._land()
+                self._record_effect()
 
     async def _write_counted(self, data: bytes) -> None:
         if self._fault is not None:
@@ -191,7 +191,7 @@ class ResponseWriter(ABC):
                 self._bytes_left -= len(data)
 
         if data and self.broken:
-            self._land()
+            self._record_effect()
         elif data:
             await self._write_at_rate(data)
 
@@ -201,7 +201,7 @@ class ResponseWriter(ABC):
             await self._send_body(data)
             return
 
-        self._land()
+        self._record_effect()
         size = max(1, round(rate / _SLOW_PIECES))
         for start in range(0, len(data), size):
             piece = data[start : start + size]
@@ -212,16 +212,16 @@ class ResponseWriter(ABC):
 
     # ---------------------------------------------------------------- faults
 
-    def _land(self) -> None:
+    def _record_effect(self) -> None:
         """Record that the fault has changed something."""
         if self._taken is not None:
-            self._taken.land()
+            self._taken.record_effect()
 
-    def _land_if_expired(self, *, expired: bool) -> None:
+    def _record_effect_if_expired(self, *, expired: bool) -> None:
         """Record that a `Compact` has made a version expire."""
         taken = self._taken
         if expired and taken is not None and isinstance(taken.fault, Compact):
-            taken.land()
+            taken.record_effect()
 
     async def _strike_if_due(self) -> None:
         if self._fault is not None and self._bytes_left == 0:
@@ -232,10 +232,10 @@ class ResponseWriter(ABC):
         fault, self._fault = self._fault, None
         match fault:
             case Cut():
-                self._land()
+                self._record_effect()
                 await self._break_off(reset=fault.reset)
             case Stall():
-                self._land()
+                self._record_effect()
                 # Without a duration, only the end of the server or the client's
                 # disconnect (a cancellation) ends it.
                 seconds = math.inf if fault.seconds is None else fault.seconds
@@ -246,7 +246,7 @@ class ResponseWriter(ABC):
                 # more.
                 self.broken = True
                 if self._is_watch:
-                    self._land()
+                    self._record_effect()
             case _:
                 pass
 
@@ -257,11 +257,11 @@ class ResponseWriter(ABC):
     # ---------------------------------------------------------------- transport
 
     @abstractmethod
-    async def _send_whole(self, response: Response, body: bytes) -> None:
+    async def _send_whole(self, response: APIResponse, body: bytes) -> None:
         """Send head and body at once."""
 
     @abstractmethod
-    async def _send_head(self, response: Response, *, compress: bool) -> None:
+    async def _send_head(self, response: APIResponse, *, compress: bool) -> None:
         """Send the head of a response of unknown length."""
 
     @abstractmethod
@@ -298,7 +298,12 @@ class HTTPResponseWriter(ResponseWriter):
         Always False for clients of HTTP/1.0, which has no chunked encoding.
         """
         transport = self._request.transport
-        if transport is None or transport.is_closing() or self.broken or self.armed:
+        if (
+            transport is None
+            or transport.is_closing()
+            or self.broken
+            or self.fault_pending
+        ):
             return False
 
         chunked = self.response.prepared and self.response.chunked
@@ -315,12 +320,12 @@ class HTTPResponseWriter(ResponseWriter):
         size = sum(map(len, lines))
         transport.write(b"".join((b"%x\r\n" % size, *lines, b"\r\n")))
 
-    async def _send_whole(self, response: Response, body: bytes) -> None:
+    async def _send_whole(self, response: APIResponse, body: bytes) -> None:
         self.response = web.Response(
             status=response.status, body=body, headers=_headers_of(response)
         )
 
-    async def _send_head(self, response: Response, *, compress: bool) -> None:
+    async def _send_head(self, response: APIResponse, *, compress: bool) -> None:
         headers = _headers_of(response)
         stream = web.StreamResponse(status=response.status, headers=headers)
         if self._request.version >= HttpVersion11:
@@ -360,11 +365,11 @@ def _is_expiry(data: bytes) -> bool:
     return data.startswith(b'{"type":"ERROR"') and b'"code":410' in data
 
 
-def _headers_of(response: Response) -> CIMultiDict[str]:
+def _headers_of(response: APIResponse) -> CIMultiDict[str]:
     # No intermediary may cache a response.
     usual = {"Cache-Control": "no-cache, private", **response.headers}
     headers = CIMultiDict({**usual, "Content-Type": response.content_type})
     for text in response.warnings:
-        headers.add("Warning", f"299 - {quoted(text)}")
+        headers.add("Warning", f"299 - {quote(text)}")
 
     return headers

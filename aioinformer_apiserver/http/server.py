@@ -10,7 +10,7 @@ from multidict import CIMultiDict
 
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.http.response import HTTPResponseWriter
-from aioinformer_apiserver.requests.request import Request, query_of
+from aioinformer_apiserver.requests.request import APIRequest, query_of
 from aioinformer_apiserver.serialization.responses import error_response
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class HTTPServer:
             return
 
 
-async def _request_of(incoming: web.BaseRequest) -> Request:
+async def _request_of(incoming: web.BaseRequest) -> APIRequest:
     headers: CIMultiDict[str] = CIMultiDict()
     for name, value in incoming.headers.items():
         # Repeated headers are equivalent to one with a list.
@@ -157,7 +157,7 @@ async def _request_of(incoming: web.BaseRequest) -> Request:
 
         body = await incoming.read()
 
-    return Request(
+    return APIRequest(
         method=incoming.method,
         path=incoming.rel_url.raw_path,
         query=query_of(incoming.raw_path.partition("?")[2]),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.reads.watches import Watcher, open_watcher
-from aioinformer_apiserver.storage.dispatcher import dispatcher_of
 from aioinformer_apiserver.storage.encoding import error_line
 from aioinformer_apiserver.storage.waker import TIMER_RESOLUTION
 
@@ -69,7 +68,7 @@ class WatchServer:
         now = asyncio.get_running_loop().time()
         self._ends = now + seconds
         # True once the end of the initial events has been marked, or if it need not be.
-        self._marked = not query.marked
+        self._initial_end_sent = not query.initial_events_end
         self._ended = False
         # True while the task only waits, so that `_push()` may write.
         self._waiting = False
@@ -94,22 +93,20 @@ class WatchServer:
 
         watcher = open_watcher(self._collection, self._query, self._scope, self._format)
         if watcher is None:
-            await self._writer.write(error_line(self._expired()))
+            await self._writer.write(error_line(self._expired_error()))
             return
 
-        unsubscribe = dispatcher_of(self._collection).subscribe(
-            lambda: self._push(watcher)
-        )
+        unsubscribe = self._collection.dispatcher.subscribe(lambda: self._push(watcher))
         try:
             while not self._is_over():
                 await self._step(watcher)
         finally:
             unsubscribe()
 
-    def _expired(self) -> ApiError:
-        wanted, floor = self._query.version, self._collection.watch_floor
+    def _expired_error(self) -> ApiError:
+        requested, floor = self._query.version, self._collection.watch_floor
         if self._collection.cached:
-            return statuses.expired(f"too old resource version: {wanted} ({floor})")
+            return statuses.expired(f"too old resource version: {requested} ({floor})")
 
         message = "The resourceVersion for the provided watch is too old."
         return statuses.expired(message)
@@ -128,8 +125,8 @@ class WatchServer:
             await self._writer.write(b"".join(lines))
         elif watcher.ended:
             self._ended = True
-        elif not self._marked:
-            self._marked = True
+        elif not self._initial_end_sent:
+            self._initial_end_sent = True
             await self._bookmark(initial_events_end=True)
         elif now + TIMER_RESOLUTION >= self._next_bookmark:
             self._next_bookmark = self._bookmark_after(now)

@@ -221,7 +221,7 @@ class FieldSet:
             ValueError: If the value is not FieldsV1.
         """
         if not _is_tree(fields) or SELF in fields:
-            return cls(_parsed(fields)[0])
+            return cls(_parse(fields)[0])
 
         found = cls(fields)
         found._given = True
@@ -292,7 +292,7 @@ class FieldSet:
 
     def to_json(self) -> dict[str, Any]:
         """Return FieldsV1, with keys in the order of a real server."""
-        return self._tree if self._given else _sorted(self._tree)
+        return self._tree if self._given else _sort(self._tree)
 
 
 EMPTY = FieldSet({})
@@ -318,7 +318,7 @@ def _is_tree(fields: Any) -> TypeGuard[Tree]:
     return True
 
 
-def _parsed(fields: object) -> tuple[Tree, bool]:
+def _parse(fields: object) -> tuple[Tree, bool]:
     """Parse the children of a node, and return whether it is a member itself."""
     if not isinstance(fields, dict):
         raise ValueError(f"expected an object of fields, got {fields!r}")
@@ -332,7 +332,7 @@ def _parsed(fields: object) -> tuple[Tree, bool]:
         if element is None:
             continue
 
-        children, member = _parsed(below)
+        children, member = _parse(below)
         tree[element] = {SELF: {}, **children} if member and children else children
 
     return tree, SELF in fields or not tree
@@ -349,12 +349,12 @@ def _union(one: Tree, two: Tree) -> Tree:
     found = dict(one)
     for element, node in two.items():
         known = found.get(element)
-        found[element] = node if known is None else _joined(known, node)
+        found[element] = node if known is None else _join(known, node)
 
     return found
 
 
-def _joined(one: Tree, two: Tree) -> Tree:
+def _join(one: Tree, two: Tree) -> Tree:
     """Merge two nodes of one path; each may be a member without children."""
     if one is two:
         return one
@@ -433,6 +433,6 @@ def _paths(tree: Tree, start: Path) -> Iterator[Path]:
         yield from _paths(tree[element], (*start, element))
 
 
-def _sorted(tree: Tree) -> dict[str, Any]:
+def _sort(tree: Tree) -> dict[str, Any]:
     elements = sorted_elements(tree) if len(tree) > 1 else tree
-    return {it: _sorted(tree[it]) if tree[it] else {} for it in elements}
+    return {it: _sort(tree[it]) if tree[it] else {} for it in elements}

@@ -42,16 +42,16 @@ def json_patch(body: Mapping[str, Any], patch: object) -> Any:
             operation does not apply.
     """
     document = orjson.loads(orjson.dumps(body))
-    for operation in _checked(patch):
+    for operation in _check_operations(patch):
         try:
-            document = _applied(document, operation)
+            document = _apply(document, operation)
         except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as exc:
             raise _unprocessable() from exc
 
     return document
 
 
-def _checked(patch: object) -> list[dict[str, Any]]:
+def _check_operations(patch: object) -> list[dict[str, Any]]:
     """Check the operations as far as possible without a document."""
     if patch is None:
         return []
@@ -77,16 +77,16 @@ def _checked(patch: object) -> list[dict[str, Any]]:
     return [operation or {} for operation in patch]
 
 
-def _applied(document: Any, operation: dict[str, Any]) -> Any:
+def _apply(document: Any, operation: dict[str, Any]) -> Any:
     """Apply one operation; may change the given document."""
     action, path = operation.get("op"), operation.get("path")
     if not path and action != "replace":
         # Only `replace` may replace the whole document.
         raise _unprocessable()
 
-    strict, found = _resolved(document, path or "", adding=action in _ADDING)
+    strict, found = _resolve(document, path or "", adding=action in _ADDING)
     if action == "test":
-        if _encoded(found) != _encoded(operation.get("value")):
+        if _encode(found) != _encode(operation.get("value")):
             raise _unprocessable()
 
         return document
@@ -96,7 +96,7 @@ def _applied(document: Any, operation: dict[str, Any]) -> Any:
     if action == "replace" and found is _MISSING:
         rewritten["op"] = "add"
     elif action in {"move", "copy"}:
-        source, value = _resolved(document, operation.get("from") or "")
+        source, value = _resolve(document, operation.get("from") or "")
         rewritten["from"] = source
         if action == "copy" and value is _MISSING:
             rewritten.update(op="add", value=None)
@@ -108,7 +108,7 @@ def _applied(document: Any, operation: dict[str, Any]) -> Any:
 _ADDING = frozenset({"add", "move", "copy"})
 
 
-def _resolved(document: Any, path: str, *, adding: bool = False) -> tuple[str, Any]:
+def _resolve(document: Any, path: str, *, adding: bool = False) -> tuple[str, Any]:
     """Return a path in the spelling of the RFC, and its value.
 
     As on a real server, text before the first slash is ignored. If only the last part
@@ -146,7 +146,7 @@ def _child(parent: Any, key: str) -> Any:
     return _MISSING
 
 
-def _encoded(value: Any) -> bytes:
+def _encode(value: Any) -> bytes:
     """Encode a value for comparison; 1, 1.0 and true differ."""
     known = None if value is _MISSING else value
     return orjson.dumps(known, option=orjson.OPT_SORT_KEYS)

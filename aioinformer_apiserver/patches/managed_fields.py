@@ -97,11 +97,11 @@ def update_managed_fields(
 ) -> list[dict[str, Any]]:
     """Return the managed fields of an object after a create, update or patch.
 
-    Call this with the object that the client wants, with defaults, but before the
-    server changes it (by admission or allocation): such changes have no manager.
+    Call this with the object of the client with its defaults, before admission or
+    allocation changes it: such changes have no manager.
     Managed fields in `new` replace the stored ones. An empty list, or a list with an
     empty entry, resets them. If they are missing or malformed, those of `old` count. An
-    existing object without managed fields gets none until something is applied to it.
+    existing object without managed fields gets none until its first apply.
 
     Args:
         schema: Schema of the kind; None if there is none.
@@ -125,21 +125,21 @@ def update_managed_fields(
     try:
         change = compare(whole, before, without_managed_fields(new)).outside(reset)
     except ValueError:
-        # Items that cannot be told apart: a real server gives up, too.
+        # Like a real server, drop all entries if items have the same identity.
         return []
 
-    mine = ManagedFieldsEntry(
+    own_entry = ManagedFieldsEntry(
         manager=manager or "unknown",
         operation="Update",
         api_version=api_version,
         subresource=subresource,
         time=now,
     )
-    return encode_entries(cap_update_managers(with_update(entries, change, mine)))
+    return encode_entries(cap_update_managers(with_update(entries, change, own_entry)))
 
 
 def with_update(
-    entries: Entries, change: Comparison, mine: ManagedFieldsEntry
+    entries: Entries, change: Comparison, own_entry: ManagedFieldsEntry
 ) -> Entries:
     """Return the entries after an update.
 
@@ -151,9 +151,9 @@ def with_update(
     left = without_ownership(entries, change)
     fields = change.gained - NEVER_OWNED
     if fields:
-        known = left.get(mine.key)
-        left[mine.key] = replace(
-            mine, fields=known.fields | fields if known else fields
+        known = left.get(own_entry.key)
+        left[own_entry.key] = replace(
+            own_entry, fields=known.fields | fields if known else fields
         )
 
     return left
@@ -325,11 +325,11 @@ def encode_entries(entries: Entries) -> list[dict[str, Any]]:
             it.subresource,
         ),
     )
-    return [_encoded(entry) for entry in ordered]
+    return [_encode(entry) for entry in ordered]
 
 
 def without_ownership(
-    entries: Entries, change: Comparison, *, spared: str = ""
+    entries: Entries, change: Comparison, *, exempt: str = ""
 ) -> Entries:
     """Remove changed and removed fields from all entries; drop empty entries.
 
@@ -341,7 +341,7 @@ def without_ownership(
     lost = change.gained | change.removed
     left: Entries = {}
     for key, entry in entries.items():
-        fields = entry.fields if key == spared else entry.fields - lost
+        fields = entry.fields if key == exempt else entry.fields - lost
         if fields:
             left[key] = (
                 entry if fields is entry.fields else replace(entry, fields=fields)
@@ -408,7 +408,7 @@ def _utc(time: str) -> str:
     return kube_time(datetime.fromisoformat(time))
 
 
-def _encoded(entry: ManagedFieldsEntry) -> dict[str, Any]:
+def _encode(entry: ManagedFieldsEntry) -> dict[str, Any]:
     written = {
         "manager": entry.manager,
         "operation": entry.operation,
@@ -498,19 +498,21 @@ def from_scale(
     """
     path = _path(replicas)
     entries = entries_in_versions(decode_entries(managed), {api_version, *versions})
-    mine = FieldSet.of(path)
+    own_entry = FieldSet.of(path)
     left = decode_entries(scaled)
     found: Entries = {}
     for key, entry in entries.items():
         if path not in entry.fields or left.pop(key, None) is not None:
             found[key] = entry
-        elif entry.fields - mine:
-            found[key] = replace(entry, fields=entry.fields - mine)
+        elif entry.fields - own_entry:
+            found[key] = replace(entry, fields=entry.fields - own_entry)
 
     for key, entry in left.items():
         if ("f:spec", "f:replicas") in entry.fields:
             time = entries[key].time if key in entries else ""
-            found[key] = replace(entry, api_version=api_version, fields=mine, time=time)
+            found[key] = replace(
+                entry, api_version=api_version, fields=own_entry, time=time
+            )
 
     return encode_entries(found)
 

@@ -8,7 +8,7 @@ import orjson
 
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.go_format import json_type
-from aioinformer_apiserver.errors.json_errors import json_mistake
+from aioinformer_apiserver.errors.json_errors import json_syntax_error
 from aioinformer_apiserver.patches.strategic_merge_patch import strategic_merge_patch
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def apply_patch(
         typed: False for custom resources, which do not support strategic patches.
 
     Returns:
-        Patched body, not validated: it may not even be an object.
+        Body after the patch, not validated: it may not even be an object.
 
     Raises:
         ApiError: 400, 413, 422 or 500 if the patch is malformed or does not apply; 415
@@ -51,7 +51,7 @@ def apply_patch(
     """
     match patch_type:
         case "json":
-            return _json_patched(body, patch)
+            return _apply_json_patch(body, patch)
         case "merge":
             if patch is None:
                 raise statuses.bad_request("Invalid JSON Patch")
@@ -85,10 +85,12 @@ def decode_patch(raw: bytes, patch_type: PatchType) -> object:
         return orjson.loads(raw)
     except orjson.JSONDecodeError as exc:
         prefix = "" if patch_type == "strategic" else _DECODING
-        raise statuses.bad_request(prefix + (json_mistake(raw) or str(exc))) from exc
+        raise statuses.bad_request(
+            prefix + (json_syntax_error(raw) or str(exc))
+        ) from exc
 
 
-def _json_patched(body: Mapping[str, Any], patch: object) -> Any:
+def _apply_json_patch(body: Mapping[str, Any], patch: object) -> Any:
     try:
         # Imported late, because jsonpatch comes with an optional extra.
         from aioinformer_apiserver.patches.json_patch import json_patch

@@ -1,4 +1,4 @@
-"""Server-side apply: merges what a client wants into a shared object. Pure.
+"""Server-side apply: merges an applied object into the stored one. Pure.
 
 An applier owns the fields that it applies. Fields that it no longer applies are
 removed, unless they have another owner. Fields that others own with another value are a
@@ -111,7 +111,7 @@ def apply(
     """
     whole = schema_of_object(schema)
     _check_applied(whole, applied, api_version, kind)
-    mine = ManagedFieldsEntry(
+    own_entry = ManagedFieldsEntry(
         manager=manager,
         operation="Apply",
         api_version=api_version,
@@ -121,14 +121,14 @@ def apply(
     # Versions of a custom kind differ by nothing else.
     bare = {**without_managed_fields(live), "apiVersion": api_version} if live else {}
     try:
-        before = _entries_before(whole, live, mine, reset)
+        before = _entries_before(whole, live, own_entry, reset)
         known = entries_in_versions(before, {api_version, *versions})
-        outcome = _merged(whole, bare, applied, mine, known, reset)
+        outcome = _merge(whole, bare, applied, own_entry, known, reset)
     except ValueError as exc:
         raise statuses.failure(500, "", str(exc)) from exc
 
     if not force:
-        _check_conflicts(whole, bare, outcome, mine)
+        _check_conflicts(whole, bare, outcome, own_entry)
 
     body = outcome.body
     if manager == _KUBECTL:
@@ -142,30 +142,30 @@ def apply(
     return body
 
 
-def _merged(
+def _merge(
     schema: Schema,
     live: dict[str, Any],
     applied: Mapping[str, Any],
-    mine: ManagedFieldsEntry,
+    own_entry: ManagedFieldsEntry,
     entries: Entries,
     reset: FieldSet,
 ) -> _Outcome:
     """Merge the objects and their ownership."""
-    last = entries.get(mine.key)
-    mine = replace(mine, fields=field_set_of(schema, applied).outside(reset))
-    after = {**entries, mine.key: mine}
+    last = entries.get(own_entry.key)
+    own_entry = replace(own_entry, fields=field_set_of(schema, applied).outside(reset))
+    after = {**entries, own_entry.key: own_entry}
     body = merge_applied(schema, live, applied)
     if last is not None:
         body = prune_dropped(schema, body, last.fields, _all_fields(after))
 
     change = compare(schema, live, body).outside(reset)
-    others = {key: it for key, it in entries.items() if key != mine.key}
+    others = {key: it for key, it in entries.items() if key != own_entry.key}
     conflicts = {key: it.fields & change.gained for key, it in others.items()}
-    after = without_ownership(after, change, spared=mine.key)
+    after = without_ownership(after, change, exempt=own_entry.key)
     if is_json_equal(live, body):
-        mine = replace(mine, time=last.time if last else "")
+        own_entry = replace(own_entry, time=last.time if last else "")
 
-    after[mine.key] = replace(mine, fields=mine.fields - NEVER_OWNED)
+    after[own_entry.key] = replace(own_entry, fields=own_entry.fields - NEVER_OWNED)
     return _Outcome(
         body,
         {key: it for key, it in after.items() if it.fields},
@@ -177,12 +177,12 @@ def _merged(
 def _entries_before(
     schema: Schema,
     live: Mapping[str, Any] | None,
-    mine: ManagedFieldsEntry,
+    own_entry: ManagedFieldsEntry,
     reset: FieldSet,
 ) -> Entries:
     """Return the entries before the apply.
 
-    If there are none, a manager of its own gets the existing fields.
+    If there are none, the manager `before-first-apply` gets the existing fields.
     """
     if live is None:
         return {}
@@ -191,7 +191,7 @@ def _entries_before(
     if entries:
         return entries
 
-    first = replace(mine, manager=_BEFORE_FIRST_APPLY, operation="Update")
+    first = replace(own_entry, manager=_BEFORE_FIRST_APPLY, operation="Update")
     change = compare(
         schema, empty_object_of(schema), without_managed_fields(live)
     ).outside(reset)
@@ -247,12 +247,15 @@ def _string_field(body: Mapping[str, Any], field: str) -> str:
 
 
 def _check_conflicts(
-    schema: Schema, live: dict[str, Any], outcome: _Outcome, mine: ManagedFieldsEntry
+    schema: Schema,
+    live: dict[str, Any],
+    outcome: _Outcome,
+    own_entry: ManagedFieldsEntry,
 ) -> None:
     """Reject changes of fields that others own with another value."""
     conflicts = outcome.conflicts
-    if conflicts and mine.manager == _KUBECTL:
-        allowed = fields_last_applied(schema, live, mine.api_version)
+    if conflicts and own_entry.manager == _KUBECTL:
+        allowed = fields_last_applied(schema, live, own_entry.api_version)
         left = {key: fields - allowed for key, fields in conflicts.items()}
         conflicts = {key: fields for key, fields in left.items() if fields}
 

@@ -52,14 +52,14 @@ def strategic_merge_patch(
         ApiError: 400 or 500 if a directive is malformed, or if an item lacks the merge
             key of its list. These are the codes of a real server.
     """
-    return _merged_map(schema, body, patch)
+    return _merge_map(schema, body, patch)
 
 
-def _merged_map(
+def _merge_map(
     schema: Schema | None, old: Mapping[str, Any], patch: Mapping[str, Any]
 ) -> dict[str, Any]:
     if _DIRECTIVE in patch:
-        return _directed_map(patch)
+        return _apply_map_directive(patch)
 
     new, change = dict(old), dict(patch)
     _apply_retain_keys(new, change)
@@ -88,14 +88,14 @@ def _merge_field(
             new[field] = kept
     elif isinstance(old, dict) and isinstance(value, dict):
         replaces = child is not None and "replace" in child.patch_strategies
-        new[field] = value if replaces else _merged_map(child, old, value)
+        new[field] = value if replaces else _merge_map(child, old, value)
     elif isinstance(old, list) and isinstance(value, list):
-        new[field] = _merged_list(child, old, value)
+        new[field] = _merge_list(child, old, value)
     else:
         new[field] = value
 
 
-def _directed_map(patch: Mapping[str, Any]) -> dict[str, Any]:
+def _apply_map_directive(patch: Mapping[str, Any]) -> dict[str, Any]:
     if patch[_DIRECTIVE] == "delete":
         return {}
 
@@ -154,10 +154,10 @@ def _set_order(
     schema: Schema | None, new: dict[str, Any], change: dict[str, Any], directive: str
 ) -> None:
     """Apply `$setElementOrder/NAME`; remove it and its list from the change."""
-    wanted = change.pop(directive)
+    element_order = change.pop(directive)
     field = _directive_field(directive, "invalid patch format of setElementOrder list")
-    if not isinstance(wanted, list):
-        raise _unexpected_type(wanted)
+    if not isinstance(element_order, list):
+        raise _unexpected_type(element_order)
 
     child = schema.field(field) if schema is not None else None
     if schema is not None and child is None:
@@ -169,12 +169,12 @@ def _set_order(
     if not isinstance(given, list):
         raise _unexpected_type(given)
 
-    check_element_order(given, wanted, key)
+    check_element_order(given, element_order, key)
     if not old and not given:
         return
 
-    merged = _merged_list(child, old, given) if old else without_directive_items(given)
-    new[field] = order_items(merged, wanted, old, key)
+    merged = _merge_list(child, old, given) if old else without_directive_items(given)
+    new[field] = order_items(merged, element_order, old, key)
 
 
 def _directive_field(directive: str, problem: str) -> str:
@@ -188,7 +188,7 @@ def _directive_field(directive: str, problem: str) -> str:
 # ---------------------------------------------------------------- lists
 
 
-def _merged_list(schema: Schema | None, old: list[Any], patch: list[Any]) -> list[Any]:
+def _merge_list(schema: Schema | None, old: list[Any], patch: list[Any]) -> list[Any]:
     if schema is None or "merge" not in schema.patch_strategies:
         return patch
 
@@ -203,13 +203,13 @@ def _merged_list(schema: Schema | None, old: list[Any], patch: list[Any]) -> lis
         united = list(dict.fromkeys([*old, *patch]))
         return order_items(united, patch, old, "")
 
-    return _merged_items(schema, old, patch)
+    return _merge_items(schema, old, patch)
 
 
-def _merged_items(schema: Schema, old: list[Any], patch: list[Any]) -> list[Any]:
+def _merge_items(schema: Schema, old: list[Any], patch: list[Any]) -> list[Any]:
     """Merge items by their merge key."""
     key = schema.patch_key
-    new, changes = _directed_items(old, patch, key)
+    new, changes = _apply_item_directives(old, patch, key)
     before = list(new)
     for change in changes:
         if key not in change:
@@ -219,12 +219,12 @@ def _merged_items(schema: Schema, old: list[Any], patch: list[Any]) -> list[Any]
         if at is None:
             new.append(change)
         else:
-            new[at] = _merged_map(schema.items, new[at], change)
+            new[at] = _merge_map(schema.items, new[at], change)
 
     return order_items(new, changes, before, key)
 
 
-def _directed_items(
+def _apply_item_directives(
     old: list[Any], patch: list[Any], key: str
 ) -> tuple[list[Any], list[Any]]:
     """Apply items with directives; return the rest of both lists."""
@@ -250,7 +250,7 @@ def _directed_items(
     return (changes, []) if replaces else (new, changes)
 
 
-# ---------------------------------------------------------------- what may go wrong
+# ---------------------------------------------------------------- errors
 
 
 def _bad_directive(patch: Mapping[str, Any]) -> ApiError:
@@ -282,7 +282,7 @@ def _server_error(message: str) -> ApiError:
 
 
 def order_items(
-    items: Sequence[Any], wanted: Sequence[Any], old: Sequence[Any], key: str
+    items: Sequence[Any], element_order: Sequence[Any], old: Sequence[Any], key: str
 ) -> list[Any]:
     """Order the items of a merged list.
 
@@ -292,7 +292,7 @@ def order_items(
         old: List before the patch.
         key: Merge key of the items; empty for plain values.
     """
-    ranks, places = _positions(wanted, key), _positions(old, key)
+    ranks, places = _positions(element_order, key), _positions(old, key)
     named = [it for it in items if _identity(it, key) in ranks]
     others = [it for it in items if _identity(it, key) not in ranks]
     named.sort(key=lambda it: ranks[_identity(it, key)])
@@ -300,8 +300,10 @@ def order_items(
     return _merge_ordered(others, named, places, key)
 
 
-def check_element_order(given: Sequence[Any], wanted: Sequence[Any], key: str) -> None:
-    """Check that the items of a patch have the order that it asks for.
+def check_element_order(
+    given: Sequence[Any], element_order: Sequence[Any], key: str
+) -> None:
+    """Check that the items of a patch have the order that it requests.
 
     Args:
         given: Items of the patch.
@@ -311,14 +313,14 @@ def check_element_order(given: Sequence[Any], wanted: Sequence[Any], key: str) -
     Raises:
         ApiError: 500 if an item is missing in the order or out of order.
     """
-    if not given or not wanted:
+    if not given or not element_order:
         return
 
-    ranks = iter([_identity(it, key) for it in wanted])
+    ranks = iter([_identity(it, key) for it in element_order])
     # Each lookup consumes the iterator, so the order is checked, too.
     if not all(_identity(it, key) in ranks for it in without_directive_items(given)):
         message = f"The order in patch list:\n{go_text(list(given))}\n doesn't match "
-        message += f"$setElementOrder list:\n{go_text(list(wanted))}\n"
+        message += f"$setElementOrder list:\n{go_text(list(element_order))}\n"
         raise statuses.failure(500, "", message)
 
 

@@ -219,22 +219,22 @@ def compare(
     Raises:
         ValueError: If list items have no identity.
     """
-    change = _compared_maps(schema, old, new)
+    change = _compare_maps(schema, old, new)
     return Comparison(*(FieldSet(tree or {}) for tree in change))
 
 
-def _compared(schema: Schema | None, old: Any, new: Any) -> _Change:
+def _compare_values(schema: Schema | None, old: Any, new: Any) -> _Change:
     """Compare two different values."""
     before, after = granularity_of(schema, old), granularity_of(schema, new)
     if not (old or new) or before is after is Granularity.LEAF:
         return _MODIFIED
 
     if Granularity.LIST not in {before, after} and _is_map(old, before, new, after):
-        return _compared_maps(schema, old or {}, new or {})
+        return _compare_maps(schema, old or {}, new or {})
 
     if Granularity.MAP not in {before, after} and _is_list(old, before, new, after):
         assert schema is not None
-        return _compared_lists(schema, old or [], new or [])
+        return _compare_lists(schema, old or [], new or [])
 
     # The type has changed: everything below is removed or added.
     return _Change(
@@ -256,7 +256,7 @@ def _is_list(old: Any, before: Granularity, new: Any, after: Granularity) -> boo
     )
 
 
-def _compared_maps(
+def _compare_maps(
     schema: Schema | None, old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> _Change:
     change = _Change({}, {}, {})
@@ -270,7 +270,7 @@ def _compared_maps(
             )
         elif not is_json_equal(value, new[name]):
             child = field_schema(schema, name)
-            _put_change(change, element, _compared(child, value, new[name]))
+            _put_change(change, element, _compare_values(child, value, new[name]))
 
     for name, value in new.items():
         if name not in old:
@@ -280,17 +280,17 @@ def _compared_maps(
     return _without_empty(change)
 
 
-def _compared_lists(schema: Schema, old: Sequence[Any], new: Sequence[Any]) -> _Change:
+def _compare_lists(schema: Schema, old: Sequence[Any], new: Sequence[Any]) -> _Change:
     change = _Change({}, {}, {})
     before, after = _by_element(schema, old), _by_element(schema, new)
     for element in {**before, **after}:
         was, now = before.get(element, ()), after.get(element, ())
-        _put_change(change, element, _compared_items(schema, was, now))
+        _put_change(change, element, _compare_items(schema, was, now))
 
     return _without_empty(change)
 
 
-def _compared_items(schema: Schema, old: Sequence[Any], new: Sequence[Any]) -> _Change:
+def _compare_items(schema: Schema, old: Sequence[Any], new: Sequence[Any]) -> _Change:
     """Compare the items of one key; several are owned as a whole."""
     if len(old) == len(new) and all(map(is_json_equal, old, new)):
         return _Change()
@@ -299,15 +299,15 @@ def _compared_items(schema: Schema, old: Sequence[Any], new: Sequence[Any]) -> _
         return _MODIFIED
 
     if len(old) == len(new) == 1:
-        return _compared(schema.items, old[0], new[0])
+        return _compare_values(schema.items, old[0], new[0])
 
     return _Change(
-        removed=_of_items(schema, old) if old else None,
-        added=_of_items(schema, new) if new else None,
+        removed=_tree_of_items(schema, old) if old else None,
+        added=_tree_of_items(schema, new) if new else None,
     )
 
 
-def _of_items(schema: Schema, items: Sequence[Any]) -> Tree:
+def _tree_of_items(schema: Schema, items: Sequence[Any]) -> Tree:
     return {} if len(items) > 1 else _tree_of_new(schema.items, items[0])
 
 
@@ -328,7 +328,9 @@ def _tree_below(schema: Schema | None, value: Any) -> Tree | None:
         case Granularity.LIST:
             assert schema is not None
             items = _by_element(schema, value)
-            return {element: _of_items(schema, its) for element, its in items.items()}
+            return {
+                element: _tree_of_items(schema, its) for element, its in items.items()
+            }
         case Granularity.LEAF:
             return None
 
@@ -372,7 +374,7 @@ def merge_applied(
     Raises:
         ValueError: If list items have no identity.
     """
-    return _maps(schema, live, applied)
+    return _merge_maps(schema, live, applied)
 
 
 def merge_order(
@@ -391,12 +393,12 @@ def merge_order(
         Origin of an item, `"live"` or `"applied"`, and its index there. Items of both
         come from the applied ones.
     """
-    wanted, known = set(applied), set(live)
+    applied_elements, known = set(applied), set(live)
     shared = deque(it for it in applied if it in known)
     left, right = 0, 0
     while left < len(live) or right < len(applied):
         head = live[left] if left < len(live) else None
-        if head is not None and head not in wanted:
+        if head is not None and head not in applied_elements:
             yield "live", left
             left += 1
         elif head is not None and not (shared and head == shared[0]):
@@ -410,27 +412,27 @@ def merge_order(
             right += 1
 
 
-def _maps(
+def _merge_maps(
     schema: Schema | None, live: Mapping[str, Any], applied: Mapping[str, Any]
 ) -> dict[str, Any]:
     merged = dict(live)
     for name, value in applied.items():
         if name in live:
-            merged[name] = _merged(field_schema(schema, name), live[name], value)
+            merged[name] = _merge_values(field_schema(schema, name), live[name], value)
         else:
             merged[name] = value
 
     return merged
 
 
-def _merged(schema: Schema | None, live: Any, applied: Any) -> Any:
+def _merge_values(schema: Schema | None, live: Any, applied: Any) -> Any:
     before, after = granularity_of(schema, live), granularity_of(schema, applied)
     if before is after is Granularity.MAP:
-        return _maps(schema, live, applied)
+        return _merge_maps(schema, live, applied)
 
     if before is after is Granularity.LIST:
         assert schema is not None
-        return _lists(schema, live, applied) or applied
+        return _merge_lists(schema, live, applied) or applied
 
     # A null does not affect the ownership of fields below it.
     return (
@@ -438,7 +440,7 @@ def _merged(schema: Schema | None, live: Any, applied: Any) -> Any:
     )
 
 
-def _lists(schema: Schema, live: list[Any], applied: list[Any]) -> list[Any]:
+def _merge_lists(schema: Schema, live: list[Any], applied: list[Any]) -> list[Any]:
     before = [list_element_of(schema, item) for item in live]
     after = [list_element_of(schema, item) for item in applied]
     counts = Counter(before)
@@ -449,7 +451,7 @@ def _lists(schema: Schema, live: list[Any], applied: list[Any]) -> list[Any]:
             merged.append(live[place])
         elif counts[after[place]] == 1:
             mine = by_element[after[place]]
-            merged.append(_merged(schema.items, mine, applied[place]))
+            merged.append(_merge_values(schema.items, mine, applied[place]))
         else:
             merged.append(applied[place])
 
@@ -488,8 +490,8 @@ def prune_dropped(
     bare = remove_items(schema, body, last)
     kept = with_named_fields(schema, field_set_of(schema, bare)) | owned
     restored = remove_items(schema, body, everything - kept)
-    gone = everything - with_named_fields(schema, field_set_of(schema, restored))
-    return remove_items(schema, body, gone & last)
+    unowned = everything - with_named_fields(schema, field_set_of(schema, restored))
+    return remove_items(schema, body, unowned & last)
 
 
 # ------------------------------------------------------------------ validation
@@ -501,7 +503,7 @@ _PLAIN_FORMATS = frozenset({"", "byte"})
 def apply_errors(schema: Schema, body: Mapping[str, Any]) -> list[str]:
     """Return why a body cannot be applied; empty if it can.
 
-    Only what merging needs is validated: types, declared fields, and the identity of
+    Validates only the requirements of merging: types, declared fields, and the identity of
     list items. After the first unknown field of an object, its other fields are
     skipped.
 

@@ -27,7 +27,7 @@ import orjson
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["UnknownKindError", "decoded", "fields", "signed", "varints"]
+__all__ = ["UnknownKindError", "decode_object", "fields", "to_signed", "varints"]
 
 _MAGIC = b"k8s\x00"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -77,11 +77,11 @@ def varints(raw: bytes) -> Iterator[int]:
         yield value
 
 
-def signed(value: int) -> int:
+def to_signed(value: int) -> int:
     """Convert an unsigned number of 64 bits to a signed one.
 
     Example:
-        >>> signed(2**64 - 1)
+        >>> to_signed(2**64 - 1)
         -1
     """
     return int(struct.unpack("<q", struct.pack("<Q", value))[0])
@@ -121,7 +121,7 @@ class UnknownKindError(LookupError):
     """The kind is not built in, and so has no Protocol Buffers encoding."""
 
 
-def decoded(raw: bytes) -> dict[str, Any]:
+def decode_object(raw: bytes) -> dict[str, Any]:
     """Decode an object of a built-in kind, with its `apiVersion` and `kind`.
 
     Raises:
@@ -205,13 +205,13 @@ def _message(name: str, raw: bytes) -> dict[str, Any]:
             _add(body, field, value)
 
     for field in known.values():
-        if _shows_missing(field):
+        if _is_null_if_missing(field):
             body.setdefault(field.name, None)
 
     return body
 
 
-def _shows_missing(field: _Field) -> bool:
+def _is_null_if_missing(field: _Field) -> bool:
     """Return whether a missing value is null in JSON: in Go, a nil slice or map."""
     return field.type.startswith(("list:", "map:")) and "o" not in field.flags
 
@@ -228,7 +228,7 @@ def _add(body: dict[str, Any], field: _Field, value: int | bytes) -> None:
         body.update(_message(field.type, _as_bytes(value)))
     else:
         read = _value(field.type, value)
-        if not _vanishes(field, read):
+        if not _is_omitted(field, read):
             body[field.name] = read
 
 
@@ -240,7 +240,7 @@ def _elements(kind: str, value: int | bytes) -> list[Any]:
     return [_value(kind, value)]
 
 
-def _vanishes(field: _Field, read: Any) -> bool:
+def _is_omitted(field: _Field, read: Any) -> bool:
     if read is None or isinstance(read, dict):
         return not read and "z" in field.flags
 
@@ -283,14 +283,14 @@ def _base64(raw: bytes) -> str:
 
 
 def _time(raw: bytes) -> str | None:
-    return _written(raw, "seconds")
+    return _format_time(raw, "seconds")
 
 
 def _micro_time(raw: bytes) -> str | None:
-    return _written(raw, "microseconds")
+    return _format_time(raw, "microseconds")
 
 
-def _written(raw: bytes, unit: str) -> str | None:
+def _format_time(raw: bytes, unit: str) -> str | None:
     moment = _moment(raw)
     if moment is None:
         return None
@@ -301,7 +301,7 @@ def _written(raw: bytes, unit: str) -> str | None:
 def _moment(raw: bytes) -> datetime | None:
     """Decode seconds and nanoseconds; None if both are missing."""
     parts = {number: it for number, it in fields(raw) if isinstance(it, int)}
-    seconds, nanoseconds = signed(parts.get(1, 0)), signed(parts.get(2, 0))
+    seconds, nanoseconds = to_signed(parts.get(1, 0)), to_signed(parts.get(2, 0))
     if not seconds and not nanoseconds:
         return None
 
@@ -331,8 +331,8 @@ def _embedded(raw: bytes) -> Any:
 
 
 _NUMBERS: dict[str, Callable[[Any], int | bool]] = {
-    "int32": signed,
-    "int64": signed,
+    "int32": to_signed,
+    "int64": to_signed,
     "bool": bool,
 }
 

@@ -11,13 +11,13 @@ from aioinformer_apiserver.requests.queries import ContinueToken
 
 if TYPE_CHECKING:
     from aioinformer_apiserver.requests.queries import ListQuery, Scope
-    from aioinformer_apiserver.storage.storage import Collection, Stored
+    from aioinformer_apiserver.storage.storage import Collection, StoredObject
 
-__all__ = ["Page", "page_of"]
+__all__ = ["StoredPage", "page_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class StoredPage:
     """One page of a list.
 
     Attributes:
@@ -25,11 +25,13 @@ class Page:
         metadata: Metadata of the list.
     """
 
-    objects: list[Stored]
+    objects: list[StoredObject]
     metadata: dict[str, Any]
 
 
-def page_of(collection: Collection, now: int, query: ListQuery, scope: Scope) -> Page:
+def page_of(
+    collection: Collection, now: int, query: ListQuery, scope: Scope
+) -> StoredPage:
     """Return the page for a list request.
 
     Args:
@@ -43,13 +45,13 @@ def page_of(collection: Collection, now: int, query: ListQuery, scope: Scope) ->
     """
     version = now if query.exact is None else query.exact
     _check_known(collection, version, query)
-    places = _Places(collection, scope)
+    places = _KeyRange(collection, scope)
     state = collection.snapshot(None if query.exact is None else version)
     if query.token is not None or scope.namespace:
         first = query.token.start if query.token is not None else ""
         state = state[places.index(state, first) : places.end(state)]
 
-    objects, rest = _cut(state, query.limit, scope)
+    objects, rest = _take_page(state, query.limit, scope)
     metadata: dict[str, Any] = {"resourceVersion": str(version)}
     if rest and not places.is_one:
         token = ContinueToken(version, places.after(objects[-1]))
@@ -58,10 +60,12 @@ def page_of(collection: Collection, now: int, query: ListQuery, scope: Scope) ->
         if not scope.selects:
             metadata["remainingItemCount"] = rest
 
-    return Page(objects, metadata)
+    return StoredPage(objects, metadata)
 
 
-def _cut(state: list[Stored], limit: int, scope: Scope) -> tuple[list[Stored], int]:
+def _take_page(
+    state: list[StoredObject], limit: int, scope: Scope
+) -> tuple[list[StoredObject], int]:
     """Return the first matching objects, and the number of objects after the last one.
 
     The latter need not match, because a real server does not read them. So the last page
@@ -71,7 +75,7 @@ def _cut(state: list[Stored], limit: int, scope: Scope) -> tuple[list[Stored], i
         limit = limit or len(state)
         return state[:limit], max(0, len(state) - limit)
 
-    found: list[Stored] = []
+    found: list[StoredObject] = []
     for index, stored in enumerate(state):
         if not scope.matches(stored):
             continue
@@ -83,7 +87,7 @@ def _cut(state: list[Stored], limit: int, scope: Scope) -> tuple[list[Stored], i
     return found, 0
 
 
-class _Places:
+class _KeyRange:
     """Positions of a list in the order of all keys.
 
     Args:
@@ -107,11 +111,11 @@ class _Places:
             for it in self._scope.fields.requirements
         )
 
-    def index(self, state: list[Stored], start: str) -> int:
+    def index(self, state: list[StoredObject], start: str) -> int:
         """Return the index in a snapshot where a list continues at a token's start."""
         return bisect_left(state, self._prefix + start.lstrip("/"), key=_key_of)
 
-    def end(self, state: list[Stored]) -> int:
+    def end(self, state: list[StoredObject]) -> int:
         """Return the index in a snapshot where a list ends."""
         if not self._prefix:
             return len(state)
@@ -119,7 +123,7 @@ class _Places:
         # "0" is the character after the slash, so this key follows all of the namespace.
         return bisect_left(state, self._prefix[:-1] + "0", key=_key_of)
 
-    def after(self, last: Stored) -> str:
+    def after(self, last: StoredObject) -> str:
         """Return the start of the page after an object."""
         return f"{self._slash}{last.key.removeprefix(self._prefix)}\0"
 
@@ -137,5 +141,5 @@ def _check_known(collection: Collection, version: int, query: ListQuery) -> None
     raise statuses.expired_token(ContinueToken(-1, start).encode())
 
 
-def _key_of(stored: Stored) -> str:
+def _key_of(stored: StoredObject) -> str:
     return stored.key

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         Change,
         Collection,
         Storage,
-        Stored,
+        StoredObject,
     )
     from aioinformer_apiserver.storage.waker import Waker
 
@@ -63,7 +63,7 @@ class Watcher:
         format_: Format,
         cursor: Change,
         *,
-        initial: Iterable[Stored] = (),
+        initial: Iterable[StoredObject] = (),
         after: int = 0,
     ) -> None:
         self._collection = collection
@@ -72,7 +72,7 @@ class Watcher:
         self._takes_all = not (scope.selects or scope.namespace)
         self._format = format_
         self._cursor = cursor
-        self._initial: Iterator[Stored] | None = iter(initial)
+        self._initial: Iterator[StoredObject] | None = iter(initial)
         self._after = after
         self._generation = collection.watch_generation
 

@@ -1,9 +1,9 @@
-"""Deletion: graceful deletion, finalizers, and what the cluster does at once.
+"""Deletion: graceful deletion, finalizers, and the parts of the kubelet and controllers.
 
 An object waits for its finalizers, and a pod for its containers to stop. The server
-plays the kubelet, which stops a marked pod, and the namespace controller, which empties
-a namespace. It plays no garbage collector: dependents stay until a client removes their
-finalizers.
+acts as the kubelet, which stops a marked pod, and as the namespace controller, which
+empties a namespace. It has no garbage collector: dependents stay until a client removes
+their finalizers.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from aioinformer.model import kube_time, resources
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.crds import status
 from aioinformer_apiserver.registry.strategy import (
-    as_terminating_namespace,
     is_unchanged,
+    mark_namespace_for_deletion,
     timestamp,
 )
-from aioinformer_apiserver.requests.options import Deleted, DeleteOptions
-from aioinformer_apiserver.storage.storage import Stored
+from aioinformer_apiserver.requests.options import DeleteOptions, DeleteResult
+from aioinformer_apiserver.storage.storage import StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,8 +34,8 @@ __all__ = [
     "Deleter",
     "DeletionOutcome",
     "decide_deletion",
-    "is_ready_to_go",
     "returns_deleted_object",
+    "should_remove_on_update",
     "warn_of_deletion",
     "with_deletion_finalizers",
 ]
@@ -76,11 +76,11 @@ class DeletionOutcome:
 
     Attributes:
         body: Next state of the object; the given body if the object is unchanged.
-        gone: Whether the object is removed after that change.
+        removed: Whether the object is removed after that change.
     """
 
     body: dict[str, Any]
-    gone: bool
+    removed: bool
 
 
 def decide_deletion(
@@ -96,23 +96,23 @@ def decide_deletion(
     """
     graceful = kind.resource == resources.PODS
     if graceful and not _shortens_grace_period(body, options):
-        return DeletionOutcome(body, gone=False)
+        return DeletionOutcome(body, removed=False)
 
     waits = with_deletion_finalizers(kind, body, options)
     finalizers = waits["metadata"]["finalizers"]
     if graceful:
         marked = _terminating_pod(waits, options, now)
         ends_now = not marked["metadata"]["deletionGracePeriodSeconds"]
-        return DeletionOutcome(marked, gone=ends_now and not finalizers)
+        return DeletionOutcome(marked, removed=ends_now and not finalizers)
 
     if not finalizers:
-        return DeletionOutcome(body, gone=True)
+        return DeletionOutcome(body, removed=True)
 
-    return DeletionOutcome(_with_deletion_mark(waits, now), gone=False)
+    return DeletionOutcome(_with_deletion_mark(waits, now), removed=False)
 
 
-def is_ready_to_go(metadata: Mapping[str, Any]) -> bool:
-    """Return whether a deleted object has nothing left to wait for."""
+def should_remove_on_update(metadata: Mapping[str, Any]) -> bool:
+    """Return whether a deleted object has no finalizers and no grace period left."""
     return bool(
         metadata.get("deletionTimestamp")
         and not metadata.get("finalizers")
@@ -137,13 +137,13 @@ def with_deletion_finalizers(
     """Return a body with the finalizers of the propagation policy."""
     given = list(body["metadata"].get("finalizers") or ())
     policy = options.propagation or _default_policy(kind, given)
-    wanted = {"Orphan": [_ORPHAN], "Foreground": [_FOREGROUND]}.get(policy, [])
+    added = {"Orphan": [_ORPHAN], "Foreground": [_FOREGROUND]}.get(policy, [])
     if kind.stored == resources.EVENTS:
-        wanted = []  # Events never have dependents.
+        added = []  # Events never have dependents.
 
     kept = [it for it in given if it not in {_ORPHAN, _FOREGROUND}]
-    same = {*kept, *wanted} == set(given)
-    return _with(body, finalizers=given if same else kept + wanted)
+    same = {*kept, *added} == set(given)
+    return _with(body, finalizers=given if same else kept + added)
 
 
 def _default_policy(kind: Kind, finalizers: list[str]) -> str:
@@ -210,8 +210,12 @@ def _grace_seconds(pod: Mapping[str, Any], options: DeleteOptions) -> int:
     if not spec.get("nodeName") or status.get("phase") in {"Failed", "Succeeded"}:
         return 0
 
-    asked = options.grace_seconds
-    grace = spec.get("terminationGracePeriodSeconds") or 0 if asked is None else asked
+    requested = options.grace_seconds
+    grace = (
+        spec.get("terminationGracePeriodSeconds") or 0
+        if requested is None
+        else requested
+    )
     return int(grace) if grace >= 0 else _SHORTEST_GRACE
 
 
@@ -241,15 +245,15 @@ class Deleter:
         self,
         storage: Storage,
         namespaces: NamespaceLifecycle,
-        changed: Callable[[Collection, Stored, Stored | None], None],
+        changed: Callable[[Collection, StoredObject, StoredObject | None], None],
     ) -> None:
         self._storage = storage
         self._namespaces = namespaces
         self._changed = changed
 
     def remove(
-        self, collection: Collection, stored: Stored, options: DeleteOptions
-    ) -> Deleted:
+        self, collection: Collection, stored: StoredObject, options: DeleteOptions
+    ) -> DeleteResult:
         """Delete an object, or mark it for deletion.
 
         Raises:
@@ -261,79 +265,83 @@ class Deleter:
         if collection.kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
             body = stored.body()
             if not body["metadata"].get("deletionTimestamp"):
-                marked = status.marked_for_deletion(body, timestamp())
+                marked = status.mark_for_deletion(body, timestamp())
                 return self._mark(collection, stored, marked, options)
 
         return self._remove(collection, stored, options)
 
-    def drop(self, collection: Collection, stored: Stored) -> None:
-        """Remove an object, and its namespace if that only waited for this object."""
+    def drop(self, collection: Collection, stored: StoredObject) -> None:
+        """Remove an object, and its namespace if that is terminating and now empty."""
         self._storage.drop(collection, stored)
         self._changed(collection, stored, None)
         if stored.namespace:
-            self._namespaces.sweep(stored.namespace)
+            self._namespaces.remove_if_empty(stored.namespace)
 
     def _remove(
-        self, collection: Collection, stored: Stored, options: DeleteOptions
-    ) -> Deleted:
+        self, collection: Collection, stored: StoredObject, options: DeleteOptions
+    ) -> DeleteResult:
         kind, old = collection.kind, stored.body()
-        verdict = decide_deletion(kind, old, options, datetime.now(tz=UTC))
-        shown = returns_deleted_object(kind) or not verdict.gone
+        outcome = decide_deletion(kind, old, options, datetime.now(tz=UTC))
+        returned = returns_deleted_object(kind) or not outcome.removed
         if options.dry_run:
-            after = Stored.of(kind, verdict.body, stored.version)
-            return Deleted(after, shown, gone=verdict.gone)
+            after = StoredObject.of(kind, outcome.body, stored.version)
+            return DeleteResult(after, returned, removed=outcome.removed)
 
-        quiet = verdict.gone and options.at_once
-        marks = not quiet and not is_unchanged(kind, old, verdict.body)
-        after = self._put(collection, stored, verdict.body) if marks else stored
-        if verdict.gone:
+        unmarked = outcome.removed and options.immediate
+        marks = not unmarked and not is_unchanged(kind, old, outcome.body)
+        after = self._put(collection, stored, outcome.body) if marks else stored
+        if outcome.removed:
             self.drop(collection, after)
-            last = Stored.of(kind, verdict.body, self._storage.version)
-            return Deleted(last, shown, gone=True)
+            last = StoredObject.of(kind, outcome.body, self._storage.version)
+            return DeleteResult(last, returned, removed=True)
 
-        if marks and verdict.body["metadata"]["deletionGracePeriodSeconds"]:
-            # Play the kubelet: it reports that the containers have stopped.
+        if marks and outcome.body["metadata"]["deletionGracePeriodSeconds"]:
+            # Like a kubelet, report that the containers have stopped.
             self._remove(collection, after, DeleteOptions(grace_seconds=0))
 
-        return Deleted(after, shown)
+        return DeleteResult(after, returned)
 
-    def _remove_namespace(self, stored: Stored, options: DeleteOptions) -> Deleted:
+    def _remove_namespace(
+        self, stored: StoredObject, options: DeleteOptions
+    ) -> DeleteResult:
         """Mark a namespace, then remove its content and the namespace itself."""
         self._namespaces.check_deletable(stored.name)
         collection, old = self._namespaces.collection, stored.body()
         if old["metadata"].get("deletionTimestamp"):
-            return Deleted(stored, shown=True)
+            return DeleteResult(stored, returned=True)
 
         waits = with_deletion_finalizers(collection.kind, old, options)
-        marked = as_terminating_namespace(waits, timestamp())
+        marked = mark_namespace_for_deletion(waits, timestamp())
         deleted = self._mark(collection, stored, marked, options)
         if options.dry_run:
             return deleted
 
-        content = DeleteOptions(propagation="Background", at_once=True)
-        for held, found in list(self._namespaces.content(stored.name)):
-            if held.get(found.key) is found:
-                self.remove(held, found, content)
+        content = DeleteOptions(propagation="Background", immediate=True)
+        for owner, found in list(self._namespaces.content(stored.name)):
+            if owner.get(found.key) is found:
+                self.remove(owner, found, content)
 
-        self._namespaces.sweep(stored.name)
+        self._namespaces.remove_if_empty(stored.name)
         return deleted
 
     def _mark(
         self,
         collection: Collection,
-        stored: Stored,
+        stored: StoredObject,
         marked: dict[str, Any],
         options: DeleteOptions,
-    ) -> Deleted:
-        """Store an object that is marked for deletion, and return it as the answer."""
+    ) -> DeleteResult:
+        """Store an object that is marked for deletion, and return it as the result."""
         if options.dry_run:
-            after = Stored.of(collection.kind, marked, stored.version)
+            after = StoredObject.of(collection.kind, marked, stored.version)
         else:
             after = self._put(collection, stored, marked)
 
-        return Deleted(after, shown=True)
+        return DeleteResult(after, returned=True)
 
-    def _put(self, collection: Collection, old: Stored, body: dict[str, Any]) -> Stored:
+    def _put(
+        self, collection: Collection, old: StoredObject, body: dict[str, Any]
+    ) -> StoredObject:
         stored = self._storage.put(collection, body)
         self._changed(collection, old, stored)
         return stored

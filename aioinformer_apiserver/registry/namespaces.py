@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from aioinformer.errors import ApiError
     from aioinformer_apiserver.storage.kinds import Kind
-    from aioinformer_apiserver.storage.storage import Collection, Storage, Stored
+    from aioinformer_apiserver.storage.storage import Collection, Storage, StoredObject
 
 __all__ = ["NamespaceLifecycle"]
 
@@ -25,7 +25,7 @@ _FINALIZER = "kubernetes"
 class NamespaceLifecycle:
     """Lifecycle of the namespaces in a storage.
 
-    It does what the admission plugin of this name and the namespace controller do.
+    It combines the admission plugin of this name and the namespace controller.
 
     Args:
         storage: Storage of the namespaces and their content.
@@ -67,14 +67,14 @@ class NamespaceLifecycle:
             why = "this namespace may not be deleted"
             raise statuses.forbidden(NAMESPACES, name, why)
 
-    def content(self, namespace: str) -> Iterator[tuple[Collection, Stored]]:
+    def content(self, namespace: str) -> Iterator[tuple[Collection, StoredObject]]:
         """Yield the content of a namespace, each object in one version only."""
-        for held in self._storage:
-            if held.siblings[0] is held:
-                for found in [it for it in held if it.namespace == namespace]:
-                    yield held, found
+        for owner in self._storage:
+            if owner.siblings[0] is owner:
+                for found in [it for it in owner if it.namespace == namespace]:
+                    yield owner, found
 
-    def sweep(self, name: str) -> None:
+    def remove_if_empty(self, name: str) -> None:
         """Remove a terminating namespace that has become empty."""
         stored = self.collection.get(name)
         if stored is None or not _is_terminating(stored):
@@ -87,7 +87,7 @@ class NamespaceLifecycle:
             self._storage.drop(self.collection, stored)
 
 
-def _is_terminating(stored: Stored) -> bool:
+def _is_terminating(stored: StoredObject) -> bool:
     return stored.fields["status.phase"] == _TERMINATING
 
 

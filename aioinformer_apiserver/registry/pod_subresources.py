@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from aioinformer.errors import ApiError
-    from aioinformer_apiserver.errors.field_errors import Problem
+    from aioinformer_apiserver.errors.field_errors import FieldError
     from aioinformer_apiserver.registry.registry import Registry
     from aioinformer_apiserver.requests.options import DeleteOptions
-    from aioinformer_apiserver.storage.storage import Collection, Stored
+    from aioinformer_apiserver.storage.storage import Collection, StoredObject
 
 __all__ = ["bind", "evict", "eviction_of"]
 
@@ -73,7 +73,7 @@ def bind(
     stored = registry.require(pods, namespace, given)
     preconditions.check_bound(pods.kind, stored, metadata)
     pod = stored.body()
-    why = _binding_problem(pod)
+    why = _binding_error(pod)
     if why:
         message = f'Operation cannot be fulfilled on {_SUBRESOURCE} "{given}": '
         message += f"pod {given} {why}"
@@ -87,14 +87,14 @@ def bind(
 
 
 def _check_target(target: Mapping[str, Any]) -> None:
-    problems = [*_target_problems(target)]
+    problems = [*_validate_binding_target(target)]
     if problems:
         messages = [f"{it.field}: {it.message}" for it in problems]
         message = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
         raise statuses.failure(500, "", message)
 
 
-def _target_problems(target: Mapping[str, Any]) -> Iterator[Problem]:
+def _validate_binding_target(target: Mapping[str, Any]) -> Iterator[FieldError]:
     kind = target.get("kind", "")
     if kind not in {"", "Node"}:
         yield field_errors.not_supported("target.kind", kind, ("Node", "<empty>"))
@@ -103,7 +103,7 @@ def _target_problems(target: Mapping[str, Any]) -> Iterator[Problem]:
         yield field_errors.required("target.name")
 
 
-def _binding_problem(pod: Mapping[str, Any]) -> str:
+def _binding_error(pod: Mapping[str, Any]) -> str:
     """Return why a pod cannot be bound; empty if it can."""
     if pod["metadata"].get("deletionTimestamp"):
         return "is being deleted, cannot be assigned to a host"
@@ -218,7 +218,7 @@ def _ignores_budget(pod: Mapping[str, Any]) -> bool:
     )
 
 
-def _selects(budget: Stored, pod: Stored) -> bool:
+def _selects(budget: StoredObject, pod: StoredObject) -> bool:
     selector = (budget.body().get("spec") or {}).get("selector")
     if selector is None or budget.namespace != pod.namespace:
         return False

@@ -1,4 +1,4 @@
-"""Preconditions: uids and resource versions that a write states. Pure."""
+"""Preconditions: uids and resource versions in a write. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from aioinformer.model import Resource
     from aioinformer_apiserver.requests.options import DeleteOptions
     from aioinformer_apiserver.storage.kinds import Kind
-    from aioinformer_apiserver.storage.storage import Stored
+    from aioinformer_apiserver.storage.storage import StoredObject
 
 __all__ = [
     "check_applied",
@@ -66,7 +66,7 @@ def check_served(kind: Kind, name: str) -> None:
         raise statuses.forbidden(kind.resource, name, why)
 
 
-def check_uid(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None:
+def check_uid(kind: Kind, stored: StoredObject, metadata: Mapping[str, Any]) -> None:
     """Check the uid of an update.
 
     Raises:
@@ -79,20 +79,22 @@ def check_uid(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None:
         )
 
 
-def check_bound(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None:
+def check_bound(kind: Kind, stored: StoredObject, metadata: Mapping[str, Any]) -> None:
     """Check the uid and resource version of a binding.
 
     Raises:
         ApiError: 409 if one differs from the stored one.
     """
     check_uid(kind, stored, metadata)
-    wanted, found = metadata.get("resourceVersion") or "", str(stored.version)
-    if wanted not in {"", found}:
-        failed = _mismatch_text("ResourceVersion", wanted, found)
+    expected, found = metadata.get("resourceVersion") or "", str(stored.version)
+    if expected not in {"", found}:
+        failed = _mismatch_text("ResourceVersion", expected, found)
         raise _precondition_conflict(kind, stored, failed)
 
 
-def check_version(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None:
+def check_version(
+    kind: Kind, stored: StoredObject, metadata: Mapping[str, Any]
+) -> None:
     """Check the resource version of an update.
 
     Raises:
@@ -118,32 +120,32 @@ def check_version(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> No
         )
 
 
-def check_deletion(kind: Kind, stored: Stored, options: DeleteOptions) -> None:
+def check_deletion(kind: Kind, stored: StoredObject, options: DeleteOptions) -> None:
     """Check the preconditions of a deletion.
 
     Raises:
         ApiError: 409 if the uid or resource version differs from the stored one.
     """
-    for what, wanted, found, why in (
+    for what, expected, found, why in (
         ("UID", options.uid, stored.uid, "deleted and then recreated"),
         ("ResourceVersion", options.version, str(stored.version), "modified"),
     ):
-        if wanted in {"", found}:
+        if expected in {"", found}:
             continue
 
         if kind.resource in _CHECKED_BY_STORAGE:
-            failed = _mismatch_text(what, wanted, found)
+            failed = _mismatch_text(what, expected, found)
             raise statuses.conflict(kind.resource, stored.name, failed)
 
         message = (
-            f"the {what} in the precondition ({wanted}) does not match the {what} "
+            f"the {what} in the precondition ({expected}) does not match the {what} "
         )
         message += f"in record ({found}). The object might have been {why}"
         raise _conflict_of_kind(kind, stored.name, message)
 
 
 def check_applied(
-    kind: Kind, name: str, stored: Stored | None, applied: Mapping[str, Any]
+    kind: Kind, name: str, stored: StoredObject | None, applied: Mapping[str, Any]
 ) -> None:
     """Check the uid and resource version of an applied object.
 
@@ -164,7 +166,7 @@ def check_applied(
         raise statuses.conflict(kind.resource, name, f"{why}object was found")
 
 
-def _precondition_conflict(kind: Kind, stored: Stored, failed: str) -> ApiError:
+def _precondition_conflict(kind: Kind, stored: StoredObject, failed: str) -> ApiError:
     resource = kind.resource
     place = _STORED_AS.get(resource, resource.plural)
     if not kind.typed:
@@ -176,9 +178,9 @@ def _precondition_conflict(kind: Kind, stored: Stored, failed: str) -> ApiError:
     return statuses.conflict(resource, stored.name, why)
 
 
-def _mismatch_text(what: str, wanted: str, found: str) -> str:
+def _mismatch_text(what: str, expected: str, found: str) -> str:
     return (
-        f"Precondition failed: {what} in precondition: {wanted}, "
+        f"Precondition failed: {what} in precondition: {expected}, "
         f"{what} in object meta: {found}"
     )
 

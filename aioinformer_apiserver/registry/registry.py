@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.crds.custom_resources import CustomResources
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.names import generated_name
+from aioinformer_apiserver.errors.names import generate_name
 from aioinformer_apiserver.patches.managed_fields import (
     keep_unchanged_times,
     reset_fields,
@@ -33,13 +33,13 @@ from aioinformer_apiserver.patches.server_side_apply import apply
 from aioinformer_apiserver.registry import preconditions, request_bodies
 from aioinformer_apiserver.registry.deletion import (
     Deleter,
-    is_ready_to_go,
+    should_remove_on_update,
     warn_of_deletion,
 )
 from aioinformer_apiserver.registry.namespaces import NamespaceLifecycle
 from aioinformer_apiserver.registry.strategy import (
     SUBRESOURCES,
-    as_decoded,
+    decode_stored,
     is_unchanged,
     prepare_for_create,
     prepare_for_update,
@@ -49,13 +49,13 @@ from aioinformer_apiserver.registry.strategy import (
 )
 from aioinformer_apiserver.registry.validation import validate_create, validate_update
 from aioinformer_apiserver.requests.options import (
-    Deleted,
     DeleteOptions,
+    DeleteResult,
     WriteOptions,
-    Written,
+    WriteResult,
 )
 from aioinformer_apiserver.storage.kinds import built_in_kinds
-from aioinformer_apiserver.storage.storage import Stored
+from aioinformer_apiserver.storage.storage import StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -83,8 +83,8 @@ class Registry:
         self.storage = storage
         self._auto_namespaces = auto_namespaces
         for kind in built_in_kinds():
-            beside = storage.collection(kind.stored_as) if kind.stored_as else None
-            storage.serve(kind, beside=beside)
+            sibling = storage.collection(kind.stored_as) if kind.stored_as else None
+            storage.serve(kind, sibling=sibling)
 
         self._namespaces = NamespaceLifecycle(storage)
         self._removal = Deleter(storage, self._namespaces, self._after_change)
@@ -96,7 +96,9 @@ class Registry:
 
     # ---------------------------------------------------------------- for callers
 
-    def require(self, collection: Collection, namespace: str, name: str) -> Stored:
+    def require(
+        self, collection: Collection, namespace: str, name: str
+    ) -> StoredObject:
         """Return a stored object.
 
         Raises:
@@ -114,7 +116,7 @@ class Registry:
         namespace: str,
         body: object,
         options: WriteOptions,
-    ) -> Written:
+    ) -> WriteResult:
         """Create an object.
 
         Args:
@@ -128,7 +130,7 @@ class Registry:
                 terminating; 404 if the namespace does not exist; 409 if the name is
                 taken; 500 if the body has a resource version.
         """
-        got = _decoded_body(collection.kind, body, options)
+        got = _decode(collection.kind, body, options)
         return self._create(collection, namespace, got, options)
 
     def update(
@@ -138,7 +140,7 @@ class Registry:
         name: str,
         body: object,
         options: WriteOptions,
-    ) -> Written:
+    ) -> WriteResult:
         """Replace an object or a part of it.
 
         An update without changes keeps the version. Kinds that allow it are created if
@@ -156,7 +158,7 @@ class Registry:
                 exist; 409 if its uid or version is not the stored one.
         """
         kind = collection.kind
-        got = _decoded_body(kind, body, options)
+        got = _decode(kind, body, options)
         metadata = got["metadata"]
         request_bodies.check_name(namespace, name, metadata)
         stored = collection.get(_key(namespace, name))
@@ -178,7 +180,7 @@ class Registry:
         options: WriteOptions,
         *,
         patch_type: PatchType = "merge",
-    ) -> Written:
+    ) -> WriteResult:
         """Patch an object or a part of it.
 
         A patch with a `metadata.resourceVersion` applies to that version only. A
@@ -227,7 +229,7 @@ class Registry:
         namespace: str,
         name: str,
         options: DeleteOptions,
-    ) -> Deleted:
+    ) -> DeleteResult:
         """Delete an object, or mark it for deletion.
 
         Dependents stay, as there is no garbage collector. A pod on a node is marked
@@ -249,8 +251,11 @@ class Registry:
         return self._removal.remove(collection, stored, options)
 
     def delete_collection(
-        self, collection: Collection, found: Iterable[Stored], options: DeleteOptions
-    ) -> list[Deleted]:
+        self,
+        collection: Collection,
+        found: Iterable[StoredObject],
+        options: DeleteOptions,
+    ) -> list[DeleteResult]:
         """Delete several objects of one resource, skipping those already removed.
 
         Args:
@@ -271,10 +276,10 @@ class Registry:
     def commit(
         self,
         collection: Collection,
-        stored: Stored,
+        stored: StoredObject,
         new: dict[str, Any],
         options: WriteOptions,
-    ) -> Written:
+    ) -> WriteResult:
         """Validate the next state of an object, and store it if it differs.
 
         Args:
@@ -295,18 +300,18 @@ class Registry:
         new = to_storage_version(kind, new, options)
         new = keep_unchanged_times(old, new)
         if is_unchanged(kind, old, new):
-            return Written(stored)
+            return WriteResult(stored)
 
-        if self._is_ready_to_go(collection, new):
+        if self._should_remove_on_update(collection, new):
             # The last finalizer was removed. As on a real server, the
             # emptied state is answered but never stored, so the DELETED
             # event still shows the finalizer.
             if not options.dry_run:
                 self._removal.drop(collection, stored)
 
-            return Written(Stored.of(kind, new, stored.version))
+            return WriteResult(StoredObject.of(kind, new, stored.version))
 
-        return Written(self._put(collection, new, options))
+        return WriteResult(self._put(collection, new, options))
 
     # ---------------------------------------------------------------- steps
 
@@ -318,7 +323,7 @@ class Registry:
         options: WriteOptions,
         *,
         applied: bool = False,
-    ) -> Written:
+    ) -> WriteResult:
         kind, metadata = collection.kind, got["metadata"]
         request_bodies.check_namespace(namespace, metadata)
         name = metadata.get("name") or ""
@@ -326,7 +331,7 @@ class Registry:
         if not appears:
             self._namespaces.check_open(kind, name, namespace)
 
-        name = name or self._generated(collection, namespace, metadata)
+        name = name or self._generate_name(collection, namespace, metadata)
         new = prepare_for_create(
             kind,
             got,
@@ -346,17 +351,17 @@ class Registry:
             self._create_namespace(namespace, options)
 
         stored = self._put(collection, to_storage_version(kind, new, options), options)
-        return Written(stored, created=True)
+        return WriteResult(stored, created=True)
 
     def _replace(
         self,
         collection: Collection,
-        stored: Stored,
+        stored: StoredObject,
         got: dict[str, Any],
         options: WriteOptions,
         *,
         applied: bool = False,
-    ) -> Written:
+    ) -> WriteResult:
         kind = collection.kind
         old = _state_of(kind, stored, options)
         new = prepare_for_update(
@@ -371,18 +376,18 @@ class Registry:
         name: str,
         applied: object,
         options: WriteOptions,
-    ) -> Written:
+    ) -> WriteResult:
         kind, subresource = collection.kind, SUBRESOURCES[options.part]
-        wanted = decode_applied(applied)
+        applied_body = decode_applied(applied)
         stored = collection.get(_key(namespace, name))
         if stored is None and subresource:
             raise statuses.not_found(kind.resource, name)
 
-        preconditions.check_applied(kind, name, stored, wanted)
+        preconditions.check_applied(kind, name, stored, applied_body)
         merged = apply(
             kind.schema,
             stored.body() if stored else None,
-            wanted,
+            applied_body,
             manager=options.manager,
             force=options.force,
             api_version=kind.resource.api_version,
@@ -401,66 +406,72 @@ class Registry:
 
     def _put(
         self, collection: Collection, body: dict[str, Any], options: WriteOptions
-    ) -> Stored:
+    ) -> StoredObject:
         if options.dry_run:
             version = int(body["metadata"].get("resourceVersion") or 0)
-            return Stored.of(collection.kind, body, version)
+            return StoredObject.of(collection.kind, body, version)
 
         name, namespace = body["metadata"]["name"], body["metadata"].get("namespace")
         before = collection.get(_key(namespace or "", name))
         stored = self.storage.put(collection, body)
         self._after_change(collection, before, stored)
         if collection is self._namespaces.collection:
-            self._namespaces.sweep(stored.name)
+            self._namespaces.remove_if_empty(stored.name)
 
         return stored
 
     def _after_change(
-        self, collection: Collection, old: Stored | None, new: Stored | None
+        self, collection: Collection, old: StoredObject | None, new: StoredObject | None
     ) -> None:
         if collection.kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
-            self.custom_resources.written(old, new)
+            self.custom_resources.reconcile(old, new)
         elif new is None:
-            self.custom_resources.dropped(collection)
+            self.custom_resources.finalize_if_empty(collection)
 
-    def _is_ready_to_go(self, collection: Collection, new: Mapping[str, Any]) -> bool:
+    def _should_remove_on_update(
+        self, collection: Collection, new: Mapping[str, Any]
+    ) -> bool:
         namespaces = self._namespaces.collection
         if collection is namespaces and (new.get("spec") or {}).get("finalizers"):
             return False
 
-        return is_ready_to_go(new["metadata"])
+        return should_remove_on_update(new["metadata"])
 
     def _create_namespace(self, name: str, options: WriteOptions) -> None:
         body = {"metadata": {"name": name}}
         arranged = replace(_ARRANGED_WRITE, dry_run=options.dry_run)
         self.create(self._namespaces.collection, "", body, arranged)
 
-    def _delete_custom_object(self, collection: Collection, stored: Stored) -> None:
+    def _delete_custom_object(
+        self, collection: Collection, stored: StoredObject
+    ) -> None:
         self._removal.remove(collection, stored, DeleteOptions())
 
-    def _generated(
+    def _generate_name(
         self, collection: Collection, namespace: str, metadata: Mapping[str, Any]
     ) -> str:
         """Return an unused name for `generateName`; empty without one."""
         start = metadata.get("generateName") or ""
-        name = start and generated_name(start)
+        name = start and generate_name(start)
         while name and collection.get(_key(namespace, name)) is not None:
-            name = generated_name(start)
+            name = generate_name(start)
 
         return str(name)
 
 
-def _decoded_body(kind: Kind, body: object, options: WriteOptions) -> dict[str, Any]:
+def _decode(kind: Kind, body: object, options: WriteOptions) -> dict[str, Any]:
     if options.part == "all":
         return request_bodies.decode_arranged(kind, body)
 
     return request_bodies.decode_body(kind, body, options)
 
 
-def _state_of(kind: Kind, stored: Stored, options: WriteOptions) -> dict[str, Any]:
+def _state_of(
+    kind: Kind, stored: StoredObject, options: WriteOptions
+) -> dict[str, Any]:
     """Return the stored object as the server decodes it."""
     body = stored.body()
-    return body if options.part == "all" else as_decoded(kind, body)
+    return body if options.part == "all" else decode_stored(kind, body)
 
 
 def _key(namespace: str, name: str) -> str:

@@ -1,7 +1,7 @@
 """Request bodies: decoded, checked against the URL and kind, and pruned.
 
-Fields that do not fit the schema are dropped, warned about or rejected, as the
-request's field validation says. Pure, except for warnings.
+The field validation of a request decides about fields that do not fit the schema: they
+are dropped, dropped with a warning, or rejected. Pure, except for warnings.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from aioinformer.errors import ApiError
 from aioinformer.model import Resource
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.field_errors import Problem
+from aioinformer_apiserver.errors.field_errors import FieldError
 from aioinformer_apiserver.errors.go_format import (
     VERSION_STRUCT,
     go_text,
     json_type,
-    restored_wrongly,
+    restore_error,
 )
-from aioinformer_apiserver.errors.json_errors import json_mistake
-from aioinformer_apiserver.errors.statuses import quoted
+from aioinformer_apiserver.errors.json_errors import json_syntax_error
+from aioinformer_apiserver.errors.statuses import quote
 from aioinformer_apiserver.schema import Schema
 from aioinformer_apiserver.schema.decoding import (
     decode,
@@ -115,7 +115,7 @@ def decode_patched(
 
     try:
         return _decode_checked(
-            kind, _checked_patch_result(kind, body, patch_type), options
+            kind, _check_patch_result(kind, body, patch_type), options
         )
     except ApiError as exc:
         if exc.status != 400:
@@ -127,9 +127,9 @@ def decode_patched(
         ]
         why = why or exc.message
         if patch_type == "strategic":
-            why = restored_wrongly(why)
+            why = restore_error(why)
 
-        raise _invalid_patch(shown, why) from exc
+        raise _invalid_patch_error(shown, why) from exc
 
 
 def _decode_checked(
@@ -137,8 +137,10 @@ def _decode_checked(
 ) -> dict[str, Any]:
     schema = kind.schema or _ANYTHING
     found = decode(schema, sent, custom=not kind.typed)
-    repeated = tuple(f"duplicate field {quoted(it)}" for it in options.repeated)
-    problems = repeated + found.problems
+    duplicate_fields = tuple(
+        f"duplicate field {quote(it)}" for it in options.duplicate_fields
+    )
+    problems = duplicate_fields + found.problems
     if options.field_validation == "Strict":
         refused = strict_decoding_error(schema, sent, problems)
         if refused is not None:
@@ -150,13 +152,13 @@ def _decode_checked(
 
     metadata = found.body.get("metadata") or {}
     if (sent.get("metadata") or {}).get("managedFields") == []:
-        # An empty list means: reset the managed fields.
+        # An empty list resets the managed fields.
         metadata = {**metadata, "managedFields": []}
 
     return {**found.body, "metadata": metadata}
 
 
-def _checked_patch_result(
+def _check_patch_result(
     kind: Kind, body: object, patch_type: PatchType
 ) -> dict[str, Any]:
     """Check that a patched value is an object of its kind."""
@@ -186,21 +188,18 @@ def _checked_patch_result(
     return body
 
 
-def _invalid_patch(shown: str, why: str) -> ApiError:
-    problem = Problem.invalid("patch", shown, why)
+def _invalid_patch_error(shown: str, why: str) -> ApiError:
+    problem = FieldError.invalid("patch", shown, why)
     cause = {"reason": problem.reason, "message": problem.message, "field": "patch"}
     message = f' "" is invalid: patch: {problem.message}'
     return statuses.failure(422, "Invalid", message, {"causes": [cause]})
 
 
-# ------------------------------------------------------------------ types, names and namespaces
+# ------------------------------------------------------------------ types and names
 
 
 # Number of bytes that errors show.
 _SHOWN_BYTES = 30
-
-
-# ---------------------------------------------------------------- what was sent
 
 
 def check_type(kind: Kind, body: object) -> dict[str, Any]:
@@ -213,17 +212,19 @@ def check_type(kind: Kind, body: object) -> dict[str, Any]:
     Raises:
         ApiError: 400 if the body is of another kind.
     """
-    sent = _decoded(kind, body) if isinstance(body, bytes) else body
+    sent = _decode_json(kind, body) if isinstance(body, bytes) else body
     if sent is None and kind.typed:
         sent = {}
 
     mistake = type_meta_error(sent)
     if mistake:
-        raise _unrecognized(kind, body, mistake)
+        raise _unrecognized_error(kind, body, mistake)
 
     assert isinstance(sent, dict)
     problem = (
-        _wrong_kind(kind, sent) if kind.typed else _wrong_custom_type(kind, sent, body)
+        _wrong_kind_error(kind, sent)
+        if kind.typed
+        else _wrong_custom_type_error(kind, sent, body)
     )
     if problem is not None:
         raise problem
@@ -280,20 +281,20 @@ def check_namespace(namespace: str, metadata: Mapping[str, Any]) -> None:
         )
 
 
-def _decoded(kind: Kind, raw: bytes) -> object:
+def _decode_json(kind: Kind, raw: bytes) -> object:
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError as exc:
-        mistake = json_mistake(raw) or str(exc)
+        mistake = json_syntax_error(raw) or str(exc)
         why = f"couldn't get version/kind; json parse error: {mistake}"
-        raise _unrecognized(kind, raw, why) from exc
+        raise _unrecognized_error(kind, raw, why) from exc
 
 
 def type_meta_of(kind: Kind) -> dict[str, str]:
     return {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind}
 
 
-def _wrong_kind(kind: Kind, body: Mapping[str, Any]) -> ApiError | None:
+def _wrong_kind_error(kind: Kind, body: Mapping[str, Any]) -> ApiError | None:
     """Return the error for a body that claims another kind than the built-in one."""
     expected = kind.resource
     version = body.get("apiVersion") or expected.api_version
@@ -314,7 +315,7 @@ def _wrong_kind(kind: Kind, body: Mapping[str, Any]) -> ApiError | None:
     )
 
 
-def _wrong_custom_type(
+def _wrong_custom_type_error(
     kind: Kind, body: Mapping[str, Any], sent: object
 ) -> ApiError | None:
     """Return the error for a custom resource without type, or of another version.
@@ -327,7 +328,7 @@ def _wrong_custom_type(
     for field, called in (("kind", "Kind"), ("apiVersion", "apiVersion")):
         if not body.get(field):
             text = _bytes_of(sent).decode(errors="replace")
-            return _unrecognized(
+            return _unrecognized_error(
                 kind, sent, f"Object '{called}' is missing in '{text}'"
             )
 
@@ -341,14 +342,14 @@ def _wrong_custom_type(
     )
 
 
-def _unrecognized(kind: Kind, body: object, why: str) -> ApiError:
+def _unrecognized_error(kind: Kind, body: object, why: str) -> ApiError:
     return statuses.bad_request(
         "the object provided is unrecognized (must be of type "
-        f"{kind.resource.kind}): {why} ({_shown(body)})"
+        f"{kind.resource.kind}): {why} ({_preview(body)})"
     )
 
 
-def _shown(body: object) -> str:
+def _preview(body: object) -> str:
     """Return the beginning of a body, in hexadecimal unless it looks like JSON."""
     raw = _bytes_of(body)
     if not raw:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.field_errors import Problem, refusal
+from aioinformer_apiserver.errors.field_errors import FieldError, invalid_error
 from aioinformer_apiserver.patches.managed_fields import (
     SCALE_VERSION,
     from_scale,
@@ -29,7 +29,7 @@ from aioinformer_apiserver.registry.request_bodies import (
     decode_patched,
 )
 from aioinformer_apiserver.registry.strategy import timestamp
-from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
+from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind, value_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from aioinformer_apiserver.storage.kinds import ScalePaths
     from aioinformer_apiserver.storage.storage import Collection
 
-__all__ = ["SCALE", "Scales", "scale_of", "selector_text", "value_at"]
+__all__ = ["SCALE", "Scales", "scale_of", "selector_text"]
 
 SCALE = Kind(resource=SUBRESOURCE_KINDS["scale"])
 
@@ -69,7 +69,7 @@ class Scales:
         owner = self._registry.require(collection, namespace, name).body()
         path = _paths(kind).replicas
         if not kind.typed and value_at(owner, path) is None:
-            why = f'the spec replicas field "{_dotted(path)}" does not exist'
+            why = f'the spec replicas field "{_format_path(path)}" does not exist'
             causes = {"causes": [{"message": why}]}
             message = f"Internal error occurred: {why}"
             raise statuses.failure(500, "InternalError", message, causes)
@@ -170,11 +170,11 @@ class Scales:
             preconditions.check_version(kind, stored, metadata)
 
         replicas = (got.get("spec") or {}).get("replicas") or 0
-        _check(kind, name, replicas)
+        _check_replicas(kind, name, replicas)
         new = _put_at(owner, _paths(kind).replicas, replicas)
         managed = metadata.get("managedFields") if owned else None
         if not owned:
-            managed = _updated_managed_fields(
+            managed = _update_managed_fields(
                 _with_managed_fields(kind, owner), got, options
             )
 
@@ -233,17 +233,6 @@ def selector_text(selector: object) -> str:
     return ",".join(text for _, text in sorted(terms, key=lambda term: term[0]))
 
 
-def value_at(body: object, path: Sequence[str]) -> Any:
-    """Return the value at a path; None if there is none."""
-    for key in path:
-        if not isinstance(body, dict):
-            return None
-
-        body = body.get(key)
-
-    return body
-
-
 def _requirement_text(requirement: Mapping[str, Any]) -> str:
     key, values = requirement.get("key", ""), requirement.get("values") or ()
     match requirement.get("operator"):
@@ -257,15 +246,15 @@ def _requirement_text(requirement: Mapping[str, Any]) -> str:
             return str(key)
 
 
-def _check(kind: Kind, name: str, replicas: int) -> None:
+def _check_replicas(kind: Kind, name: str, replicas: int) -> None:
     """Reject replicas that no built-in kind allows.
 
     Custom objects are validated as a whole.
     """
     if replicas < 0 and kind.typed:
         why = "must be greater than or equal to 0"
-        raise refusal(
-            SCALE.stored, name, [Problem.invalid("spec.replicas", replicas, why)]
+        raise invalid_error(
+            SCALE.stored, name, [FieldError.invalid("spec.replicas", replicas, why)]
         )
 
 
@@ -278,7 +267,7 @@ def _with_managed_fields(kind: Kind, owner: Mapping[str, Any]) -> dict[str, Any]
     return {**scale, "metadata": metadata} if fields else scale
 
 
-def _updated_managed_fields(
+def _update_managed_fields(
     old: Mapping[str, Any], new: Mapping[str, Any], options: WriteOptions
 ) -> list[dict[str, Any]]:
     return update_managed_fields(
@@ -313,7 +302,7 @@ def _paths(kind: Kind) -> ScalePaths:
     return kind.scale
 
 
-def _dotted(path: Sequence[str]) -> str:
+def _format_path(path: Sequence[str]) -> str:
     return "".join(f".{part}" for part in path)
 
 

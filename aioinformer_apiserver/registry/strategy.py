@@ -20,7 +20,7 @@ from aioinformer_apiserver.patches.managed_fields import (
     update_managed_fields,
 )
 from aioinformer_apiserver.schema.creation_defaults import (
-    preserved_on_update,
+    restore_creation_defaults,
     with_creation_defaults,
 )
 from aioinformer_apiserver.schema.decoding import decode, decode_loosely
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from aioinformer.model import Resource
     from aioinformer_apiserver.requests.options import Part, WriteOptions
     from aioinformer_apiserver.storage.kinds import Kind
-    from aioinformer_apiserver.storage.storage import Stored
+    from aioinformer_apiserver.storage.storage import StoredObject
 
 __all__ = [
     "SUBRESOURCES",
-    "as_decoded",
-    "as_terminating_namespace",
+    "decode_stored",
     "is_unchanged",
+    "mark_namespace_for_deletion",
     "merge_update",
     "prepare_for_create",
     "prepare_for_update",
@@ -68,7 +68,7 @@ def prepare_for_create(
     *,
     name: str,
     namespace: str,
-    others: Iterable[Stored],
+    others: Iterable[StoredObject],
     owned: bool,
 ) -> dict[str, Any]:
     """Return a new object in the form in which it is stored.
@@ -83,12 +83,14 @@ def prepare_for_create(
         owned: Whether the body already has its new managed fields.
     """
     arranged, now = options.part == "all", timestamp()
-    wanted = _defaulted_loosely(kind, body) if arranged else _defaulted(kind, body)
+    desired = (
+        _apply_defaults_loosely(kind, body) if arranged else _apply_defaults(kind, body)
+    )
     # Tests may arrange objects of any age.
     age = body["metadata"].get("creationTimestamp") if arranged else None
     new = with_server_metadata(
         kind,
-        wanted,
+        desired,
         name=name,
         namespace=namespace,
         uid=str(uuid.uuid4()),
@@ -100,7 +102,7 @@ def prepare_for_create(
         return new
 
     if not owned:
-        new = _with_updated_managers(kind, None, wanted, new, options)
+        new = _with_updated_managers(kind, None, desired, new, options)
 
     if kind.typed and kind.schema is not None:
         new = with_creation_defaults(kind.resource, kind.schema, new, now=now)
@@ -114,7 +116,7 @@ def prepare_for_update(
     body: dict[str, Any],
     options: WriteOptions,
     *,
-    others: Iterable[Stored],
+    others: Iterable[StoredObject],
     owned: bool,
 ) -> dict[str, Any]:
     """Return the next state of an object, without its new version and generation.
@@ -128,18 +130,22 @@ def prepare_for_update(
         owned: Whether the body already has its new managed fields.
     """
     part = options.part
-    wanted = _defaulted_loosely(kind, body) if part == "all" else _defaulted(kind, body)
-    new = merge_update(kind, old, wanted, part)
+    desired = (
+        _apply_defaults_loosely(kind, body)
+        if part == "all"
+        else _apply_defaults(kind, body)
+    )
+    new = merge_update(kind, old, desired, part)
     if part != "all" and kind.typed:
         new = _keep_empty_values(new, old)
 
     if owned:
         new = _with_managed_fields(new, body["metadata"].get("managedFields"))
     elif part != "all":
-        new = _with_updated_managers(kind, old, wanted, new, options)
+        new = _with_updated_managers(kind, old, desired, new, options)
 
     if part == "main" and kind.typed:
-        new = preserved_on_update(kind.resource, old, new)
+        new = restore_creation_defaults(kind.resource, old, new)
 
     if part == "main" and kind.resource == SERVICES:
         new = _with_addresses(new, old, others)
@@ -151,7 +157,7 @@ def prepare_for_update(
     )
 
 
-def as_decoded(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+def decode_stored(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
     """Return a stored object as the server decodes it.
 
     Without this, the next write of an arranged object would seem to change fields that
@@ -170,7 +176,7 @@ def as_decoded(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
     if kind.typed:
         known = _keep_empty_values(known, body)
 
-    return _defaulted(kind, known)
+    return _apply_defaults(kind, known)
 
 
 def to_storage_version(
@@ -198,7 +204,7 @@ def timestamp() -> str:
     return kube_time(datetime.now(tz=UTC))
 
 
-def _defaulted(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+def _apply_defaults(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
     """Apply the defaults of a kind to a body."""
     schema = kind.schema
     if kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
@@ -207,7 +213,7 @@ def _defaulted(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
     return body if schema is None else with_defaults(schema, body)
 
 
-def _defaulted_loosely(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+def _apply_defaults_loosely(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
     """Apply defaults to an arranged body, and keep its unknown fields.
 
     A body of a built-in kind with a value of a wrong type is returned unchanged.
@@ -253,7 +259,7 @@ def _with_definition_status(
 
 
 def _with_addresses(
-    new: dict[str, Any], old: dict[str, Any] | None, services: Iterable[Stored]
+    new: dict[str, Any], old: dict[str, Any] | None, services: Iterable[StoredObject]
 ) -> dict[str, Any]:
     """Allocate addresses and ports that no other service has."""
     uid = new["metadata"]["uid"]
@@ -271,7 +277,7 @@ def _with_addresses(
 def _with_updated_managers(
     kind: Kind,
     old: Mapping[str, Any] | None,
-    wanted: Mapping[str, Any],
+    desired: Mapping[str, Any],
     new: dict[str, Any],
     options: WriteOptions,
 ) -> dict[str, Any]:
@@ -280,7 +286,7 @@ def _with_updated_managers(
     Args:
         kind: Kind of the object.
         old: Stored object; None if the object is created.
-        wanted: Object that the client wants, with defaults.
+        wanted: Object of the client with its defaults.
         new: Object to be stored.
         options: Options of the write.
     """
@@ -288,7 +294,7 @@ def _with_updated_managers(
     entries = update_managed_fields(
         kind.schema,
         old,
-        wanted,
+        desired,
         manager=options.manager,
         api_version=kind.resource.api_version,
         now=timestamp(),
@@ -406,7 +412,7 @@ def with_generation(
     return _with_metadata(new, generation=_generation(old) + 1)
 
 
-def as_terminating_namespace(old: dict[str, Any], now: str) -> dict[str, Any]:
+def mark_namespace_for_deletion(old: dict[str, Any], now: str) -> dict[str, Any]:
     """Return a namespace that is marked for deletion, without a grace period."""
     new = _with_metadata(old, deletionTimestamp=now)
     return {**new, "status": {**(old.get("status") or {}), "phase": "Terminating"}}
@@ -424,9 +430,9 @@ def _with_status(
     new, status = dict(old), body.get("status")
     if kind.typed:
         new["metadata"] = _metadata(old, body)
-        spared = _IGNORED_BY_STATUS.get(kind.resource)
-        if spared is not None:
-            _put(new["metadata"], spared, old["metadata"].get(spared))
+        kept_field = _IGNORED_BY_STATUS.get(kind.resource)
+        if kept_field is not None:
+            _put(new["metadata"], kept_field, old["metadata"].get(kept_field))
 
     if kind.resource == resources.PODS:
         for field in _DELETION_FIELDS:

@@ -1,6 +1,6 @@
 """Validation of writes: metadata of all kinds, then the rules of each kind.
 
-All problems are collected before an error is raised, as on a real server. Pure, except
+All errors are collected before one is raised, as on a real server. Pure, except
 for warnings.
 """
 
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer.model import resources
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
-from aioinformer_apiserver.crds.validation import definition_problems
+from aioinformer_apiserver.crds.validation import validate_definition
 from aioinformer_apiserver.errors import names
-from aioinformer_apiserver.errors.field_errors import Problem, refusal
+from aioinformer_apiserver.errors.field_errors import FieldError, invalid_error
 from aioinformer_apiserver.errors.go_format import go_text, go_type
 from aioinformer_apiserver.errors.names import STANDARD_FINALIZERS
 from aioinformer_apiserver.registry.request_bodies import type_meta_of
-from aioinformer_apiserver.registry.scale import value_at
 from aioinformer_apiserver.schema import builtin_validation
-from aioinformer_apiserver.schema.core_validation import events_v1_problems
-from aioinformer_apiserver.schema.schema_validation import schema_problems
+from aioinformer_apiserver.schema.core_validation import validate_events_v1
+from aioinformer_apiserver.schema.schema_validation import validate_custom_resource
+from aioinformer_apiserver.storage.kinds import value_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,13 +41,13 @@ _ANY_FINALIZERS = frozenset(
 _IMMUTABLE = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
-# ---------------------------------------------------------------- what is to be stored
+# ------------------------------------------------------------------ type
 
 
-def _type_meta_problems(kind: Kind, body: Mapping[str, Any]) -> list[Problem]:
+def _validate_type_meta(kind: Kind, body: Mapping[str, Any]) -> list[FieldError]:
     """Validate the API version and kind of a custom resource."""
     return [
-        Problem.invalid(field, body[field], f"must be {expected}")
+        FieldError.invalid(field, body[field], f"must be {expected}")
         for field, expected in type_meta_of(kind).items()
         if body.get(field, expected) != expected
     ]
@@ -56,9 +56,9 @@ def _type_meta_problems(kind: Kind, body: Mapping[str, Any]) -> list[Problem]:
 # ------------------------------------------------------------------ metadata
 
 
-def _metadata_creation_problems(
+def _validate_metadata_creation(
     kind: Kind, metadata: Mapping[str, Any]
-) -> list[Problem]:
+) -> list[FieldError]:
     """Validate the metadata of a new object.
 
     Args:
@@ -67,31 +67,31 @@ def _metadata_creation_problems(
     """
     prefix, name = metadata.get("generateName") or "", metadata.get("name") or ""
     found = [
-        Problem.invalid("metadata.generateName", prefix, why)
-        for why in names.name_problems(kind.stored, prefix, prefix=True)
+        FieldError.invalid("metadata.generateName", prefix, why)
+        for why in names.validate_name(kind.stored, prefix, prefix=True)
         if prefix
     ]
     if name:
         found += [
-            Problem.invalid("metadata.name", name, why)
-            for why in names.name_problems(kind.stored, name)
+            FieldError.invalid("metadata.name", name, why)
+            for why in names.validate_name(kind.stored, name)
         ]
     else:
         why = "Required value: name or generateName is required"
-        found.append(Problem("metadata.name", why, "FieldValueRequired"))
+        found.append(FieldError("metadata.name", why, "FieldValueRequired"))
 
     generation = metadata.get("generation") or 0
     if generation < 0:
         why = "must be greater than or equal to 0"
-        found.append(Problem.invalid("metadata.generation", generation, why))
+        found.append(FieldError.invalid("metadata.generation", generation, why))
 
-    found += _content_problems(metadata) + _finalizer_problems(metadata)
-    return found + _unqualified_finalizers(kind, metadata)
+    found += _validate_content(metadata) + _validate_finalizer(metadata)
+    return found + _validate_qualified_finalizers(kind, metadata)
 
 
-def _metadata_update_problems(
+def _validate_metadata_update(
     kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any]
-) -> list[Problem]:
+) -> list[FieldError]:
     """Validate the metadata of an update.
 
     Args:
@@ -99,14 +99,16 @@ def _metadata_update_problems(
         old: Stored metadata.
         new: New metadata.
     """
-    content = _content_problems(new)
-    changes = [*_change_problems(old, new), *content]
+    content = _validate_content(new)
+    changes = [*_validate_change(old, new), *content]
     # A real server runs the common checks for all kinds, and again for this one.
-    found = [*content, *_finalizer_problems(new), *changes, *changes]
-    return found + _unqualified_finalizers(kind, new)
+    found = [*content, *_validate_finalizer(new), *changes, *changes]
+    return found + _validate_qualified_finalizers(kind, new)
 
 
-def _change_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Problem]:
+def _validate_change(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> list[FieldError]:
     found = []
     had = old.get("finalizers") or ()
     added = [it for it in new.get("finalizers") or () if it not in had]
@@ -114,51 +116,51 @@ def _change_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Pro
         why = "no new finalizers can be added if the object is being deleted, found "
         shown = ", ".join(f'"{it}"' for it in added)
         why += f"new finalizers []string{{{shown}}}"
-        found.append(Problem.forbidden("metadata.finalizers", why))
+        found.append(FieldError.forbidden("metadata.finalizers", why))
 
     return found + [
-        Problem.invalid(f"metadata.{field}", new[field], "field is immutable")
+        FieldError.invalid(f"metadata.{field}", new[field], "field is immutable")
         for field in _IMMUTABLE
         if new.get(field) not in (None, old.get(field))
     ]
 
 
-def _content_problems(metadata: Mapping[str, Any]) -> list[Problem]:
+def _validate_content(metadata: Mapping[str, Any]) -> list[FieldError]:
     return [
-        *_label_problems(metadata.get("labels") or {}),
-        *_annotation_problems(metadata.get("annotations") or {}),
-        *_owner_problems(metadata.get("ownerReferences") or ()),
+        *_validate_label(metadata.get("labels") or {}),
+        *_validate_annotation(metadata.get("annotations") or {}),
+        *_validate_owner(metadata.get("ownerReferences") or ()),
     ]
 
 
-def _label_problems(labels: Mapping[str, str]) -> list[Problem]:
+def _validate_label(labels: Mapping[str, str]) -> list[FieldError]:
     field, found = "metadata.labels", []
     for key, value in labels.items():
         for it, problems in (
-            (key, names.qualified_name_problems(key)),
-            (value, names.label_value_problems(value)),
+            (key, names.validate_qualified_name(key)),
+            (value, names.validate_label_value(value)),
         ):
-            found += [Problem.invalid(field, it, why) for why in problems]
+            found += [FieldError.invalid(field, it, why) for why in problems]
 
     return found
 
 
-def _annotation_problems(annotations: Mapping[str, str]) -> list[Problem]:
+def _validate_annotation(annotations: Mapping[str, str]) -> list[FieldError]:
     field, found = "metadata.annotations", []
     for key in annotations:
         # Annotation keys may have capital letters.
-        problems = names.qualified_name_problems(key.lower())
-        found += [Problem.invalid(field, key, why) for why in problems]
+        problems = names.validate_qualified_name(key.lower())
+        found += [FieldError.invalid(field, key, why) for why in problems]
 
     size = sum(len(it.encode()) for pair in annotations.items() for it in pair)
     if size > _ANNOTATIONS_BYTES:
         why = f"Too long: may not be more than {_ANNOTATIONS_BYTES} bytes"
-        found.append(Problem(field, why, "FieldValueTooLong"))
+        found.append(FieldError(field, why, "FieldValueTooLong"))
 
     return found
 
 
-def _owner_problems(owners: Sequence[Mapping[str, Any]]) -> list[Problem]:
+def _validate_owner(owners: Sequence[Mapping[str, Any]]) -> list[FieldError]:
     field, found = "metadata.ownerReferences", []
     for owner in owners:
         for name, called in (
@@ -168,45 +170,47 @@ def _owner_problems(owners: Sequence[Mapping[str, Any]]) -> list[Problem]:
             ("uid", "must not be empty"),
         ):
             if not owner.get(name):
-                found.append(Problem.invalid(f"{field}.{name}", "", called))
+                found.append(FieldError.invalid(f"{field}.{name}", "", called))
 
         if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
             why = "/v1, Kind=Event is disallowed from being an owner"
-            found.append(Problem.invalid(field, owner, why))
+            found.append(FieldError.invalid(field, owner, why))
 
     controllers = [it for it in owners if it.get("controller")]
     if len(controllers) > 1:
         first, second = (f"{it.get('kind')}/{it.get('name')}" for it in controllers[:2])
         why = 'Only one reference can have Controller set to true. Found "true" in '
         why += f"references for {first} and {second}"
-        found.append(Problem.invalid(field, owners, why))
+        found.append(FieldError.invalid(field, owners, why))
 
     return found
 
 
-def _finalizer_problems(metadata: Mapping[str, Any]) -> list[Problem]:
+def _validate_finalizer(metadata: Mapping[str, Any]) -> list[FieldError]:
     field, finalizers = "metadata.finalizers", metadata.get("finalizers") or ()
     found = [
-        Problem.invalid(field, it, why)
+        FieldError.invalid(field, it, why)
         for it in finalizers
-        for why in names.qualified_name_problems(it)
+        for why in names.validate_qualified_name(it)
     ]
     orphan, foreground = names.STANDARD_FINALIZERS[1:]
     if orphan in finalizers and foreground in finalizers:
         why = f"finalizer {orphan} and {foreground} cannot be both set"
-        found.append(Problem.invalid(field, finalizers, why))
+        found.append(FieldError.invalid(field, finalizers, why))
 
     return found
 
 
-def _unqualified_finalizers(kind: Kind, metadata: Mapping[str, Any]) -> list[Problem]:
+def _validate_qualified_finalizers(
+    kind: Kind, metadata: Mapping[str, Any]
+) -> list[FieldError]:
     """Validate that the finalizers of a built-in kind are qualified."""
     if not kind.typed or kind.stored in _ANY_FINALIZERS:
         return []
 
     why = "name is neither a standard finalizer name nor is it fully qualified"
     return [
-        Problem.invalid(f"metadata.finalizers[{index}]", it, why)
+        FieldError.invalid(f"metadata.finalizers[{index}]", it, why)
         for index, it in enumerate(metadata.get("finalizers") or ())
         if "/" not in it and it not in names.STANDARD_FINALIZERS
     ]
@@ -235,12 +239,12 @@ def validate_create(kind: Kind, body: Mapping[str, Any], options: WriteOptions) 
         ApiError: 422 if the object is invalid.
     """
     metadata = body["metadata"]
-    found: list[Problem] = [*_metadata_creation_problems(kind, metadata)]
+    found: list[FieldError] = [*_validate_metadata_creation(kind, metadata)]
     if options.part != "all":
-        found += _kind_problems(kind, body, None)
+        found += _validate_by_kind(kind, body, None)
 
     if kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
-        found += definition_problems(body)
+        found += validate_definition(body)
 
     _raise_invalid(kind, body, found)
     _warn_of_finalizers(kind, {}, metadata, options)
@@ -261,23 +265,23 @@ def validate_update(
     Raises:
         ApiError: 422 if the next state is invalid.
     """
-    found: list[Problem] = [
-        *_metadata_update_problems(kind, old["metadata"], new["metadata"])
+    found: list[FieldError] = [
+        *_validate_metadata_update(kind, old["metadata"], new["metadata"])
     ]
     if options.part != "all":
-        found += _kind_problems(kind, new, old)
+        found += _validate_by_kind(kind, new, old)
 
     whole = options.part in {"main", "all"}
     if whole and kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
-        found += definition_problems(new, old)
+        found += validate_definition(new, old)
 
     _raise_invalid(kind, new, found)
     _warn_of_finalizers(kind, old["metadata"], new["metadata"], options)
 
 
-def _kind_problems(
+def _validate_by_kind(
     kind: Kind, body: Mapping[str, Any], old: Mapping[str, Any] | None
-) -> list[Problem]:
+) -> list[FieldError]:
     """Validate an object by the rules of its kind.
 
     Args:
@@ -288,16 +292,18 @@ def _kind_problems(
     new = dict(body)
     if kind.typed:
         before = None if old is None else kind.to_storage(dict(old))
-        return _builtin_problems(kind, kind.to_storage(new), before)
+        return _validate_builtin(kind, kind.to_storage(new), before)
 
-    found: list[Problem] = [*_type_meta_problems(kind, body)]
+    found: list[FieldError] = [*_validate_type_meta(kind, body)]
     if kind.schema is not None:
-        found += schema_problems(kind.schema, new, None if old is None else dict(old))
+        found += validate_custom_resource(
+            kind.schema, new, None if old is None else dict(old)
+        )
 
-    return [*found, *_scale_problems(kind, body)]
+    return [*found, *_validate_scale(kind, body)]
 
 
-def _scale_problems(kind: Kind, body: Mapping[str, Any]) -> Iterator[Problem]:
+def _validate_scale(kind: Kind, body: Mapping[str, Any]) -> Iterator[FieldError]:
     """Validate the replicas of a custom resource with a scale."""
     if kind.scale is None:
         return
@@ -309,25 +315,25 @@ def _scale_problems(kind: Kind, body: Mapping[str, Any]) -> Iterator[Problem]:
 
     if isinstance(value, bool) or not isinstance(value, int):
         why = f"{path} accessor error: {go_text(value)} is of the type "
-        yield Problem.invalid(path, 0, f"{why}{go_type(value)}, expected int64")
+        yield FieldError.invalid(path, 0, f"{why}{go_type(value)}, expected int64")
     elif value < 0:
-        yield Problem.invalid(path, value, "should be a non-negative integer")
+        yield FieldError.invalid(path, value, "should be a non-negative integer")
     elif value > _INT32_MAX:
         why = f"should be less than or equal to {_INT32_MAX}"
-        yield Problem.invalid(path, value, why)
+        yield FieldError.invalid(path, value, why)
 
 
-def _builtin_problems(
+def _validate_builtin(
     kind: Kind, new: dict[str, Any], old: dict[str, Any] | None
-) -> list[Problem]:
+) -> list[FieldError]:
     """Validate an object of a built-in kind in its storage version."""
     if old is None:
-        found = [*builtin_validation.create_problems(kind.stored, new)]
+        found = [*builtin_validation.validate_create(kind.stored, new)]
     else:
-        found = [*builtin_validation.update_problems(kind.stored, old, new)]
+        found = [*builtin_validation.validate_update(kind.stored, old, new)]
 
     is_newer_event = kind.stored.group != kind.resource.group
-    return [*events_v1_problems(new, old)] if is_newer_event else found
+    return [*validate_events_v1(new, old)] if is_newer_event else found
 
 
 def _warn_of_finalizers(
@@ -343,8 +349,10 @@ def _warn_of_finalizers(
             options.warn(_FINALIZER_WARNING.format(finalizer))
 
 
-def _raise_invalid(kind: Kind, body: Mapping[str, Any], found: list[Problem]) -> None:
+def _raise_invalid(
+    kind: Kind, body: Mapping[str, Any], found: list[FieldError]
+) -> None:
     if found:
         name = body["metadata"].get("name") or ""
         said = None if kind.typed else str(body.get("kind"))
-        raise refusal(kind.stored, name, found, said_kind=said)
+        raise invalid_error(kind.stored, name, found, shown_kind=said)

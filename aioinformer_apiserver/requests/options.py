@@ -10,28 +10,28 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.go_format import VERSION_STRUCT, json_type
-from aioinformer_apiserver.errors.statuses import Cause
+from aioinformer_apiserver.errors.statuses import StatusCause
 from aioinformer_apiserver.patches.managed_fields import manager_of
 from aioinformer_apiserver.requests.queries import flag
-from aioinformer_apiserver.schema.go_types import DecodeError, struct_decoder
+from aioinformer_apiserver.schema.go_types import GoDecodeError, struct_decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from aioinformer_apiserver.patches.patch_types import PatchType
-    from aioinformer_apiserver.requests.request import Request
+    from aioinformer_apiserver.requests.request import APIRequest
     from aioinformer_apiserver.storage.kinds import Kind
-    from aioinformer_apiserver.storage.storage import Stored
+    from aioinformer_apiserver.storage.storage import StoredObject
 
 __all__ = [
     "DeleteOptions",
-    "Deleted",
+    "DeleteResult",
     "FieldValidation",
     "Part",
     "Propagation",
     "WriteOptions",
-    "Written",
-    "delete_options_from",
+    "WriteResult",
+    "convert_delete_options",
     "delete_options_of",
     "patch_type_of",
     "write_options_of",
@@ -65,7 +65,7 @@ FieldValidation = Literal["Strict", "Warn", "Ignore"]
 Propagation = Literal["", "Background", "Foreground", "Orphan"]
 
 
-def _unheard(warning: str) -> None:
+def _ignore_warning(warning: str) -> None:
     """Ignore a warning."""
 
 
@@ -88,10 +88,10 @@ class WriteOptions:
     force: bool = False
     """Let a server-side apply take fields of other managers; no effect otherwise."""
 
-    repeated: tuple[str, ...] = ()
+    duplicate_fields: tuple[str, ...] = ()
     """Paths of duplicate fields in the JSON, which decoding has dropped."""
 
-    warn: Callable[[str], object] = field(default=_unheard, compare=False)
+    warn: Callable[[str], object] = field(default=_ignore_warning, compare=False)
     """Receives warnings for the user, even if the write fails later."""
 
 
@@ -114,15 +114,15 @@ class DeleteOptions:
     propagation: Propagation = ""
     """Treatment of dependent objects."""
 
-    at_once: bool = False
+    immediate: bool = False
     """Delete a pod in one step, without marking it first. Not available over HTTP."""
 
-    warn: Callable[[str], object] = field(default=_unheard, compare=False)
+    warn: Callable[[str], object] = field(default=_ignore_warning, compare=False)
     """Receives warnings for the user, even if the deletion fails later."""
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteResult:
     """Result of a write.
 
     Attributes:
@@ -130,27 +130,27 @@ class Written:
         created: True if the object did not exist before.
     """
 
-    stored: Stored
+    stored: StoredObject
     created: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class DeleteResult:
     """Result of a deletion.
 
     Attributes:
         stored: Object that is marked for deletion, or the last state of a deleted one.
-        shown: True if the response is the object, False if it is a Status.
-        gone: True if the object no longer exists, or would not without the dry run.
+        returned: True if the response is the object, False if it is a Status.
+        removed: True if the object is removed, or would be without the dry run.
     """
 
-    stored: Stored
-    shown: bool
-    gone: bool = False
+    stored: StoredObject
+    returned: bool
+    removed: bool = False
 
 
 def write_options_of(
-    request: Request, part: Part, *, patch_type: PatchType | None = None
+    request: APIRequest, part: Part, *, patch_type: PatchType | None = None
 ) -> WriteOptions:
     """Parse the options of a create, update or patch.
 
@@ -166,12 +166,12 @@ def write_options_of(
     validation = query.get("fieldValidation") or "Warn"
     manager = query.get("fieldManager", "")
     causes = [
-        *_wrong_dry_run(_dry_run(request, {})),
-        *_wrong_manager(manager, required=patch_type == "apply"),
+        *_validate_dry_run(_dry_run(request, {})),
+        *_validate_manager(manager, required=patch_type == "apply"),
     ]
     if "force" in query and patch_type not in {None, "apply"}:
         why = "Forbidden: may not be specified for non-apply patch"
-        causes.append(Cause("force", "FieldValueForbidden", why))
+        causes.append(StatusCause("force", "FieldValueForbidden", why))
 
     checked: FieldValidation = "Warn"
     match validation:
@@ -190,12 +190,12 @@ def write_options_of(
         manager=manager_of(request.headers.get("User-Agent", ""), manager),
         field_validation=checked,
         force=patch_type == "apply" and flag(query, "force"),
-        repeated=() if checked == "Ignore" else _repeated(request),
+        duplicate_fields=() if checked == "Ignore" else _find_duplicate_fields(request),
         warn=request.warnings.append,
     )
 
 
-def patch_type_of(request: Request, kind: Kind) -> PatchType:
+def patch_type_of(request: APIRequest, kind: Kind) -> PatchType:
     """Return the type of a patch.
 
     Raises:
@@ -211,29 +211,31 @@ def patch_type_of(request: Request, kind: Kind) -> PatchType:
     return _PATCH_TYPES[request.content_type]
 
 
-def delete_options_of(request: Request) -> DeleteOptions:
+def delete_options_of(request: APIRequest) -> DeleteOptions:
     """Parse the options of a deletion from its body, or from the URL without a body.
 
     Raises:
         ApiError: 400 or 422 for invalid options.
     """
     options = _delete_body(request) if request.body else _options_in_url(request.query)
-    return delete_options_from(options, request)
+    return convert_delete_options(options, request)
 
 
-def delete_options_from(options: Mapping[str, Any], request: Request) -> DeleteOptions:
+def convert_delete_options(
+    options: Mapping[str, Any], request: APIRequest
+) -> DeleteOptions:
     """Parse decoded DeleteOptions.
 
     Args:
         options: Decoded object of kind DeleteOptions.
-        request: The request, whose URL may also ask for a dry run.
+        request: The request, whose URL may also request a dry run.
 
     Raises:
         ApiError: 422 for invalid options.
     """
     propagation, causes = _propagation(options)
     dry_run = _dry_run(request, options)
-    causes += _wrong_dry_run(dry_run)
+    causes += _validate_dry_run(dry_run)
     if causes:
         raise statuses.invalid_options(causes, "DeleteOptions")
 
@@ -248,7 +250,7 @@ def delete_options_from(options: Mapping[str, Any], request: Request) -> DeleteO
     )
 
 
-def _delete_body(request: Request) -> Mapping[str, Any]:
+def _delete_body(request: APIRequest) -> Mapping[str, Any]:
     options = request.document()
     if not isinstance(options, dict):
         message = "couldn't get version/kind; json parse error: json: cannot unmarshal "
@@ -262,7 +264,7 @@ def _delete_body(request: Request) -> Mapping[str, Any]:
 
     try:
         return struct_decoder(_DELETE_OPTIONS)(options, None, [])
-    except DecodeError as exc:
+    except GoDecodeError as exc:
         raise statuses.bad_request(str(exc)) from exc
 
 
@@ -294,12 +296,12 @@ def _int64(text: str) -> int:
     return int(text)
 
 
-def _propagation(options: Mapping[str, Any]) -> tuple[Propagation, list[Cause]]:
+def _propagation(options: Mapping[str, Any]) -> tuple[Propagation, list[StatusCause]]:
     orphan, policy = options.get("orphanDependents"), options.get("propagationPolicy")
     if orphan is not None and policy is not None:
         problem = f'Invalid value: "{policy}": orphanDependents and '
         problem += "deletionPropagation cannot be both set"
-        return "", [Cause("propagationPolicy", "FieldValueInvalid", problem)]
+        return "", [StatusCause("propagationPolicy", "FieldValueInvalid", problem)]
 
     match policy:
         case "Background" | "Foreground" | "Orphan":
@@ -311,71 +313,73 @@ def _propagation(options: Mapping[str, Any]) -> tuple[Propagation, list[Cause]]:
             return "", [_unsupported("propagationPolicy", policy, choices)]
 
 
-def _dry_run(request: Request, options: Mapping[str, Any]) -> list[str]:
-    asked = [request.query.get("dryRun"), *(options.get("dryRun") or ())]
-    return [str(it) for it in asked if it]
+def _dry_run(request: APIRequest, options: Mapping[str, Any]) -> list[str]:
+    dry_run = [request.query.get("dryRun"), *(options.get("dryRun") or ())]
+    return [str(it) for it in dry_run if it]
 
 
-def _wrong_dry_run(asked: list[str]) -> list[Cause]:
-    if set(asked) <= {"All"}:
+def _validate_dry_run(dry_run: list[str]) -> list[StatusCause]:
+    if set(dry_run) <= {"All"}:
         return []
 
-    problem = f'Unsupported value: {_quoted(asked)}: supported values: "All"'
-    return [Cause("dryRun", "FieldValueNotSupported", problem)]
+    problem = f'Unsupported value: {_quoted(dry_run)}: supported values: "All"'
+    return [StatusCause("dryRun", "FieldValueNotSupported", problem)]
 
 
-def _wrong_manager(name: str, *, required: bool) -> Iterator[Cause]:
+def _validate_manager(name: str, *, required: bool) -> Iterator[StatusCause]:
     """Yield the errors of a field manager's name."""
     field = "fieldManager"
     if required and not name:
         problem = "Required value: is required for apply patch"
-        yield Cause(field, "FieldValueRequired", problem)
+        yield StatusCause(field, "FieldValueRequired", problem)
 
     if len(name.encode()) > _MANAGER_BYTES:
         problem = f"Too long: may not be more than {_MANAGER_BYTES} bytes"
-        yield Cause(field, "FieldValueTooLong", problem)
+        yield StatusCause(field, "FieldValueTooLong", problem)
 
     for place, letter in enumerate(name):
         if not letter.isprintable():
             problem = f"Invalid value: {_quoted(name)}: invalid character "
             problem += f"U+{ord(letter):04X} (at position {place})"
-            yield Cause(field, "FieldValueInvalid", problem)
+            yield StatusCause(field, "FieldValueInvalid", problem)
 
 
 def _quoted(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _repeated(request: Request) -> tuple[str, ...]:
+def _find_duplicate_fields(request: APIRequest) -> tuple[str, ...]:
     """Return the paths of duplicate fields in a JSON body."""
     if not request.content_type.lower().endswith("json"):
         return ()
 
-    found: list[_Repeating] = []
+    found: list[_ObjectWithDuplicates] = []
 
-    def noticed(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def note_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)
         if len(made) == len(pairs):
             return made
 
-        found.append(_Repeating(pairs))
+        found.append(_ObjectWithDuplicates(pairs))
         return found[-1]
 
     try:
-        whole = json.loads(request.body, object_pairs_hook=noticed)
+        whole = json.loads(request.body, object_pairs_hook=note_duplicates)
     except ValueError:
         return ()  # The decoder reports the error later.
 
     return tuple(_paths_of(whole, "")) if found else ()
 
 
-class _Repeating(dict[str, Any]):
+class _ObjectWithDuplicates(dict[str, Any]):
     """JSON object with a duplicate field."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
         counts = Counter(name for name, _ in pairs)
-        self.repeated = sorted(name for name, count in counts.items() if count > 1)
+        self.duplicate_fields = sorted(
+            name for name, count in counts.items() if count > 1
+        )
 
 
 def _paths_of(value: object, path: str) -> list[str]:
@@ -388,14 +392,14 @@ def _paths_of(value: object, path: str) -> list[str]:
         return []
 
     start = f"{path}." if path else ""
-    found = [f"{start}{name}" for name in getattr(value, "repeated", ())]
+    found = [f"{start}{name}" for name in getattr(value, "duplicate_fields", ())]
     for name, child in value.items():
         found += _paths_of(child, f"{start}{name}")
 
     return found
 
 
-def _unsupported(field: str, value: object, choices: tuple[str, ...]) -> Cause:
+def _unsupported(field: str, value: object, choices: tuple[str, ...]) -> StatusCause:
     problem = f"Unsupported value: {_quoted(value)}: supported values: "
     problem += ", ".join(_quoted(it) for it in choices)
-    return Cause(field, "FieldValueNotSupported", problem)
+    return StatusCause(field, "FieldValueNotSupported", problem)

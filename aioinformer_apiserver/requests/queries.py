@@ -1,6 +1,6 @@
 """Query parameters of gets, lists and watches, and continue tokens. Pure.
 
-A list can ask for four kinds of states, depending on version, match rule, limit and
+A list can request four kinds of states, depending on version, match rule, limit and
 token together; `ListQuery` decides it once. Errors come in the order of a real server:
 malformed numbers, selectors, combinations, then token and version.
 """
@@ -16,7 +16,7 @@ import orjson
 
 from aioinformer.model.selectors import FieldRequirement, FieldSelector, LabelSelector
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.statuses import Cause, quoted
+from aioinformer_apiserver.errors.statuses import StatusCause, quote
 from aioinformer_apiserver.requests.selectors import (
     field_selector_of,
     label_selector_of,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from aioinformer_apiserver.storage.kinds import Kind
-    from aioinformer_apiserver.storage.storage import Stored
+    from aioinformer_apiserver.storage.storage import StoredObject
 
 __all__ = [
     "ContinueToken",
@@ -56,7 +56,7 @@ class Scope:
         """True if there is a selector; the namespace does not count."""
         return not (self.labels.empty and self.fields.empty)
 
-    def matches(self, state: Stored | None) -> bool:
+    def matches(self, state: StoredObject | None) -> bool:
         """Return whether an object is selected; False for None."""
         if state is None or self.namespace not in {"", state.namespace}:
             return False
@@ -68,7 +68,7 @@ class Scope:
 
 
 _FORMAT = "meta.k8s.io/v1"
-_ALIEN = re.compile("[^A-Za-z0-9_-]")
+_NOT_BASE64 = re.compile("[^A-Za-z0-9_-]")
 _MESSAGE = "invalid continue token: continue key is not valid: "
 
 
@@ -102,7 +102,7 @@ class ListQuery:
         """
         limit = max(0, _integer(query, "limit"))
         _integer(query, "timeoutSeconds")
-        _refuse(_list_causes(query))
+        _refuse(_validate_list(query))
         version = query.get("resourceVersion", "")
         text = query.get("continue", "")
         if text:
@@ -136,7 +136,7 @@ class WatchQuery:
     initial: bool
     """Send the current objects first, as ADDED events."""
 
-    marked: bool
+    initial_events_end: bool
     """Mark the end of the first objects with an annotated BOOKMARK."""
 
     bookmarks: bool
@@ -160,14 +160,14 @@ class WatchQuery:
         """
         _integer(query, "limit")
         timeout = _integer(query, "timeoutSeconds")
-        _refuse(_watch_causes(query))
+        _refuse(_validate_watch(query))
         version = _version(query.get("resourceVersion", ""), 500)
         bookmarks = flag(query, "allowWatchBookmarks")
-        initial = _begins_with_objects(query)
+        initial = _requests_initial_events(query)
         return cls(
             version=version,
             initial=initial,
-            marked=initial and bookmarks,
+            initial_events_end=initial and bookmarks,
             bookmarks=bookmarks and cached,
             timeout=timeout,
         )
@@ -273,7 +273,7 @@ def flag(query: Mapping[str, str], name: str) -> bool:
 # ---------------------------------------------------------------- combinations
 
 
-def _list_causes(query: Mapping[str, str]) -> Iterator[Cause]:
+def _validate_list(query: Mapping[str, str]) -> Iterator[StatusCause]:
     """Yield the contradictions in the parameters of a list."""
     match, version = query.get(_MATCH, ""), query.get("resourceVersion", "")
     if match and not version:
@@ -296,19 +296,19 @@ def _list_causes(query: Mapping[str, str]) -> Iterator[Cause]:
         yield _forbidden("sendInitialEvents", why)
 
 
-def _watch_causes(query: Mapping[str, str]) -> Iterator[Cause]:
+def _validate_watch(query: Mapping[str, str]) -> Iterator[StatusCause]:
     """Yield the contradictions in the parameters of a watch."""
-    match, asked = query.get(_MATCH, ""), "sendInitialEvents" in query
-    if match and not asked:
+    match, requested = query.get(_MATCH, ""), "sendInitialEvents" in query
+    if match and not requested:
         why = f"{_MATCH} is forbidden for watch unless sendInitialEvents is provided"
         yield _forbidden(_MATCH, why)
 
-    # To the server, a watch without a version asks for initial events.
-    streams = bool(match) or _begins_with_objects(query)
+    # A watch without a version requests initial events implicitly.
+    streams = bool(match) or _requests_initial_events(query)
     if streams and query.get("continue"):
         yield _forbidden(_MATCH, f"{_MATCH} is forbidden when continue is provided")
 
-    if asked and match != "NotOlderThan":
+    if requested and match != "NotOlderThan":
         why = f"sendInitialEvents requires setting {_MATCH} to NotOlderThan"
         yield _forbidden(_MATCH, why)
 
@@ -316,26 +316,26 @@ def _watch_causes(query: Mapping[str, str]) -> Iterator[Cause]:
         yield _unsupported(match, '"NotOlderThan"')
 
 
-def _begins_with_objects(query: Mapping[str, str]) -> bool:
+def _requests_initial_events(query: Mapping[str, str]) -> bool:
     if "sendInitialEvents" in query:
         return flag(query, "sendInitialEvents")
 
     return not query.get(_MATCH) and query.get("resourceVersion", "") in {"", "0"}
 
 
-def _refuse(causes: Iterator[Cause]) -> None:
+def _refuse(causes: Iterator[StatusCause]) -> None:
     found = list(causes)
     if found:
         raise statuses.invalid_options(found)
 
 
-def _forbidden(field: str, why: str) -> Cause:
-    return Cause(field, "FieldValueForbidden", f"Forbidden: {why}")
+def _forbidden(field: str, why: str) -> StatusCause:
+    return StatusCause(field, "FieldValueForbidden", f"Forbidden: {why}")
 
 
-def _unsupported(value: str, supported: str) -> Cause:
-    problem = f"Unsupported value: {quoted(value)}: supported values: {supported}"
-    return Cause(_MATCH, "FieldValueNotSupported", problem)
+def _unsupported(value: str, supported: str) -> StatusCause:
+    problem = f"Unsupported value: {quote(value)}: supported values: {supported}"
+    return StatusCause(_MATCH, "FieldValueNotSupported", problem)
 
 
 # ---------------------------------------------------------------- numbers
@@ -348,7 +348,7 @@ def _integer(query: Mapping[str, str], name: str) -> int:
         return number
 
     raise statuses.bad_request(
-        _unparsed("ParseInt", text, out_of_range=number is not None)
+        _parse_error("ParseInt", text, out_of_range=number is not None)
     )
 
 
@@ -358,8 +358,8 @@ def _version(text: str, code: int) -> int:
     if number is not None and number < _UINT64_BOUND:
         return number
 
-    why = _unparsed("ParseUint", text, out_of_range=number is not None)
-    problem = f"resourceVersion: Invalid value: {quoted(text)}: {why}"
+    why = _parse_error("ParseUint", text, out_of_range=number is not None)
+    problem = f"resourceVersion: Invalid value: {quote(text)}: {why}"
     if code == 400:
         raise statuses.bad_request(f"invalid resource version: {problem}")
 
@@ -376,14 +376,14 @@ def _number(text: str, pattern: str) -> int | None:
     return -size if text.startswith("-") else size
 
 
-def _unparsed(function: str, text: str, *, out_of_range: bool) -> str:
+def _parse_error(function: str, text: str, *, out_of_range: bool) -> str:
     why = "value out of range" if out_of_range else "invalid syntax"
-    return f"strconv.{function}: parsing {quoted(text)}: {why}"
+    return f"strconv.{function}: parsing {quote(text)}: {why}"
 
 
 def _bytes_of(text: str) -> bytes:
     """Decode URL-safe base64 without padding."""
-    alien = _ALIEN.search(text)
+    alien = _NOT_BASE64.search(text)
     if alien or len(text) % 4 == 1:
         at = alien.start() if alien else len(text) - 1
         why = f"illegal base64 data at input byte {at}"

@@ -1,4 +1,4 @@
-"""`Request`: a request over HTTP or in memory. Pure."""
+"""`APIRequest`: a request over HTTP or in memory. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import orjson
 
 from aioinformer.model.yaml_values import decoded_yaml
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.protobuf.decoding import UnknownKindError, decoded
+from aioinformer_apiserver.protobuf.decoding import UnknownKindError, decode_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Request", "query_of"]
+__all__ = ["APIRequest", "query_of"]
 
 _JSON = "application/json"
 # Percent sign that does not begin an escape sequence.
@@ -26,7 +26,7 @@ _YAML = frozenset({"application/yaml", "application/apply-patch+yaml"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class APIRequest:
     """A request.
 
     Attributes:
@@ -64,13 +64,13 @@ class Request:
                 that has no Protocol Buffers encoding.
         """
         if self._format == _JSON:
-            return _decoded_json(self.body)
+            return _decode_json(self.body)
 
         if self._format == _PROTOBUF:
-            return _decoded_protobuf(self.body)
+            return _decode_protobuf(self.body)
 
         if self._format in _YAML:
-            return _decoded_yaml(self.body)
+            return _decode_yaml(self.body)
 
         raise statuses.unsupported_media_type(_JSON, "application/yaml")
 
@@ -90,10 +90,10 @@ class Request:
         Raises:
             ApiError: 400 for malformed YAML.
         """
-        return _decoded_yaml(self.body) if self.content_type in _YAML else self.body
+        return _decode_yaml(self.body) if self.content_type in _YAML else self.body
 
 
-def _decoded_json(raw: bytes) -> object:
+def _decode_json(raw: bytes) -> object:
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError as exc:
@@ -115,9 +115,9 @@ def query_of(text: str) -> dict[str, str]:
     return found
 
 
-def _decoded_protobuf(raw: bytes) -> object:
+def _decode_protobuf(raw: bytes) -> object:
     try:
-        return decoded(raw)
+        return decode_object(raw)
     except ValueError as exc:
         message = f"the object provided is unrecognized: {exc}"
         raise statuses.bad_request(message) from exc
@@ -125,7 +125,7 @@ def _decoded_protobuf(raw: bytes) -> object:
         raise statuses.unsupported_media_type(_JSON, "application/yaml") from exc
 
 
-def _decoded_yaml(raw: bytes) -> object:
+def _decode_yaml(raw: bytes) -> object:
     try:
         return decoded_yaml(raw)
     except ValueError as exc:

@@ -18,7 +18,7 @@ from aioinformer_apiserver.requests.queries import flag
 
 if TYPE_CHECKING:
     from aioinformer.errors import ApiError
-    from aioinformer_apiserver.requests.request import Request
+    from aioinformer_apiserver.requests.request import APIRequest
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Collection, Storage
 
@@ -38,7 +38,7 @@ _OF_NAMESPACES = frozenset({"status", "finalize"})
 _ALL = tuple(_OBJECT_VERBS.values())
 # Subresources that only a real server has, with their verbs. It looks up the object
 # first.
-_PLAYED_BY_KUBELETS = {
+_KUBELET_SUBRESOURCES = {
     (NODES, "proxy"): _ALL,
     (PODS, "attach"): ("get", "create"),
     (PODS, "ephemeralcontainers"): ("get", "patch", "update"),
@@ -125,7 +125,7 @@ class Target:
     subresource: str
 
 
-def request_info_of(request: Request) -> RequestInfo:
+def request_info_of(request: APIRequest) -> RequestInfo:
     """Parse path, method and parameters of a request."""
     # As on a real server, an escaped slash separates segments.
     path = unquote(request.path)
@@ -184,7 +184,7 @@ def target_of(storage: Storage, info: RequestInfo) -> Target:
     name = info.name if info.names_one else ""
     _check_name(name)
     _check_place(collection, info, name)
-    if not _allowed(collection.kind, info):
+    if not _is_allowed(collection.kind, info):
         raise statuses.method_not_allowed()
 
     return Target(collection, info.verb, namespace, name, info.subresource)
@@ -200,7 +200,7 @@ def _api_of(parts: list[str]) -> tuple[str, str, list[str]] | None:
     return None
 
 
-def _selected_name(request: Request) -> str:
+def _selected_name(request: APIRequest) -> str:
     """Return the single name that a field selector allows; empty if there is none."""
     try:
         selector = FieldSelector.parse(request.query.get("fieldSelector", ""))
@@ -248,7 +248,7 @@ def _check_place(collection: Collection, info: RequestInfo, name: str) -> None:
 
     known = info.subresource in kind.subresources and info.verb != "watch"
     if info.subresource and not known:
-        raise _not_known(collection, info, name)
+        raise _missing_subresource_error(collection, info, name)
 
 
 def _target_of_binding(storage: Storage, info: RequestInfo) -> Target:
@@ -267,10 +267,12 @@ def _target_of_binding(storage: Storage, info: RequestInfo) -> Target:
     return Target(storage.collection(PODS), "create", info.namespace, "", "binding")
 
 
-def _not_known(collection: Collection, info: RequestInfo, name: str) -> ApiError:
+def _missing_subresource_error(
+    collection: Collection, info: RequestInfo, name: str
+) -> ApiError:
     """Make the error for a missing subresource: of a missing object, or of any."""
     resource, part = collection.kind.resource, info.subresource
-    verbs = _PLAYED_BY_KUBELETS.get((resource, part.partition("/")[0]), ())
+    verbs = _KUBELET_SUBRESOURCES.get((resource, part.partition("/")[0]), ())
     if not collection.kind.typed:
         verbs = _ALL
     elif "/" in part and not part.startswith("proxy/"):
@@ -286,7 +288,7 @@ def _not_known(collection: Collection, info: RequestInfo, name: str) -> ApiError
     return statuses.no_such_path()
 
 
-def _allowed(kind: Kind, info: RequestInfo) -> bool:
+def _is_allowed(kind: Kind, info: RequestInfo) -> bool:
     namespaced = kind.resource.namespaced
     if info.subresource:
         return info.verb in kind.subresources[info.subresource]

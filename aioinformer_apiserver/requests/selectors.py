@@ -20,10 +20,10 @@ from aioinformer.model.selectors import (
 )
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.names import (
-    label_value_problems,
-    qualified_name_problems,
+    validate_label_value,
+    validate_qualified_name,
 )
-from aioinformer_apiserver.errors.statuses import quoted
+from aioinformer_apiserver.errors.statuses import quote
 
 if TYPE_CHECKING:
     from aioinformer_apiserver.storage.kinds import Kind
@@ -55,16 +55,16 @@ def label_selector_of(text: str) -> LabelSelector:
         ApiError: 400 for a malformed selector.
     """
     try:
-        return LabelSelector(_Reader(text).read())
-    except _Refused as refused:
+        return LabelSelector(_Parser(text).read())
+    except _SelectorError as refused:
         raise statuses.bad_request(str(refused)) from None
 
 
-class _Refused(Exception):
+class _SelectorError(Exception):
     """Syntax error."""
 
 
-class _Reader:
+class _Parser:
     """Parser of one selector, up to the first error."""
 
     def __init__(self, text: str) -> None:
@@ -75,7 +75,7 @@ class _Reader:
         """Parse all requirements.
 
         Raises:
-            _Refused: At the first error, with the message.
+            _SelectorError: At the first error, with the message.
         """
         found: list[LabelRequirement] = []
         while self._next != "":
@@ -84,8 +84,8 @@ class _Reader:
 
             try:
                 found.append(self._requirement())
-            except _Refused as exc:
-                raise _Refused(f"unable to parse requirement: {exc}") from None
+            except _SelectorError as exc:
+                raise _SelectorError(f"unable to parse requirement: {exc}") from None
 
             if self._next == "":
                 break
@@ -109,7 +109,7 @@ class _Reader:
         return token
 
     def _fail(self, expected: str) -> NoReturn:
-        raise _Refused(f"found '{self._next}', expected: {expected}")
+        raise _SelectorError(f"found '{self._next}', expected: {expected}")
 
     def _word(self) -> str:
         if self._next == "" or self._next in _SYMBOLS:
@@ -123,10 +123,10 @@ class _Reader:
             self._take()
 
         key = self._word()
-        problems = qualified_name_problems(key)
+        problems = validate_qualified_name(key)
         if problems:
             why = "; ".join(problems)
-            raise _Refused(f"<nil>: Invalid value: {quoted(key)}: {why}")
+            raise _SelectorError(f"<nil>: Invalid value: {quote(key)}: {why}")
 
         if absent or self._next in {"", ","}:
             return LabelRequirement(key, "!" if absent else "exists")
@@ -141,16 +141,16 @@ class _Reader:
         else:
             values = ["" if self._next in {"", ","} else self._word()]
 
-        found = _value_problems(key, values, numeric=operator in {"<", ">"})
+        found = _validate_value(key, values, numeric=operator in {"<", ">"})
         if found:
-            told = ", ".join(found)
-            raise _Refused(f"[{told}]" if len(found) > 1 else told)
+            joined = ", ".join(found)
+            raise _SelectorError(f"[{joined}]" if len(found) > 1 else joined)
 
         return LabelRequirement(key, operator, tuple(values))
 
     def _values(self) -> set[str]:
         if self._next != "(":
-            raise _Refused(f"found '{self._next}' expected: '('")
+            raise _SelectorError(f"found '{self._next}' expected: '('")
 
         self._take()
         if self._next == ")":
@@ -194,18 +194,18 @@ def _tokens_of(text: str) -> list[str]:
     return [token for token in found if token]
 
 
-def _value_problems(key: str, values: list[str], *, numeric: bool) -> list[str]:
+def _validate_value(key: str, values: list[str], *, numeric: bool) -> list[str]:
     found = []
     if numeric and integer_of(values[0]) is None:
         found.append(
-            f"values[0]: Invalid value: {quoted(values[0])}: for 'Gt', 'Lt' operators, "
+            f"values[0]: Invalid value: {quote(values[0])}: for 'Gt', 'Lt' operators, "
             "the value must be an integer"
         )
 
     for index, value in enumerate(values):
-        problems = label_value_problems(value)
+        problems = validate_label_value(value)
         if problems:
-            head = f"values[{index}][{key}]: Invalid value: {quoted(value)}"
+            head = f"values[{index}][{key}]: Invalid value: {quote(value)}"
             found.append(f"{head}: {'; '.join(problems)}")
 
     return found
@@ -231,15 +231,15 @@ def field_selector_of(kind: Kind, text: str) -> FieldSelector:
     """
     terms = [_term(text, it[0]) for it in _TERM.finditer(text)]
     # The server sorts the fields, and ignores an empty term.
-    asked = sorted(term for term in terms if term[0] or term[2])
-    for field, _, _ in asked:
+    sorted_terms = sorted(term for term in terms if term[0] or term[2])
+    for field, _, _ in sorted_terms:
         if not _is_selectable(kind, field):
-            raise statuses.bad_request(_refusal(kind, field))
+            raise statuses.bad_request(_unsupported_field_message(kind, field))
 
     return FieldSelector(
         tuple(
             FieldRequirement(field, "!=" if operator == "!=" else "=", value)
-            for field, operator, value in asked
+            for field, operator, value in sorted_terms
         )
     )
 
@@ -281,12 +281,12 @@ def _names_of(kind: Kind) -> tuple[str, ...]:
     return _NAMES
 
 
-def _refusal(kind: Kind, field: str) -> str:
+def _unsupported_field_message(kind: Kind, field: str) -> str:
     if kind.resource.kind == "Job":
-        return f"field label {quoted(field)} not supported for Job"
+        return f"field label {quote(field)} not supported for Job"
 
     if kind.typed and not kind.fields:
-        known = ", ".join(map(quoted, _NAMES))
-        return f"{quoted(field)} is not a known field selector: only {known}"
+        known = ", ".join(map(quote, _NAMES))
+        return f"{quote(field)} is not a known field selector: only {known}"
 
     return f"field label not supported: {field}"

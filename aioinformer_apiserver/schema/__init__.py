@@ -1,4 +1,4 @@
-"""Schemas of kinds, and what follows from them: decoding, defaults, validation.
+"""Schemas of kinds: decoding, defaults and validation.
 
 The law of this package: pure functions over bodies and schemas; no argument is changed.
 """

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer.model import resources
 from aioinformer_apiserver.errors import field_errors
-from aioinformer_apiserver.errors.field_errors import GoStruct, forbidden, shown
+from aioinformer_apiserver.errors.field_errors import GoStruct, forbidden, format_value
 from aioinformer_apiserver.schema import (
     core_validation,
     network_validation,
@@ -23,31 +23,34 @@ from aioinformer_apiserver.schema import (
     workload_validation,
 )
 from aioinformer_apiserver.schema.field_validation import (
+    as_list,
     immutable_fields,
     is_changed,
-    listed,
 )
-from aioinformer_apiserver.schema.pod_validation import pod_problems, token_problems
+from aioinformer_apiserver.schema.pod_validation import (
+    validate_pod_spec,
+    validate_token_projections,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aioinformer.model import Resource
-    from aioinformer_apiserver.errors.field_errors import Problem
+    from aioinformer_apiserver.errors.field_errors import FieldError
 
-__all__ = ["create_problems", "update_problems"]
+__all__ = ["validate_create", "validate_update"]
 
 Object = dict[str, Any]
 
 
-def create_problems(resource: Resource, body: Object) -> list[Problem]:
+def validate_create(resource: Resource, body: Object) -> list[FieldError]:
     """Validate a new object of a built-in kind.
 
     Args:
-        resource: Resource of the object; others have no problems.
+        resource: Resource of the object; others have no errors.
         body: Object with its defaults, completed by `with_creation_defaults`.
     """
-    found = _object_problems(resource, body)
+    found = _validate_object(resource, body)
     if resource == resources.PODS and (body.get("spec") or {}).get(
         "ephemeralContainers"
     ):
@@ -57,23 +60,23 @@ def create_problems(resource: Resource, body: Object) -> list[Problem]:
     return found
 
 
-def update_problems(resource: Resource, old: Object, new: Object) -> list[Problem]:
+def validate_update(resource: Resource, old: Object, new: Object) -> list[FieldError]:
     """Validate an update of an object of a built-in kind.
 
     Args:
-        resource: Resource of the object; others have no problems.
+        resource: Resource of the object; others have no errors.
         old: Stored object.
         new: Next state with its defaults and with the server-owned fields of `old`.
 
     Returns:
-        Problems; none if only metadata or status differ. So clients can label an
+        Errors; none if only metadata or status differ. So clients can label an
         arranged object, and write its status, even if its spec is invalid.
     """
     if _validated_part(old) == _validated_part(new):
         return []
 
     changes = _UPDATE_CHECKS.get(resource)
-    found = _object_problems(resource, new)
+    found = _validate_object(resource, new)
     return [*found, *changes(old, new)] if changes is not None else found
 
 
@@ -105,34 +108,34 @@ def _specs(old: Object, new: Object) -> tuple[Object, Object]:
 # ---------------------------------------------------------------- pods
 
 
-def _pod_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+def _validate_pod_update(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of immutable pod fields."""
     before, after = _specs(old, new)
     for field in ("containers", "initContainers"):
-        if len(listed(before.get(field))) != len(listed(after.get(field))):
+        if len(as_list(before.get(field))) != len(as_list(after.get(field))):
             why = "pod updates may not add or remove containers"
             yield field_errors.forbidden(f"spec.{field}", why)
             return
 
     for field in ("containers", "initContainers"):
-        for index, it in enumerate(listed(after.get(field))):
+        for index, it in enumerate(as_list(after.get(field))):
             if not it.get("image"):
                 yield field_errors.required(f"spec.{field}[{index}].image")
 
-    late = _deadline_problem(before, after)
+    late = _deadline_error(before, after)
     if late is not None:
         yield late
         if after.get("activeDeadlineSeconds") is not None:
             return
 
-    yield from _toleration_changes(before, after)
-    yield from _gate_changes(before, after)
+    yield from _validate_toleration_changes(before, after)
+    yield from _validate_gate_changes(before, after)
     if is_changed(before, _with_allowed_changes(before, after)):
         why = f"pod updates may not change fields other than {_POD_FIELDS}"
         yield field_errors.forbidden("spec", why)
 
 
-def _deadline_problem(before: Object, after: Object) -> Problem | None:
+def _deadline_error(before: Object, after: Object) -> FieldError | None:
     path = "spec.activeDeadlineSeconds"
     old, new = before.get("activeDeadlineSeconds"), after.get("activeDeadlineSeconds")
     if new is None:
@@ -146,23 +149,26 @@ def _deadline_problem(before: Object, after: Object) -> Problem | None:
     return None
 
 
-def _toleration_changes(before: Object, after: Object) -> Iterator[Problem]:
+def _validate_toleration_changes(before: Object, after: Object) -> Iterator[FieldError]:
     """Reject changes of tolerations, except for additions and other durations."""
-    kept = {shown(_timeless(it)) for it in listed(after.get("tolerations"))}
+    kept = {
+        format_value(_without_seconds(it)) for it in as_list(after.get("tolerations"))
+    }
     if any(
-        shown(_timeless(it)) not in kept for it in listed(before.get("tolerations"))
+        format_value(_without_seconds(it)) not in kept
+        for it in as_list(before.get("tolerations"))
     ):
         why = "existing toleration can not be modified except its tolerationSeconds"
         yield field_errors.forbidden("spec.tolerations", why)
 
 
-def _timeless(toleration: Object) -> Object:
+def _without_seconds(toleration: Object) -> Object:
     return {k: it for k, it in toleration.items() if k != "tolerationSeconds"}
 
 
-def _gate_changes(before: Object, after: Object) -> Iterator[Problem]:
-    known = {it.get("name") for it in listed(before.get("schedulingGates"))}
-    for index, it in enumerate(listed(after.get("schedulingGates"))):
+def _validate_gate_changes(before: Object, after: Object) -> Iterator[FieldError]:
+    known = {it.get("name") for it in as_list(before.get("schedulingGates"))}
+    for index, it in enumerate(as_list(after.get("schedulingGates"))):
         if it.get("name") not in known:
             why = "only deletion is allowed, but found new scheduling gate "
             path = f"spec.schedulingGates[{index}].name"
@@ -173,7 +179,7 @@ def _with_allowed_changes(before: Object, after: Object) -> Object:
     """Revert the changes that are allowed."""
     found = dict(after)
     for field in ("containers", "initContainers"):
-        pairs = zip(listed(after.get(field)), listed(before.get(field)), strict=True)
+        pairs = zip(as_list(after.get(field)), as_list(before.get(field)), strict=True)
         if field in after:
             found[field] = [_with_image(new, old.get("image")) for new, old in pairs]
 
@@ -200,12 +206,12 @@ def _with_image(container: Object, image: str | None) -> Object:
 # ---------------------------------------------------------------- workloads
 
 
-def _selector_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+def _validate_selector_update(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of the selector."""
     yield from immutable_fields(old, new, "spec.selector")
 
 
-def _stateful_set_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+def _validate_stateful_set_update(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of immutable StatefulSet fields."""
     kept = [
         {k: it for k, it in s.items() if k not in _SET_FIELDS} for s in _specs(old, new)
@@ -217,7 +223,7 @@ def _stateful_set_update_problems(old: Object, new: Object) -> Iterator[Problem]
         yield field_errors.forbidden("spec", why)
 
 
-def _job_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+def _validate_job_update(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of immutable Job fields."""
     before, after = _specs(old, new)
     elastic = (
@@ -242,21 +248,21 @@ def _job_update_problems(old: Object, new: Object) -> Iterator[Problem]:
     )
 
 
-# ---------------------------------------------------------------- the others
+# ---------------------------------------------------------------- other kinds
 
 
-def _service_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+def _validate_service_update(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of the cluster IP."""
     before, after = _specs(old, new)
     if "ExternalName" in {before.get("type"), after.get("type")}:
         return
 
-    had, has = listed(before.get("clusterIPs")), listed(after.get("clusterIPs"))
+    had, has = as_list(before.get("clusterIPs")), as_list(after.get("clusterIPs"))
     if had and has and had[0] != has[0]:
         yield field_errors.invalid("spec.clusterIPs[0]", has, "may not change once set")
 
 
-def _data_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+def _validate_data_update(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of immutable data."""
     if not old.get("immutable"):
         return
@@ -270,7 +276,7 @@ def _data_update_problems(old: Object, new: Object) -> Iterator[Problem]:
             yield field_errors.forbidden(field, why)
 
 
-def _claim_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+def _validate_claim_update(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of immutable PersistentVolumeClaim fields."""
     before, after = _specs(old, new)
     after = dict(after)
@@ -297,7 +303,7 @@ def _claim_update_problems(old: Object, new: Object) -> Iterator[Problem]:
         yield field_errors.immutable("volumeMode", after.get("volumeMode"))
 
 
-def _volume_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+def _validate_volume_update(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of a volume's source."""
     before, after = _specs(old, new)
     if is_changed(
@@ -328,7 +334,7 @@ def _sources(before: Object, after: Object) -> list[str]:
     return sorted((before.keys() | after.keys()) - _NO_SOURCES)
 
 
-def _priority_class_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+def _validate_priority_class_update(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of the priority."""
     if old.get("value", 0) != new.get("value", 0):
         yield field_errors.forbidden("value", "may not be changed in an update.")
@@ -336,7 +342,7 @@ def _priority_class_update_problems(old: Object, new: Object) -> Iterator[Proble
     yield from immutable_fields(old, new, "preemptionPolicy")
 
 
-def _binding_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+def _validate_binding_update(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of the role."""
     role = new.get("roleRef") or {}
     if is_changed(old.get("roleRef"), new.get("roleRef")):
@@ -345,7 +351,7 @@ def _binding_update_problems(old: Object, new: Object) -> Iterator[Problem]:
         yield field_errors.invalid("roleRef", quoted, "cannot change roleRef")
 
 
-def _node_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+def _validate_node_update(old: Object, new: Object) -> Iterator[FieldError]:
     """Reject changes of the pod network or provider, once they are set."""
     before, after = _specs(old, new)
     for field, name in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
@@ -364,81 +370,83 @@ def _validated_part(body: Object) -> Object:
 _NOT_VALIDATED = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 
-def _object_problems(resource: Resource, body: Object) -> list[Problem]:
+def _validate_object(resource: Resource, body: Object) -> list[FieldError]:
     check = _OBJECT_CHECKS.get(resource)
     return list(check(body)) if check is not None else []
 
 
-def _pod(body: Object) -> Iterator[Problem]:
+def _pod(body: Object) -> Iterator[FieldError]:
     spec = body.get("spec") or {}
-    return chain(pod_problems("spec", spec), token_problems("spec", spec))
-
-
-def _immutable(*fields: str) -> Callable[[Object, Object], Iterator[Problem]]:
-    return lambda old, new: immutable_fields(old, new, *fields)
-
-
-def _secret_changes(old: Object, new: Object) -> Iterator[Problem]:
     return chain(
-        immutable_fields(old, new, "type"),
-        _data_update_problems(old, new),
+        validate_pod_spec("spec", spec), validate_token_projections("spec", spec)
     )
 
 
-_OBJECT_CHECKS: dict[Resource, Callable[[Object], Iterator[Problem]]] = {
-    resources.CLUSTER_ROLES: core_validation.role_problems,
-    resources.CLUSTER_ROLE_BINDINGS: core_validation.binding_problems,
-    resources.CONFIG_MAPS: core_validation.config_map_problems,
-    resources.CRON_JOBS: workload_validation.cron_job_problems,
-    resources.DAEMON_SETS: workload_validation.daemon_set_problems,
-    resources.DEPLOYMENTS: workload_validation.deployment_problems,
-    resources.ENDPOINTS: network_validation.endpoints_problems,
-    resources.ENDPOINT_SLICES: network_validation.endpoint_slice_problems,
-    resources.EVENTS: core_validation.event_problems,
-    resources.HORIZONTAL_POD_AUTOSCALERS: workload_validation.autoscaler_problems,
-    resources.INGRESSES: network_validation.ingress_problems,
-    resources.INGRESS_CLASSES: network_validation.ingress_class_problems,
-    resources.JOBS: workload_validation.job_problems,
-    resources.LEASES: core_validation.lease_problems,
-    resources.LIMIT_RANGES: core_validation.limit_range_problems,
-    resources.NAMESPACES: core_validation.namespace_problems,
-    resources.NETWORK_POLICIES: network_validation.network_policy_problems,
-    resources.NODES: core_validation.node_problems,
-    resources.PERSISTENT_VOLUMES: storage_validation.persistent_volume_problems,
-    resources.PERSISTENT_VOLUME_CLAIMS: storage_validation.claim_problems,
+def _immutable(*fields: str) -> Callable[[Object, Object], Iterator[FieldError]]:
+    return lambda old, new: immutable_fields(old, new, *fields)
+
+
+def _validate_secret_update(old: Object, new: Object) -> Iterator[FieldError]:
+    return chain(
+        immutable_fields(old, new, "type"),
+        _validate_data_update(old, new),
+    )
+
+
+_OBJECT_CHECKS: dict[Resource, Callable[[Object], Iterator[FieldError]]] = {
+    resources.CLUSTER_ROLES: core_validation.validate_role,
+    resources.CLUSTER_ROLE_BINDINGS: core_validation.validate_role_binding,
+    resources.CONFIG_MAPS: core_validation.validate_config_map,
+    resources.CRON_JOBS: workload_validation.validate_cron_job,
+    resources.DAEMON_SETS: workload_validation.validate_daemon_set,
+    resources.DEPLOYMENTS: workload_validation.validate_deployment,
+    resources.ENDPOINTS: network_validation.validate_endpoints,
+    resources.ENDPOINT_SLICES: network_validation.validate_endpoint_slice,
+    resources.EVENTS: core_validation.validate_event,
+    resources.HORIZONTAL_POD_AUTOSCALERS: workload_validation.validate_autoscaler,
+    resources.INGRESSES: network_validation.validate_ingress,
+    resources.INGRESS_CLASSES: network_validation.validate_ingress_class,
+    resources.JOBS: workload_validation.validate_job,
+    resources.LEASES: core_validation.validate_lease,
+    resources.LIMIT_RANGES: core_validation.validate_limit_range,
+    resources.NAMESPACES: core_validation.validate_namespace,
+    resources.NETWORK_POLICIES: network_validation.validate_network_policy,
+    resources.NODES: core_validation.validate_node,
+    resources.PERSISTENT_VOLUMES: storage_validation.validate_persistent_volume,
+    resources.PERSISTENT_VOLUME_CLAIMS: storage_validation.validate_persistent_volume_claim,
     resources.PODS: _pod,
-    resources.POD_DISRUPTION_BUDGETS: workload_validation.disruption_problems,
-    resources.POD_TEMPLATES: workload_validation.template_object_problems,
-    resources.PRIORITY_CLASSES: core_validation.priority_class_problems,
-    resources.REPLICATION_CONTROLLERS: workload_validation.controller_problems,
-    resources.REPLICA_SETS: workload_validation.replica_set_problems,
-    resources.RESOURCE_QUOTAS: core_validation.quota_problems,
-    resources.ROLES: core_validation.role_problems,
-    resources.ROLE_BINDINGS: core_validation.binding_problems,
-    resources.SECRETS: core_validation.secret_problems,
-    resources.SERVICES: network_validation.service_problems,
-    resources.STATEFUL_SETS: workload_validation.stateful_set_problems,
-    resources.STORAGE_CLASSES: storage_validation.storage_class_problems,
+    resources.POD_DISRUPTION_BUDGETS: workload_validation.validate_disruption_budget,
+    resources.POD_TEMPLATES: workload_validation.validate_pod_template_object,
+    resources.PRIORITY_CLASSES: core_validation.validate_priority_class,
+    resources.REPLICATION_CONTROLLERS: workload_validation.validate_replication_controller,
+    resources.REPLICA_SETS: workload_validation.validate_replica_set,
+    resources.RESOURCE_QUOTAS: core_validation.validate_resource_quota,
+    resources.ROLES: core_validation.validate_role,
+    resources.ROLE_BINDINGS: core_validation.validate_role_binding,
+    resources.SECRETS: core_validation.validate_secret,
+    resources.SERVICES: network_validation.validate_service,
+    resources.STATEFUL_SETS: workload_validation.validate_stateful_set,
+    resources.STORAGE_CLASSES: storage_validation.validate_storage_class,
 }
 
-_UPDATE_CHECKS: dict[Resource, Callable[[Object, Object], Iterator[Problem]]] = {
-    resources.CLUSTER_ROLE_BINDINGS: _binding_update_problems,
-    resources.CONFIG_MAPS: _data_update_problems,
-    resources.DAEMON_SETS: _selector_update_problems,
-    resources.DEPLOYMENTS: _selector_update_problems,
+_UPDATE_CHECKS: dict[Resource, Callable[[Object, Object], Iterator[FieldError]]] = {
+    resources.CLUSTER_ROLE_BINDINGS: _validate_binding_update,
+    resources.CONFIG_MAPS: _validate_data_update,
+    resources.DAEMON_SETS: _validate_selector_update,
+    resources.DEPLOYMENTS: _validate_selector_update,
     resources.ENDPOINT_SLICES: _immutable("addressType"),
     resources.INGRESS_CLASSES: _immutable("spec.controller"),
-    resources.JOBS: _job_update_problems,
-    resources.NODES: _node_update_problems,
-    resources.PERSISTENT_VOLUMES: _volume_update_problems,
-    resources.PERSISTENT_VOLUME_CLAIMS: _claim_update_problems,
-    resources.PODS: _pod_update_problems,
-    resources.PRIORITY_CLASSES: _priority_class_update_problems,
-    resources.REPLICA_SETS: _selector_update_problems,
-    resources.ROLE_BINDINGS: _binding_update_problems,
-    resources.SECRETS: _secret_changes,
-    resources.SERVICES: _service_update_problems,
-    resources.STATEFUL_SETS: _stateful_set_update_problems,
+    resources.JOBS: _validate_job_update,
+    resources.NODES: _validate_node_update,
+    resources.PERSISTENT_VOLUMES: _validate_volume_update,
+    resources.PERSISTENT_VOLUME_CLAIMS: _validate_claim_update,
+    resources.PODS: _validate_pod_update,
+    resources.PRIORITY_CLASSES: _validate_priority_class_update,
+    resources.REPLICA_SETS: _validate_selector_update,
+    resources.ROLE_BINDINGS: _validate_binding_update,
+    resources.SECRETS: _validate_secret_update,
+    resources.SERVICES: _validate_service_update,
+    resources.STATEFUL_SETS: _validate_stateful_set_update,
     resources.STORAGE_CLASSES: _immutable(
         "parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"
     ),

@@ -11,26 +11,26 @@ from aioinformer_apiserver.errors import field_errors, names
 from aioinformer_apiserver.errors.field_errors import GoStruct
 from aioinformer_apiserver.errors.names import STANDARD_FINALIZERS
 from aioinformer_apiserver.schema import field_validation as fields
-from aioinformer_apiserver.schema.field_validation import immutable_fields, listed
+from aioinformer_apiserver.schema.field_validation import as_list, immutable_fields
 from aioinformer_apiserver.schema.quantities import is_multiple, quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer_apiserver.errors.field_errors import Problem
+    from aioinformer_apiserver.errors.field_errors import FieldError
 
 __all__ = [
-    "binding_problems",
-    "config_map_problems",
-    "event_problems",
-    "lease_problems",
-    "limit_range_problems",
-    "namespace_problems",
-    "node_problems",
-    "priority_class_problems",
-    "quota_problems",
-    "role_problems",
-    "secret_problems",
+    "validate_config_map",
+    "validate_event",
+    "validate_lease",
+    "validate_limit_range",
+    "validate_namespace",
+    "validate_node",
+    "validate_priority_class",
+    "validate_resource_quota",
+    "validate_role",
+    "validate_role_binding",
+    "validate_secret",
 ]
 
 Object = dict[str, Any]
@@ -47,7 +47,7 @@ _RBAC = "rbac.authorization.k8s.io"
 # ---------------------------------------------------------------- data
 
 
-def config_map_problems(body: Object) -> Iterator[Problem]:
+def validate_config_map(body: Object) -> Iterator[FieldError]:
     """Validate a ConfigMap."""
     texts, octets = body.get("data") or {}, body.get("binaryData") or {}
     size = 0
@@ -77,7 +77,7 @@ _SECRET_KEYS = {
 }
 
 
-def secret_problems(body: Object) -> Iterator[Problem]:
+def validate_secret(body: Object) -> Iterator[FieldError]:
     """Validate a Secret whose string data is already moved to its data."""
     data, kind = body.get("data") or {}, body.get("type", "")
     for key in data:
@@ -90,7 +90,7 @@ def secret_problems(body: Object) -> Iterator[Problem]:
         if key not in data:
             yield field_errors.required(f"data[{key}]")
         elif key.startswith("."):
-            yield from _json_problems(key, data[key])
+            yield from _validate_json(key, data[key])
 
     if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & {*data}:
         for key in ("username", "password"):
@@ -103,7 +103,7 @@ def secret_problems(body: Object) -> Iterator[Problem]:
             yield field_errors.required(f"metadata.annotations[{name}]")
 
 
-def _json_problems(key: str, data: str) -> Iterator[Problem]:
+def _validate_json(key: str, data: str) -> Iterator[FieldError]:
     text = b64decode(data).decode(errors="replace")
     try:
         json.loads(text)
@@ -118,7 +118,7 @@ def _json_problems(key: str, data: str) -> Iterator[Problem]:
 # ---------------------------------------------------------------- the cluster
 
 
-def event_problems(body: Object) -> Iterator[Problem]:
+def validate_event(body: Object) -> Iterator[FieldError]:
     """Validate an Event."""
     namespace = (body.get("metadata") or {}).get("namespace", "")
     involved = (body.get("involvedObject") or {}).get("namespace", "")
@@ -146,7 +146,7 @@ def event_problems(body: Object) -> Iterator[Problem]:
             yield field_errors.invalid(field, "", why)
 
 
-def lease_problems(body: Object) -> Iterator[Problem]:
+def validate_lease(body: Object) -> Iterator[FieldError]:
     """Validate a Lease."""
     spec = body.get("spec") or {}
     seconds = spec.get("leaseDurationSeconds")
@@ -157,20 +157,20 @@ def lease_problems(body: Object) -> Iterator[Problem]:
     yield from fields.at_least("spec.leaseTransitions", spec.get("leaseTransitions"))
 
 
-def namespace_problems(body: Object) -> Iterator[Problem]:
+def validate_namespace(body: Object) -> Iterator[FieldError]:
     """Validate a Namespace."""
-    for it in listed((body.get("spec") or {}).get("finalizers")):
+    for it in as_list((body.get("spec") or {}).get("finalizers")):
         yield from fields.qualified("spec.finalizers", it)
         if "/" not in it and it not in STANDARD_FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"
             yield field_errors.invalid("spec.finalizers", it, why)
 
 
-def node_problems(body: Object) -> Iterator[Problem]:
+def validate_node(body: Object) -> Iterator[FieldError]:
     """Validate a Node."""
     spec = body.get("spec") or {}
     seen: set[tuple[Any, Any]] = set()
-    for index, it in enumerate(listed(spec.get("taints"))):
+    for index, it in enumerate(as_list(spec.get("taints"))):
         # The real server reports them as metadata.
         path, key, effect = f"metadata.taints[{index}]", it.get("key"), it.get("effect")
         yield from fields.qualified(f"{path}.key", key or "")
@@ -187,11 +187,11 @@ def node_problems(body: Object) -> Iterator[Problem]:
 
         seen.add((key, effect))
 
-    for index, it in enumerate(listed(spec.get("podCIDRs"))):
+    for index, it in enumerate(as_list(spec.get("podCIDRs"))):
         yield from fields.network(f"spec.podCIDRs[{index}]", it)
 
 
-def priority_class_problems(body: Object) -> Iterator[Problem]:
+def validate_priority_class(body: Object) -> Iterator[FieldError]:
     """Validate a PriorityClass."""
     name = (body.get("metadata") or {}).get("name", "")
     if name.startswith("system-"):
@@ -212,7 +212,7 @@ def priority_class_problems(body: Object) -> Iterator[Problem]:
 # ---------------------------------------------------------------- limits
 
 
-def quota_problems(body: Object) -> Iterator[Problem]:
+def validate_resource_quota(body: Object) -> Iterator[FieldError]:
     """Validate a ResourceQuota."""
     spec = body.get("spec") or {}
     for name, amount in (spec.get("hard") or {}).items():
@@ -230,7 +230,7 @@ def quota_problems(body: Object) -> Iterator[Problem]:
         elif _counts(name) and not is_multiple(quantity(amount)):
             yield field_errors.invalid(path, amount, "must be an integer")
 
-    scopes = listed(spec.get("scopes"))
+    scopes = as_list(spec.get("scopes"))
     if any(it not in _SCOPES for it in scopes):
         yield field_errors.invalid("spec.scopes", scopes, "unsupported scope")
 
@@ -270,10 +270,10 @@ _SCOPES = {
 }
 
 
-def limit_range_problems(body: Object) -> Iterator[Problem]:
+def validate_limit_range(body: Object) -> Iterator[FieldError]:
     """Validate a LimitRange."""
     seen: set[str] = set()
-    for index, it in enumerate(listed((body.get("spec") or {}).get("limits"))):
+    for index, it in enumerate(as_list((body.get("spec") or {}).get("limits"))):
         path, kind = f"spec.limits[{index}]", it.get("type", "")
         yield from fields.qualified(f"{path}.type", kind)
         if kind in seen:
@@ -286,7 +286,7 @@ def limit_range_problems(body: Object) -> Iterator[Problem]:
                     why = "may not be specified when `type` is 'Pod'"
                     yield field_errors.forbidden(f"{path}.{field}", why)
 
-        yield from _order_problems(path, it)
+        yield from _validate_bounds(path, it)
 
 
 # Pairs of bounds in which the first must not exceed the second, the field of the
@@ -301,7 +301,7 @@ _ORDERS = (
 )
 
 
-def _order_problems(path: str, item: Object) -> Iterator[Problem]:
+def _validate_bounds(path: str, item: Object) -> Iterator[FieldError]:
     for low, high, place, low_name, high_name in _ORDERS:
         lows, highs = item.get(low) or {}, item.get(high) or {}
         for name in lows.keys() & highs.keys():
@@ -317,11 +317,11 @@ def _order_problems(path: str, item: Object) -> Iterator[Problem]:
 # ---------------------------------------------------------------- roles
 
 
-def role_problems(body: Object) -> Iterator[Problem]:
+def validate_role(body: Object) -> Iterator[FieldError]:
     """Validate a Role or ClusterRole."""
     namespaced = body.get("kind") == "Role"
-    for index, rule in enumerate(listed(body.get("rules"))):
-        path, urls = f"rules[{index}]", listed(rule.get("nonResourceURLs"))
+    for index, rule in enumerate(as_list(body.get("rules"))):
+        path, urls = f"rules[{index}]", as_list(rule.get("nonResourceURLs"))
         if not rule.get("verbs"):
             why = "verbs must contain at least one value"
             yield field_errors.required(f"{path}.verbs", why)
@@ -341,7 +341,7 @@ def role_problems(body: Object) -> Iterator[Problem]:
                     yield field_errors.required(f"{path}.{field}", why)
 
 
-def binding_problems(body: Object) -> Iterator[Problem]:
+def validate_role_binding(body: Object) -> Iterator[FieldError]:
     """Validate a RoleBinding or ClusterRoleBinding."""
     namespaced = body.get("kind") == "RoleBinding"
     role = body.get("roleRef") or {}
@@ -351,13 +351,13 @@ def binding_problems(body: Object) -> Iterator[Problem]:
     if not role.get("name"):
         yield field_errors.required("roleRef.name")
 
-    for index, it in enumerate(listed(body.get("subjects"))):
-        yield from _subject_problems(f"subjects[{index}]", it, namespaced=namespaced)
+    for index, it in enumerate(as_list(body.get("subjects"))):
+        yield from _validate_subject(f"subjects[{index}]", it, namespaced=namespaced)
 
 
-def _subject_problems(
+def _validate_subject(
     path: str, subject: Object, *, namespaced: bool
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     kind, name = subject.get("kind", ""), subject.get("name", "")
     group, expected = subject.get("apiGroup", ""), _RBAC
     if not name:
@@ -401,7 +401,7 @@ _IMMUTABLE = (
 _FEWEST = 2
 
 
-def events_v1_problems(new: Object, old: Object | None) -> Iterator[Problem]:
+def validate_events_v1(new: Object, old: Object | None) -> Iterator[FieldError]:
     """Validate an event that is written as events.k8s.io/v1.
 
     Args:
@@ -410,20 +410,22 @@ def events_v1_problems(new: Object, old: Object | None) -> Iterator[Problem]:
     """
     if old is not None:
         if new.get("series") != old.get("series"):
-            yield from _series_problems(new.get("series"))
+            yield from _validate_series(new.get("series"))
 
-        yield from immutable_fields(_renamed(old), _renamed(new), *_IMMUTABLE)
+        yield from immutable_fields(
+            _rename_fields(old), _rename_fields(new), *_IMMUTABLE
+        )
         return
 
-    for it in event_problems(new):
+    for it in validate_event(new):
         named = it.field.replace("reportingComponent", "reportingController")
         yield replace(it, field=named)
 
     name = new["metadata"]["name"]
-    for why in names.subdomain_problems(name):
+    for why in names.validate_subdomain(name):
         yield field_errors.invalid("metadata.name", name, why)
 
-    yield from _series_problems(new.get("series"))
+    yield from _validate_series(new.get("series"))
     if not new.get("eventTime"):
         yield field_errors.required("eventTime")
 
@@ -439,7 +441,7 @@ def events_v1_problems(new: Object, old: Object | None) -> Iterator[Problem]:
         yield field_errors.invalid("source", "", "needs to be unset")
 
 
-def _series_problems(series: Object | None) -> Iterator[Problem]:
+def _validate_series(series: Object | None) -> Iterator[FieldError]:
     if series is None:
         return
 
@@ -450,5 +452,5 @@ def _series_problems(series: Object | None) -> Iterator[Problem]:
         yield field_errors.required("series.lastObservedTime")
 
 
-def _renamed(body: Object) -> Object:
+def _rename_fields(body: Object) -> Object:
     return {**body, "reportingController": body.get("reportingComponent", "")}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aioinformer.model import Resource
     from aioinformer_apiserver.schema.openapi_schema import Schema
 
-__all__ = ["preserved_on_update", "qos_class", "with_creation_defaults"]
+__all__ = ["qos_class", "restore_creation_defaults", "with_creation_defaults"]
 
 _STATUS = "status"
 _GATED = {
@@ -46,7 +46,7 @@ def with_creation_defaults(
     """Add the creation defaults of a built-in kind to a new object.
 
     The initial status of the kind replaces the given `status`, except for nodes. Not
-    implemented is what depends on other objects: limit ranges, service accounts, and
+    implemented are defaults from other objects: limit ranges, service accounts, and
     classes of priority, storage and ingress. See `with_addresses` for services.
 
     Args:
@@ -66,13 +66,13 @@ def with_creation_defaults(
     return found
 
 
-def preserved_on_update(
+def restore_creation_defaults(
     resource: Resource, old: dict[str, Any], new: dict[str, Any]
 ) -> dict[str, Any]:
     """Restore creation defaults that an update lacks.
 
     These are the template generation of a DaemonSet, the finalizers of a Namespace, and
-    what admission added to a Pod.
+    the fields that admission added to a Pod.
 
     Args:
         resource: Resource of the object.

@@ -1,6 +1,6 @@
 """Decoding: bodies in the form in which their kind stores them.
 
-This is what the decoder of a real server does. It drops and reports unknown fields,
+Like the decoder of a real server, it drops and reports unknown fields,
 rejects values of wrong types, and canonicalizes quantities and times.
 """
 
@@ -14,8 +14,8 @@ import orjson
 
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.schema.go_types import (
-    DecodeError,
     FieldPath,
+    GoDecodeError,
     path_of,
     plain_number,
     struct_decoder,
@@ -57,8 +57,8 @@ def decode(
     Built-in kinds lose unknown fields, nulls, and empty values of optional fields. They
     gain the fields that Go always writes. Custom resources lose the nulls that their
     schema does not allow, and unknown fields unless it preserves them. Values of wrong
-    types stay; `schema_problems` reports them. The metadata of both is decoded as of
-    any kind.
+    types stay; `validate_custom_resource` reports them. Metadata is decoded in the same
+    way for all kinds.
 
     Args:
         schema: Schema of the kind; for built-in kinds from `schema_of`.
@@ -76,7 +76,7 @@ def decode(
             if custom
             else struct_decoder(schema.name)(body, None, notes)
         )
-    except DecodeError as exc:
+    except GoDecodeError as exc:
         raise _decoding_error(schema, body, str(exc)) from exc
 
     return DecodedObject(found, tuple(notes))
@@ -97,7 +97,7 @@ def decode_loosely(schema: Schema, body: dict[str, Any]) -> dict[str, Any]:
     """
     try:
         return struct_decoder(schema.name, sketch=True)(body, None, [])
-    except DecodeError:
+    except GoDecodeError:
         return body
 
 
@@ -109,7 +109,7 @@ def decode_metadata(given: object) -> dict[str, Any]:
     """
     try:
         return struct_decoder(METADATA)(given, (None, "metadata", "ObjectMeta"), [])
-    except DecodeError as exc:
+    except GoDecodeError as exc:
         raise statuses.bad_request(str(exc)) from exc
 
 
@@ -157,7 +157,7 @@ def prune(schema: Schema, body: dict[str, Any], notes: list[str]) -> dict[str, A
             metadata, then the others by path, as on a real server.
 
     Raises:
-        DecodeError: If metadata is malformed, also that of an embedded object.
+        GoDecodeError: If metadata is malformed, also that of an embedded object.
     """
     pruner = _Pruner()
     own = dict(body)
@@ -187,7 +187,7 @@ class _Pruner:
                 return (
                     value
                     if _preserves_unknown_fields(schema)
-                    else [_emptied(it) for it in value]
+                    else [_empty_values(it) for it in value]
                 )
 
             return [self.value(items, it, (at, n, "")) for n, it in enumerate(value)]
@@ -221,8 +221,8 @@ class _Pruner:
         path = path_of((at, name, ""))
         if name != "metadata":
             if value.__class__ is not str:
-                raise DecodeError(
-                    f"{path}: Invalid value: {_shown(value)}: must be a string"
+                raise GoDecodeError(
+                    f"{path}: Invalid value: {_format_value(value)}: must be a string"
                 )
 
             return value
@@ -230,8 +230,10 @@ class _Pruner:
         notes: list[str] = []
         try:
             found = _metadata()(value, None, notes)
-        except DecodeError as exc:
-            raise DecodeError(f"{path}: Invalid value: {_shown(value)}: {exc}") from exc
+        except GoDecodeError as exc:
+            raise GoDecodeError(
+                f"{path}: Invalid value: {_format_value(value)}: {exc}"
+            ) from exc
 
         self.inner += [it.replace('"', f'"{path}.', 1) for it in notes]
         return found
@@ -250,10 +252,10 @@ def _preserves_unknown_fields(schema: Schema) -> bool:
     )
 
 
-def _emptied(value: Any) -> Any:
+def _empty_values(value: Any) -> Any:
     """Empty an object in a list without a schema for its items."""
     return {} if value.__class__ is dict else value
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()

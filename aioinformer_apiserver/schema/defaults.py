@@ -142,7 +142,7 @@ class _Rules(NamedTuple):
 @cache
 def _rules(name: str) -> _Rules:
     short = ".".join(name.split(".")[-3:])
-    values = {**_declared(name), **CONSTANTS.get(short, {})}
+    values = {**_openapi_defaults(name), **CONSTANTS.get(short, {})}
     types = go_fields(name)
     changeable = {k: v for k, v in values.items() if isinstance(v, dict | list)}
     constants = {k: v for k, v in values.items() if k not in changeable}
@@ -154,11 +154,10 @@ def _rules(name: str) -> _Rules:
     )
 
 
-def _declared(name: str) -> dict[str, Any]:
+def _openapi_defaults(name: str) -> dict[str, Any]:
     """Return the OpenAPI defaults of a definition.
 
-    An empty default only says what null means, unless the field is a pointer, which is
-    never null.
+    An empty default stands for null, unless the field is a pointer, which is never null.
     """
     schema, types, found = definition(name), go_fields(name), {}
     for field in schema.fields:
@@ -178,7 +177,7 @@ def _references_with_rules(name: str) -> tuple[_Reference, ...]:
     return tuple(
         reference
         for reference in _references(name)
-        if any(map(_has_rules, _contained(reference.target)))
+        if any(map(_has_rules, _definitions_in(reference.target)))
     )
 
 
@@ -187,7 +186,7 @@ def _has_rules(name: str) -> bool:
 
 
 @cache
-def _contained(name: str) -> frozenset[str]:
+def _definitions_in(name: str) -> frozenset[str]:
     """Return a definition and those it contains, at any depth."""
     found: set[str] = set()
     waiting = [name]
@@ -364,10 +363,10 @@ def _resources(resources: Object) -> None:
     for field in ("limits", "requests"):
         given = resources.get(field)
         if given and any(it[-1:] in {"n", "u"} for it in given.values()):
-            resources[field] = {key: _rounded(it) for key, it in given.items()}
+            resources[field] = {key: _round_up(it) for key, it in given.items()}
 
 
-def _rounded(text: str) -> str:
+def _round_up(text: str) -> str:
     if text[-1:] not in {"n", "u"}:
         return text
 
@@ -476,7 +475,7 @@ def _autoscaler_behavior(behavior: Object) -> None:
         behavior[field] = {**rules, **behavior.get(field, {})}
 
 
-# ---------------------------------------------------------------- the others
+# ---------------------------------------------------------------- other kinds
 
 
 def _service(spec: Object) -> None:

@@ -1,6 +1,6 @@
 """Validation of single values of built-in kinds, in the words of a real server.
 
-All functions yield problems, to be combined by `yield from`.
+All functions yield errors, to be combined by `yield from`.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.errors import field_errors, names
-from aioinformer_apiserver.errors.field_errors import Problem
+from aioinformer_apiserver.errors.field_errors import FieldError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
 __all__ = [
     "address",
+    "as_list",
     "at_least",
     "data_key",
     "dns_label",
     "immutable_fields",
     "is_changed",
     "labels",
-    "listed",
+    "matches_selector",
     "network",
     "not_found",
     "one_of",
@@ -32,10 +33,9 @@ __all__ = [
     "port_name",
     "port_number",
     "qualified",
-    "relative_path_problems",
-    "selected",
     "selector",
     "subdomain",
+    "validate_relative_path",
 ]
 
 Object = dict[str, Any]
@@ -46,63 +46,63 @@ _PERCENT = "[0-9]+%"
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
-def listed(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """Return a list to iterate over; empty if the value is not a list."""
     return value if isinstance(value, list) else []
 
 
-def not_found(path: str, value: object) -> Problem:
-    """Make a problem of a reference to something that does not exist."""
-    message = f"Not found: {field_errors.shown(value)}"
-    return Problem(path, message, "FieldValueNotFound")
+def not_found(path: str, value: object) -> FieldError:
+    """Return the error for a reference to a missing object."""
+    message = f"Not found: {field_errors.format_value(value)}"
+    return FieldError(path, message, "FieldValueNotFound")
 
 
-def _all_invalid(path: str, value: object, whys: Iterable[str]) -> Iterator[Problem]:
+def _all_invalid(path: str, value: object, whys: Iterable[str]) -> Iterator[FieldError]:
     for why in whys:
         yield field_errors.invalid(path, value, why)
 
 
-def dns_label(path: str, value: str) -> Iterator[Problem]:
+def dns_label(path: str, value: str) -> Iterator[FieldError]:
     """Validate a DNS label."""
-    yield from _all_invalid(path, value, names.dns_label_problems(value))
+    yield from _all_invalid(path, value, names.validate_dns_label(value))
 
 
-def subdomain(path: str, value: str) -> Iterator[Problem]:
+def subdomain(path: str, value: str) -> Iterator[FieldError]:
     """Validate a DNS subdomain."""
-    yield from _all_invalid(path, value, names.subdomain_problems(value))
+    yield from _all_invalid(path, value, names.validate_subdomain(value))
 
 
-def qualified(path: str, value: str) -> Iterator[Problem]:
+def qualified(path: str, value: str) -> Iterator[FieldError]:
     """Validate a qualified name such as `example.com/name`."""
-    yield from _all_invalid(path, value, names.qualified_name_problems(value))
+    yield from _all_invalid(path, value, names.validate_qualified_name(value))
 
 
-def one_of(path: str, value: Any, choices: Collection[str]) -> Iterator[Problem]:
+def one_of(path: str, value: Any, choices: Collection[str]) -> Iterator[FieldError]:
     """Validate a choice; the message lists the choices in their order."""
     if value not in choices:
         yield field_errors.not_supported(path, value, choices)
 
 
-def at_least(path: str, value: Any, least: int = 0) -> Iterator[Problem]:
+def at_least(path: str, value: Any, least: int = 0) -> Iterator[FieldError]:
     """Validate a minimum; missing numbers are valid."""
     if value is not None and value < least:
         why = f"must be greater than or equal to {least}"
         yield field_errors.invalid(path, value, why)
 
 
-def port_number(path: str, value: Any) -> Iterator[Problem]:
+def port_number(path: str, value: Any) -> Iterator[FieldError]:
     """Validate a port number."""
     if not 1 <= value <= _LARGEST_PORT:
         why = f"must be between 1 and {_LARGEST_PORT}, inclusive"
         yield field_errors.invalid(path, value, why)
 
 
-def port_name(path: str, value: str) -> Iterator[Problem]:
+def port_name(path: str, value: str) -> Iterator[FieldError]:
     """Validate a port name by the rules of IANA."""
-    yield from _all_invalid(path, value, _port_name_problems(value))
+    yield from _all_invalid(path, value, _validate_port_name(value))
 
 
-def port(path: str, value: Any) -> Iterator[Problem]:
+def port(path: str, value: Any) -> Iterator[FieldError]:
     """Validate a port number or name; missing ports count as 0."""
     if isinstance(value, str):
         yield from port_name(path, value)
@@ -110,7 +110,7 @@ def port(path: str, value: Any) -> Iterator[Problem]:
         yield from port_number(path, value or 0)
 
 
-def _port_name_problems(name: str) -> Iterator[str]:
+def _validate_port_name(name: str) -> Iterator[str]:
     if len(name) > 15:
         yield "must be no more than 15 characters"
 
@@ -127,7 +127,7 @@ def _port_name_problems(name: str) -> Iterator[str]:
         yield "must not begin or end with a hyphen"
 
 
-def address(path: str, value: str) -> Iterator[Problem]:
+def address(path: str, value: str) -> Iterator[FieldError]:
     """Validate an IP address."""
     try:
         ipaddress.ip_address(value)
@@ -136,7 +136,7 @@ def address(path: str, value: str) -> Iterator[Problem]:
         yield field_errors.invalid(path, value, why)
 
 
-def network(path: str, value: str) -> Iterator[Problem]:
+def network(path: str, value: str) -> Iterator[FieldError]:
     """Validate a CIDR."""
     try:
         if "/" not in value:
@@ -152,7 +152,7 @@ def network(path: str, value: str) -> Iterator[Problem]:
             yield field_errors.invalid(path, value, why)
 
 
-def percent_or_count(path: str, value: Any) -> Iterator[Problem]:
+def percent_or_count(path: str, value: Any) -> Iterator[FieldError]:
     """Validate a non-negative number or a percentage."""
     if not isinstance(value, str):
         yield from at_least(path, value)
@@ -165,7 +165,7 @@ def percent_or_count(path: str, value: Any) -> Iterator[Problem]:
         )
 
 
-def data_key(path: str, key: str) -> Iterator[Problem]:
+def data_key(path: str, key: str) -> Iterator[FieldError]:
     """Validate a key that may become a file name."""
     if len(key) > 253:
         yield field_errors.invalid(path, key, "must be no more than 253 characters")
@@ -187,22 +187,22 @@ def data_key(path: str, key: str) -> Iterator[Problem]:
 # ---------------------------------------------------------------- labels
 
 
-def labels(path: str, value: Mapping[str, str] | None) -> Iterator[Problem]:
+def labels(path: str, value: Mapping[str, str] | None) -> Iterator[FieldError]:
     """Validate labels."""
     for name, text in (value or {}).items():
         yield from qualified(path, name)
-        yield from _all_invalid(path, text, names.label_value_problems(text))
+        yield from _all_invalid(path, text, names.validate_label_value(text))
 
 
-def selector(path: str, value: Mapping[str, Any] | None) -> Iterator[Problem]:
+def selector(path: str, value: Mapping[str, Any] | None) -> Iterator[FieldError]:
     """Validate a label selector."""
     value = value or {}
     yield from labels(f"{path}.matchLabels", value.get("matchLabels"))
-    for index, it in enumerate(listed(value.get("matchExpressions"))):
+    for index, it in enumerate(as_list(value.get("matchExpressions"))):
         yield from _requirement(f"{path}.matchExpressions[{index}]", it)
 
 
-def _requirement(path: str, value: Mapping[str, Any]) -> Iterator[Problem]:
+def _requirement(path: str, value: Mapping[str, Any]) -> Iterator[FieldError]:
     operator, values = value.get("operator", ""), value.get("values")
     if operator not in _OPERATORS:
         yield field_errors.invalid(
@@ -216,12 +216,12 @@ def _requirement(path: str, value: Mapping[str, Any]) -> Iterator[Problem]:
         yield field_errors.forbidden(f"{path}.values", why)
 
     yield from qualified(f"{path}.key", value.get("key", ""))
-    for index, text in enumerate(listed(values)):
-        whys = names.label_value_problems(text)
+    for index, text in enumerate(as_list(values)):
+        whys = names.validate_label_value(text)
         yield from _all_invalid(f"{path}.values[{index}]", text, whys)
 
 
-def selected(value: Mapping[str, Any] | None, found: Mapping[str, str]) -> bool:
+def matches_selector(value: Mapping[str, Any] | None, found: Mapping[str, str]) -> bool:
     """Return whether a selector matches labels; a missing selector matches none."""
     return value is not None and all(_conditions(value, found))
 
@@ -230,8 +230,8 @@ def _conditions(value: Mapping[str, Any], found: Mapping[str, str]) -> Iterator[
     for name, text in (value.get("matchLabels") or {}).items():
         yield found.get(name) == text
 
-    for it in listed(value.get("matchExpressions")):
-        name, values = it.get("key"), listed(it.get("values"))
+    for it in as_list(value.get("matchExpressions")):
+        name, values = it.get("key"), as_list(it.get("values"))
         match it.get("operator"):
             case "In":
                 yield found.get(name) in values
@@ -243,7 +243,7 @@ def _conditions(value: Mapping[str, Any], found: Mapping[str, str]) -> Iterator[
                 yield name not in found
 
 
-def relative_path_problems(path: str, value: str) -> Iterator[Problem]:
+def validate_relative_path(path: str, value: str) -> Iterator[FieldError]:
     """Validate a relative path that does not lead upwards."""
     if value.startswith("/"):
         yield field_errors.invalid(path, value, "must be a relative path")
@@ -252,7 +252,7 @@ def relative_path_problems(path: str, value: str) -> Iterator[Problem]:
         yield field_errors.invalid(path, value, "must not contain '..'")
 
 
-def immutable_fields(old: Object, new: Object, *fields: str) -> Iterator[Problem]:
+def immutable_fields(old: Object, new: Object, *fields: str) -> Iterator[FieldError]:
     """Reject changes of fields, given as dotted paths."""
     for path in fields:
         before, after = _at(old, path), _at(new, path)
@@ -262,7 +262,7 @@ def immutable_fields(old: Object, new: Object, *fields: str) -> Iterator[Problem
 
 def is_changed(old: object, new: object) -> bool:
     """Return whether two JSON values differ, ignoring the order of keys."""
-    return field_errors.shown(old) != field_errors.shown(new)
+    return field_errors.format_value(old) != field_errors.format_value(new)
 
 
 def _at(body: Object, path: str) -> Any:

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from functools import cache, cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from aioinformer_apiserver.errors.statuses import quoted
+from aioinformer_apiserver.errors.statuses import quote
 from aioinformer_apiserver.schema.openapi_schema import definition, go_fields
 from aioinformer_apiserver.schema.quantities import canonical_quantity
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from aioinformer_apiserver.schema.openapi_schema import Schema
 
 __all__ = [
-    "DecodeError",
     "Decoder",
     "FieldPath",
+    "GoDecodeError",
     "StructDecoder",
     "anything",
     "canonical_time",
@@ -58,7 +58,7 @@ _WORDS = {
 }
 
 
-class DecodeError(Exception):
+class GoDecodeError(Exception):
     """A value has a wrong type, in the words of the decoder of Go."""
 
 
@@ -77,10 +77,10 @@ def path_of(at: FieldPath) -> str:
 
 def unknown_field(at: FieldPath) -> str:
     """Return the message about an unknown field."""
-    return f"unknown field {quoted(path_of(at))}"
+    return f"unknown field {quote(path_of(at))}"
 
 
-def type_mismatch(value: object, at: FieldPath, expected: str) -> DecodeError:
+def type_mismatch(value: object, at: FieldPath, expected: str) -> GoDecodeError:
     """Make the error of a value of a wrong JSON type.
 
     Args:
@@ -103,7 +103,9 @@ def type_mismatch(value: object, at: FieldPath, expected: str) -> DecodeError:
 
     path = ".".join(reversed(fields))
     where = f"struct field {owner}.{path} of" if owner else "value of"
-    return DecodeError(f"json: cannot unmarshal {word} into Go {where} type {expected}")
+    return GoDecodeError(
+        f"json: cannot unmarshal {word} into Go {where} type {expected}"
+    )
 
 
 # ------------------------------------------------------------------ times
@@ -245,18 +247,18 @@ def plain_number(value: float) -> float:
 
 def time(value: Any, at: FieldPath, notes: list[str]) -> Any:
     """Decode a Time."""
-    return _canonicalized(_text(value, at), canonical_time)
+    return _canonicalize(_text(value, at), canonical_time)
 
 
 def micro_time(value: Any, at: FieldPath, notes: list[str]) -> Any:
     """Decode a MicroTime."""
-    return _canonicalized(_text(value, at), lambda it: canonical_time(it, micro=True))
+    return _canonicalize(_text(value, at), lambda it: canonical_time(it, micro=True))
 
 
 def quantity(value: Any, at: FieldPath, notes: list[str]) -> Any:
     """Decode a quantity from a string or number."""
     text = value if isinstance(value, str) else json.dumps(value)
-    return "0" if value is None else _canonicalized(text, canonical_quantity)
+    return "0" if value is None else _canonicalize(text, canonical_quantity)
 
 
 def int_or_string(value: Any, at: FieldPath, notes: list[str]) -> Any:
@@ -280,7 +282,7 @@ def octets(value: Any, at: FieldPath, notes: list[str]) -> Any:
     try:
         return b64encode(b64decode(text, validate=True)).decode()
     except (binascii.Error, ValueError):
-        raise DecodeError(f"{_INVALID_BASE64} {_first_bad_byte(value)}") from None
+        raise GoDecodeError(f"{_INVALID_BASE64} {_first_bad_byte(value)}") from None
 
 
 def special(name: str) -> Decoder | None:
@@ -299,11 +301,11 @@ def _text(value: Any, at: FieldPath) -> str:
     return str(value)
 
 
-def _canonicalized(text: str, canonical: Callable[[str], str]) -> str:
+def _canonicalize(text: str, canonical: Callable[[str], str]) -> str:
     try:
         return canonical(text)
     except ValueError as exc:
-        raise DecodeError(str(exc)) from exc
+        raise GoDecodeError(str(exc)) from exc
 
 
 def _first_bad_byte(text: str) -> int:
@@ -395,7 +397,7 @@ class StructDecoder:
             notes: List that receives messages about unknown fields.
 
         Raises:
-            DecodeError: If this or a nested value has a wrong type.
+            GoDecodeError: If this or a nested value has a wrong type.
         """
         if value is None:
             value = {}
@@ -488,7 +490,7 @@ def with_zero_values(name: str, body: dict[str, Any]) -> dict[str, Any]:
     """
     try:
         return struct_decoder(name)(body, None, [])
-    except DecodeError:
+    except GoDecodeError:
         return body
 
 
@@ -581,7 +583,7 @@ def _inner(go_type: str, schema: Schema) -> str:
     if go_type.startswith(("[]", "map[")):
         return go_type.partition("]")[2].removeprefix("*")
 
-    # A named type, such as v1.ResourceList, does not tell its items.
+    # A named type, such as v1.ResourceList, does not contain the type of its items.
     return ".".join(schema.name.split(".")[-2:]) or schema.type
 
 

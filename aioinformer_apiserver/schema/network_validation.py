@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 from aioinformer_apiserver.errors import field_errors
 from aioinformer_apiserver.errors.field_errors import GoStruct
 from aioinformer_apiserver.schema import field_validation as fields
-from aioinformer_apiserver.schema.field_validation import listed
+from aioinformer_apiserver.schema.field_validation import as_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer_apiserver.errors.field_errors import Problem
+    from aioinformer_apiserver.errors.field_errors import FieldError
 
 __all__ = [
-    "endpoint_slice_problems",
-    "endpoints_problems",
-    "ingress_class_problems",
-    "ingress_problems",
-    "network_policy_problems",
-    "service_problems",
+    "validate_endpoint_slice",
+    "validate_endpoints",
+    "validate_ingress",
+    "validate_ingress_class",
+    "validate_network_policy",
+    "validate_service",
 ]
 
 Object = dict[str, Any]
@@ -34,10 +34,10 @@ _LONGEST_AFFINITY = 86400
 _HEADLESS = "None"
 
 
-def service_problems(body: Object) -> Iterator[Problem]:
+def validate_service(body: Object) -> Iterator[FieldError]:
     """Validate a Service; addresses may be missing."""
     spec = body.get("spec") or {}
-    kind, ports = spec.get("type", "ClusterIP"), listed(spec.get("ports"))
+    kind, ports = spec.get("type", "ClusterIP"), as_list(spec.get("ports"))
     headless = spec.get("clusterIP") == _HEADLESS
     if not ports and not headless and kind != "ExternalName":
         yield field_errors.required("spec.ports")
@@ -47,17 +47,17 @@ def service_problems(body: Object) -> Iterator[Problem]:
         yield field_errors.invalid("spec.clusterIPs[0]", _HEADLESS, why)
 
     if kind == "ExternalName":
-        yield from _external_name_problems(spec)
+        yield from _validate_external_name(spec)
 
-    yield from _service_ports_problems(kind, ports)
+    yield from _validate_service_ports(kind, ports)
     yield from fields.labels("spec.selector", spec.get("selector"))
-    yield from _affinity_problems(spec)
+    yield from _validate_affinity(spec)
     yield from fields.one_of("spec.type", kind, _TYPES)
-    yield from _service_address_problems(spec, kind)
-    yield from _traffic_problems(spec, kind)
+    yield from _validate_service_address(spec, kind)
+    yield from _validate_traffic(spec, kind)
 
 
-def _external_name_problems(spec: Object) -> Iterator[Problem]:
+def _validate_external_name(spec: Object) -> Iterator[FieldError]:
     if spec.get("clusterIP"):
         why = "may not be set for ExternalName services"
         yield field_errors.forbidden("spec.clusterIPs", why)
@@ -70,7 +70,7 @@ def _external_name_problems(spec: Object) -> Iterator[Problem]:
         yield from fields.subdomain("spec.externalName", name.removesuffix("."))
 
 
-def _service_ports_problems(kind: str, ports: list[Object]) -> Iterator[Problem]:
+def _validate_service_ports(kind: str, ports: list[Object]) -> Iterator[FieldError]:
     seen: set[str] = set()
     pairs: set[tuple[Any, Any]] = set()
     for index, port in enumerate(ports):
@@ -98,7 +98,7 @@ def _service_ports_problems(kind: str, ports: list[Object]) -> Iterator[Problem]
         pairs.add(pair)
 
 
-def _duplicate_port(path: str, port: Object) -> Problem:
+def _duplicate_port(path: str, port: Object) -> FieldError:
     shown = GoStruct(
         Name="",
         Protocol=port.get("protocol"),
@@ -110,7 +110,7 @@ def _duplicate_port(path: str, port: Object) -> Problem:
     return field_errors.duplicate(path, shown)
 
 
-def _affinity_problems(spec: Object) -> Iterator[Problem]:
+def _validate_affinity(spec: Object) -> Iterator[FieldError]:
     affinity = spec.get("sessionAffinity")
     yield from fields.one_of("spec.sessionAffinity", affinity, ("ClientIP", "None"))
     if affinity == "ClientIP":
@@ -122,17 +122,17 @@ def _affinity_problems(spec: Object) -> Iterator[Problem]:
             yield field_errors.invalid(where, seconds, why)
 
 
-def _service_address_problems(spec: Object, kind: str) -> Iterator[Problem]:
+def _validate_service_address(spec: Object, kind: str) -> Iterator[FieldError]:
     given = spec.get("clusterIPs") or [spec.get("clusterIP")]
     for index, it in enumerate(given):
         if it and it != _HEADLESS and kind != "ExternalName":
             where = f"spec.clusterIPs[{index}]"
             yield from fields.address(where, it)
-            yield from _family_problems(
-                where, it, listed(spec.get("ipFamilies")), index
+            yield from _validate_ip_family(
+                where, it, as_list(spec.get("ipFamilies")), index
             )
 
-    for index, it in enumerate(listed(spec.get("ipFamilies"))):
+    for index, it in enumerate(as_list(spec.get("ipFamilies"))):
         yield from fields.one_of(f"spec.ipFamilies[{index}]", it, ("IPv4", "IPv6"))
 
     policy = spec.get("ipFamilyPolicy")
@@ -142,22 +142,22 @@ def _service_address_problems(spec: Object, kind: str) -> Iterator[Problem]:
             why = "this cluster is not configured for dual-stack services"
             yield field_errors.invalid("spec.ipFamilyPolicy", policy, why)
 
-    for index, it in enumerate(listed(spec.get("externalIPs"))):
+    for index, it in enumerate(as_list(spec.get("externalIPs"))):
         where = f"spec.externalIPs[{index}]"
         yield from fields.address(where, it)
-        yield from _special_address_problems(where, it)
+        yield from _validate_special_address(where, it)
 
 
-def _family_problems(
+def _validate_ip_family(
     path: str, value: str, families: list[str], index: int
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     expected = families[index] if index < len(families) else ""
     if expected == ("IPv4" if ":" in value else "IPv6"):
         why = f"expected an {expected} value as indicated by `ipFamilies[{index}]`"
         yield field_errors.invalid(path, value, why)
 
 
-def _special_address_problems(path: str, value: str) -> Iterator[Problem]:
+def _validate_special_address(path: str, value: str) -> Iterator[FieldError]:
     """Reject unspecified, loopback and link-local addresses."""
     try:
         address = ipaddress.ip_address(value)
@@ -174,7 +174,7 @@ def _special_address_problems(path: str, value: str) -> Iterator[Problem]:
         yield field_errors.invalid(path, value, why)
 
 
-def _traffic_problems(spec: Object, kind: str) -> Iterator[Problem]:
+def _validate_traffic(spec: Object, kind: str) -> Iterator[FieldError]:
     external = kind in {"NodePort", "LoadBalancer"} or spec.get("externalIPs")
     for field in ("externalTrafficPolicy", "internalTrafficPolicy"):
         policy = spec.get(field)
@@ -187,7 +187,7 @@ def _traffic_problems(spec: Object, kind: str) -> Iterator[Problem]:
         else:
             yield from fields.one_of(f"spec.{field}", policy, ("Cluster", "Local"))
 
-    ranges = listed(spec.get("loadBalancerSourceRanges"))
+    ranges = as_list(spec.get("loadBalancerSourceRanges"))
     where = "spec.LoadBalancerSourceRanges"
     if ranges and kind != "LoadBalancer":
         why = "may only be used when `type` is 'LoadBalancer'"
@@ -200,20 +200,20 @@ def _traffic_problems(spec: Object, kind: str) -> Iterator[Problem]:
 # ---------------------------------------------------------------- endpoints
 
 
-def endpoints_problems(body: Object) -> Iterator[Problem]:
+def validate_endpoints(body: Object) -> Iterator[FieldError]:
     """Validate Endpoints."""
-    for index, subset in enumerate(listed(body.get("subsets"))):
+    for index, subset in enumerate(as_list(body.get("subsets"))):
         path = f"subsets[{index}]"
         if not subset.get("addresses") and not subset.get("notReadyAddresses"):
             why = "must specify `addresses` or `notReadyAddresses`"
             yield field_errors.required(path, why)
 
         for field in ("addresses", "notReadyAddresses"):
-            for number, it in enumerate(listed(subset.get(field))):
+            for number, it in enumerate(as_list(subset.get(field))):
                 where, value = f"{path}.{field}[{number}].ip", it.get("ip", "")
-                yield from _endpoint_address_problems(where, value)
+                yield from _validate_endpoint_address(where, value)
 
-        ports = listed(subset.get("ports"))
+        ports = as_list(subset.get("ports"))
         for number, it in enumerate(ports):
             where = f"{path}.ports[{number}]"
             if it.get("name"):
@@ -227,17 +227,17 @@ def endpoints_problems(body: Object) -> Iterator[Problem]:
             )
 
 
-def _endpoint_address_problems(path: str, value: str) -> Iterator[Problem]:
+def _validate_endpoint_address(path: str, value: str) -> Iterator[FieldError]:
     wrong = list(fields.address(path, value))
     yield from wrong
     if wrong:
         # Two checks of the real server report this.
         yield field_errors.invalid(path, value, "must be a valid IP address")
 
-    yield from _special_address_problems(path, value)
+    yield from _validate_special_address(path, value)
 
 
-def endpoint_slice_problems(body: Object) -> Iterator[Problem]:
+def validate_endpoint_slice(body: Object) -> Iterator[FieldError]:
     """Validate an EndpointSlice."""
     kind = body.get("addressType", "")
     if not kind:
@@ -245,59 +245,59 @@ def endpoint_slice_problems(body: Object) -> Iterator[Problem]:
     else:
         yield from fields.one_of("addressType", kind, ("FQDN", "IPv4", "IPv6"))
 
-    for index, it in enumerate(listed(body.get("ports"))):
+    for index, it in enumerate(as_list(body.get("ports"))):
         path = f"ports[{index}]"
         if it.get("name"):
             yield from fields.dns_label(f"{path}.name", it["name"])
 
         yield from fields.one_of(f"{path}.protocol", it.get("protocol"), _PROTOCOLS)
 
-    for index, it in enumerate(listed(body.get("endpoints"))):
-        path, addresses = f"endpoints[{index}].addresses", listed(it.get("addresses"))
+    for index, it in enumerate(as_list(body.get("endpoints"))):
+        path, addresses = f"endpoints[{index}].addresses", as_list(it.get("addresses"))
         if not addresses:
             yield field_errors.required(path, "must contain at least 1 address")
 
         for number, address in enumerate(addresses):
             if kind in {"IPv4", "IPv6"}:
                 yield from fields.address(f"{path}[{number}]", address)
-                yield from _special_address_problems(f"{path}[{number}]", address)
+                yield from _validate_special_address(f"{path}[{number}]", address)
 
 
 # ---------------------------------------------------------------- ingresses
 
 
-def ingress_problems(body: Object) -> Iterator[Problem]:
+def validate_ingress(body: Object) -> Iterator[FieldError]:
     """Validate an Ingress."""
     spec = body.get("spec") or {}
-    for index, it in enumerate(listed(spec.get("tls"))):
-        for number, host in enumerate(listed(it.get("hosts"))):
-            yield from _host_problems(f"spec.tls[{index}].hosts[{number}]", host)
+    for index, it in enumerate(as_list(spec.get("tls"))):
+        for number, host in enumerate(as_list(it.get("hosts"))):
+            yield from _validate_host(f"spec.tls[{index}].hosts[{number}]", host)
 
     if not spec.get("rules") and "defaultBackend" not in spec:
         why = "either `defaultBackend` or `rules` must be specified"
         yield field_errors.invalid("spec", None, why)
 
     if "defaultBackend" in spec:
-        yield from _backend_problems("spec.defaultBackend", spec["defaultBackend"])
+        yield from _validate_backend("spec.defaultBackend", spec["defaultBackend"])
 
-    for index, rule in enumerate(listed(spec.get("rules"))):
-        yield from _rule_problems(f"spec.rules[{index}]", rule)
+    for index, rule in enumerate(as_list(spec.get("rules"))):
+        yield from _validate_rule(f"spec.rules[{index}]", rule)
 
     if spec.get("ingressClassName"):
         yield from fields.subdomain("spec.ingressClassName", spec["ingressClassName"])
 
 
-def _host_problems(path: str, host: str) -> Iterator[Problem]:
+def _validate_host(path: str, host: str) -> Iterator[FieldError]:
     yield from fields.subdomain(path, host.removeprefix("*."))
 
 
-def _rule_problems(path: str, rule: Object) -> Iterator[Problem]:
+def _validate_rule(path: str, rule: Object) -> Iterator[FieldError]:
     host, http = rule.get("host", ""), rule.get("http")
     if re.fullmatch(r"[\d.]+|.*:.*", host):
         why = "must be a DNS name, not an IP address"
         yield field_errors.invalid(f"{path}.host", host, why)
     elif host:
-        yield from _host_problems(f"{path}.host", host)
+        yield from _validate_host(f"{path}.host", host)
 
     if http is None:
         return
@@ -305,11 +305,11 @@ def _rule_problems(path: str, rule: Object) -> Iterator[Problem]:
     if not http.get("paths"):
         yield field_errors.required(f"{path}.http.paths")
 
-    for index, it in enumerate(listed(http.get("paths"))):
-        yield from _path_problems(f"{path}.http.paths[{index}]", it)
+    for index, it in enumerate(as_list(http.get("paths"))):
+        yield from _validate_path(f"{path}.http.paths[{index}]", it)
 
 
-def _path_problems(path: str, value: Object) -> Iterator[Problem]:
+def _validate_path(path: str, value: Object) -> Iterator[FieldError]:
     kind, target = value.get("pathType"), value.get("path", "")
     if kind is None:
         yield field_errors.required(f"{path}.pathType", "pathType must be specified")
@@ -327,10 +327,10 @@ def _path_problems(path: str, value: Object) -> Iterator[Problem]:
         choices = ("Exact", "ImplementationSpecific", "Prefix")
         yield field_errors.not_supported(f"{path}.pathType", kind, choices)
 
-    yield from _backend_problems(f"{path}.backend", value.get("backend") or {})
+    yield from _validate_backend(f"{path}.backend", value.get("backend") or {})
 
 
-def _backend_problems(path: str, backend: Object) -> Iterator[Problem]:
+def _validate_backend(path: str, backend: Object) -> Iterator[FieldError]:
     service, resource = backend.get("service"), backend.get("resource")
     if service is None and resource is None:
         yield field_errors.invalid(path, "", "resource or service backend is required")
@@ -339,10 +339,10 @@ def _backend_problems(path: str, backend: Object) -> Iterator[Problem]:
         why = "cannot set both resource and service backends"
         yield field_errors.invalid(path, "", why)
     elif service is not None:
-        yield from _backend_service_problems(path, service)
+        yield from _validate_backend_service(path, service)
 
 
-def _backend_service_problems(path: str, service: Object) -> Iterator[Problem]:
+def _validate_backend_service(path: str, service: Object) -> Iterator[FieldError]:
     name, port = service.get("name", ""), service.get("port") or {}
     if not name:
         yield field_errors.required(f"{path}.service.name")
@@ -361,7 +361,7 @@ def _backend_service_problems(path: str, service: Object) -> Iterator[Problem]:
         yield field_errors.required(path, "port name or number is required")
 
 
-def ingress_class_problems(body: Object) -> Iterator[Problem]:
+def validate_ingress_class(body: Object) -> Iterator[FieldError]:
     """Validate an IngressClass."""
     spec = body.get("spec") or {}
     controller = spec.get("controller", "")
@@ -381,26 +381,26 @@ def ingress_class_problems(body: Object) -> Iterator[Problem]:
 # ---------------------------------------------------------------- policies
 
 
-def network_policy_problems(body: Object) -> Iterator[Problem]:
+def validate_network_policy(body: Object) -> Iterator[FieldError]:
     """Validate a NetworkPolicy."""
     spec = body.get("spec") or {}
     yield from fields.selector("spec.podSelector", spec.get("podSelector"))
     for field, peers in (("ingress", "from"), ("egress", "to")):
-        for index, rule in enumerate(listed(spec.get(field))):
+        for index, rule in enumerate(as_list(spec.get(field))):
             path = f"spec.{field}[{index}]"
-            for number, it in enumerate(listed(rule.get("ports"))):
-                yield from _policy_port_problems(f"{path}.ports[{number}]", it)
+            for number, it in enumerate(as_list(rule.get("ports"))):
+                yield from _validate_policy_port(f"{path}.ports[{number}]", it)
 
-            for number, it in enumerate(listed(rule.get(peers))):
-                yield from _peer_problems(f"{path}.{peers}[{number}]", it)
+            for number, it in enumerate(as_list(rule.get(peers))):
+                yield from _validate_policy_peer(f"{path}.{peers}[{number}]", it)
 
-    for index, it in enumerate(listed(spec.get("policyTypes"))):
+    for index, it in enumerate(as_list(spec.get("policyTypes"))):
         yield from fields.one_of(
             f"spec.policyTypes[{index}]", it, ("Ingress", "Egress")
         )
 
 
-def _policy_port_problems(path: str, value: Object) -> Iterator[Problem]:
+def _validate_policy_port(path: str, value: Object) -> Iterator[FieldError]:
     protocols = ("TCP", "UDP", "SCTP")
     yield from fields.one_of(f"{path}.protocol", value.get("protocol"), protocols)
     if "port" in value:
@@ -412,7 +412,7 @@ def _policy_port_problems(path: str, value: Object) -> Iterator[Problem]:
             yield field_errors.invalid(f"{path}.endPort", value["port"], why)
 
 
-def _peer_problems(path: str, peer: Object) -> Iterator[Problem]:
+def _validate_policy_peer(path: str, peer: Object) -> Iterator[FieldError]:
     if not peer:
         yield field_errors.required(path, "must specify a peer")
 

@@ -29,7 +29,7 @@ class Schema:
 
     Args:
         text: OpenAPI schema, or a reference `{"$ref": ".../name"}`. The reference may
-            also be the only member of `allOf`, beside a `default`.
+            also be the only member of `allOf`, next to a `default`.
         definitions: Targets of references, by the last part of their path.
     """
 
@@ -37,7 +37,7 @@ class Schema:
         self, text: Mapping[str, Any], definitions: Mapping[str, Any] = _NOTHING
     ) -> None:
         self._definitions = definitions
-        self._text, self._name = _resolved(text, definitions)
+        self._text, self._name = _resolve(text, definitions)
         self._made: dict[str, Schema] = {}
 
     def __repr__(self) -> str:
@@ -58,7 +58,7 @@ class Schema:
         found = self._text.get(field)
         return found if isinstance(found, dict) else _NOTHING
 
-    # ---------------------------------------------------------------- what it is
+    # ---------------------------------------------------------------- properties
 
     @cached_property
     def type(self) -> str:
@@ -93,7 +93,7 @@ class Schema:
         """Value of a missing field; `msgspec.UNSET` without a default."""
         return self._text.get("default", msgspec.UNSET)
 
-    # ---------------------------------------------------------------- its children
+    # ---------------------------------------------------------------- children
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ class Schema:
         text = self._text.get("items")
         return Schema(text, self._definitions) if isinstance(text, dict) else None
 
-    def beside(self, text: Mapping[str, Any]) -> Schema:
+    def with_text(self, text: Mapping[str, Any]) -> Schema:
         """Make a schema of a text within this one, such as one of `anyOf`."""
         return Schema(text, self._definitions)
 
@@ -131,7 +131,7 @@ class Schema:
 
         return made
 
-    # ---------------------------------------------------------------- how it merges
+    # ---------------------------------------------------------------- merging
 
     @cached_property
     def list_type(self) -> Literal["atomic", "set", "map"]:
@@ -161,22 +161,25 @@ class Schema:
         return str(self._text.get("x-kubernetes-patch-merge-key") or "")
 
 
-def _resolved(
+def _resolve(
     text: Mapping[str, Any], definitions: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], str]:
     """Return the referred text, merged with fields beside references, and its name."""
     name = ""
     while True:
         if _REF in text:
-            reference, beside = text[_REF], {k: v for k, v in text.items() if k != _REF}
+            reference, with_text = (
+                text[_REF],
+                {k: v for k, v in text.items() if k != _REF},
+            )
         elif len(text.get("allOf") or ()) == 1 and _REF in text["allOf"][0]:
             reference = text["allOf"][0][_REF]
-            beside = {k: v for k, v in text.items() if k != "allOf"}
+            with_text = {k: v for k, v in text.items() if k != "allOf"}
         else:
             return text, name
 
         name = reference.rpartition("/")[2]
-        text = {**definitions[name], **beside}
+        text = {**definitions[name], **with_text}
 
 
 _REFERENCE = "#/components/schemas/"

@@ -7,23 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.errors import field_errors
 from aioinformer_apiserver.schema import field_validation as fields
-from aioinformer_apiserver.schema.field_validation import listed, relative_path_problems
+from aioinformer_apiserver.schema.field_validation import (
+    as_list,
+    validate_relative_path,
+)
 from aioinformer_apiserver.schema.quantities import is_multiple, quantity
-from aioinformer_apiserver.schema.storage_validation import volume_problems
+from aioinformer_apiserver.schema.storage_validation import validate_volumes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from aioinformer_apiserver.errors.field_errors import Problem
+    from aioinformer_apiserver.errors.field_errors import FieldError
 
 __all__ = [
-    "affinity_problems",
-    "container_problems",
-    "handler_problems",
-    "pod_problems",
-    "probe_problems",
-    "template_problems",
-    "token_problems",
+    "validate_affinity",
+    "validate_container",
+    "validate_handler",
+    "validate_pod_spec",
+    "validate_pod_template",
+    "validate_probe",
+    "validate_token_projections",
 ]
 
 Object = dict[str, Any]
@@ -33,35 +36,37 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 
 
-def pod_problems(path: str, spec: Object) -> Iterator[Problem]:
+def validate_pod_spec(path: str, spec: Object) -> Iterator[FieldError]:
     """Validate the spec of a Pod.
 
     Args:
         path: Path of the spec, such as `"spec"` or `"spec.template.spec"`.
         spec: Spec with its defaults.
     """
-    volumes = listed(spec.get("volumes"))
-    yield from volume_problems(f"{path}.volumes", volumes)
-    yield from _containers_problems(path, spec, {it.get("name") for it in volumes})
-    yield from _host_port_problems(path, spec)
+    volumes = as_list(spec.get("volumes"))
+    yield from validate_volumes(f"{path}.volumes", volumes)
+    yield from _validate_containers(path, spec, {it.get("name") for it in volumes})
+    yield from _validate_host_port(path, spec)
     policies = ("Always", "OnFailure", "Never")
     yield from fields.one_of(
         f"{path}.restartPolicy", spec.get("restartPolicy"), policies
     )
     yield from fields.one_of(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES)
     yield from fields.labels(f"{path}.nodeSelector", spec.get("nodeSelector"))
-    yield from _security_problems(f"{path}.securityContext", spec)
-    yield from affinity_problems(f"{path}.affinity", spec.get("affinity") or {})
-    yield from _dns_problems(path, spec)
-    yield from _gate_problems(path, spec)
-    for index, it in enumerate(listed(spec.get("topologySpreadConstraints"))):
-        yield from _spread_problems(f"{path}.topologySpreadConstraints[{index}]", it)
+    yield from _validate_security_context(f"{path}.securityContext", spec)
+    yield from validate_affinity(f"{path}.affinity", spec.get("affinity") or {})
+    yield from _validate_dns(path, spec)
+    yield from _validate_gate(path, spec)
+    for index, it in enumerate(as_list(spec.get("topologySpreadConstraints"))):
+        yield from _validate_topology_spread(
+            f"{path}.topologySpreadConstraints[{index}]", it
+        )
 
-    yield from _name_problems(path, spec)
-    for index, it in enumerate(listed(spec.get("tolerations"))):
-        yield from _toleration_problems(f"{path}.tolerations[{index}]", it)
+    yield from _validate_name(path, spec)
+    for index, it in enumerate(as_list(spec.get("tolerations"))):
+        yield from _validate_toleration(f"{path}.tolerations[{index}]", it)
 
-    for index, it in enumerate(listed(spec.get("hostAliases"))):
+    for index, it in enumerate(as_list(spec.get("hostAliases"))):
         yield from fields.address(f"{path}.hostAliases[{index}].ip", it.get("ip", ""))
 
     if spec.get("priorityClassName"):
@@ -69,7 +74,7 @@ def pod_problems(path: str, spec: Object) -> Iterator[Problem]:
         yield from fields.subdomain(where, spec["priorityClassName"])
 
 
-def token_problems(path: str, spec: Object) -> Iterator[Problem]:
+def validate_token_projections(path: str, spec: Object) -> Iterator[FieldError]:
     """Reject projected service account tokens in a Pod without an account.
 
     Templates of pods may have them.
@@ -81,8 +86,8 @@ def token_problems(path: str, spec: Object) -> Iterator[Problem]:
     if spec.get("serviceAccountName"):
         return
 
-    for index, volume in enumerate(listed(spec.get("volumes"))):
-        sources = listed((volume.get("projected") or {}).get("sources"))
+    for index, volume in enumerate(as_list(spec.get("volumes"))):
+        sources = as_list((volume.get("projected") or {}).get("sources"))
         for number, it in enumerate(sources):
             if "serviceAccountToken" in it:
                 where = f"{path}.volumes[{index}].projected.sources[{number}]"
@@ -90,7 +95,7 @@ def token_problems(path: str, spec: Object) -> Iterator[Problem]:
                 yield field_errors.forbidden(f"{where}.serviceAccountToken", why)
 
 
-def template_problems(path: str, template: Object) -> Iterator[Problem]:
+def validate_pod_template(path: str, template: Object) -> Iterator[FieldError]:
     """Validate a pod template.
 
     Args:
@@ -100,7 +105,7 @@ def template_problems(path: str, template: Object) -> Iterator[Problem]:
     """
     metadata = template.get("metadata") or {}
     yield from fields.labels(f"{path}.labels", metadata.get("labels"))
-    yield from pod_problems(f"{path}.spec", template.get("spec") or {})
+    yield from validate_pod_spec(f"{path}.spec", template.get("spec") or {})
     if (template.get("spec") or {}).get("ephemeralContainers"):
         why = "ephemeral containers not allowed in pod template"
         yield field_errors.forbidden(f"{path}.spec.ephemeralContainers", why)
@@ -109,29 +114,29 @@ def template_problems(path: str, template: Object) -> Iterator[Problem]:
 # ---------------------------------------------------------------- containers
 
 
-def _containers_problems(
+def _validate_containers(
     path: str, spec: Object, volumes: set[str]
-) -> Iterator[Problem]:
-    containers = listed(spec.get("containers"))
+) -> Iterator[FieldError]:
+    containers = as_list(spec.get("containers"))
     if not containers:
         yield field_errors.required(f"{path}.containers")
 
     seen: set[str] = set()
     for field in ("containers", "initContainers"):
-        for index, it in enumerate(listed(spec.get(field))):
+        for index, it in enumerate(as_list(spec.get(field))):
             where, name = f"{path}.{field}[{index}]", it.get("name")
             first = field == "initContainers"
-            yield from container_problems(where, it, volumes, of_init=first)
+            yield from validate_container(where, it, volumes, of_init=first)
             if name in seen:
                 yield field_errors.duplicate(f"{where}.name", name)
             elif name:
                 seen.add(name)
 
 
-def _host_port_problems(path: str, spec: Object) -> Iterator[Problem]:
+def _validate_host_port(path: str, spec: Object) -> Iterator[FieldError]:
     seen: set[str] = set()
-    for index, container in enumerate(listed(spec.get("containers"))):
-        for number, port in enumerate(listed(container.get("ports"))):
+    for index, container in enumerate(as_list(spec.get("containers"))):
+        for number, port in enumerate(as_list(container.get("ports"))):
             where = f"{path}.containers[{index}].ports[{number}].hostPort"
             given = port.get("hostPort")
             if not given:
@@ -147,10 +152,10 @@ def _host_port_problems(path: str, spec: Object) -> Iterator[Problem]:
                 yield field_errors.invalid(where, given, why)
 
 
-# ---------------------------------------------------------------- the rest
+# ---------------------------------------------------------------- other fields
 
 
-def _security_problems(path: str, spec: Object) -> Iterator[Problem]:
+def _validate_security_context(path: str, spec: Object) -> Iterator[FieldError]:
     context = spec.get("securityContext") or {}
     for field in ("fsGroup", "runAsUser", "runAsGroup"):
         value = context.get(field, 0)
@@ -159,7 +164,7 @@ def _security_problems(path: str, spec: Object) -> Iterator[Problem]:
             yield field_errors.invalid(f"{path}.{field}", value, why)
 
 
-def _dns_problems(path: str, spec: Object) -> Iterator[Problem]:
+def _validate_dns(path: str, spec: Object) -> Iterator[FieldError]:
     config = spec.get("dnsConfig")
     if spec.get("dnsPolicy") == "None":
         why = "when `dnsPolicy` is None"
@@ -170,17 +175,17 @@ def _dns_problems(path: str, spec: Object) -> Iterator[Problem]:
             why = f"must provide at least one DNS nameserver {why}"
             yield field_errors.required(f"{path}.dnsConfig.nameservers", why)
 
-    for index, it in enumerate(listed((config or {}).get("nameservers"))):
+    for index, it in enumerate(as_list((config or {}).get("nameservers"))):
         yield from fields.address(f"{path}.dnsConfig.nameservers[{index}]", it)
 
 
-def _gate_problems(path: str, spec: Object) -> Iterator[Problem]:
-    for index, it in enumerate(listed(spec.get("readinessGates"))):
+def _validate_gate(path: str, spec: Object) -> Iterator[FieldError]:
+    for index, it in enumerate(as_list(spec.get("readinessGates"))):
         where = f"{path}.readinessGates[{index}].conditionType"
         yield from fields.qualified(where, it.get("conditionType", ""))
 
     seen: set[str] = set()
-    for index, it in enumerate(listed(spec.get("schedulingGates"))):
+    for index, it in enumerate(as_list(spec.get("schedulingGates"))):
         where, name = f"{path}.schedulingGates[{index}]", it.get("name", "")
         yield from fields.qualified(where, name)
         if name in seen:
@@ -189,7 +194,7 @@ def _gate_problems(path: str, spec: Object) -> Iterator[Problem]:
         seen.add(name)
 
 
-def _spread_problems(path: str, constraint: Object) -> Iterator[Problem]:
+def _validate_topology_spread(path: str, constraint: Object) -> Iterator[FieldError]:
     skew = constraint.get("maxSkew", 0)
     if skew <= 0:
         yield field_errors.invalid(f"{path}.maxSkew", skew, "must be greater than zero")
@@ -203,7 +208,7 @@ def _spread_problems(path: str, constraint: Object) -> Iterator[Problem]:
     yield from fields.selector(f"{path}.labelSelector", constraint.get("labelSelector"))
 
 
-def _name_problems(path: str, spec: Object) -> Iterator[Problem]:
+def _validate_name(path: str, spec: Object) -> Iterator[FieldError]:
     for field in ("serviceAccountName", "nodeName"):
         if spec.get(field):
             yield from fields.subdomain(f"{path}.{field}", spec[field])
@@ -218,7 +223,7 @@ def _name_problems(path: str, spec: Object) -> Iterator[Problem]:
             yield from fields.dns_label(f"{path}.{field}", spec[field])
 
 
-def _toleration_problems(path: str, toleration: Object) -> Iterator[Problem]:
+def _validate_toleration(path: str, toleration: Object) -> Iterator[FieldError]:
     key, operator = toleration.get("key", ""), toleration.get("operator", "")
     value, effect = toleration.get("value", ""), toleration.get("effect", "")
     where = f"{path}.operator"
@@ -252,36 +257,36 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 
 
-def affinity_problems(path: str, affinity: Object) -> Iterator[Problem]:
+def validate_affinity(path: str, affinity: Object) -> Iterator[FieldError]:
     """Validate the affinity of a Pod."""
-    yield from _node_problems(
+    yield from _validate_node_affinity(
         f"{path}.nodeAffinity", affinity.get("nodeAffinity") or {}
     )
     for field in ("podAffinity", "podAntiAffinity"):
-        yield from _pod_problems(f"{path}.{field}", affinity.get(field) or {})
+        yield from _validate_pod_affinity(f"{path}.{field}", affinity.get(field) or {})
 
 
-def _node_problems(path: str, affinity: Object) -> Iterator[Problem]:
+def _validate_node_affinity(path: str, affinity: Object) -> Iterator[FieldError]:
     required = affinity.get(_REQUIRED)
     if required is not None:
         where = f"{path}.{_REQUIRED}.nodeSelectorTerms"
-        terms = listed(required.get("nodeSelectorTerms"))
+        terms = as_list(required.get("nodeSelectorTerms"))
         if not terms:
             why = "must have at least one node selector term"
             yield field_errors.required(where, why)
 
         for index, term in enumerate(terms):
-            yield from _term_problems(f"{where}[{index}]", term)
+            yield from _validate_node_selector_term(f"{where}[{index}]", term)
 
-    for index, it in enumerate(listed(affinity.get(_PREFERRED))):
+    for index, it in enumerate(as_list(affinity.get(_PREFERRED))):
         where = f"{path}.{_PREFERRED}[{index}]"
-        yield from _weight_problems(where, it)
+        yield from _validate_weight(where, it)
         preference = it.get("preference") or {}
-        yield from _term_problems(f"{where}.preference", preference)
+        yield from _validate_node_selector_term(f"{where}.preference", preference)
 
 
-def _term_problems(path: str, term: Object) -> Iterator[Problem]:
-    for index, it in enumerate(listed(term.get("matchExpressions"))):
+def _validate_node_selector_term(path: str, term: Object) -> Iterator[FieldError]:
+    for index, it in enumerate(as_list(term.get("matchExpressions"))):
         where = f"{path}.matchExpressions[{index}]"
         operator, values = it.get("operator", ""), it.get("values")
         if operator not in _OPERATORS:
@@ -300,18 +305,18 @@ def _term_problems(path: str, term: Object) -> Iterator[Problem]:
         yield from fields.qualified(f"{where}.key", it.get("key", ""))
 
 
-def _pod_problems(path: str, affinity: Object) -> Iterator[Problem]:
-    for index, it in enumerate(listed(affinity.get(_REQUIRED))):
-        yield from _pod_term_problems(f"{path}.{_REQUIRED}[{index}]", it)
+def _validate_pod_affinity(path: str, affinity: Object) -> Iterator[FieldError]:
+    for index, it in enumerate(as_list(affinity.get(_REQUIRED))):
+        yield from _validate_pod_affinity_term(f"{path}.{_REQUIRED}[{index}]", it)
 
-    for index, it in enumerate(listed(affinity.get(_PREFERRED))):
+    for index, it in enumerate(as_list(affinity.get(_PREFERRED))):
         where = f"{path}.{_PREFERRED}[{index}]"
-        yield from _weight_problems(where, it)
+        yield from _validate_weight(where, it)
         term = it.get("podAffinityTerm") or {}
-        yield from _pod_term_problems(f"{where}.podAffinityTerm", term)
+        yield from _validate_pod_affinity_term(f"{where}.podAffinityTerm", term)
 
 
-def _weight_problems(path: str, preference: Object) -> Iterator[Problem]:
+def _validate_weight(path: str, preference: Object) -> Iterator[FieldError]:
     weight = preference.get("weight", 0)
     if not 1 <= weight <= 100:
         yield field_errors.invalid(
@@ -319,7 +324,7 @@ def _weight_problems(path: str, preference: Object) -> Iterator[Problem]:
         )
 
 
-def _pod_term_problems(path: str, term: Object) -> Iterator[Problem]:
+def _validate_pod_affinity_term(path: str, term: Object) -> Iterator[FieldError]:
     for field in ("labelSelector", "namespaceSelector"):
         yield from fields.selector(f"{path}.{field}", term.get(field))
 
@@ -365,9 +370,9 @@ _RESOURCES = tuple(
 _LARGEST_ID = 2**31 - 1
 
 
-def container_problems(
+def validate_container(
     path: str, container: Object, volumes: Collection[str], *, of_init: bool = False
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     """Validate one container.
 
     Args:
@@ -388,18 +393,20 @@ def container_problems(
         why = "must not have leading or trailing whitespace"
         yield field_errors.invalid(f"{path}.image", image, why)
 
-    yield from _life_problems(path, container, of_init=of_init)
+    yield from _validate_probes_and_hooks(path, container, of_init=of_init)
     for field, choices in _CHOICES.items():
         if field in container:
             yield from fields.one_of(f"{path}.{field}", container[field], choices)
 
-    yield from _port_problems(f"{path}.ports", listed(container.get("ports")))
-    yield from _environment_problems(path, container)
-    yield from _mount_problems(
-        f"{path}.volumeMounts", listed(container.get("volumeMounts")), volumes
+    yield from _validate_container_ports(
+        f"{path}.ports", as_list(container.get("ports"))
     )
-    yield from _resource_problems(f"{path}.resources", container.get("resources") or {})
-    yield from _container_security_problems(
+    yield from _validate_environment(path, container)
+    yield from _validate_volume_mounts(
+        f"{path}.volumeMounts", as_list(container.get("volumeMounts")), volumes
+    )
+    yield from _validate_resource(f"{path}.resources", container.get("resources") or {})
+    yield from _validate_container_security(
         f"{path}.securityContext", container.get("securityContext") or {}
     )
 
@@ -411,7 +418,9 @@ _CHOICES = {
 }
 
 
-def _life_problems(path: str, container: Object, *, of_init: bool) -> Iterator[Problem]:
+def _validate_probes_and_hooks(
+    path: str, container: Object, *, of_init: bool
+) -> Iterator[FieldError]:
     """Validate probes and hooks; plain init containers must have none."""
     brief = of_init and container.get("restartPolicy") != "Always"
     for field in ("lifecycle", *_PROBES):
@@ -424,18 +433,18 @@ def _life_problems(path: str, container: Object, *, of_init: bool) -> Iterator[P
         elif field != "lifecycle":
             only_once = field != "readinessProbe"
             probe = container[field]
-            yield from probe_problems(f"{path}.{field}", probe, only_once=only_once)
+            yield from validate_probe(f"{path}.{field}", probe, only_once=only_once)
         else:
             for hook in ("postStart", "preStop"):
                 if hook in container[field]:
                     where = f"{path}.{field}.{hook}"
-                    yield from handler_problems(where, container[field][hook])
+                    yield from validate_handler(where, container[field][hook])
 
 
 # ---------------------------------------------------------------- ports
 
 
-def _port_problems(path: str, ports: list[Object]) -> Iterator[Problem]:
+def _validate_container_ports(path: str, ports: list[Object]) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, port in enumerate(ports):
         where, name = f"{path}[{index}]", port.get("name", "")
@@ -462,14 +471,14 @@ def _port_problems(path: str, ports: list[Object]) -> Iterator[Problem]:
 # ---------------------------------------------------------------- environment
 
 
-def _environment_problems(path: str, container: Object) -> Iterator[Problem]:
-    for index, variable in enumerate(listed(container.get("env"))):
-        yield from _variable_problems(f"{path}.env[{index}]", variable)
+def _validate_environment(path: str, container: Object) -> Iterator[FieldError]:
+    for index, variable in enumerate(as_list(container.get("env"))):
+        yield from _validate_env_variable(f"{path}.env[{index}]", variable)
 
-    for index, source in enumerate(listed(container.get("envFrom"))):
+    for index, source in enumerate(as_list(container.get("envFrom"))):
         where = f"{path}.envFrom[{index}]"
         if source.get("prefix"):
-            yield from _variable_name_problems(f"{where}.prefix", source["prefix"])
+            yield from _validate_env_name(f"{where}.prefix", source["prefix"])
 
         found = [it for it in ("configMapRef", "secretRef") if it in source]
         if not found:
@@ -484,17 +493,17 @@ def _environment_problems(path: str, container: Object) -> Iterator[Problem]:
                 yield field_errors.required(f"{where}.{field}.name")
 
 
-def _variable_name_problems(path: str, name: str) -> Iterator[Problem]:
+def _validate_env_name(path: str, name: str) -> Iterator[FieldError]:
     if not re.fullmatch("[ -<>-~]+", name):
         why = "a valid environment variable name must consist only of printable ASCII "
         yield field_errors.invalid(path, name, f"{why}characters other than '='")
 
 
-def _variable_problems(path: str, variable: Object) -> Iterator[Problem]:
+def _validate_env_variable(path: str, variable: Object) -> Iterator[FieldError]:
     if not variable.get("name"):
         yield field_errors.required(f"{path}.name")
     else:
-        yield from _variable_name_problems(f"{path}.name", variable["name"])
+        yield from _validate_env_name(f"{path}.name", variable["name"])
 
     source = variable.get("valueFrom")
     if source is None:
@@ -503,7 +512,7 @@ def _variable_problems(path: str, variable: Object) -> Iterator[Problem]:
     where = f"{path}.valueFrom"
     found = [it for it in _SOURCES if it in source]
     for field in found:
-        yield from _source_problems(f"{where}.{field}", field, source[field])
+        yield from _validate_env_source(f"{where}.{field}", field, source[field])
 
     if not found:
         *others, last = (f"`{it}`" for it in _SOURCES)
@@ -517,7 +526,7 @@ def _variable_problems(path: str, variable: Object) -> Iterator[Problem]:
         yield field_errors.invalid(where, "", why)
 
 
-def _source_problems(path: str, field: str, source: Object) -> Iterator[Problem]:
+def _validate_env_source(path: str, field: str, source: Object) -> Iterator[FieldError]:
     if field == "fieldRef":
         name = source.get("fieldPath", "")
         if not name:
@@ -542,9 +551,9 @@ def _source_problems(path: str, field: str, source: Object) -> Iterator[Problem]
 # ---------------------------------------------------------------- mounts
 
 
-def _mount_problems(
+def _validate_volume_mounts(
     path: str, mounts: list[Object], volumes: Collection[str]
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, mount in enumerate(mounts):
         where, name = f"{path}[{index}]", mount.get("name", "")
@@ -564,18 +573,18 @@ def _mount_problems(
         seen.add(target)
         # The real server omits the index here.
         if mount.get("subPath"):
-            yield from relative_path_problems(f"{path}.subPath", mount["subPath"])
+            yield from validate_relative_path(f"{path}.subPath", mount["subPath"])
 
 
 # ---------------------------------------------------------------- resources
 
 
-def _resource_problems(path: str, resources: Object) -> Iterator[Problem]:
+def _validate_resource(path: str, resources: Object) -> Iterator[FieldError]:
     limits = resources.get("limits") or {}
     requests = resources.get("requests") or {}
     for part, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
-            yield from _amount_problems(f"{path}.{part}[{name}]", name, amount)
+            yield from _validate_amount(f"{path}.{part}[{name}]", name, amount)
 
     for name, amount in requests.items():
         limit = limits.get(name)
@@ -596,7 +605,7 @@ def _resource_problems(path: str, resources: Object) -> Iterator[Problem]:
         yield field_errors.forbidden(path, "HugePages require cpu or memory")
 
 
-def _amount_problems(path: str, name: str, amount: str) -> Iterator[Problem]:
+def _validate_amount(path: str, name: str, amount: str) -> Iterator[FieldError]:
     yield from fields.qualified(path, name)
     value = quantity(amount)
     if "/" not in name and name not in _STANDARD and not name.startswith(_HUGE):
@@ -618,7 +627,7 @@ def _amount_problems(path: str, name: str, amount: str) -> Iterator[Problem]:
             yield field_errors.invalid(path, amount, why)
 
 
-def _container_security_problems(path: str, context: Object) -> Iterator[Problem]:
+def _validate_container_security(path: str, context: Object) -> Iterator[FieldError]:
     for field in ("runAsUser", "runAsGroup"):
         value = context.get(field, 0)
         if not 0 <= value <= _LARGEST_ID:
@@ -639,9 +648,9 @@ _NUMBERS = (
 )
 
 
-def probe_problems(
+def validate_probe(
     path: str, probe: dict[str, Any], *, only_once: bool
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     """Validate a probe.
 
     Args:
@@ -649,7 +658,7 @@ def probe_problems(
         probe: Probe with its defaults.
         only_once: Whether its success threshold must be 1.
     """
-    yield from handler_problems(path, probe)
+    yield from validate_handler(path, probe)
     for field in _NUMBERS:
         yield from fields.at_least(f"{path}.{field}", probe.get(field))
 
@@ -658,7 +667,7 @@ def probe_problems(
         yield field_errors.invalid(f"{path}.successThreshold", threshold, "must be 1")
 
 
-def handler_problems(path: str, handler: dict[str, Any]) -> Iterator[Problem]:
+def validate_handler(path: str, handler: dict[str, Any]) -> Iterator[FieldError]:
     """Validate the handler of a probe or hook.
 
     Args:
@@ -675,12 +684,12 @@ def handler_problems(path: str, handler: dict[str, Any]) -> Iterator[Problem]:
             why = "may not specify more than 1 handler type"
             yield field_errors.forbidden(where, why)
         else:
-            yield from _action_problems(where, field, handler[field])
+            yield from _validate_action(where, field, handler[field])
 
 
-def _action_problems(
+def _validate_action(
     path: str, field: str, action: dict[str, Any]
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     match field:
         case "exec":
             if not action.get("command"):

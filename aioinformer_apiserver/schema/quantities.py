@@ -46,7 +46,7 @@ def canonical_quantity(text: str) -> str:
     Raises:
         ValueError: If the text is not a quantity; the message is the server's.
     """
-    number, suffix = _parsed(text)
+    number, suffix = _parse(text)
     if _is_taken_for_canonical(text, suffix):
         return text
 
@@ -66,7 +66,7 @@ def quantity(text: str) -> Decimal:
         ValueError: If the text is not a quantity.
     """
     with _exact_context():
-        return _value(*_parsed(text))
+        return _value(*_parse(text))
 
 
 def is_multiple(value: Decimal, step: Decimal = _ONE) -> bool:
@@ -97,7 +97,7 @@ def _power(suffix: str) -> int:
     return _POWERS[suffix] if suffix in _POWERS else int(suffix[1:])
 
 
-def _parsed(text: str) -> tuple[Decimal, str]:
+def _parse(text: str) -> tuple[Decimal, str]:
     form = _FORM.match(text)
     if not form:
         raise ValueError(f"quantities must match the regular expression '{_RULE}'")

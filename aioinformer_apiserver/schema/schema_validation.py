@@ -12,25 +12,25 @@ from math import isclose
 from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.errors import field_errors
-from aioinformer_apiserver.errors.field_errors import NOWHERE, shown
+from aioinformer_apiserver.errors.field_errors import NOWHERE, format_value
 from aioinformer_apiserver.schema.go_types import plain_number
 from aioinformer_apiserver.schema.string_formats import fits_format, go_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer_apiserver.errors.field_errors import Problem
+    from aioinformer_apiserver.errors.field_errors import FieldError
     from aioinformer_apiserver.schema.openapi_schema import Schema
 
-__all__ = ["schema_problems"]
+__all__ = ["validate_custom_resource"]
 
 # No old value; not the same as null.
 _ABSENT = object()
 
 
-def schema_problems(
+def validate_custom_resource(
     schema: Schema, body: dict[str, Any], old: dict[str, Any] | None = None
-) -> list[Problem]:
+) -> list[FieldError]:
     """Validate a custom resource.
 
     Args:
@@ -44,9 +44,9 @@ def schema_problems(
         its fields; a real server has no fixed order.
     """
     found = _check(schema, body, "", _ABSENT if old is None else old).problems
-    found += _embedded_problems(schema, body, "")
-    if old is None or not _duplicate_problems(schema, old, ""):
-        found += _duplicate_problems(schema, body, "")
+    found += _validate_embedded(schema, body, "")
+    if old is None or not _validate_duplicate(schema, old, ""):
+        found += _validate_duplicate(schema, body, "")
 
     return found
 
@@ -55,7 +55,7 @@ def schema_problems(
 class _Result:
     """Problems, and the number of valid parts, which selects the best alternative."""
 
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[FieldError] = field(default_factory=list)
     fitting: int = 0
 
     def add(self, other: _Result) -> None:
@@ -65,21 +65,21 @@ class _Result:
 
 def _check(schema: Schema, value: Any, path: str, old: Any) -> _Result:
     """Validate a value and its children, in the order of a real server."""
-    result = _Result(_type_problems(schema, value, path))
+    result = _Result(_validate_type(schema, value, path))
     if value is not None:
         result.add(_combinations(schema, value, path, old))
 
     if isinstance(value, str):
-        result.problems += _text_problems(schema, value, path)
+        result.problems += _validate_text(schema, value, path)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        result.problems += _number_problems(schema, value, path)
+        result.problems += _validate_number(schema, value, path)
     elif isinstance(value, list):
         result.add(_items(schema, value, path, old))
-        result.problems += _size_problems(schema, value, path)
+        result.problems += _validate_size(schema, value, path)
 
-    result.problems += _enum_problems(schema, value, path)
+    result.problems += _validate_enum(schema, value, path)
     if isinstance(value, dict):
-        result.problems += _size_problems(schema, value, path)
+        result.problems += _validate_size(schema, value, path)
         result.add(_fields(schema, value, path, old))
 
     if result.problems and old is not _ABSENT and _same(old, value):
@@ -90,10 +90,10 @@ def _check(schema: Schema, value: Any, path: str, old: Any) -> _Result:
 
 
 def _same(one: Any, other: Any) -> bool:
-    return shown(one) == shown(other)
+    return format_value(one) == format_value(other)
 
 
-# ---------------------------------------------------------------- what is in it
+# ---------------------------------------------------------------- children
 
 
 def _items(schema: Schema, value: list[Any], path: str, old: Any) -> _Result:
@@ -122,7 +122,7 @@ def _key_of(schema: Schema, item: Any) -> str:
     if schema.list_type != "map" or not isinstance(item, dict):
         return ""
 
-    return shown([item.get(name) for name in schema.list_keys])
+    return format_value([item.get(name) for name in schema.list_keys])
 
 
 def _fields(schema: Schema, value: dict[str, Any], path: str, old: Any) -> _Result:
@@ -154,12 +154,15 @@ def _combinations(schema: Schema, value: Any, path: str, old: Any) -> _Result:
     ):
         texts = schema.text.get(keyword)
         if texts and not (keyword == "anyOf" and _is_int_or_string(schema)):
-            tried = [_check(schema.beside(it), value, path, old) for it in texts]
+            tried = [_check(schema.with_text(it), value, path, old) for it in texts]
             result.add(combine(tried, path))
 
     text = schema.text.get("not")
-    if text is not None and not _check(schema.beside(text), value, path, old).problems:
-        result.add(_failed(path, "must not validate the schema (not)"))
+    if (
+        text is not None
+        and not _check(schema.with_text(text), value, path, old).problems
+    ):
+        result.add(_failure(path, "must not validate the schema (not)"))
 
     return result
 
@@ -174,7 +177,7 @@ def _any_of(tried: list[_Result], path: str) -> _Result:
     if fitting:
         return fitting[0]
 
-    result = _failed(path, "must validate at least one schema (anyOf)")
+    result = _failure(path, "must validate at least one schema (anyOf)")
     result.add(_best(tried))
     return result
 
@@ -185,7 +188,7 @@ def _one_of(tried: list[_Result], path: str) -> _Result:
         return fitting[0]
 
     how = f"Found {len(fitting)} valid alternatives" if fitting else "Found none valid"
-    result = _failed(path, f"must validate one and only one schema (oneOf). {how}")
+    result = _failure(path, f"must validate one and only one schema (oneOf). {how}")
     if not fitting:
         result.add(_best(tried))
 
@@ -199,7 +202,7 @@ def _all_of(tried: list[_Result], path: str) -> _Result:
 
     if result.problems:
         none = ". None validated" if all(it.problems for it in tried) else ""
-        result.add(_failed(path, f"must validate all the schemas (allOf){none}"))
+        result.add(_failure(path, f"must validate all the schemas (allOf){none}"))
 
     return result
 
@@ -208,14 +211,14 @@ def _best(tried: list[_Result]) -> _Result:
     return max(tried, key=lambda it: it.fitting)
 
 
-def _failed(path: str, why: str) -> _Result:
+def _failure(path: str, why: str) -> _Result:
     return _Result([field_errors.invalid(NOWHERE, "", f'"{path}" {why}')])
 
 
 # ---------------------------------------------------------------- embedded objects
 
 
-def _embedded_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
+def _validate_embedded(schema: Schema, value: Any, path: str) -> list[FieldError]:
     """Validate the type of embedded objects."""
     if isinstance(value, list):
         items = schema.items
@@ -223,7 +226,7 @@ def _embedded_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
             it
             for index, one in enumerate(value)
             if items is not None
-            for it in _embedded_problems(items, one, f"{path}[{index}]")
+            for it in _validate_embedded(items, one, f"{path}[{index}]")
         ]
 
     if not isinstance(value, dict):
@@ -241,7 +244,7 @@ def _embedded_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
     for name, it in value.items():
         child = schema.field(name)
         if child is not None:
-            found += _embedded_problems(child, it, f"{path}.{name}".lstrip("."))
+            found += _validate_embedded(child, it, f"{path}.{name}".lstrip("."))
 
     return found
 
@@ -261,14 +264,14 @@ _WORDS: dict[type, str] = {
 _FORMATS_OF_VALUES = {int: "int64", float: "float64"}
 
 
-def _type_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
+def _validate_type(schema: Schema, value: Any, path: str) -> list[FieldError]:
     """Validate the type of a value."""
     word, expected = _WORDS[type(value)], _types(schema)
     if value is None:
         if not expected or schema.nullable:
             return []
 
-        return [_mistyped(path, ",".join(expected), word)]
+        return [_type_error(path, ",".join(expected), word)]
 
     format_ = _format(schema)
     fits = word in expected or (word == "integer" and "number" in expected)
@@ -277,22 +280,22 @@ def _type_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
             # The format is validated separately, for strings only.
             return []
     elif format_ and not fits:
-        return [_mistyped(path, format_, _FORMATS_OF_VALUES.get(type(value), ""))]
+        return [_type_error(path, format_, _FORMATS_OF_VALUES.get(type(value), ""))]
 
-    return [] if fits or not expected else [_mistyped(path, ",".join(expected), word)]
+    return [] if fits or not expected else [_type_error(path, ",".join(expected), word)]
 
 
-def _enum_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
+def _validate_enum(schema: Schema, value: Any, path: str) -> list[FieldError]:
     """Validate that a value is one of the choices."""
     choices = schema.text.get("enum")
     if not choices or any(_equal(it, value) for it in choices):
         return []
 
-    known = [it if isinstance(it, str) else shown(it) for it in choices]
+    known = [it if isinstance(it, str) else format_value(it) for it in choices]
     return [field_errors.not_supported(path, value, known)]
 
 
-def _text_problems(schema: Schema, value: str, path: str) -> list[Problem]:
+def _validate_text(schema: Schema, value: str, path: str) -> list[FieldError]:
     """Validate the length, pattern and format of a text."""
     rules, found = schema.text, []
     longest, shortest = rules.get("maxLength"), rules.get("minLength")
@@ -314,13 +317,13 @@ def _text_problems(schema: Schema, value: str, path: str) -> list[Problem]:
     return found
 
 
-def _number_problems(schema: Schema, value: float, path: str) -> list[Problem]:
+def _validate_number(schema: Schema, value: float, path: str) -> list[FieldError]:
     """Validate the range of a number."""
     rules = schema.text
-    found = _integer_format_problems(schema, value, "Checked", path)
+    found = _validate_integer_format(schema, value, "Checked", path)
     step = rules.get("multipleOf")
     if step is not None:
-        misfit = _integer_format_problems(schema, step, "MultipleOf", path)
+        misfit = _validate_integer_format(schema, step, "MultipleOf", path)
         found += misfit or _multiple(value, step, path)
 
     low, high = rules.get("minimum"), rules.get("maximum")
@@ -337,9 +340,9 @@ def _number_problems(schema: Schema, value: float, path: str) -> list[Problem]:
     return found
 
 
-def _size_problems(
+def _validate_size(
     schema: Schema, value: list[Any] | Mapping[str, Any], path: str
-) -> list[Problem]:
+) -> list[FieldError]:
     """Validate the size and uniqueness of a list or map."""
     lists = isinstance(value, list)
     suffix, word = ("Items", "items") if lists else ("Properties", "properties")
@@ -352,7 +355,7 @@ def _size_problems(
     if most is not None and count > most:
         found.append(field_errors.too_many(path, count, most))
 
-    if lists and rules.get("uniqueItems") and len({*map(shown, value)}) < count:
+    if lists and rules.get("uniqueItems") and len({*map(format_value, value)}) < count:
         why = f"{path} in body shouldn't contain duplicates"
         found.append(field_errors.invalid(path, "", why))
 
@@ -380,7 +383,7 @@ def _format(schema: Schema) -> str:
             return ""
 
 
-def _mistyped(path: str, expected: str, found: str) -> Problem:
+def _type_error(path: str, expected: str, found: str) -> FieldError:
     why = f'{path} in body must be of type {expected}: "{found}"'
     return field_errors.type_invalid(path, found, why)
 
@@ -395,9 +398,9 @@ def _equal(choice: Any, value: Any) -> bool:
     return same_kind and bool(choice == value)
 
 
-def _integer_format_problems(
+def _validate_integer_format(
     schema: Schema, value: float, what: str, path: str
-) -> list[Problem]:
+) -> list[FieldError]:
     """Validate that a value or bound fits the integer format."""
     if schema.type != "integer":
         return []
@@ -412,7 +415,7 @@ def _integer_format_problems(
     return [field_errors.invalid(NOWHERE, "", why)]
 
 
-def _multiple(value: float, step: float, path: str) -> list[Problem]:
+def _multiple(value: float, step: float, path: str) -> list[FieldError]:
     if isinstance(value, int):
         # Integers are divided by integers, even by zero.
         step = int(step)
@@ -434,7 +437,7 @@ def _inside(value: float, low: float, exclusive: object) -> bool:
 
 
 def _plain(value: float) -> str:
-    return shown(plain_number(value))
+    return format_value(plain_number(value))
 
 
 # ------------------------------------------------------------------ duplicates
@@ -443,7 +446,7 @@ def _plain(value: float) -> str:
 _NO_OBJECT = "must be an object for an array of list-type map"
 
 
-def _duplicate_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
+def _validate_duplicate(schema: Schema, value: Any, path: str) -> list[FieldError]:
     """Validate that sets and keyed lists have no duplicates, at any depth.
 
     Args:
@@ -457,25 +460,27 @@ def _duplicate_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
     if not isinstance(value, dict):
         return []
 
-    found: list[Problem] = []
+    found: list[FieldError] = []
     described = set(schema.fields)
     for name, it in value.items():
         child = schema.field(name)
         if child is not None:
             mapped = f"{path}[{name}]"
             dotted = f"{path}.{name}" if path else name
-            found += _duplicate_problems(
+            found += _validate_duplicate(
                 child, it, dotted if name in described else mapped
             )
 
     return found
 
 
-def _of_list(schema: Schema, value: list[Any], path: str) -> list[Problem]:
-    found: list[Problem] = []
+def _of_list(schema: Schema, value: list[Any], path: str) -> list[FieldError]:
+    found: list[FieldError] = []
     match schema.list_type:
         case "set":
-            found += _duplicates_at(value, [shown(it) for it in value], value, path)
+            found += _duplicates_at(
+                value, [format_value(it) for it in value], value, path
+            )
         case "map":
             found += _of_map(schema, value, path)
         case _:
@@ -484,18 +489,18 @@ def _of_list(schema: Schema, value: list[Any], path: str) -> list[Problem]:
     items = schema.items
     for index, it in enumerate(value):
         if items is not None:
-            found += _duplicate_problems(items, it, f"{path}[{index}]")
+            found += _validate_duplicate(items, it, f"{path}[{index}]")
 
     return found
 
 
-def _of_map(schema: Schema, value: list[Any], path: str) -> list[Problem]:
+def _of_map(schema: Schema, value: list[Any], path: str) -> list[FieldError]:
     for index, it in enumerate(value):
         if it is not None and not isinstance(it, dict):
             return [field_errors.invalid(f"{path}[{index}]", it, _NO_OBJECT)]
 
     keys = [_keys_of(schema, it or {}) for it in value]
-    return _duplicates_at(value, [shown(it) for it in keys], keys, path)
+    return _duplicates_at(value, [format_value(it) for it in keys], keys, path)
 
 
 def _keys_of(schema: Schema, item: dict[str, Any]) -> dict[str, Any]:
@@ -504,7 +509,7 @@ def _keys_of(schema: Schema, item: dict[str, Any]) -> dict[str, Any]:
 
 def _duplicates_at(
     value: list[Any], identities: list[str], shown_values: list[Any], path: str
-) -> list[Problem]:
+) -> list[FieldError]:
     """Report each duplicate value once, at its second position."""
     seen: dict[str, int] = {}
     found = []

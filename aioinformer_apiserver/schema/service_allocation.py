@@ -1,7 +1,7 @@
 """Service allocation: cluster IPs and node ports of services. Pure.
 
-The caller knows which addresses are taken. A Service always gets the same address if
-that is free, so that tests are reproducible.
+The caller passes the taken addresses. A Service always gets the same address if it is
+free, so that tests are reproducible.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _inherit(spec: dict[str, Any], old: dict[str, Any]) -> None:
 
     had = {_port_key(it): it.get("nodePort") for it in old.get("ports") or ()}
     if spec.get("ports"):
-        spec["ports"] = [_inherited_port(spec, it, had) for it in spec["ports"]]
+        spec["ports"] = [_inherit_port(spec, it, had) for it in spec["ports"]]
 
 
 def _drop_unused(spec: dict[str, Any], old: dict[str, Any]) -> None:
@@ -113,7 +113,7 @@ def _drop_unused(spec: dict[str, Any], old: dict[str, Any]) -> None:
             spec.pop(field, None)
 
 
-def _inherited_port(
+def _inherit_port(
     spec: dict[str, Any], port: dict[str, Any], had: dict[Any, Any]
 ) -> dict[str, Any]:
     before = had.get(_port_key(port))
@@ -138,7 +138,7 @@ def _with_node_port(port: dict[str, Any], number: int) -> dict[str, Any]:
     return {**port, "nodePort": number}
 
 
-# ---------------------------------------------------------------- giving
+# ---------------------------------------------------------------- allocation
 
 
 def _allocate_address(spec: dict[str, Any], seed: int, taken: Container[str]) -> None:

@@ -6,19 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.errors import field_errors
 from aioinformer_apiserver.schema import field_validation as fields
-from aioinformer_apiserver.schema.field_validation import listed, relative_path_problems
+from aioinformer_apiserver.schema.field_validation import (
+    as_list,
+    validate_relative_path,
+)
 from aioinformer_apiserver.schema.quantities import quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer_apiserver.errors.field_errors import Problem
+    from aioinformer_apiserver.errors.field_errors import FieldError
 
 __all__ = [
-    "claim_problems",
-    "persistent_volume_problems",
-    "storage_class_problems",
-    "volume_problems",
+    "validate_persistent_volume",
+    "validate_persistent_volume_claim",
+    "validate_storage_class",
+    "validate_volumes",
 ]
 
 Object = dict[str, Any]
@@ -80,7 +83,7 @@ _REQUIRED = {
 }
 
 
-def volume_problems(path: str, volumes: list[Object]) -> Iterator[Problem]:
+def validate_volumes(path: str, volumes: list[Object]) -> Iterator[FieldError]:
     """Validate the volumes of a Pod."""
     seen: set[str] = set()
     for index, volume in enumerate(volumes):
@@ -91,7 +94,7 @@ def volume_problems(path: str, volumes: list[Object]) -> Iterator[Problem]:
                 why = "may not specify more than 1 volume type"
                 yield field_errors.forbidden(f"{where}.{field}", why)
             else:
-                yield from _source_problems(f"{where}.{field}", field, volume[field])
+                yield from _validate_source(f"{where}.{field}", field, volume[field])
 
         if not name:
             yield field_errors.required(f"{where}.name")
@@ -104,7 +107,7 @@ def volume_problems(path: str, volumes: list[Object]) -> Iterator[Problem]:
         seen.add(name)
 
 
-def _source_problems(path: str, field: str, source: Object) -> Iterator[Problem]:
+def _validate_source(path: str, field: str, source: Object) -> Iterator[FieldError]:
     for name in _REQUIRED.get(field, ()):
         if not source.get(name):
             yield field_errors.required(f"{path}.{name}")
@@ -115,24 +118,24 @@ def _source_problems(path: str, field: str, source: Object) -> Iterator[Problem]
                 why = "SizeLimit field must be a valid resource quantity"
                 yield field_errors.forbidden(f"{path}.sizeLimit", why)
         case "hostPath":
-            yield from _host_path_problems(path, source)
+            yield from _validate_host_path(path, source)
         case "nfs":
             if not source.get("path", "").startswith("/"):
                 why = "must be an absolute path"
                 yield field_errors.invalid(f"{path}.path", source.get("path", ""), why)
         case "configMap" | "secret":
-            yield from _file_problems(path, source)
+            yield from _validate_file(path, source)
         case "downwardAPI":
-            yield from _downward_problems(path, source)
+            yield from _validate_downward(path, source)
         case "projected":
-            yield from _mode_problems(f"{path}.defaultMode", source.get("defaultMode"))
-            for index, it in enumerate(listed(source.get("sources"))):
-                yield from _projection_problems(f"{path}.sources[{index}]", it)
+            yield from _validate_mode(f"{path}.defaultMode", source.get("defaultMode"))
+            for index, it in enumerate(as_list(source.get("sources"))):
+                yield from _validate_projection(f"{path}.sources[{index}]", it)
         case _:
             pass
 
 
-def _host_path_problems(path: str, source: Object) -> Iterator[Problem]:
+def _validate_host_path(path: str, source: Object) -> Iterator[FieldError]:
     """Validate a host path that is not empty."""
     if ".." in source.get("path", "").split("/"):
         why = "must not contain '..'"
@@ -141,27 +144,27 @@ def _host_path_problems(path: str, source: Object) -> Iterator[Problem]:
     yield from fields.one_of(f"{path}.type", source.get("type", ""), _HOST_PATHS)
 
 
-def _file_problems(path: str, source: Object) -> Iterator[Problem]:
-    yield from _mode_problems(f"{path}.defaultMode", source.get("defaultMode"))
-    for index, item in enumerate(listed(source.get("items"))):
+def _validate_file(path: str, source: Object) -> Iterator[FieldError]:
+    yield from _validate_mode(f"{path}.defaultMode", source.get("defaultMode"))
+    for index, item in enumerate(as_list(source.get("items"))):
         where = f"{path}.items[{index}]"
         for field in ("key", "path"):
             if not item.get(field):
                 yield field_errors.required(f"{where}.{field}")
 
-        yield from relative_path_problems(f"{where}.path", item.get("path", ""))
-        yield from _mode_problems(f"{where}.mode", item.get("mode"))
+        yield from validate_relative_path(f"{where}.path", item.get("path", ""))
+        yield from _validate_mode(f"{where}.mode", item.get("mode"))
 
 
-def _mode_problems(path: str, mode: int | None) -> Iterator[Problem]:
+def _validate_mode(path: str, mode: int | None) -> Iterator[FieldError]:
     if mode is not None and not 0 <= mode <= _MOST_PERMISSIVE:
         why = "must be a number between 0 and 0777 (octal), both inclusive"
         yield field_errors.invalid(path, mode, why)
 
 
-def _downward_problems(path: str, source: Object) -> Iterator[Problem]:
-    yield from _mode_problems(f"{path}.defaultMode", source.get("defaultMode"))
-    for item in listed(source.get("items")):
+def _validate_downward(path: str, source: Object) -> Iterator[FieldError]:
+    yield from _validate_mode(f"{path}.defaultMode", source.get("defaultMode"))
+    for item in as_list(source.get("items")):
         if not item.get("path"):
             yield field_errors.required(f"{path}.path")
 
@@ -170,19 +173,19 @@ def _downward_problems(path: str, source: Object) -> Iterator[Problem]:
             yield field_errors.required(path, why)
 
 
-def _projection_problems(path: str, source: Object) -> Iterator[Problem]:
+def _validate_projection(path: str, source: Object) -> Iterator[FieldError]:
     for field in ("secret", "configMap"):
         if field in source:
             if not source[field].get("name"):
                 yield field_errors.required(f"{path}.{field}.name")
 
-            yield from _file_problems(f"{path}.{field}", source[field])
+            yield from _validate_file(f"{path}.{field}", source[field])
 
     if "downwardAPI" in source:
-        yield from _downward_problems(f"{path}.downwardAPI", source["downwardAPI"])
+        yield from _validate_downward(f"{path}.downwardAPI", source["downwardAPI"])
 
 
-# ------------------------------------------------------------------ persistent volumes and claims
+# ------------------------------------------------------------------ volumes and claims
 
 
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
@@ -213,7 +216,7 @@ _PERSISTENT_SOURCES = (
 )
 
 
-def claim_problems(body: Object) -> Iterator[Problem]:
+def validate_persistent_volume_claim(body: Object) -> Iterator[FieldError]:
     """Validate a PersistentVolumeClaim."""
     spec = body.get("spec") or {}
     if not spec.get("accessModes"):
@@ -221,7 +224,7 @@ def claim_problems(body: Object) -> Iterator[Problem]:
         yield field_errors.required("spec.accessModes", why)
 
     yield from fields.selector("spec.selector", spec.get("selector"))
-    yield from _access_mode_problems(spec)
+    yield from _validate_access_mode(spec)
     size = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
     if size is None:
         yield field_errors.required("spec.resources[storage]")
@@ -236,13 +239,13 @@ def claim_problems(body: Object) -> Iterator[Problem]:
     yield from fields.one_of("spec.volumeMode", volume_mode, _VOLUME_MODES)
 
 
-def persistent_volume_problems(body: Object) -> Iterator[Problem]:
+def validate_persistent_volume(body: Object) -> Iterator[FieldError]:
     """Validate a PersistentVolume."""
     spec = body.get("spec") or {}
     if not spec.get("accessModes"):
         yield field_errors.required("spec.accessModes")
 
-    yield from _access_mode_problems(spec)
+    yield from _validate_access_mode(spec)
     capacity: Object = spec.get("capacity") or {}
     if not capacity:
         yield field_errors.required("spec.capacity")
@@ -256,7 +259,7 @@ def persistent_volume_problems(body: Object) -> Iterator[Problem]:
     policies = ("Delete", "Recycle", "Retain")
     policy = spec.get("persistentVolumeReclaimPolicy")
     yield from fields.one_of("spec.persistentVolumeReclaimPolicy", policy, policies)
-    yield from _persistent_source_problems(spec)
+    yield from _validate_persistent_source(spec)
     if spec.get("storageClassName"):
         yield from fields.subdomain("spec.storageClassName", spec["storageClassName"])
 
@@ -264,12 +267,12 @@ def persistent_volume_problems(body: Object) -> Iterator[Problem]:
     yield from fields.one_of("spec.volumeMode", volume_mode, _VOLUME_MODES)
 
 
-def _access_mode_problems(spec: Object) -> Iterator[Problem]:
-    for it in listed(spec.get("accessModes")):
+def _validate_access_mode(spec: Object) -> Iterator[FieldError]:
+    for it in as_list(spec.get("accessModes")):
         yield from fields.one_of("spec.accessModes", it, _MODES)
 
 
-def _persistent_source_problems(spec: Object) -> Iterator[Problem]:
+def _validate_persistent_source(spec: Object) -> Iterator[FieldError]:
     given = [it for it in _PERSISTENT_SOURCES if it in spec]
     if not given:
         yield field_errors.required("spec", "must specify a volume type")
@@ -282,10 +285,10 @@ def _persistent_source_problems(spec: Object) -> Iterator[Problem]:
         if not spec["hostPath"].get("path"):
             yield field_errors.required("spec.hostPath.path")
 
-        yield from _host_path_problems("spec.hostPath", spec["hostPath"])
+        yield from _validate_host_path("spec.hostPath", spec["hostPath"])
 
 
-def storage_class_problems(body: Object) -> Iterator[Problem]:
+def validate_storage_class(body: Object) -> Iterator[FieldError]:
     """Validate a StorageClass."""
     provisioner = body.get("provisioner", "")
     if not provisioner:

@@ -179,8 +179,8 @@ _FORMATS: dict[str, Callable[[str], bool]] = {
     "hostname": _hostname,
     "ipv4": _address(ipaddress.IPv4Address),
     "ipv6": _address(ipaddress.IPv6Address),
-    "k8slongname": lambda text: not names.subdomain_problems(text),
-    "k8sshortname": lambda text: not names.dns_label_problems(text),
+    "k8slongname": lambda text: not names.validate_subdomain(text),
+    "k8sshortname": lambda text: not names.validate_dns_label(text),
     "mac": _pattern(
         r"(?i)(?:[0-9a-f]{2}([:-]))(?:[0-9a-f]{2}\1){4,18}[0-9a-f]{2}|"
         r"[0-9a-f]{4}(?:\.[0-9a-f]{4}){2,9}"

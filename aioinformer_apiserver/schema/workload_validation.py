@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any
 from aioinformer_apiserver.errors import field_errors
 from aioinformer_apiserver.errors.field_errors import GoStruct
 from aioinformer_apiserver.schema import field_validation as fields
-from aioinformer_apiserver.schema.field_validation import listed
-from aioinformer_apiserver.schema.pod_validation import template_problems
+from aioinformer_apiserver.schema.field_validation import as_list
+from aioinformer_apiserver.schema.pod_validation import validate_pod_template
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from aioinformer_apiserver.errors.field_errors import Problem
+    from aioinformer_apiserver.errors.field_errors import FieldError
 
 __all__ = [
-    "autoscaler_problems",
-    "controller_problems",
-    "cron_job_problems",
-    "daemon_set_problems",
-    "deployment_problems",
-    "disruption_problems",
-    "job_problems",
-    "replica_set_problems",
-    "stateful_set_problems",
-    "template_object_problems",
+    "validate_autoscaler",
+    "validate_cron_job",
+    "validate_daemon_set",
+    "validate_deployment",
+    "validate_disruption_budget",
+    "validate_job",
+    "validate_pod_template_object",
+    "validate_replica_set",
+    "validate_replication_controller",
+    "validate_stateful_set",
 ]
 
 Object = dict[str, Any]
@@ -36,17 +36,17 @@ _MISMATCH = "`selector` does not match template `labels`"
 _UPDATE_TYPES = ("RollingUpdate", "OnDelete")
 
 
-def deployment_problems(body: Object) -> Iterator[Problem]:
+def validate_deployment(body: Object) -> Iterator[FieldError]:
     """Validate a Deployment."""
     spec = body.get("spec") or {}
     yield from fields.at_least("spec.replicas", spec.get("replicas"))
     if spec.get("selector") is None:
         yield field_errors.required("spec.selector")
     else:
-        yield from _selector_problems(spec["selector"], "deployment")
+        yield from _validate_selector(spec["selector"], "deployment")
 
-    yield from _pods_problems(spec)
-    yield from _strategy_problems(spec.get("strategy") or {})
+    yield from _validate_template_and_selector(spec)
+    yield from _validate_strategy(spec.get("strategy") or {})
     for field in ("minReadySeconds", "revisionHistoryLimit"):
         yield from fields.at_least(f"spec.{field}", spec.get(field))
 
@@ -59,7 +59,7 @@ def deployment_problems(body: Object) -> Iterator[Problem]:
         yield field_errors.invalid("spec.progressDeadlineSeconds", deadline, why)
 
 
-def replica_set_problems(body: Object) -> Iterator[Problem]:
+def validate_replica_set(body: Object) -> Iterator[FieldError]:
     """Validate a ReplicaSet."""
     spec = body.get("spec") or {}
     yield from fields.at_least("spec.replicas", spec.get("replicas"))
@@ -67,12 +67,12 @@ def replica_set_problems(body: Object) -> Iterator[Problem]:
     if spec.get("selector") is None:
         yield field_errors.required("spec.selector")
     else:
-        yield from _selector_problems(spec["selector"], "deployment")
+        yield from _validate_selector(spec["selector"], "deployment")
 
-    yield from _pods_problems(spec)
+    yield from _validate_template_and_selector(spec)
 
 
-def stateful_set_problems(body: Object) -> Iterator[Problem]:
+def validate_stateful_set(body: Object) -> Iterator[FieldError]:
     """Validate a StatefulSet."""
     spec = body.get("spec") or {}
     policy = spec.get("podManagementPolicy")
@@ -96,20 +96,20 @@ def stateful_set_problems(body: Object) -> Iterator[Problem]:
     if spec.get("selector") is None:
         yield field_errors.required("spec.selector")
     else:
-        yield from _selector_problems(spec["selector"], "statefulset")
+        yield from _validate_selector(spec["selector"], "statefulset")
 
-    yield from _pods_problems(spec)
+    yield from _validate_template_and_selector(spec)
     if spec.get("serviceName"):
         yield from fields.dns_label("spec.serviceName", spec["serviceName"])
 
 
-def daemon_set_problems(body: Object) -> Iterator[Problem]:
+def validate_daemon_set(body: Object) -> Iterator[FieldError]:
     """Validate a DaemonSet."""
     spec = body.get("spec") or {}
     if spec.get("selector") is not None:
-        yield from _selector_problems(spec["selector"], "daemonset")
+        yield from _validate_selector(spec["selector"], "daemonset")
 
-    yield from _pods_problems(spec)
+    yield from _validate_template_and_selector(spec)
     for field in ("minReadySeconds", "revisionHistoryLimit"):
         yield from fields.at_least(f"spec.{field}", spec.get(field))
 
@@ -132,7 +132,7 @@ def daemon_set_problems(body: Object) -> Iterator[Problem]:
             yield field_errors.required(f"{where}.maxUnavailable", why)
 
 
-def controller_problems(body: Object) -> Iterator[Problem]:
+def validate_replication_controller(body: Object) -> Iterator[FieldError]:
     """Validate a ReplicationController."""
     spec = body.get("spec") or {}
     for field in ("minReadySeconds", "replicas"):
@@ -150,16 +150,16 @@ def controller_problems(body: Object) -> Iterator[Problem]:
     if not selector.items() <= (labels or {}).items():
         yield field_errors.invalid("spec.template.metadata.labels", labels, _MISMATCH)
 
-    yield from template_problems("spec.template", template)
-    yield from _restart_problems(template, ("Always",))
+    yield from validate_pod_template("spec.template", template)
+    yield from _validate_restart_policy(template, ("Always",))
 
 
-def template_object_problems(body: Object) -> Iterator[Problem]:
+def validate_pod_template_object(body: Object) -> Iterator[FieldError]:
     """Validate a PodTemplate."""
-    yield from template_problems("template", body.get("template") or {})
+    yield from validate_pod_template("template", body.get("template") or {})
 
 
-def _selector_problems(selector: Object, kind: str) -> Iterator[Problem]:
+def _validate_selector(selector: Object, kind: str) -> Iterator[FieldError]:
     found = list(fields.selector("spec.selector", selector))
     yield from found
     if not selector:
@@ -169,29 +169,31 @@ def _selector_problems(selector: Object, kind: str) -> Iterator[Problem]:
         yield field_errors.invalid("spec.selector", selector, "invalid label selector")
 
 
-def _pods_problems(spec: Object) -> Iterator[Problem]:
+def _validate_template_and_selector(spec: Object) -> Iterator[FieldError]:
     """Validate the template, and that the selector matches its labels."""
     template = spec.get("template") or {}
     labels = (template.get("metadata") or {}).get("labels")
     selector = spec.get("selector")
     empty = selector is not None and not selector
     broken = bool(list(fields.selector("", selector)))
-    if not empty and not broken and not fields.selected(selector, labels or {}):
+    if not empty and not broken and not fields.matches_selector(selector, labels or {}):
         yield field_errors.invalid("spec.template.metadata.labels", labels, _MISMATCH)
 
-    yield from template_problems("spec.template", template)
-    yield from _restart_problems(template, ("Always",))
+    yield from validate_pod_template("spec.template", template)
+    yield from _validate_restart_policy(template, ("Always",))
     if (template.get("spec") or {}).get("activeDeadlineSeconds") is not None:
         why = "activeDeadlineSeconds in ReplicaSet is not Supported"
         yield field_errors.forbidden("spec.template.spec.activeDeadlineSeconds", why)
 
 
-def _restart_problems(template: Object, choices: Collection[str]) -> Iterator[Problem]:
+def _validate_restart_policy(
+    template: Object, choices: Collection[str]
+) -> Iterator[FieldError]:
     policy = (template.get("spec") or {}).get("restartPolicy")
     yield from fields.one_of("spec.template.spec.restartPolicy", policy, choices)
 
 
-def _strategy_problems(strategy: Object) -> Iterator[Problem]:
+def _validate_strategy(strategy: Object) -> Iterator[FieldError]:
     kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
     where = "spec.strategy.rollingUpdate"
     if kind == "Recreate":
@@ -228,10 +230,10 @@ def _percent(value: Any) -> int:
 # ---------------------------------------------------------------- jobs
 
 
-def job_problems(body: Object) -> Iterator[Problem]:
+def validate_job(body: Object) -> Iterator[FieldError]:
     """Validate a Job with its selector."""
     spec = body.get("spec") or {}
-    yield from _job_spec_problems("spec", spec)
+    yield from _validate_job_spec("spec", spec)
     selector = spec.get("selector")
     if selector is None:
         yield field_errors.required("spec.selector")
@@ -245,18 +247,18 @@ def job_problems(body: Object) -> Iterator[Problem]:
                 yield field_errors.invalid("spec.selector", selector, why)
 
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-    if not fields.selected(selector, labels or {}):
+    if not fields.matches_selector(selector, labels or {}):
         yield field_errors.invalid("spec.template.metadata.labels", labels, _MISMATCH)
 
 
-def cron_job_problems(body: Object) -> Iterator[Problem]:
+def validate_cron_job(body: Object) -> Iterator[FieldError]:
     """Validate a CronJob."""
     spec = body.get("spec") or {}
     schedule = spec.get("schedule", "")
     if not schedule:
         yield field_errors.required("spec.schedule")
     else:
-        yield from _schedule_problems(schedule)
+        yield from _validate_schedule(schedule)
 
     where = "spec.startingDeadlineSeconds"
     yield from fields.at_least(where, spec.get("startingDeadlineSeconds"))
@@ -267,7 +269,7 @@ def cron_job_problems(body: Object) -> Iterator[Problem]:
     policy, policies = spec.get("concurrencyPolicy"), ("Allow", "Forbid", "Replace")
     yield from fields.one_of("spec.concurrencyPolicy", policy, policies)
     job = (spec.get("jobTemplate") or {}).get("spec") or {}
-    yield from _job_spec_problems("spec.jobTemplate.spec", job)
+    yield from _validate_job_spec("spec.jobTemplate.spec", job)
     for field in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
         yield from fields.at_least(f"spec.{field}", spec.get(field))
 
@@ -281,7 +283,7 @@ def _is_zone(name: str) -> bool:
     return True
 
 
-def _schedule_problems(schedule: str) -> Iterator[Problem]:
+def _validate_schedule(schedule: str) -> Iterator[FieldError]:
     if "TZ" in schedule:
         why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
         yield field_errors.invalid("spec.schedule", schedule, why)
@@ -293,7 +295,7 @@ def _schedule_problems(schedule: str) -> Iterator[Problem]:
             yield field_errors.invalid("spec.schedule", schedule, why)
 
 
-def _job_spec_problems(path: str, spec: Object) -> Iterator[Problem]:
+def _validate_job_spec(path: str, spec: Object) -> Iterator[FieldError]:
     for field in _JOB_NUMBERS:
         yield from fields.at_least(f"{path}.{field}", spec.get(field))
 
@@ -315,7 +317,7 @@ def _job_spec_problems(path: str, spec: Object) -> Iterator[Problem]:
         yield from fields.one_of(where, policy, policies)
 
     template = spec.get("template") or {}
-    yield from template_problems(f"{path}.template", template)
+    yield from validate_pod_template(f"{path}.template", template)
     restart = (template.get("spec") or {}).get("restartPolicy")
     if restart not in {"OnFailure", "Never"}:
         where = f"{path}.template.spec.restartPolicy"
@@ -332,10 +334,10 @@ _JOB_NUMBERS = (
 )
 
 
-# ---------------------------------------------------------------- beside them
+# ---------------------------------------------------------------- disruption budgets and autoscalers
 
 
-def disruption_problems(body: Object) -> Iterator[Problem]:
+def validate_disruption_budget(body: Object) -> Iterator[FieldError]:
     """Validate a PodDisruptionBudget."""
     spec = body.get("spec") or {}
     fewest, most = spec.get("minAvailable"), spec.get("maxUnavailable")
@@ -366,7 +368,7 @@ def disruption_problems(body: Object) -> Iterator[Problem]:
     yield from fields.selector("spec.selector", spec.get("selector"))
 
 
-def autoscaler_problems(body: Object) -> Iterator[Problem]:
+def validate_autoscaler(body: Object) -> Iterator[FieldError]:
     """Validate a HorizontalPodAutoscaler."""
     spec = body.get("spec") or {}
     fewest, most = spec.get("minReplicas"), spec.get("maxReplicas", 0)
@@ -390,7 +392,7 @@ def autoscaler_problems(body: Object) -> Iterator[Problem]:
         yield field_errors.invalid("spec.scaleTargetRef.apiVersion", version, why)
 
     kinds = ("ContainerResource", "External", "Object", "Pods", "Resource")
-    metrics = listed(spec.get("metrics"))
+    metrics = as_list(spec.get("metrics"))
     if fewest == 0 and not {"Object", "External"} & {it.get("type") for it in metrics}:
         why = "must specify at least one Object or External metric to support scaling "
         yield field_errors.forbidden("spec.metrics", f"{why}to zero replicas")

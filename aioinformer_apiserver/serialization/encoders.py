@@ -13,14 +13,14 @@ import orjson
 import yaml
 
 from aioinformer_apiserver.serialization.negotiation import JSON, YAML
-from aioinformer_apiserver.storage.encoding import PIECE_BYTES, escaped
+from aioinformer_apiserver.storage.encoding import PIECE_BYTES, escape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from aioinformer_apiserver.serialization.negotiation import Choice
 
-__all__ = ["Encoder", "encoder_of", "indented"]
+__all__ = ["Encoder", "encoder_of", "indent_json"]
 
 
 class Encoder(Protocol):
@@ -56,49 +56,49 @@ class _Compact:
     ) -> Iterator[bytes]:
         # Quotes are escaped within strings, so this can only be the list.
         before, mark, after = frame.partition(b'"%s":[' % key.encode())
-        parts = _between(before + mark, items, b",", after + b"\n")
-        return _packed(parts)
+        parts = _join_items(before + mark, items, b",", after + b"\n")
+        return _pack(parts)
 
 
 class _Pretty:
     media = JSON
 
     def document(self, raw: bytes) -> bytes:
-        return indented(raw)
+        return indent_json(raw)
 
     def listing(
         self, frame: bytes, key: str, items: Iterable[bytes]
     ) -> Iterator[bytes]:
         mark = b'\n  "%s": [' % key.encode()
-        before, mark, after = indented(frame).partition(mark)
-        inner = (b"\n    " + _moved(indented(item), 4) for item in items)
+        before, mark, after = indent_json(frame).partition(mark)
+        inner = (b"\n    " + _indent_lines(indent_json(item), 4) for item in items)
         first = next(inner, None)
         if first is None:
             return iter([before + mark + after])
 
         rest = (b"," + item for item in inner)
-        return _packed(_between(before + mark + first, rest, b"", b"\n  " + after))
+        return _pack(_join_items(before + mark + first, rest, b"", b"\n  " + after))
 
 
 class _YAML:
     media = YAML
 
     def document(self, raw: bytes) -> bytes:
-        return _as_yaml(raw)
+        return _to_yaml(raw)
 
     def listing(
         self, frame: bytes, key: str, items: Iterable[bytes]
     ) -> Iterator[bytes]:
-        text = b"\n" + _as_yaml(frame)
+        text = b"\n" + _to_yaml(frame)
         before, mark, after = text.partition(b"\n%s: []\n" % key.encode())
         before = before.removeprefix(b"\n") + (b"\n" if before else b"")
-        inner = (b"- " + _moved(_as_yaml(item), 2) + b"\n" for item in items)
+        inner = (b"- " + _indent_lines(_to_yaml(item), 2) + b"\n" for item in items)
         first = next(inner, None)
         if first is None:
             return iter([before + mark.removeprefix(b"\n") + after])
 
         head = before + b"%s:\n" % key.encode() + first
-        return _packed(_between(head, inner, b"", after))
+        return _pack(_join_items(head, inner, b"", after))
 
 
 def encoder_of(choice: Choice) -> Encoder:
@@ -109,7 +109,7 @@ def encoder_of(choice: Choice) -> Encoder:
     return _Pretty() if choice.pretty else _Compact()
 
 
-def _between(
+def _join_items(
     before: bytes, items: Iterable[bytes], separator: bytes, after: bytes
 ) -> Iterator[bytes]:
     yield before
@@ -124,7 +124,7 @@ def _between(
     yield after
 
 
-def _packed(parts: Iterable[bytes]) -> Iterator[bytes]:
+def _pack(parts: Iterable[bytes]) -> Iterator[bytes]:
     """Join parts to pieces of `PIECE_BYTES` or slightly more."""
     waiting: list[bytes] = []
     size = 0
@@ -139,16 +139,16 @@ def _packed(parts: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(waiting)
 
 
-def _moved(text: bytes, columns: int) -> bytes:
+def _indent_lines(text: bytes, columns: int) -> bytes:
     """Indent all lines except the first."""
     return text.rstrip(b"\n").replace(b"\n", b"\n" + b" " * columns)
 
 
-def indented(raw: bytes) -> bytes:
+def indent_json(raw: bytes) -> bytes:
     """Return indented JSON."""
     text = json.dumps(orjson.loads(raw), indent=2, ensure_ascii=False)
     # Decoding has removed the escapes of Go.
-    return escaped(text.encode())
+    return escape(text.encode())
 
 
 # ------------------------------------------------------------------------ YAML
@@ -194,7 +194,7 @@ def _is_number(value: str) -> bool:
 _Dumper.add_representer(str, _text)
 
 
-def _as_yaml(raw: bytes) -> bytes:
+def _to_yaml(raw: bytes) -> bytes:
     value: Any = orjson.loads(raw)
     text: str = yaml.dump(
         value, Dumper=_Dumper, allow_unicode=True, default_flow_style=False

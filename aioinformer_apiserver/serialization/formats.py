@@ -17,12 +17,12 @@ import orjson
 from aioinformer.tables import layout_of
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.schema.field_order import order_of
-from aioinformer_apiserver.serialization.encoders import encoder_of, indented
+from aioinformer_apiserver.serialization.encoders import encoder_of, indent_json
 from aioinformer_apiserver.serialization.negotiation import (
     Choice,
     check_route,
-    chosen,
-    chosen_plainly,
+    negotiate,
+    negotiate_plain,
 )
 from aioinformer_apiserver.serialization.printer_columns import custom_layout
 from aioinformer_apiserver.storage.encoding import (
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from aioinformer.errors import ApiError
     from aioinformer.tables import Layout
     from aioinformer_apiserver.storage.kinds import Kind
-    from aioinformer_apiserver.storage.storage import Change, Stored
+    from aioinformer_apiserver.storage.storage import Change, StoredObject
 
-__all__ = ["Format", "MetadataOnly", "Table", "Whole", "format_of", "shown_plainly"]
+__all__ = ["Format", "MetadataOnly", "Table", "Whole", "encode_document", "format_of"]
 
 # Verbs of paths that also support watches.
 _STREAMING = frozenset({"list", "watch"})
@@ -56,7 +56,7 @@ class Format(Protocol):
     def content_type(self) -> str:
         """Media type of the response."""
 
-    def object(self, stored: Stored) -> bytes:
+    def object(self, stored: StoredObject) -> bytes:
         """Encode one object.
 
         Raises:
@@ -64,7 +64,7 @@ class Format(Protocol):
         """
 
     def list(
-        self, metadata: dict[str, Any], objects: Iterable[Stored]
+        self, metadata: dict[str, Any], objects: Iterable[StoredObject]
     ) -> Iterator[bytes]:
         """Encode a list in pieces.
 
@@ -76,7 +76,7 @@ class Format(Protocol):
             ApiError: If the format does not support lists.
         """
 
-    def initial(self, stored: Stored) -> bytes:
+    def initial(self, stored: StoredObject) -> bytes:
         """Encode an initial object of a watch, as a line."""
 
     def change(self, event: str, change: Change) -> bytes:
@@ -94,18 +94,18 @@ class Whole:
         self._encoder = encoder_of(choice or Choice())
         self.content_type = self._encoder.media
 
-    def object(self, stored: Stored) -> bytes:
+    def object(self, stored: StoredObject) -> bytes:
         """Encode one object."""
         return self._encoder.document(stored.raw)
 
     def list(
-        self, metadata: dict[str, Any], objects: Iterable[Stored]
+        self, metadata: dict[str, Any], objects: Iterable[StoredObject]
     ) -> Iterator[bytes]:
         """Encode a list in pieces."""
         items = (list_item(self._kind, stored.raw) for stored in objects)
         return self._encoder.listing(list_frame(self._kind, metadata), "items", items)
 
-    def initial(self, stored: Stored) -> bytes:
+    def initial(self, stored: StoredObject) -> bytes:
         """Encode an initial object of a watch."""
         return event_line("ADDED", stored.raw)
 
@@ -125,30 +125,30 @@ class MetadataOnly:
     def __init__(self, kind: Kind, choice: Choice) -> None:
         self._kind = kind
         self._encoder = encoder_of(choice)
-        self._asked = choice.transform
+        self._requested = choice.transform
         self._api_version = f"meta.k8s.io/{choice.version}"
         self._partial = _Partial(kind, choice.version)
         self._form = f"metadata {choice.version}"
         self.content_type = self._encoder.media
 
-    def object(self, stored: Stored) -> bytes:
+    def object(self, stored: StoredObject) -> bytes:
         """Encode one object.
 
         Raises:
-            ApiError: 406, if the client wants a list.
+            ApiError: 406 if the client requests a list.
         """
         self.check()
         return self._encoder.document(self._partial(stored.raw))
 
     def list(
-        self, metadata: dict[str, Any], objects: Iterable[Stored]
+        self, metadata: dict[str, Any], objects: Iterable[StoredObject]
     ) -> Iterator[bytes]:
         """Encode a list in pieces.
 
         Raises:
-            ApiError: 406, if the client wants a single object.
+            ApiError: 406 if the client requests a single object.
         """
-        if self._asked == "PartialObjectMetadata":
+        if self._requested == "PartialObjectMetadata":
             raise self._mismatch(f"a list (*{_go_type(self._kind)}List)")
 
         frame = {
@@ -165,13 +165,13 @@ class MetadataOnly:
 
         return self._encoder.listing(plain(frame), "items", chain([first], items))
 
-    def initial(self, stored: Stored) -> bytes:
+    def initial(self, stored: StoredObject) -> bytes:
         """Encode an initial object of a watch."""
         return event_line("ADDED", self._partial(stored.raw))
 
     def change(self, event: str, change: Change) -> bytes:
         """Encode a change, once for all watches of this format."""
-        return change.shown(
+        return change.encode(
             event, self._form, lambda it: event_line(event, self._partial(it.raw))
         )
 
@@ -184,13 +184,15 @@ class MetadataOnly:
         """Check that the client accepts single objects.
 
         Raises:
-            ApiError: 406, if the client wants a list.
+            ApiError: 406 if the client requests a list.
         """
-        if self._asked == "PartialObjectMetadataList":
+        if self._requested == "PartialObjectMetadataList":
             raise self._mismatch(f"not a list (*{_go_type(self._kind)})")
 
     def _mismatch(self, problem: str) -> ApiError:
-        message = f"you requested {self._asked}, but the requested object is {problem}"
+        message = (
+            f"you requested {self._requested}, but the requested object is {problem}"
+        )
         return statuses.failure(406, "NotAcceptable", message)
 
 
@@ -212,10 +214,10 @@ class Table:
         self._head = {"kind": "Table", "apiVersion": f"meta.k8s.io/{choice.version}"}
         self._layout = _layout_of(kind)
         # Only the first event of a watch has the columns.
-        self._told = False
+        self._columns_sent = False
         self.content_type = self._encoder.media
 
-    def object(self, stored: Stored) -> bytes:
+    def object(self, stored: StoredObject) -> bytes:
         """Encode one object, as a table of one row.
 
         Raises:
@@ -224,7 +226,7 @@ class Table:
         return b"".join(self.list(_version_of(stored), [stored]))
 
     def list(
-        self, metadata: dict[str, Any], objects: Iterable[Stored]
+        self, metadata: dict[str, Any], objects: Iterable[StoredObject]
     ) -> Iterator[bytes]:
         """Encode a list in pieces.
 
@@ -236,7 +238,7 @@ class Table:
         frame = self._frame(metadata, is_first=True)
         return self._encoder.listing(frame, "rows", rows)
 
-    def initial(self, stored: Stored) -> bytes:
+    def initial(self, stored: StoredObject) -> bytes:
         """Encode an initial object of a watch."""
         return self._line("ADDED", stored, is_first=self._begin())
 
@@ -264,10 +266,10 @@ class Table:
 
     def _begin(self) -> bool:
         """Return True for the first call only."""
-        is_first, self._told = not self._told, True
+        is_first, self._columns_sent = not self._columns_sent, True
         return is_first
 
-    def _line(self, event: str, stored: Stored, *, is_first: bool) -> bytes:
+    def _line(self, event: str, stored: StoredObject, *, is_first: bool) -> bytes:
         frame = self._frame(_version_of(stored), is_first=is_first)
         return event_line(event, _with_row(frame, self._row(stored.raw, stored.body())))
 
@@ -284,9 +286,9 @@ class Table:
         if conditions:
             row["conditions"] = conditions
 
-        return plain(row)[:-1] + b',"object":' + self._included(raw) + b"}"
+        return plain(row)[:-1] + b',"object":' + self._included_object(raw) + b"}"
 
-    def _included(self, raw: bytes) -> bytes:
+    def _included_object(self, raw: bytes) -> bytes:
         if self._include == "None":
             return b"null"
 
@@ -309,13 +311,13 @@ def format_of(
         verb: Verb of the request; lists and watches support different formats.
 
     Raises:
-        ApiError: 406 if there is none, or if a watch asks for lists; 400 if a watch has
+        ApiError: 406 if there is none, or if a watch requests lists; 400 if a watch has
             an invalid `includeObject`.
     """
     if kind.typed:
         check_route(headers.get("Accept") or "", streams=verb in _STREAMING)
 
-    choice = chosen(headers, query, watch=verb == "watch")
+    choice = negotiate(headers, query, watch=verb == "watch")
     if not choice.transform:
         return Whole(kind, choice)
 
@@ -333,7 +335,7 @@ def format_of(
     return table
 
 
-def shown_plainly(
+def encode_document(
     document: Mapping[str, Any], headers: Mapping[str, str], query: Mapping[str, str]
 ) -> tuple[str, bytes]:
     """Encode an object that is not stored, such as a Status, in the requested format.
@@ -343,9 +345,9 @@ def shown_plainly(
         indented JSON.
     """
     raw = plain(document)
-    choice = chosen_plainly(headers, query)
+    choice = negotiate_plain(headers, query)
     if choice is None:
-        return "application/json", indented(raw)
+        return "application/json", indent_json(raw)
 
     encoder = encoder_of(choice)
     return encoder.media, encoder.document(raw)
@@ -393,7 +395,7 @@ def _with_row(frame: bytes, row: bytes) -> bytes:
     return frame.removesuffix(b"]}") + row + b"]}"
 
 
-def _version_of(stored: Stored) -> dict[str, Any]:
+def _version_of(stored: StoredObject) -> dict[str, Any]:
     """Return the metadata of a table with one object, which may have no version."""
     return {"resourceVersion": str(stored.version)} if stored.version else {}
 

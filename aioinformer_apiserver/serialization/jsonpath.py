@@ -89,7 +89,7 @@ def _steps(path: str) -> list[_Step]:
             position += 1 if path[position + 2 : position + 3] not in {"", "["} else 2
         elif path[position] == "[":
             end = _end_of_bracket(path, position)
-            steps.append(_bracketed(path[position + 1 : end].strip()))
+            steps.append(_parse_bracket(path[position + 1 : end].strip()))
             position = end + 1
         else:
             step, position = _field(path, position)
@@ -104,7 +104,7 @@ def _field(path: str, position: int) -> tuple[_Step, int]:
         raise JSONPathError(f"{path!r}: no name at {position}")
 
     name = found[1]
-    step = _all if name == "*" else _named([_ESCAPED.sub(r"\1", name)])
+    step = _all if name == "*" else _field_step([_ESCAPED.sub(r"\1", name)])
     return step, found.end()
 
 
@@ -126,7 +126,7 @@ def _end_of_bracket(path: str, start: int) -> int:
     raise JSONPathError(f"{path!r}: the bracket at {start} is not closed")
 
 
-def _bracketed(inner: str) -> _Step:
+def _parse_bracket(inner: str) -> _Step:
     if inner == "*":
         return _slice(":")
 
@@ -134,19 +134,19 @@ def _bracketed(inner: str) -> _Step:
         return _filter(inner[2:-1])
 
     if inner[:1] in {"'", '"'}:
-        return _named([_unquoted(part) for part in _QUOTED.finditer(inner)])
+        return _field_step([_unquote(part) for part in _QUOTED.finditer(inner)])
 
     return _union([_slice(part.strip()) for part in inner.split(",")])
 
 
-def _unquoted(found: re.Match[str]) -> str:
+def _unquote(found: re.Match[str]) -> str:
     return _ESCAPED.sub(r"\1", found[1] if found[1] is not None else found[2])
 
 
 # ------------------------------------------------------------------------ finding
 
 
-def _named(names: list[str]) -> _Step:
+def _field_step(names: list[str]) -> _Step:
     def step(values: list[Any]) -> list[Any]:
         maps = [it for it in values if isinstance(it, dict)]
         return [it[name] for name in names for it in maps if name in it]
@@ -198,7 +198,7 @@ def _slice(text: str) -> _Step:
         return [
             inner
             for value in _lists(values)
-            for inner in _sliced(value, first, last)[:: stride or 1]
+            for inner in _slice_list(value, first, last)[:: stride or 1]
         ]
 
     return step
@@ -212,7 +212,7 @@ def _lists(values: list[Any]) -> list[list[Any]]:
     return known
 
 
-def _sliced(value: list[Any], first: int | None, last: int | None) -> list[Any]:
+def _slice_list(value: list[Any], first: int | None, last: int | None) -> list[Any]:
     size = len(value)
     begin = 0 if first is None else first + size * (first < 0)
     end = size if last is None else last + size * (last < 0)
@@ -271,7 +271,7 @@ def _operand(text: str) -> Finder:
 
     quoted = _QUOTED.fullmatch(text)
     try:
-        value = orjson.loads(text) if quoted is None else _unquoted(quoted)
+        value = orjson.loads(text) if quoted is None else _unquote(quoted)
     except orjson.JSONDecodeError as exc:
         raise JSONPathError(f"{text!r} can be compared with nothing") from exc
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Choice",
     "Transform",
-    "accepted",
     "check_document_route",
     "check_route",
-    "chosen",
-    "chosen_aggregated",
-    "chosen_for_document",
-    "chosen_plainly",
+    "first_accepted",
+    "negotiate",
+    "negotiate_aggregated",
+    "negotiate_document",
+    "negotiate_plain",
 ]
 
 JSON = "application/json"
@@ -59,7 +59,7 @@ _STREAM_TYPES = (
 )
 
 # User agents that get indented JSON.
-_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
+_PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 
 # Spelling of Go.
 _TRUE = frozenset({"1", "t", "T", "true", "True", "TRUE"})
@@ -109,7 +109,7 @@ def check_route(accept: str, *, streams: bool) -> None:
     Raises:
         ApiError: 406, if the header names no media type of the route.
     """
-    _check_named(accept, (*_TYPES, *_STREAM_TYPES) if streams else _TYPES)
+    _check_named_types(accept, (*_TYPES, *_STREAM_TYPES) if streams else _TYPES)
 
 
 def check_document_route(headers: Mapping[str, str], *, json_only: bool) -> None:
@@ -127,24 +127,24 @@ def check_document_route(headers: Mapping[str, str], *, json_only: bool) -> None
     """
     types = (JSON,) if json_only else _TYPES
     sent = headers.get("Content-Type") or ""
-    if sent and _named(sent).isdisjoint(types):
+    if sent and _named_types(sent).isdisjoint(types):
         raise statuses.unsupported_by_route()
 
-    _check_named(headers.get("Accept") or "", types)
+    _check_named_types(headers.get("Accept") or "", types)
 
 
-def _check_named(accept: str, types: tuple[str, ...]) -> None:
-    if _named(accept or "*/*").isdisjoint({"*/*", *types}):
+def _check_named_types(accept: str, types: tuple[str, ...]) -> None:
+    if _named_types(accept or "*/*").isdisjoint({"*/*", *types}):
         offer = ", ".join(types)
         message = f"406: Not Acceptable\n\nAvailable representations: {offer}"
         raise statuses.failure(406, "NotAcceptable", message)
 
 
-def _named(header: str) -> set[str]:
+def _named_types(header: str) -> set[str]:
     return {item.partition(";")[0].strip(" ") for item in header.split(",")}
 
 
-def chosen(
+def negotiate(
     headers: Mapping[str, str], query: Mapping[str, str], *, watch: bool = False
 ) -> Choice:
     """Choose the first format that the client accepts and the server supports.
@@ -167,7 +167,7 @@ def chosen(
     return found
 
 
-def chosen_plainly(
+def negotiate_plain(
     headers: Mapping[str, str], query: Mapping[str, str]
 ) -> Choice | None:
     """Choose a format for an object without conversions, such as a Status.
@@ -178,7 +178,7 @@ def chosen_plainly(
     return _choice(headers, query, _plain)
 
 
-def chosen_for_document(headers: Mapping[str, str], query: Mapping[str, str]) -> Choice:
+def negotiate_document(headers: Mapping[str, str], query: Mapping[str, str]) -> Choice:
     """Choose a format for a discovery document.
 
     Raises:
@@ -191,7 +191,7 @@ def chosen_for_document(headers: Mapping[str, str], query: Mapping[str, str]) ->
     return found
 
 
-def chosen_aggregated(
+def negotiate_aggregated(
     headers: Mapping[str, str], query: Mapping[str, str]
 ) -> Choice | None:
     """Choose a format for aggregated discovery.
@@ -203,7 +203,7 @@ def chosen_aggregated(
     return _choice(headers, query, _aggregated)
 
 
-def accepted(headers: Mapping[str, str], *offers: str) -> str | None:
+def first_accepted(headers: Mapping[str, str], *offers: str) -> str | None:
     """Return the first accepted media type of some offers; None if there is none."""
     for clause in _clauses(headers.get("Accept") or "*/*"):
         for media in offers:
@@ -237,12 +237,12 @@ def _choice(
 
 def _clauses(accept: str) -> list[_Clause]:
     """Parse the alternatives by descending weight, then in the given order."""
-    clauses = list(_parsed(accept))
+    clauses = list(_parse_clauses(accept))
     clauses.sort(key=lambda it: (-it.weight, it.type == "*", it.subtype == "*"))
     return clauses
 
 
-def _parsed(accept: str) -> Iterator[_Clause]:
+def _parse_clauses(accept: str) -> Iterator[_Clause]:
     for item in accept.split(","):
         media, *rest = [part.strip() for part in item.split(";")]
         type_, slash, subtype = media.partition("/")
@@ -278,8 +278,8 @@ def _plain(parameters: Mapping[str, str]) -> Transform | None:
 
 
 def _aggregated(parameters: Mapping[str, str]) -> Transform | None:
-    is_asked = _AGGREGATED.items() <= parameters.items()
-    return "APIGroupDiscoveryList" if is_asked else None
+    is_requested = _AGGREGATED.items() <= parameters.items()
+    return "APIGroupDiscoveryList" if is_requested else None
 
 
 def _streams(clause: _Clause, media: str) -> bool:
@@ -294,10 +294,10 @@ def _is_pretty(
     if parameters.get("pretty") == "1":
         return True
 
-    if asked := query.get("pretty"):
-        return asked in _TRUE
+    if requested := query.get("pretty"):
+        return requested in _TRUE
 
-    return headers.get("User-Agent", "").startswith(_PEOPLE)
+    return headers.get("User-Agent", "").startswith(_PRETTY_AGENTS)
 
 
 def _not_acceptable(*types: str) -> ApiError:

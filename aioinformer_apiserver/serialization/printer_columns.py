@@ -36,22 +36,22 @@ def custom_layout(columns: Sequence[Mapping[str, Any]]) -> Layout:
         columns: `additionalPrinterColumns` of the definition, which follow the name. If
             it has none, the age does.
     """
-    stated = columns or _USUAL
-    readers = [_reader(text(it, "jsonPath"), text(it, "type")) for it in stated]
+    definition = columns or _USUAL
+    readers = [_reader(text(it, "jsonPath"), text(it, "type")) for it in definition]
 
     def cells(body: Mapping[str, Any], now: datetime) -> list[Any]:
         return [name(body), *(read(body, now) for read in readers)]
 
-    return Layout((NAME, *map(_column, stated)), cells)
+    return Layout((NAME, *map(_column, definition)), cells)
 
 
-def _column(stated: Mapping[str, Any]) -> Column:
+def _column(definition: Mapping[str, Any]) -> Column:
     return Column(
-        name=text(stated, "name"),
-        type=text(stated, "type"),
-        format=text(stated, "format"),
-        description=text(stated, "description"),
-        priority=number(stated, "priority"),
+        name=text(definition, "name"),
+        type=text(definition, "type"),
+        format=text(definition, "format"),
+        description=text(definition, "description"),
+        priority=number(definition, "priority"),
     )
 
 
@@ -72,7 +72,7 @@ def _reader(path: str, kind: str) -> Callable[[Mapping[str, Any], datetime], Any
 def _cell(kind: str, value: object, now: datetime) -> Any:
     match kind, _go_number(value):
         case "string", known:
-            return _printed(known)
+            return _format(known)
         case "boolean", bool(known):
             return known
         case (("integer" | "number"), bool()):
@@ -98,7 +98,7 @@ def _go_number(value: object) -> object:
     return value
 
 
-def _printed(value: object) -> str:
+def _format(value: object) -> str:
     """Format a value as Go prints it."""
     match value:
         case None:
@@ -108,14 +108,14 @@ def _printed(value: object) -> str:
         case bool():
             return str(value).lower()
         case float():
-            return _printed_float(value)
+            return _format_float(value)
         case dict() | list():
             return plain(value, sort=True).decode()
         case _:
             return str(value)
 
 
-def _printed_float(value: float) -> str:
+def _format_float(value: float) -> str:
     exact = Decimal(repr(value))
     if exact.adjusted() in _EXPONENTS_IN_FULL:
         return format(exact, "f")

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from aioinformer_apiserver.requests.request import Request
-from aioinformer_apiserver.serialization.formats import shown_plainly
+from aioinformer_apiserver.requests.request import APIRequest
+from aioinformer_apiserver.serialization.formats import encode_document
 from aioinformer_apiserver.storage.encoding import status_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aioinformer.errors import ApiError
-    from aioinformer_apiserver.requests.options import Deleted
+    from aioinformer_apiserver.requests.options import DeleteResult
     from aioinformer_apiserver.requests.routes import Target
     from aioinformer_apiserver.serialization.formats import Format
-    from aioinformer_apiserver.storage.storage import Stored
+    from aioinformer_apiserver.storage.storage import StoredObject
 
 __all__ = [
-    "Response",
+    "APIResponse",
     "deletion_response",
     "document_response",
     "error_response",
@@ -28,12 +28,12 @@ __all__ = [
 ]
 
 # Maximum length of all warnings of a response, and of each one if there are more.
-_MOST_WARNED = 4096
-_MOST_OF_ONE = 256
+_MAX_WARNINGS_LENGTH = 4096
+_MAX_WARNING_LENGTH = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
+class APIResponse:
     """A response before any fault changes it."""
 
     status: int = 200
@@ -45,16 +45,16 @@ class Response:
 
 
 def document_response(
-    content: dict[str, Any], request: Request, *, status: int = 200
-) -> Response:
+    content: dict[str, Any], request: APIRequest, *, status: int = 200
+) -> APIResponse:
     """Return an object that is not stored, in the requested format."""
-    media, body = shown_plainly(content, request.headers, request.query)
-    return Response(status=status, body=[body], content_type=media)
+    media, body = encode_document(content, request.headers, request.query)
+    return APIResponse(status=status, body=[body], content_type=media)
 
 
-def error_response(error: ApiError, request: Request | None = None) -> Response:
+def error_response(error: ApiError, request: APIRequest | None = None) -> APIResponse:
     """Return an error, in the format of the request if that is known."""
-    asked = request or Request(method="", path="")
+    asked = request or APIRequest(method="", path="")
     response = document_response(status_of(error), asked, status=error.status)
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(int(error.retry_after))
@@ -62,41 +62,43 @@ def error_response(error: ApiError, request: Request | None = None) -> Response:
     return response
 
 
-def object_response(shown: Format, stored: Stored, *, status: int = 200) -> Response:
+def object_response(
+    shown: Format, stored: StoredObject, *, status: int = 200
+) -> APIResponse:
     """Return a stored object, in the requested format."""
     body = [shown.object(stored)]
-    return Response(status=status, body=body, content_type=shown.content_type)
+    return APIResponse(status=status, body=body, content_type=shown.content_type)
 
 
 def deletion_response(
-    request: Request, target: Target, shown: Format, deleted: Deleted
-) -> Response:
+    request: APIRequest, target: Target, shown: Format, deleted: DeleteResult
+) -> APIResponse:
     """Return the object if it is still there after its deletion, otherwise a Status."""
-    if deleted.shown:
+    if deleted.returned:
         return object_response(shown, deleted.stored)
 
     return document_response(_success(target, deleted.stored.uid), request)
 
 
-def with_warnings(response: Response, warnings: Iterable[str]) -> Response:
+def with_warnings(response: APIResponse, warnings: Iterable[str]) -> APIResponse:
     """Add unique warnings to a response.
 
     Long warnings are truncated, and excess ones dropped, so that clients accept the size
     of the head.
     """
     texts = list(dict.fromkeys(warnings))
-    if sum(map(len, texts)) > _MOST_WARNED:
-        texts = _shortened(texts)
+    if sum(map(len, texts)) > _MAX_WARNINGS_LENGTH:
+        texts = _truncate(texts)
 
     return replace(response, warnings=tuple(texts)) if texts else response
 
 
-def _shortened(warnings: Iterable[str]) -> list[str]:
+def _truncate(warnings: Iterable[str]) -> list[str]:
     found: list[str] = []
     length = 0
     for text in warnings:
-        if length < _MOST_WARNED:
-            found.append(text[:_MOST_OF_ONE])
+        if length < _MAX_WARNINGS_LENGTH:
+            found.append(text[:_MAX_WARNING_LENGTH])
             length += len(found[-1])
 
     return found

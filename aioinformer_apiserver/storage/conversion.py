@@ -32,7 +32,7 @@ _METRICS = f"{_PREFIX}metrics"
 _BEHAVIOR = f"{_PREFIX}behavior"
 _CURRENT = f"{_PREFIX}current-metrics"
 _CONDITIONS = f"{_PREFIX}conditions"
-_CARRIED = frozenset({_METRICS, _BEHAVIOR, _CURRENT, _CONDITIONS})
+_ANNOTATIONS = frozenset({_METRICS, _BEHAVIOR, _CURRENT, _CONDITIONS})
 # Default target of the CPU utilization.
 _USUAL_TARGET = 80
 
@@ -72,7 +72,7 @@ def autoscaler_to_v1(body: Mapping[str, Any]) -> Object:
     others = [it for it in targets if _cpu_target(it) is None]
     carried: dict[str, Any] = {
         _METRICS: [_target_to_first(it) for it in others],
-        _BEHAVIOR: _capitalized(spec.pop("behavior", None), _BEHAVIOR_LEVELS),
+        _BEHAVIOR: _capitalize(spec.pop("behavior", None), _BEHAVIOR_LEVELS),
         _CURRENT: [_current_to_first(it) for it in current],
         _CONDITIONS: _list(status.pop("conditions", None)),
     }
@@ -86,23 +86,29 @@ def autoscaler_to_v2(body: Mapping[str, Any]) -> Object:
     target = spec.pop("targetCPUUtilizationPercentage", None)
     current = status.pop("currentCPUUtilizationPercentage", None)
     annotations = _object(_object(body.get("metadata")).get("annotations"))
-    wanted = [_target_to_second(it) for it in _carried(annotations, _METRICS, list)]
-    if target is None and not wanted:
+    metric_specs = [
+        _target_to_second(it) for it in _decode_annotation(annotations, _METRICS, list)
+    ]
+    if target is None and not metric_specs:
         target = _USUAL_TARGET
 
-    spec["metrics"] = wanted if target is None else [*wanted, _cpu_of(target)]
-    behavior = _carried(annotations, _BEHAVIOR, dict)
+    spec["metrics"] = (
+        metric_specs if target is None else [*metric_specs, _cpu_of(target)]
+    )
+    behavior = _decode_annotation(annotations, _BEHAVIOR, dict)
     if behavior:
-        spec["behavior"] = _uncapitalized(behavior)
+        spec["behavior"] = _uncapitalize(behavior)
 
-    found = [_current_to_second(it) for it in _carried(annotations, _CURRENT, list)]
+    found = [
+        _current_to_second(it) for it in _decode_annotation(annotations, _CURRENT, list)
+    ]
     if not found and current is not None:
         found = [_cpu_used(current)]
 
     if found:
         status["currentMetrics"] = found
 
-    conditions = _carried(annotations, _CONDITIONS, list)
+    conditions = _decode_annotation(annotations, _CONDITIONS, list)
     if conditions:
         status["conditions"] = conditions
 
@@ -119,7 +125,7 @@ def _with(
     """Assemble a converted body, and replace the conversion annotations."""
     metadata = _object(body.get("metadata"))
     own = _object(metadata.pop("annotations", None))
-    annotations = {k: v for k, v in own.items() if k not in _CARRIED} | carried
+    annotations = {k: v for k, v in own.items() if k not in _ANNOTATIONS} | carried
     if annotations:
         metadata["annotations"] = annotations
 
@@ -127,7 +133,7 @@ def _with(
     return with_zero_values(_DEFINITION.format(version), {**body, **parts})
 
 
-def _carried(annotations: Object, key: str, kind: type[Any]) -> Any:
+def _decode_annotation(annotations: Object, key: str, kind: type[Any]) -> Any:
     """Decode an annotation; empty if it is missing or of another type."""
     try:
         found = json.loads(annotations.get(key) or "null")
@@ -141,29 +147,29 @@ def _carried(annotations: Object, key: str, kind: type[Any]) -> Any:
     return found if is_fine else kind()
 
 
-def _capitalized(value: Any, levels: tuple[tuple[str, ...], ...]) -> Any:
+def _capitalize(value: Any, levels: tuple[tuple[str, ...], ...]) -> Any:
     """Convert a behavior to the JSON of its Go struct, with nulls for missing fields."""
     if isinstance(value, list):
-        return [_capitalized(it, levels) for it in value]
+        return [_capitalize(it, levels) for it in value]
 
     if not isinstance(value, dict) or not levels:
         return value
 
     first, *rest = levels
     return {
-        it: _capitalized(value.get(_BEHAVIOR_FIELDS[it]), tuple(rest)) for it in first
+        it: _capitalize(value.get(_BEHAVIOR_FIELDS[it]), tuple(rest)) for it in first
     }
 
 
-def _uncapitalized(value: Any) -> Any:
+def _uncapitalize(value: Any) -> Any:
     if isinstance(value, list):
-        return [_uncapitalized(it) for it in value]
+        return [_uncapitalize(it) for it in value]
 
     if not isinstance(value, dict):
         return value
 
     return {
-        _BEHAVIOR_FIELDS.get(key, key): _uncapitalized(it)
+        _BEHAVIOR_FIELDS.get(key, key): _uncapitalize(it)
         for key, it in value.items()
         if it is not None
     }
@@ -186,7 +192,7 @@ def _list(value: object) -> list[Object]:
 
 
 # Field of a metric by its type.
-_HOLDERS = {
+_CONTENT_FIELDS = {
     "ContainerResource": "containerResource",
     "External": "external",
     "Object": "object",
@@ -263,14 +269,16 @@ def _current_to_first(metric: Object) -> Object:
 def _target_to_second(metric: Object) -> Object:
     """Convert a target metric to autoscaling/v2."""
     found = _to_second(metric, "target", _TARGET_NAMES)
-    target = _object_in(_held(found), "target")
+    target = _object_in(_content_of(found), "target")
     # An average takes precedence, because the other value is then a required 0.
     for value, type_ in _TARGET_TYPES.items():
         if value in target:
             kept = {"type": type_, value: target[value]}
-            return _with_held(found, {**_held(found), "target": kept})
+            return _with_content(found, {**_content_of(found), "target": kept})
 
-    return _with_held(found, {**_held(found), "target": {"type": "Value", **target}})
+    return _with_content(
+        found, {**_content_of(found), "target": {"type": "Value", **target}}
+    )
 
 
 def _current_to_second(metric: Object) -> Object:
@@ -279,11 +287,11 @@ def _current_to_second(metric: Object) -> Object:
 
 
 def _cpu(metric: Object, part: str) -> int | None:
-    held = _held(metric)
-    if metric.get("type") != "Resource" or held.get("name") != "cpu":
+    content = _content_of(metric)
+    if metric.get("type") != "Resource" or content.get("name") != "cpu":
         return None
 
-    found: int | None = _object_in(held, part).get("averageUtilization")
+    found: int | None = _object_in(content, part).get("averageUtilization")
     return found
 
 
@@ -293,8 +301,8 @@ def _to_first(
     fields: Mapping[str, Mapping[str, str]],
     always: Mapping[str, str],
 ) -> Object:
-    held, form = _held(metric), _form(metric)
-    given = _object_in(held, part)
+    content, form = _content_of(metric), _form(metric)
+    given = _object_in(content, part)
     named = fields.get(form, {})
     values = {
         name: given[key]
@@ -304,15 +312,15 @@ def _to_first(
         else None
         for key, name in named.items()
     }
-    about = _object_in(held, "metric")
+    about = _object_in(content, "metric")
     selector = "metricSelector" if form == "External" else "selector"
     found = {
-        "target": held.get("describedObject"),
-        "name": held.get("name"),
+        "target": content.get("describedObject"),
+        "name": content.get("name"),
         "metricName": about.get("name"),
         selector: about.get("selector"),
         **values,
-        "container": held.get("container"),
+        "container": content.get("container"),
     }
     if form in {"Object", "Pods"}:
         # The selector follows the first value in these Go structs.
@@ -321,26 +329,26 @@ def _to_first(
         found = {name: found[name] for name in dict.fromkeys(order)}
 
     kept = {name: it for name, it in found.items() if it is not None}
-    return _with_held({"type": metric.get("type")}, kept)
+    return _with_content({"type": metric.get("type")}, kept)
 
 
 def _to_second(
     metric: Object, part: str, fields: Mapping[str, Mapping[str, str]]
 ) -> Object:
-    held, form = _held(metric), _form(metric)
+    content, form = _content_of(metric), _form(metric)
     named = fields.get(form, {})
-    values = {key: held[name] for key, name in named.items() if name in held}
-    selector = held.get("metricSelector" if form == "External" else "selector")
-    about = {"name": held.get("metricName"), "selector": selector}
+    values = {key: content[name] for key, name in named.items() if name in content}
+    selector = content.get("metricSelector" if form == "External" else "selector")
+    about = {"name": content.get("metricName"), "selector": selector}
     found = {
-        "describedObject": held.get("target"),
-        "name": held.get("name"),
+        "describedObject": content.get("target"),
+        "name": content.get("name"),
         "metric": {k: it for k, it in about.items() if it is not None},
         part: values,
-        "container": held.get("container"),
+        "container": content.get("container"),
     }
     kept = {name: it for name, it in found.items() if it}
-    return _with_held({"type": metric.get("type")}, kept)
+    return _with_content({"type": metric.get("type")}, kept)
 
 
 def _form(metric: Object) -> str:
@@ -348,8 +356,8 @@ def _form(metric: Object) -> str:
     return str(metric.get("type")).removeprefix("Container")
 
 
-def _held(metric: Object) -> Object:
-    return _object_in(metric, _HOLDERS.get(str(metric.get("type")), ""))
+def _content_of(metric: Object) -> Object:
+    return _object_in(metric, _CONTENT_FIELDS.get(str(metric.get("type")), ""))
 
 
 def _object_in(body: Object, name: str) -> Object:
@@ -358,9 +366,9 @@ def _object_in(body: Object, name: str) -> Object:
     return found if isinstance(found, dict) else {}
 
 
-def _with_held(metric: Object, held: Object) -> Object:
-    holder = _HOLDERS.get(str(metric.get("type")))
-    return {**metric, holder: held} if holder else metric
+def _with_content(metric: Object, content: Object) -> Object:
+    content_field = _CONTENT_FIELDS.get(str(metric.get("type")))
+    return {**metric, content_field: content} if content_field else metric
 
 
 # ---------------------------------------------------------------- events

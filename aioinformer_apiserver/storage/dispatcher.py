@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioinformer_apiserver.storage.storage import Collection
-
-__all__ = ["Dispatcher", "dispatcher_of"]
+__all__ = ["Dispatcher"]
 
 # Pause after a round, as a multiple of its duration: rounds get about a third of the time,
 # writes and other requests get the rest.
-_REST = 2.0
+_PAUSE_FACTOR = 2.0
 # Upper bound of the pause, so that even an overloaded machine sends changes soon.
-_LONGEST_REST_SECONDS = 0.05
+_MAX_PAUSE_SECONDS = 0.05
 
 
 class Dispatcher:
@@ -31,19 +29,21 @@ class Dispatcher:
     Without subscribers, it is bound to no loop.
 
     Args:
-        collection: The collection.
+        subscribe: `Collection.subscribe`, called with the first subscriber.
     """
 
-    def __init__(self, collection: Collection) -> None:
-        self._collection = collection
+    def __init__(
+        self, subscribe: Callable[[Callable[[], None]], Callable[[], None]]
+    ) -> None:
+        self._subscribe = subscribe
         self._pushes: dict[Callable[[], None], None] = {}
         self._unsubscribe: Callable[[], None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._round: asyncio.Handle | None = None
-        self._rests_until = 0.0
+        self._paused_until = 0.0
 
     def __repr__(self) -> str:
-        return f"<Pump {self._collection!r} watches={len(self._pushes)}>"
+        return f"<Dispatcher watches={len(self._pushes)}>"
 
     def subscribe(self, push: Callable[[], None]) -> Callable[[], None]:
         """Call `push` soon after each change, until the returned function is called.
@@ -52,19 +52,19 @@ class Dispatcher:
         """
         if self._unsubscribe is None:
             self._loop = asyncio.get_running_loop()
-            self._unsubscribe = self._collection.subscribe(self._start)
+            self._unsubscribe = self._subscribe(self._start)
 
         self._pushes[push] = None
-        return lambda: self._leave(push)
+        return lambda: self._unsubscribe_watch(push)
 
-    def _leave(self, push: Callable[[], None]) -> None:
+    def _unsubscribe_watch(self, push: Callable[[], None]) -> None:
         self._pushes.pop(push, None)
         if self._pushes or self._unsubscribe is None:
             return
 
         self._unsubscribe()
         self._unsubscribe = self._loop = None
-        self._rests_until = 0.0
+        self._paused_until = 0.0
         if self._round is not None:
             self._round.cancel()
             self._round = None
@@ -75,10 +75,10 @@ class Dispatcher:
         if self._round is not None or loop is None:
             return
 
-        if loop.time() >= self._rests_until:
+        if loop.time() >= self._paused_until:
             self._round = loop.call_soon(self._run)
         else:
-            self._round = loop.call_at(self._rests_until, self._run)
+            self._round = loop.call_at(self._paused_until, self._run)
 
     def _run(self) -> None:
         self._round = None
@@ -88,13 +88,5 @@ class Dispatcher:
             push()
 
         now = loop.time()
-        rest = min((now - began) * _REST, _LONGEST_REST_SECONDS)
-        self._rests_until = now + rest
-
-
-def dispatcher_of(collection: Collection) -> Dispatcher:
-    """Return the dispatcher of a collection, and create it if necessary."""
-    if collection.dispatcher is None:
-        collection.dispatcher = Dispatcher(collection)
-
-    return collection.dispatcher
+        pause = min((now - began) * _PAUSE_FACTOR, _MAX_PAUSE_SECONDS)
+        self._paused_until = now + pause

@@ -27,7 +27,7 @@ __all__ = [
     "canonical",
     "encode",
     "error_line",
-    "escaped",
+    "escape",
     "event_line",
     "list_frame",
     "list_item",
@@ -45,7 +45,7 @@ _ESCAPES = {
     "\u2028".encode(): b"\\u2028",
     "\u2029".encode(): b"\\u2029",
 }
-# A number that `_whole()` changes, or a string that looks like one.
+# A number that `_to_integers()` changes, or a string that looks like one.
 _FRACTION = re.compile(rb"[0-9](?:\.0|e[0-9]+)[,}\]]")
 _INT64_BOUND = 2**63
 _ESCAPED = re.compile(b"|".join(_ESCAPES))
@@ -58,20 +58,20 @@ def encode(kind: Kind, body: Mapping[str, Any]) -> bytes:
     whole = {**body, **_type_of(kind), "metadata": metadata}
     if not kind.typed:
         raw = plain(whole, sort=True)
-        return plain(_whole(whole), sort=True) if _FRACTION.search(raw) else raw
+        return plain(_to_integers(whole), sort=True) if _FRACTION.search(raw) else raw
 
     schema = kind.schema
     assert schema is not None
     return plain(order_of(schema.name)(whole))
 
 
-def _whole(value: Any) -> Any:
+def _to_integers(value: Any) -> Any:
     """Convert floats without a fraction to integers, as Go encodes them."""
     if isinstance(value, dict):
-        return {key: _whole(it) for key, it in value.items()}
+        return {key: _to_integers(it) for key, it in value.items()}
 
     if isinstance(value, list):
-        return [_whole(it) for it in value]
+        return [_to_integers(it) for it in value]
 
     if isinstance(value, float) and value.is_integer() and abs(value) < _INT64_BOUND:
         return int(value)
@@ -81,10 +81,10 @@ def _whole(value: Any) -> Any:
 
 def plain(value: object, *, sort: bool = False) -> bytes:
     """Encode any JSON value with the escapes of Go."""
-    return escaped(orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort else None))
+    return escape(orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort else None))
 
 
-def escaped(raw: bytes) -> bytes:
+def escape(raw: bytes) -> bytes:
     """Escape the characters in JSON that Go escapes."""
     # They occur only inside strings, so no parsing is needed.
     if _ESCAPED.search(raw) is None:

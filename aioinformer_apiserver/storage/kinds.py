@@ -23,7 +23,7 @@ from aioinformer_apiserver.storage.conversion import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from aioinformer_apiserver.schema import Schema
 
@@ -34,8 +34,21 @@ __all__ = [
     "ScalePaths",
     "built_in_kinds",
     "custom_kind",
+    "value_at",
     "version_order",
 ]
+
+
+def value_at(body: object, path: Sequence[str]) -> Any:
+    """Return the value at a path; None if there is none."""
+    for name in path:
+        if not isinstance(body, dict):
+            return None
+
+        body = body.get(name)
+
+    return body
+
 
 # A selectable field: the path of its value, and the default of a missing one.
 FieldRule = tuple[tuple[str, ...], str]
@@ -43,10 +56,7 @@ FieldRule = tuple[tuple[str, ...], str]
 
 def _text_at(body: Mapping[str, Any], path: tuple[str, ...], default: str) -> str:
     """Return the value at a path as text for selectors."""
-    value: Any = body if path else None
-    for part in path:
-        value = value.get(part) if isinstance(value, dict) else None
-
+    value = value_at(body, path) if path else None
     if value is None:
         return default
 
@@ -271,7 +281,7 @@ class Kind:
     @property
     def subresources(self) -> dict[str, tuple[str, ...]]:
         """Subresources with their verbs, in the order of discovery."""
-        held = {
+        present = {
             "binding": self.resource == resources.PODS,
             "eviction": self.resource == resources.PODS,
             "finalize": self.resource == resources.NAMESPACES,
@@ -279,7 +289,7 @@ class Kind:
             "status": self.has_status,
             "token": self.resource == resources.SERVICE_ACCOUNTS,
         }
-        found = [name for name, is_held in held.items() if is_held]
+        found = [name for name, is_present in present.items() if is_present]
         ordered = found if self.typed else found[::-1]
         return {name: _ONE_VERB.get(name, _SUBRESOURCE_VERBS) for name in ordered}
 

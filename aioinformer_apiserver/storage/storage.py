@@ -1,7 +1,7 @@
 """`Storage`: all objects, with one version counter and a bounded history.
 
-Pure and synchronous: no tasks, no clock, no HTTP, and no validation of bodies, which is
-the registry's. Every write is one step: version, object, history, and waking the readers.
+Synchronous: no tasks, no clock, no HTTP. The registry validates bodies. Every write is
+one step: version, object, history, and waking the readers.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import msgspec
 import orjson
 
 from aioinformer.errors import OptionsError
+from aioinformer_apiserver.storage.dispatcher import Dispatcher
 from aioinformer_apiserver.storage.encoding import encode, event_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from aioinformer.model import Resource
-    from aioinformer_apiserver.storage.dispatcher import Dispatcher
     from aioinformer_apiserver.storage.kinds import Kind
 
-__all__ = ["Change", "Collection", "SavedState", "Storage", "Stored"]
+__all__ = ["Change", "Collection", "SavedState", "Storage", "StoredObject"]
 
 _UNCACHED = frozenset({("", "events"), ("events.k8s.io", "events")})
 # Maximum number of snapshots of a collection for paged lists. Without one, each page
 # costs a reconstruction.
-SNAPSHOTS_KEPT = 4
+MAX_SNAPSHOTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class SavedState:
     """
 
     version: int
-    contents: tuple[tuple[Kind, tuple[Stored, ...]], ...]
+    contents: tuple[tuple[Kind, tuple[StoredObject, ...]], ...]
 
 
 class Collection:
@@ -56,8 +56,8 @@ class Collection:
         self.closed = False
         self.siblings: tuple[Collection, ...] = (self,)
         """Collections of the same objects in all API versions, including this one."""
-        self.dispatcher: Dispatcher | None = None
-        """Dispatcher of changes to watches; see `dispatcher_of()`."""
+        self.dispatcher = Dispatcher(self.subscribe)
+        """Dispatcher of changes to watches."""
         self.watch_generation = 0
         """Number of times that all watches were ended while the kind remains served."""
         self.tail = Change(kind, floor)
@@ -67,18 +67,18 @@ class Collection:
         """Oldest version after which all changes are known."""
         self.cached = (kind.resource.group, kind.resource.plural) not in _UNCACHED
         """True if a real server has a watch cache; only events have none."""
-        self._objects: dict[str, Stored] = {}
+        self._objects: dict[str, StoredObject] = {}
         # Invariant: the sorted keys of `_objects`.
         self._order: list[str] = []
         self._history: deque[Change] = deque()
         self._bound = history
-        self._snapshots: OrderedDict[int, list[Stored]] = OrderedDict()
+        self._snapshots: OrderedDict[int, list[StoredObject]] = OrderedDict()
         self._readers: set[Callable[[], None]] = set()
 
     def __len__(self) -> int:
         return len(self._objects)
 
-    def __iter__(self) -> Iterator[Stored]:
+    def __iter__(self) -> Iterator[StoredObject]:
         return iter(self._objects.values())
 
     def __repr__(self) -> str:
@@ -87,7 +87,7 @@ class Collection:
             f"history={self.floor}..{self.tail.version}>"
         )
 
-    def get(self, key: str) -> Stored | None:
+    def get(self, key: str) -> StoredObject | None:
         """Return the object with the key `"namespace/name"` or `"name"`, or None."""
         return self._objects.get(key)
 
@@ -99,7 +99,7 @@ class Collection:
         """Return whether all changes after a version are known."""
         return version >= self.watch_floor
 
-    def snapshot(self, version: int | None = None) -> list[Stored]:
+    def snapshot(self, version: int | None = None) -> list[StoredObject]:
         """Return all objects in the order of their keys. Callers must not modify it.
 
         Args:
@@ -113,7 +113,7 @@ class Collection:
         if kept is None:
             kept = self._ordered_at(version)
             self._snapshots[version] = kept
-            while len(self._snapshots) > SNAPSHOTS_KEPT:
+            while len(self._snapshots) > MAX_SNAPSHOTS:
                 self._snapshots.popitem(last=False)
 
         self._snapshots.move_to_end(version)
@@ -138,7 +138,7 @@ class Collection:
         self._readers.add(wake)
         return lambda: self._readers.discard(wake)
 
-    def record(self, version: int, key: str, new: Stored | None) -> None:
+    def record(self, version: int, key: str, new: StoredObject | None) -> None:
         """Apply one change. For `Storage` only."""
         change = Change(self.kind, version, self._objects.get(key), new)
         if new is None:
@@ -154,16 +154,16 @@ class Collection:
         self._history.append(change)
         while len(self._history) > self._bound:
             self.floor = floor = self._history.popleft().version
-            # A watch cache that has dropped events does not know when they ended.
+            # A watch cache does not know the version of the last event that it dropped.
             if self._history and self.cached:
                 floor = self._history[0].version - 1
 
             self.watch_floor = max(self.watch_floor, floor)
 
-        self._forget_snapshots()
+        self._drop_expired_snapshots()
         self.wake()
 
-    def forget_until(self, version: int) -> None:
+    def discard_history(self, version: int) -> None:
         """Discard the changes up to a version. For `Storage` only."""
         # After a compaction, etcd still has the change of the version itself.
         watched = version if self.cached else version - 1
@@ -172,9 +172,9 @@ class Collection:
 
         self.floor = max(self.floor, version)
         self.watch_floor = max(self.watch_floor, watched)
-        self._forget_snapshots()
+        self._drop_expired_snapshots()
 
-    def begin_anew(self, objects: Iterable[Stored], version: int) -> None:
+    def reset(self, objects: Iterable[StoredObject], version: int) -> None:
         """Replace all objects, without a history before a version. For `Storage` only.
 
         Ends all watches, because later changes do not continue their events.
@@ -196,7 +196,7 @@ class Collection:
         self.kind = kind
         self.watch_floor = version
         for key, stored in self._objects.items():
-            self._objects[key] = Stored.of(kind, stored.body(), stored.version)
+            self._objects[key] = StoredObject.of(kind, stored.body(), stored.version)
 
         self._snapshots.clear()
         self.watch_generation += 1
@@ -212,12 +212,12 @@ class Collection:
         for wake in tuple(self._readers):
             wake()
 
-    def _forget_snapshots(self) -> None:
+    def _drop_expired_snapshots(self) -> None:
         """Drop snapshots of expired versions, with their old objects."""
         for version in [it for it in self._snapshots if it < self.floor]:
             del self._snapshots[version]
 
-    def _ordered_at(self, version: int) -> list[Stored]:
+    def _ordered_at(self, version: int) -> list[StoredObject]:
         """Return all objects at a version, in the order of their keys."""
         if version >= self.tail.version:
             return [self._objects[key] for key in self._order]
@@ -225,7 +225,7 @@ class Collection:
         objects = self._objects_at(version)
         return [objects[key] for key in sorted(objects)]
 
-    def _objects_at(self, version: int) -> dict[str, Stored]:
+    def _objects_at(self, version: int) -> dict[str, StoredObject]:
         """Return the objects without the changes after a version."""
         objects = dict(self._objects)
         for change in reversed(self._history):
@@ -261,7 +261,7 @@ class Storage:
     def __iter__(self) -> Iterator[Collection]:
         return iter(self._collections.values())
 
-    def serve(self, kind: Kind, *, beside: Collection | None = None) -> Collection:
+    def serve(self, kind: Kind, *, sibling: Collection | None = None) -> Collection:
         """Return the collection of a kind, and create it if necessary.
 
         Args:
@@ -275,17 +275,17 @@ class Storage:
 
         new = Collection(kind, history=self._history, floor=self.version)
         self._collections[path] = new
-        if beside is not None:
-            new.begin_anew(
+        if sibling is not None:
+            new.reset(
                 [
-                    Stored.of(
-                        kind, _converted(beside.kind, kind, it.body()), it.version
+                    StoredObject.of(
+                        kind, _convert(sibling.kind, kind, it.body()), it.version
                     )
-                    for it in beside
+                    for it in sibling
                 ],
                 self.version,
             )
-            _relate((*beside.siblings, new))
+            _set_siblings((*sibling.siblings, new))
 
         return new
 
@@ -296,9 +296,9 @@ class Storage:
         """
         collection.redefine(kind, self.version)
 
-    def withdraw(self, collection: Collection) -> None:
+    def stop_serving(self, collection: Collection) -> None:
         """Stop serving one version of a resource. The others keep its objects."""
-        _relate(tuple(it for it in collection.siblings if it is not collection))
+        _set_siblings(tuple(it for it in collection.siblings if it is not collection))
         del self._collections[_path_of(collection.kind.resource)]
         collection.close()
 
@@ -322,7 +322,7 @@ class Storage:
 
         return found
 
-    def retire(self, collection: Collection) -> None:
+    def remove_resource(self, collection: Collection) -> None:
         """Delete all objects of a resource, end its watches, and stop serving it."""
         for stored in list(collection):
             self.drop(collection, stored)
@@ -331,21 +331,21 @@ class Storage:
             del self._collections[_path_of(sibling.kind.resource)]
             sibling.close()
 
-    def put(self, collection: Collection, body: dict[str, Any]) -> Stored:
+    def put(self, collection: Collection, body: dict[str, Any]) -> StoredObject:
         """Store a complete body as the next version of its object."""
-        new = Stored.of(collection.kind, body, self.version + 1)
+        new = StoredObject.of(collection.kind, body, self.version + 1)
         self.version += 1
         collection.record(self.version, new.key, new)
         for sibling in collection.siblings:
             if sibling is not collection:
-                other = _converted(collection.kind, sibling.kind, body)
-                shown = Stored.of(sibling.kind, other, self.version)
+                other = _convert(collection.kind, sibling.kind, body)
+                shown = StoredObject.of(sibling.kind, other, self.version)
                 sibling.record(self.version, new.key, shown)
 
         self._wake()
         return new
 
-    def drop(self, collection: Collection, stored: Stored) -> None:
+    def drop(self, collection: Collection, stored: StoredObject) -> None:
         """Delete an object. The deletion has a version of its own."""
         self.version += 1
         for sibling in collection.siblings:
@@ -356,7 +356,7 @@ class Storage:
     def compact(self) -> None:
         """Discard all history: lists and watches of older versions get 410."""
         for collection in self._collections.values():
-            collection.forget_until(self.version)
+            collection.discard_history(self.version)
 
     def save(self) -> SavedState:
         """Return the current state, for `restore()`."""
@@ -376,16 +376,16 @@ class Storage:
         for kind, objects in state.contents:
             collection = self.serve(kind)
             collection.kind = kind
-            collection.begin_anew(objects, self.version)
+            collection.reset(objects, self.version)
             name = kind.stored.group, kind.stored.plural
             related[name] = (*related.get(name, ()), collection)
 
         for collections in related.values():
-            _relate(collections)
+            _set_siblings(collections)
 
         self._wake()
 
-    def renew(self, make_uid: Callable[[], str]) -> None:
+    def start_new_history(self, make_uid: Callable[[], str]) -> None:
         """Restart the versions from the beginning, and give every object a new uid.
 
         Objects keep the order in which they were written. Ends all watches.
@@ -397,14 +397,14 @@ class Storage:
             for stored in it
         ]
         before, self.version = self.version, 1
-        renewed: dict[Collection, list[Stored]] = {}
+        renewed: dict[Collection, list[StoredObject]] = {}
         for collection, stored in sorted(found, key=lambda pair: pair[1].version):
             body = stored.body()
             body["metadata"]["uid"] = make_uid()
             self.version += 1
             for sibling in collection.siblings:
-                other = _converted(collection.kind, sibling.kind, body)
-                new = Stored.of(sibling.kind, other, self.version)
+                other = _convert(collection.kind, sibling.kind, body)
+                new = StoredObject.of(sibling.kind, other, self.version)
                 renewed.setdefault(sibling, []).append(new)
 
         if self.version == before:
@@ -413,7 +413,7 @@ class Storage:
             self.version += 1
 
         for collection in self._collections.values():
-            collection.begin_anew(renewed.get(collection, ()), self.version)
+            collection.reset(renewed.get(collection, ()), self.version)
 
         self._wake()
 
@@ -427,12 +427,12 @@ class Storage:
             wake()
 
 
-def _relate(collections: tuple[Collection, ...]) -> None:
+def _set_siblings(collections: tuple[Collection, ...]) -> None:
     for collection in collections:
         collection.siblings = collections
 
 
-def _converted(kind: Kind, other: Kind, body: dict[str, Any]) -> dict[str, Any]:
+def _convert(kind: Kind, other: Kind, body: dict[str, Any]) -> dict[str, Any]:
     """Convert an object between two versions of its resource."""
     return other.from_storage(kind.to_storage(body))
 
@@ -441,8 +441,8 @@ def _path_of(resource: Resource) -> tuple[str, str, str]:
     return resource.group, resource.version, resource.plural
 
 
-class Stored(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """One state of one object. Immutable: the next state is another `Stored`.
+class StoredObject(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """One state of one object. Immutable: the next state is another `StoredObject`.
 
     There may be tens of thousands. They hold only strings, so the garbage collector does
     not track them.
@@ -468,7 +468,7 @@ class Stored(msgspec.Struct, frozen=True, eq=False, gc=False):
     fields: dict[str, str]
 
     @classmethod
-    def of(cls, kind: Kind, body: dict[str, Any], version: int) -> Stored:
+    def of(cls, kind: Kind, body: dict[str, Any], version: int) -> StoredObject:
         """Encode a complete body with a version (0 for none).
 
         The body is neither modified nor kept.
@@ -513,10 +513,10 @@ class Change:
 
     kind: Kind
     version: int
-    old: Stored | None = None
-    new: Stored | None = None
+    old: StoredObject | None = None
+    new: StoredObject | None = None
     next: Change | None = None
-    _shown: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    _encoded: dict[tuple[str, str], bytes] = field(default_factory=dict)
 
     def line(self, event: str) -> bytes:
         """Return the watch line of this change, encoded once for all watches.
@@ -524,9 +524,11 @@ class Change:
         Args:
             event: `"ADDED"`, `"MODIFIED"` or `"DELETED"`.
         """
-        return self.shown(event, "line", lambda state: event_line(event, state.raw))
+        return self.encode(event, "line", lambda state: event_line(event, state.raw))
 
-    def shown(self, event: str, form: str, show: Callable[[Stored], bytes]) -> bytes:
+    def encode(
+        self, event: str, form: str, show: Callable[[StoredObject], bytes]
+    ) -> bytes:
         """Return the result of `show` for this change, computed once for all watches.
 
         Args:
@@ -534,13 +536,13 @@ class Change:
             form: Name of the format: equal names mean equal bytes.
             show: Encoder, called for the first request of this format.
         """
-        made = self._shown.get((event, form))
+        made = self._encoded.get((event, form))
         if made is None:
-            made = self._shown[event, form] = show(self.state(event))
+            made = self._encoded[event, form] = show(self.state(event))
 
         return made
 
-    def state(self, event: str) -> Stored:
+    def state(self, event: str) -> StoredObject:
         """Return the object of an event.
 
         Args:
@@ -553,4 +555,4 @@ class Change:
         if event != "DELETED":
             return state
 
-        return Stored.of(self.kind, state.body(), self.version)
+        return StoredObject.of(self.kind, state.body(), self.version)

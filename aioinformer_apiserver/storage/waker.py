@@ -19,7 +19,7 @@ class Waker:
     between. So no wake-up is lost, and a cancelled waiter consumes none.
 
     Attributes:
-        closed: True if nobody may wait any more, because the server stops.
+        closed: True if the server stops, so that `wait()` must not be called again.
     """
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aioinformer.model.resources import EVENTS, PODS, RESOURCE_QUOTAS
-from aioinformer_apiserver.schema.builtin_validation import create_problems
+from aioinformer_apiserver.schema.builtin_validation import validate_create
 from aioinformer_apiserver.schema.decoding import decode
 from aioinformer_apiserver.schema.defaults import with_defaults
 from aioinformer_apiserver.schema.openapi_schema import schema_of
@@ -90,7 +90,7 @@ def test_invalid_object_has_only_the_expected_problem(
     assert schema is not None
     whole = with_defaults(schema, decode(schema, body).body)
 
-    found = create_problems(resource, whole)
+    found = validate_create(resource, whole)
 
     assert {it.field for it in found} == {field}
     assert found[0].message.startswith(message)
@@ -110,4 +110,4 @@ def test_valid_object_has_no_problem(resource: Any, body: dict[str, Any]) -> Non
     assert schema is not None
     whole = with_defaults(schema, decode(schema, body).body)
 
-    assert create_problems(resource, whole) == []
+    assert validate_create(resource, whole) == []

@@ -8,8 +8,8 @@ import pytest
 
 from aioinformer.model import resources
 from aioinformer_apiserver.schema.creation_defaults import (
-    preserved_on_update,
     qos_class,
+    restore_creation_defaults,
 )
 from aioinformer_apiserver.schema.service_allocation import with_addresses
 
@@ -116,4 +116,6 @@ def test_qos_class_depends_on_resources(containers: Any, expected: str) -> None:
 def test_other_kinds_preserve_nothing_on_update() -> None:
     new: dict[str, Any] = {"metadata": {}, "spec": {}}
 
-    assert preserved_on_update(resources.CONFIG_MAPS, {"metadata": {}}, new) is new
+    assert (
+        restore_creation_defaults(resources.CONFIG_MAPS, {"metadata": {}}, new) is new
+    )

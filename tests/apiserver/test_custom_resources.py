@@ -13,12 +13,12 @@ from aioinformer.testing import APIServer
 from aioinformer_apiserver.crds.custom_resources import definition_of, kinds_of
 from aioinformer_apiserver.crds.status import (
     is_terminating,
-    marked_for_deletion,
+    mark_for_deletion,
     next_statuses,
     with_definition_defaults,
     with_status,
 )
-from aioinformer_apiserver.crds.validation import definition_problems
+from aioinformer_apiserver.crds.validation import validate_definition
 from aioinformer_apiserver.reads.watches import Watcher
 from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
 from aioinformer_apiserver.requests.queries import Scope
@@ -248,7 +248,7 @@ def test_new_history_counts_object_once_for_all_versions() -> None:
     server = APIServer(resources=[THINGS, NEWER])
     server.create(THINGS, {"metadata": {"name": "a"}})
 
-    server._storage.renew(lambda: "another")
+    server._storage.start_new_history(lambda: "another")
 
     old, new = server.objects(THINGS)[0], server.objects(NEWER)[0]
     assert old["metadata"] == new["metadata"]
@@ -331,11 +331,11 @@ def test_conflicting_short_names_are_reported_together() -> None:
 def test_definition_is_marked_for_deletion_once() -> None:
     body = settled(definition_of(THINGS))
 
-    marked = marked_for_deletion(body, NOW)
+    marked = mark_for_deletion(body, NOW)
 
     assert not is_terminating(body)
     assert is_terminating(marked)
-    assert marked_for_deletion(marked, LATER) == marked
+    assert mark_for_deletion(marked, LATER) == marked
 
 
 def test_restriction_fields_must_be_declared() -> None:
@@ -349,7 +349,7 @@ def test_restriction_fields_must_be_declared() -> None:
     body = with_status(with_definition_defaults(body), new=True)
 
     path = "spec.validation.openAPIV3Schema"
-    assert [(it.field, it.message) for it in definition_problems(body)] == [
+    assert [(it.field, it.message) for it in validate_definition(body)] == [
         (
             f"{path}.properties[z]",
             f"Required value: because it is defined in {path}.allOf[0].properties[z]",

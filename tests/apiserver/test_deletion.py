@@ -10,8 +10,8 @@ import pytest
 from aioinformer.model.resources import CONFIG_MAPS, EVENTS, JOBS, PODS, SERVICES
 from aioinformer_apiserver.registry.deletion import (
     decide_deletion,
-    is_ready_to_go,
     returns_deleted_object,
+    should_remove_on_update,
     warn_of_deletion,
 )
 from aioinformer_apiserver.requests.options import DeleteOptions
@@ -52,10 +52,10 @@ def pod(grace: int | None = None, **metadata: Any) -> dict[str, Any]:
 def test_object_without_finalizers_is_deleted_unchanged() -> None:
     given = body()
 
-    verdict = decide_deletion(kind(CONFIG_MAPS), given, DeleteOptions(), NOW)
+    outcome = decide_deletion(kind(CONFIG_MAPS), given, DeleteOptions(), NOW)
 
-    assert verdict.gone
-    assert verdict.body["metadata"].keys() - {"finalizers"} == given["metadata"].keys()
+    assert outcome.removed
+    assert outcome.body["metadata"].keys() - {"finalizers"} == given["metadata"].keys()
 
 
 def test_object_with_finalizers_is_marked_once() -> None:
@@ -64,7 +64,7 @@ def test_object_with_finalizers_is_marked_once() -> None:
     first = decide_deletion(kind(CONFIG_MAPS), given, DeleteOptions(), NOW)
     again = decide_deletion(kind(CONFIG_MAPS), first.body, DeleteOptions(), LATER)
 
-    assert not first.gone
+    assert not first.removed
     assert first.body["metadata"]["deletionTimestamp"] == "2025-01-01T12:00:00Z"
     assert first.body["metadata"]["deletionGracePeriodSeconds"] == 0
     assert first.body["metadata"]["generation"] == 4
@@ -95,15 +95,15 @@ def test_propagation_policy_decides_finalizers(
 ) -> None:
     options = DeleteOptions(propagation=propagation)
 
-    verdict = decide_deletion(kind(resource), body(finalizers=given), options, NOW)
+    outcome = decide_deletion(kind(resource), body(finalizers=given), options, NOW)
 
-    assert verdict.gone == (not found)
+    assert outcome.removed == (not found)
     if found:
-        assert verdict.body["metadata"]["finalizers"] == found
+        assert outcome.body["metadata"]["finalizers"] == found
 
 
 @pytest.mark.parametrize(
-    ("given", "seconds", "grace", "gone"),
+    ("given", "seconds", "grace", "removed"),
     [
         pytest.param(pod(), None, 30, False, id="its-own"),
         pytest.param(pod(), 5, 5, False, id="asked"),
@@ -116,44 +116,44 @@ def test_propagation_policy_decides_finalizers(
     ],
 )
 def test_pod_gets_grace_period(
-    given: dict[str, Any], seconds: int | None, grace: int, gone: bool
+    given: dict[str, Any], seconds: int | None, grace: int, removed: bool
 ) -> None:
     options = DeleteOptions(grace_seconds=seconds)
 
-    verdict = decide_deletion(kind(PODS), given, options, NOW)
+    outcome = decide_deletion(kind(PODS), given, options, NOW)
 
-    metadata = verdict.body["metadata"]
+    metadata = outcome.body["metadata"]
     assert metadata["deletionGracePeriodSeconds"] == grace
     assert metadata["deletionTimestamp"] == f"2025-01-01T12:00:{grace:02}Z"
     assert metadata["generation"] == 2
-    assert verdict.gone == gone
+    assert outcome.removed == removed
 
 
 @pytest.mark.parametrize("seconds", [None, 30, 99])
 def test_terminating_pod_does_not_get_longer_grace_period(seconds: int | None) -> None:
     given = pod(grace=30)
 
-    verdict = decide_deletion(
+    outcome = decide_deletion(
         kind(PODS), given, DeleteOptions(grace_seconds=seconds), LATER
     )
 
-    assert verdict.body is given
-    assert not verdict.gone
+    assert outcome.body is given
+    assert not outcome.removed
 
 
-@pytest.mark.parametrize(("seconds", "gone"), [(10, False), (0, True), (-3, True)])
+@pytest.mark.parametrize(("seconds", "removed"), [(10, False), (0, True), (-3, True)])
 def test_shorter_grace_period_starts_at_first_deletion(
-    seconds: int, gone: bool
+    seconds: int, removed: bool
 ) -> None:
     options = DeleteOptions(grace_seconds=seconds)
 
-    verdict = decide_deletion(kind(PODS), pod(grace=30), options, LATER)
+    outcome = decide_deletion(kind(PODS), pod(grace=30), options, LATER)
 
-    metadata, left = verdict.body["metadata"], max(seconds, 0)
+    metadata, left = outcome.body["metadata"], max(seconds, 0)
     assert metadata["deletionGracePeriodSeconds"] == left
     assert metadata["deletionTimestamp"] == f"2025-01-01T12:00:{left:02}Z"
     assert metadata["generation"] == 1
-    assert verdict.gone == gone
+    assert outcome.removed == removed
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_shorter_grace_period_starts_at_first_deletion(
 def test_object_is_ready_to_go_without_finalizers_and_grace_period(
     metadata: dict[str, Any], released: bool
 ) -> None:
-    assert is_ready_to_go(metadata) == released
+    assert should_remove_on_update(metadata) == released
 
 
 def test_some_kinds_return_deleted_object() -> None:

@@ -13,12 +13,12 @@ from aioinformer.model.resource import Resource
 from aioinformer_apiserver.discovery.discovery import VERSION, document_at
 from aioinformer_apiserver.discovery.document import health_at
 from aioinformer_apiserver.registry.registry import Registry
-from aioinformer_apiserver.requests.request import Request
+from aioinformer_apiserver.requests.request import APIRequest
 from aioinformer_apiserver.storage.kinds import custom_kind, version_order
 from aioinformer_apiserver.storage.storage import Storage
 
 if TYPE_CHECKING:
-    from aioinformer_apiserver.serialization.responses import Response
+    from aioinformer_apiserver.serialization.responses import APIResponse
 
 
 def a_storage(*resources: Resource) -> Storage:
@@ -30,12 +30,12 @@ def a_storage(*resources: Resource) -> Storage:
     return storage
 
 
-def content_of(response: Response) -> bytes:
+def content_of(response: APIResponse) -> bytes:
     return b"".join(response.body)
 
 
-def ask(storage: Storage, path: str, **fields: Any) -> Response:
-    found = document_at(storage, Request(method="GET", path=path, **fields))
+def ask(storage: Storage, path: str, **fields: Any) -> APIResponse:
+    found = document_at(storage, APIRequest(method="GET", path=path, **fields))
     assert found is not None
     return found
 
@@ -53,14 +53,16 @@ def test_discovery_omits_group_that_is_no_longer_served() -> None:
     paths = ["/apis/x.org/v1/as", "/apis/x.org/v1/namespaces/n/as/a/status"]
     missing = ["/apis/x.org/v2", "/apis/x.org/v1/bs", "/apis/x.org/v1/namespaces/n/bs"]
 
-    calls = [document_at(storage, Request(method="GET", path=path)) for path in paths]
+    calls = [
+        document_at(storage, APIRequest(method="GET", path=path)) for path in paths
+    ]
     pages = [ask(storage, path).status for path in missing]
     assert (calls, pages) == ([None, None], [404, 404, 404])
 
 
 def test_discovery_ignores_resource_paths() -> None:
     for path in ("/api/v1/pods", "/apis/apps/v1/namespaces/x/deployments/a"):
-        assert document_at(a_storage(), Request(method="GET", path=path)) is None
+        assert document_at(a_storage(), APIRequest(method="GET", path=path)) is None
 
 
 def test_discovery_sorts_versions_of_group() -> None:
@@ -95,7 +97,7 @@ def test_discovery_omits_version_that_is_only_stored() -> None:
 
 def test_health_check_can_exclude_check() -> None:
     query = {"verbose": "", "exclude": "ping"}
-    document = health_at(Request(method="GET", path="/livez", query=query))
+    document = health_at(APIRequest(method="GET", path="/livez", query=query))
 
     assert document is not None
     assert content_of(document) == b"[+]ping excluded: ok\nlivez check passed\n"
@@ -103,4 +105,4 @@ def test_health_check_can_exclude_check() -> None:
 
 @pytest.mark.parametrize("path", ["/livez/nope", "/livez/ping/x", "/livez/", "/nope"])
 def test_health_check_ignores_other_paths(path: str) -> None:
-    assert health_at(Request(method="GET", path=path)) is None
+    assert health_at(APIRequest(method="GET", path=path)) is None

@@ -28,7 +28,7 @@ def read(choice: Choice, text: bytes) -> Any:
     return yaml.safe_load(text) if choice == YAML else json.loads(text)
 
 
-def listed(choice: Choice, items: list[Any]) -> bytes:
+def as_list(choice: Choice, items: list[Any]) -> bytes:
     pieces = encoder_of(choice).listing(plain(LIST), "items", map(plain, items))
     return b"".join(pieces)
 
@@ -36,7 +36,7 @@ def listed(choice: Choice, items: list[Any]) -> bytes:
 @pytest.mark.parametrize("choice", [COMPACT, PRETTY, YAML], ids=str)
 @given(items=st.lists(st.dictionaries(st.text(), VALUES, max_size=3), max_size=3))
 def test_encoders_keep_content_of_list(choice: Choice, items: list[Any]) -> None:
-    assert read(choice, listed(choice, items)) == {**LIST, "items": items}
+    assert read(choice, as_list(choice, items)) == {**LIST, "items": items}
 
 
 @pytest.mark.parametrize("place", ["{}", "a{}b", "a\nb{}c", "{}\nb"])
@@ -63,7 +63,7 @@ def test_encoders_return_same_bytes_for_list_and_document(
 
     whole = encoder_of(choice).document(plain({**LIST, "items": items}))
 
-    assert listed(choice, items) == whole
+    assert as_list(choice, items) == whole
 
 
 @pytest.mark.parametrize("choice", [COMPACT, PRETTY, YAML], ids=str)

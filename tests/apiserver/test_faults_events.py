@@ -63,7 +63,7 @@ async def watched(
         return (await answer.read()).splitlines()
 
 
-async def listed(server: APIServer, http: aiohttp.ClientSession) -> bytes:
+async def as_list(server: APIServer, http: aiohttp.ClientSession) -> bytes:
     for name in NAMES:
         server.create(CONFIG_MAPS, {"metadata": {"name": name}})
 
@@ -282,7 +282,7 @@ async def test_event_fault_changes_list(
 ) -> None:
     server.faults.add(fault)
 
-    assert names_in(await listed(server, http)) == [f"map-{it}" for it in expected]
+    assert names_in(await as_list(server, http)) == [f"map-{it}" for it in expected]
     assert len(server.faults.struck) == (expected != [0, 1, 2, 3])
 
 
@@ -291,7 +291,7 @@ async def test_garbled_list_is_invalid_json(
 ) -> None:
     server.faults.add(Garble(verb="list", after_events=2))
 
-    body = await listed(server, http)
+    body = await as_list(server, http)
 
     with pytest.raises(json.JSONDecodeError) as caught:
         json.loads(body)
@@ -306,7 +306,7 @@ async def test_step_back_gives_list_older_version(
 ) -> None:
     server.faults.add(StepBack(verb="list", versions=2))
 
-    body = json.loads(await listed(server, http))
+    body = json.loads(await as_list(server, http))
 
     version = int(body["metadata"]["resourceVersion"])
     assert version == int(server.resource_version) - 2
@@ -318,7 +318,7 @@ async def test_unreadable_changes_item_of_list(
 ) -> None:
     server.faults.add(Unreadable(verb="list", after_events=3))
 
-    items = json.loads(await listed(server, http))["items"]
+    items = json.loads(await as_list(server, http))["items"]
 
     assert [it["metadata"].get("labels") for it in items] == [None, None, None, 0]
 
@@ -328,7 +328,7 @@ async def test_foreign_inserts_item_into_list(
 ) -> None:
     server.faults.add(Foreign(verb="list", after_events=1))
 
-    items = json.loads(await listed(server, http))["items"]
+    items = json.loads(await as_list(server, http))["items"]
 
     assert [it.get("kind") for it in items] == [None, "Foreigner", None, None, None]
     assert items[1]["metadata"]["namespace"] == "default"
@@ -337,7 +337,7 @@ async def test_foreign_inserts_item_into_list(
 async def test_event_fault_keeps_response_that_is_not_a_list(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
-    await listed(server, http)
+    await as_list(server, http)
     server.faults.add(Garble(verb=""))
 
     # Of every verb on which it can have an effect.
@@ -362,7 +362,7 @@ def test_mutator_ignores_chunks_of_lines(cut: int) -> None:
     ]
     mutator = ResponseMutator(Drop(after_events=1, events=2))
 
-    sent = mutator.lines(lines[:cut]) + mutator.lines(lines[cut:])
+    sent = mutator.mutate_lines(lines[:cut]) + mutator.mutate_lines(lines[cut:])
 
     assert sent == [lines[0], lines[3]]
 
@@ -371,16 +371,17 @@ def test_mutator_sends_nothing_after_end() -> None:
     line = b'{"type":"ADDED","object":{}}\n'
     mutator = ResponseMutator(End(after_events=1))
 
-    assert mutator.beginning() == []
-    assert mutator.lines([line, line]) == [line]
+    assert mutator.initial_lines() == []
+    assert mutator.mutate_lines([line, line]) == [line]
     assert mutator.ended
-    assert mutator.lines([line]) == []
+    assert mutator.mutate_lines([line]) == []
 
 
 def test_mutator_keeps_body_that_is_not_json() -> None:
-    assert ResponseMutator(Drop()).whole(b"ok") == b"ok"
+    assert ResponseMutator(Drop()).mutate_body(b"ok") == b"ok"
     assert (
-        ResponseMutator(End(after_events=1)).whole(b'{"items":[1]}') == b'{"items":[1]}'
+        ResponseMutator(End(after_events=1)).mutate_body(b'{"items":[1]}')
+        == b'{"items":[1]}'
     )
 
 

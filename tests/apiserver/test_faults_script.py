@@ -215,7 +215,7 @@ async def test_fault_strikes_request_once(server: APIServer) -> None:
 def lands(script: Faults, verb: str = "list") -> None:
     strike = script.take(verb, "pods")
     assert strike is not None
-    strike.land()
+    strike.record_effect()
 
 
 def missing(script: Faults) -> str:

@@ -15,9 +15,13 @@ from aioinformer.errors import ApiError
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import PODS
 from aioinformer_apiserver.serialization import formats
-from aioinformer_apiserver.serialization.formats import Format, format_of, shown_plainly
+from aioinformer_apiserver.serialization.formats import (
+    Format,
+    encode_document,
+    format_of,
+)
 from aioinformer_apiserver.storage.kinds import Kind, custom_kind
-from aioinformer_apiserver.storage.storage import Change, Stored
+from aioinformer_apiserver.storage.storage import Change, StoredObject
 
 WIDGETS = custom_kind(Resource("example.com", "v1", "widgets", "Widget"))
 TYPED = Kind(resource=PODS)
@@ -27,31 +31,31 @@ TABLE, PARTIAL = AS + "Table", AS + "PartialObjectMetadata"
 PARTIALS = AS + "PartialObjectMetadataList"
 
 
-def stored(name: str = "web", version: int = 7) -> Stored:
-    return Stored.of(TYPED, pod(name, labels={"app": name}), version)
+def stored(name: str = "web", version: int = 7) -> StoredObject:
+    return StoredObject.of(TYPED, pod(name, labels={"app": name}), version)
 
 
-def widget() -> Stored:
+def widget() -> StoredObject:
     body = {
         "apiVersion": "example.com/v1",
         "kind": "Widget",
         "metadata": {"name": "w", "uid": "u", "labels": {"b": "2", "a": "1"}},
         "spec": {"size": 3},
     }
-    return Stored.of(WIDGETS, body, 9)
+    return StoredObject.of(WIDGETS, body, 9)
 
 
 def asked(accept: str, kind: Kind = TYPED, verb: str = "get", **query: str) -> Format:
     return format_of(kind, {"Accept": accept}, query, verb=verb)
 
 
-def shown_list(format_: Format, *objects: Stored) -> dict[str, Any]:
+def shown_list(format_: Format, *objects: StoredObject) -> dict[str, Any]:
     pieces = format_.list({"resourceVersion": "8"}, objects)
     decoded: dict[str, Any] = json.loads(b"".join(pieces))
     return decoded
 
 
-def row_of(format_: Format, it: Stored) -> Any:
+def row_of(format_: Format, it: StoredObject) -> Any:
     (row,) = json.loads(format_.object(it))["rows"]
     return row
 
@@ -185,7 +189,7 @@ def test_table_row_can_include_nothing() -> None:
 
 
 def test_table_row_marks_completed_pod() -> None:
-    over = Stored.of(TYPED, pod("web", status={"phase": "Succeeded"}), 7)
+    over = StoredObject.of(TYPED, pod("web", status={"phase": "Succeeded"}), 7)
 
     row = row_of(asked(TABLE), over)
 
@@ -281,7 +285,7 @@ def test_table_row_shows_current_age(
 ) -> None:
     body = pod("web")
     body["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
-    change = Change(TYPED, 7, None, Stored.of(TYPED, body, 7))
+    change = Change(TYPED, 7, None, StoredObject.of(TYPED, body, 7))
     ages = []
     for hour in (1, 2):
         now = datetime(2026, 1, 1, hour, tzinfo=UTC)
@@ -364,6 +368,6 @@ def test_custom_kinds_accept_wildcards() -> None:
     ],
 )
 def test_status_falls_back_to_indented_json(accept: str, media: str, text: str) -> None:
-    shown = shown_plainly({"kind": "Status"}, {"Accept": accept}, {})
+    shown = encode_document({"kind": "Status"}, {"Accept": accept}, {})
 
     assert shown == (media, text.encode())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioinformer_apiserver.errors.json_errors import json_mistake
+from aioinformer_apiserver.errors.json_errors import json_syntax_error
 
 END = "unexpected end of JSON input"
 KEY = "looking for beginning of object key string"
@@ -62,7 +62,7 @@ PAIR = "after object key:value pair"
     ],
 )
 def test_json_error_matches_go(text: str, found: str) -> None:
-    assert json_mistake(text.encode()) == found
+    assert json_syntax_error(text.encode()) == found
 
 
 JSON = st.recursive(
@@ -78,7 +78,7 @@ JSON = st.recursive(
 @given(JSON)
 def test_json_error_is_empty_for_valid_json(value: object) -> None:
     for text in (json.dumps(value, allow_nan=False), json.dumps(value, indent=1)):
-        assert json_mistake(text.encode()) == ""
+        assert json_syntax_error(text.encode()) == ""
 
 
 @given(st.text(alphabet='{}[]",:\\0123e-.tfnu \n'))
@@ -86,9 +86,9 @@ def test_json_error_exists_for_invalid_json(text: str) -> None:
     try:
         json.loads(text, parse_constant=_refused)
     except ValueError:
-        assert json_mistake(text.encode()) != ""
+        assert json_syntax_error(text.encode()) != ""
     else:
-        assert json_mistake(text.encode()) == ""
+        assert json_syntax_error(text.encode()) == ""
 
 
 def _refused(name: str) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aioinformer.errors import ApiError, SelectorSyntaxError
 from aioinformer.model.selectors import LabelSelector
-from aioinformer_apiserver.errors.statuses import quoted
+from aioinformer_apiserver.errors.statuses import quote
 from aioinformer_apiserver.requests.selectors import label_selector_of
 
 TEXTS = st.lists(
@@ -110,4 +110,4 @@ def test_label_selector_checks_parts_of_keys(key: str, why: str) -> None:
 
 
 def test_label_selector_quotes_as_go() -> None:
-    assert quoted('a"b\\c') == r'"a\"b\\c"'
+    assert quote('a"b\\c') == r'"a\"b\\c"'

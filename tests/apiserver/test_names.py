@@ -15,10 +15,10 @@ from aioinformer.model.resources import (
     SERVICES,
 )
 from aioinformer_apiserver.errors.names import (
-    generated_name,
-    label_value_problems,
-    name_problems,
-    qualified_name_problems,
+    generate_name,
+    validate_label_value,
+    validate_name,
+    validate_qualified_name,
 )
 
 if TYPE_CHECKING:
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
 def test_name_problems_apply_rules_of_kind(
     resource: Resource, name: str, words: list[str]
 ) -> None:
-    found = name_problems(resource, name)
+    found = validate_name(resource, name)
 
     assert len(found) == len(words)
     assert all(word in text for word, text in zip(words, found, strict=True))
 
 
 def test_name_prefix_may_end_with_dash() -> None:
-    assert name_problems(CONFIG_MAPS, "web-", prefix=True) == []
-    assert name_problems(CONFIG_MAPS, "web-") != []
-    assert name_problems(CONFIG_MAPS, "-", prefix=True) == []
+    assert validate_name(CONFIG_MAPS, "web-", prefix=True) == []
+    assert validate_name(CONFIG_MAPS, "web-") != []
+    assert validate_name(CONFIG_MAPS, "-", prefix=True) == []
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_name_prefix_may_end_with_dash() -> None:
     ],
 )
 def test_qualified_name_may_have_domain(key: str, words: list[str]) -> None:
-    found = qualified_name_problems(key)
+    found = validate_qualified_name(key)
 
     assert len(found) == len(words)
     assert all(word in text for word, text in zip(words, found, strict=True))
@@ -84,11 +84,11 @@ def test_qualified_name_may_have_domain(key: str, words: list[str]) -> None:
     ("value", "count"), [("", 0), ("A.b", 0), ("-", 1), ("-" + "x" * 63, 2)]
 )
 def test_label_value_has_maximum_length(value: str, count: int) -> None:
-    assert len(label_value_problems(value)) == count
+    assert len(validate_label_value(value)) == count
 
 
 def test_generated_name_uses_unambiguous_letters() -> None:
-    found = "".join(generated_name("")[:5] for _ in range(500))
+    found = "".join(generate_name("")[:5] for _ in range(500))
 
     assert not set(found) & set("aeiou013")
-    assert len({generated_name("a-") for _ in range(50)}) > 45
+    assert len({generate_name("a-") for _ in range(50)}) > 45

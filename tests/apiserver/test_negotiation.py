@@ -8,8 +8,8 @@ from aioinformer.errors import ApiError
 from aioinformer_apiserver.serialization.negotiation import (
     Choice,
     check_route,
-    chosen,
-    chosen_plainly,
+    negotiate,
+    negotiate_plain,
 )
 
 META = "g=meta.k8s.io"
@@ -62,7 +62,7 @@ YAML = Choice(media="application/yaml")
 def test_negotiation_chooses_first_supported_format(
     accept: str, choice: Choice
 ) -> None:
-    assert chosen({"Accept": accept} if accept else {}, {}) == choice
+    assert negotiate({"Accept": accept} if accept else {}, {}) == choice
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_negotiation_chooses_first_supported_format(
 )
 def test_negotiation_rejects_unsupported_formats(accept: str) -> None:
     with pytest.raises(ApiError) as caught:
-        chosen({"Accept": accept}, {})
+        negotiate({"Accept": accept}, {})
 
     refusal = caught.value
     assert (refusal.status, refusal.reason) == (406, "NotAcceptable")
@@ -100,7 +100,7 @@ def test_negotiation_rejects_unsupported_formats(accept: str) -> None:
 
 def test_negotiation_rejects_yaml_for_watch() -> None:
     with pytest.raises(ApiError) as caught:
-        chosen({"Accept": "application/yaml,application/json"}, {}, watch=True)
+        negotiate({"Accept": "application/yaml,application/json"}, {}, watch=True)
 
     assert caught.value.message == (
         "only the following media types are accepted: application/json;stream=watch, "
@@ -130,7 +130,7 @@ def test_negotiation_indents_json_for_browsers_and_curl(
 ) -> None:
     asked = {} if query is None else {"pretty": query}
 
-    assert chosen({"User-Agent": agent}, asked).pretty is pretty
+    assert negotiate({"User-Agent": agent}, asked).pretty is pretty
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_negotiation_indents_json_for_browsers_and_curl(
 def test_negotiation_ignores_conversion_for_status(
     accept: str, choice: Choice | None
 ) -> None:
-    assert chosen_plainly({"Accept": accept}, {}) == choice
+    assert negotiate_plain({"Accept": accept}, {}) == choice
 
 
 @pytest.mark.parametrize(

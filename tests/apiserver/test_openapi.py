@@ -12,22 +12,22 @@ from aioinformer.model.resource import Resource
 from aioinformer_apiserver.discovery import openapi
 from aioinformer_apiserver.discovery.openapi import definition_name, paths_of
 from aioinformer_apiserver.protobuf.decoding import fields
-from aioinformer_apiserver.requests.request import Request
+from aioinformer_apiserver.requests.request import APIRequest
 from aioinformer_apiserver.storage.kinds import Kind, built_in_kinds, custom_kind
 
 if TYPE_CHECKING:
-    from aioinformer_apiserver.serialization.responses import Response
+    from aioinformer_apiserver.serialization.responses import APIResponse
 
 BUILT_IN = {kind.resource: kind for kind in built_in_kinds()}
 THINGS = custom_kind(Resource("x.org", "v1", "things", "Thing"))
 
 
-def content_of(response: Response) -> bytes:
+def content_of(response: APIResponse) -> bytes:
     return b"".join(response.body)
 
 
-def ask(*kinds: Kind, path: str = "", **fields: Any) -> Response:
-    request = Request(method="GET", path=f"/openapi/v3{path}", **fields)
+def ask(*kinds: Kind, path: str = "", **fields: Any) -> APIResponse:
+    request = APIRequest(method="GET", path=f"/openapi/v3{path}", **fields)
     return openapi.document_at(kinds, request)
 
 
@@ -90,7 +90,7 @@ def test_openapi_operation_ids_are_unique() -> None:
 
 def test_openapi_v2_protobuf_has_info() -> None:
     headers = {"Accept": "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"}
-    request = Request(method="GET", path="/openapi/v2", headers=headers)
+    request = APIRequest(method="GET", path="/openapi/v2", headers=headers)
 
     found = dict(fields(content_of(openapi.document_at([THINGS], request))))
     info = found[2]

@@ -12,9 +12,9 @@ from aioinformer_apiserver.protobuf.decoding import (
     _NUMBERS,
     _READERS,
     UnknownKindError,
-    decoded,
+    decode_object,
     fields,
-    signed,
+    to_signed,
     varints,
 )
 
@@ -56,13 +56,13 @@ def enveloped(api_version: str, kind: str, body: bytes) -> bytes:
 
 def read(api_version: str, kind: str, *parts: tuple[int, int | str | bytes]) -> Any:
     """Decode an object of these fields; what is always there is left out."""
-    body = decoded(enveloped(api_version, kind, message(*parts)))
+    body = decode_object(enveloped(api_version, kind, message(*parts)))
     assert (body.pop("apiVersion"), body.pop("kind")) == (api_version, kind)
     return body
 
 
 def test_protobuf_decodes_objects_of_kubectl() -> None:
-    assert decoded(NAMESPACE) == {
+    assert decode_object(NAMESPACE) == {
         "apiVersion": "v1",
         "kind": "Namespace",
         "metadata": {"name": "x1"},
@@ -226,7 +226,7 @@ def test_protobuf_skips_unknown_fields() -> None:
 )
 def test_protobuf_rejects_malformed_message(raw: bytes, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        decoded(raw)
+        decode_object(raw)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_protobuf_skips_fixed_length_numbers() -> None:
 
 
 def test_protobuf_decodes_packed_numbers() -> None:
-    assert [signed(it) for it in varints(varint(300) + varint(-1))] == [300, -1]
+    assert [to_signed(it) for it in varints(varint(300) + varint(-1))] == [300, -1]
 
 
 # ---------------------------------------------------------------- the table

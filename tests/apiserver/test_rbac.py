@@ -33,6 +33,6 @@ def test_rbac_rereads_rules_after_restore() -> None:
         storage.restore(state)
         server.create(CLUSTER_ROLES, role(verb))
         asked = RequestInfo(verb="list", version="v1", plural="pods")
-        allowed.append(rulebook.problem(ALICE, asked) is None)
+        allowed.append(rulebook.denial(ALICE, asked) is None)
 
     assert allowed == [False, True]

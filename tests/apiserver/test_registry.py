@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aioinformer.model.resource import Resource
-    from aioinformer_apiserver.requests.options import Deleted, Written
+    from aioinformer_apiserver.requests.options import DeleteResult, WriteResult
 
 ARRANGED = WriteOptions(part="all")
 ASKED = WriteOptions(manager="me")
@@ -53,7 +53,7 @@ class Cluster:
         body: dict[str, Any],
         options: WriteOptions = ARRANGED,
         namespace: str = "default",
-    ) -> Written:
+    ) -> WriteResult:
         place = namespace if resource.namespaced else ""
         collection = self.storage.collection(resource)
         return self.registry.create(collection, place, body, options)
@@ -65,7 +65,7 @@ class Cluster:
         patch: object,
         options: WriteOptions = ARRANGED,
         namespace: str = "default",
-    ) -> Written:
+    ) -> WriteResult:
         place = namespace if resource.namespaced else ""
         collection = self.storage.collection(resource)
         return self.registry.patch(collection, place, name, patch, options)
@@ -77,7 +77,7 @@ class Cluster:
         body: dict[str, Any],
         options: WriteOptions = ARRANGED,
         namespace: str = "default",
-    ) -> Written:
+    ) -> WriteResult:
         place = namespace if resource.namespaced else ""
         collection = self.storage.collection(resource)
         return self.registry.update(collection, place, name, body, options)
@@ -88,7 +88,7 @@ class Cluster:
         name: str,
         options: DeleteOptions = PLAIN,
         namespace: str = "default",
-    ) -> Deleted:
+    ) -> DeleteResult:
         place = namespace if resource.namespaced else ""
         collection = self.storage.collection(resource)
         return self.registry.delete(collection, place, name, options)
@@ -304,9 +304,9 @@ def test_arranged_patch_without_changes_keeps_version(
 def test_arranged_deletion_of_pod_removes_it_at_once(cluster: Cluster) -> None:
     version = cluster.create(PODS, a_pod("a", nodeName="n")).stored.version
 
-    deleted = cluster.delete(PODS, "a", DeleteOptions(at_once=True, grace_seconds=0))
+    deleted = cluster.delete(PODS, "a", DeleteOptions(immediate=True, grace_seconds=0))
 
-    assert deleted.gone
+    assert deleted.removed
     assert cluster.changes(PODS, version) == ["DELETED"]
 
 
@@ -318,7 +318,7 @@ def test_generated_name_is_unused(
 ) -> None:
     found = iter(["b", "c"])
     monkeypatch.setattr(
-        "aioinformer_apiserver.registry.registry.generated_name",
+        "aioinformer_apiserver.registry.registry.generate_name",
         lambda start: start + next(found),
     )
     cluster.create(CONFIG_MAPS, named("a-b"))
@@ -367,7 +367,7 @@ def test_deleted_namespace_deletes_content(cluster: Cluster) -> None:
 
     deleted = cluster.delete(NAMESPACES, "shop")
 
-    assert deleted.shown
+    assert deleted.returned
     assert deleted.stored.body()["status"] == {"phase": "Terminating"}
     assert cluster.names(CONFIG_MAPS) == ["default/a"]
     assert cluster.names(PODS) == []

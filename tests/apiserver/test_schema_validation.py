@@ -10,7 +10,7 @@ from aioinformer.errors import ApiError
 from aioinformer_apiserver.schema import Schema
 from aioinformer_apiserver.schema.decoding import decode, strict_decoding_error
 from aioinformer_apiserver.schema.defaults import with_defaults
-from aioinformer_apiserver.schema.schema_validation import schema_problems
+from aioinformer_apiserver.schema.schema_validation import validate_custom_resource
 
 
 def schema(**spec: Any) -> Schema:
@@ -77,8 +77,8 @@ def test_strict_error_lists_pruned_fields() -> None:
 def test_unchanged_invalid_value_is_accepted_on_update() -> None:
     known = schema(a={"type": "integer", "maximum": 3}, b={"type": "integer"})
 
-    assert schema_problems(known, thing(a=5, b=2), thing(a=5, b=1)) == []
-    assert len(schema_problems(known, thing(a=6, b=2), thing(a=5, b=1))) == 1
+    assert validate_custom_resource(known, thing(a=5, b=2), thing(a=5, b=1)) == []
+    assert len(validate_custom_resource(known, thing(a=6, b=2), thing(a=5, b=1))) == 1
 
 
 def test_keyed_list_items_are_compared_by_key_on_update() -> None:
@@ -93,13 +93,16 @@ def test_keyed_list_items_are_compared_by_key_on_update() -> None:
     )
     old = thing(a=[{"k": "x", "n": 9}])
 
-    assert schema_problems(known, thing(a=[{"k": "y"}, {"k": "x", "n": 9}]), old) == []
+    assert (
+        validate_custom_resource(known, thing(a=[{"k": "y"}, {"k": "x", "n": 9}]), old)
+        == []
+    )
 
 
 def test_items_of_other_lists_are_not_compared_on_update() -> None:
     known = schema(a={"type": "array", "items": {"maximum": 3}})
 
-    found = schema_problems(known, thing(a=[9, 1]), thing(a=[9]))
+    found = validate_custom_resource(known, thing(a=[9, 1]), thing(a=[9]))
 
     assert [it.field for it in found] == ["spec.a[0]"]
 
@@ -107,10 +110,12 @@ def test_items_of_other_lists_are_not_compared_on_update() -> None:
 def test_existing_duplicates_are_accepted_on_update() -> None:
     known = schema(a={"type": "array", "x-kubernetes-list-type": "set"})
 
-    assert schema_problems(known, thing(a=["x", "x"]), thing(a=["x", "x"])) == []
-    assert told(schema_problems(known, thing(a=["x", "x"]), thing(a=["x"]))) == [
-        ("spec.a[1]", 'Duplicate value: "x"')
-    ]
+    assert (
+        validate_custom_resource(known, thing(a=["x", "x"]), thing(a=["x", "x"])) == []
+    )
+    assert told(
+        validate_custom_resource(known, thing(a=["x", "x"]), thing(a=["x"]))
+    ) == [("spec.a[1]", 'Duplicate value: "x"')]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +146,7 @@ def test_existing_duplicates_are_accepted_on_update() -> None:
 def test_rarely_used_keywords_are_validated(
     rules: Any, value: Any, message: str
 ) -> None:
-    found = schema_problems(schema(a=rules), thing(a=value))
+    found = validate_custom_resource(schema(a=rules), thing(a=value))
 
     assert [it.message for it in found] == [message]
 
@@ -150,6 +155,8 @@ def test_cel_rules_are_ignored() -> None:
     rule = {"rule": "self > 3"}
 
     assert (
-        schema_problems(schema(a={"x-kubernetes-validations": [rule]}), thing(a=1))
+        validate_custom_resource(
+            schema(a={"x-kubernetes-validations": [rule]}), thing(a=1)
+        )
         == []
     )

@@ -19,7 +19,7 @@ from aioinformer_apiserver.storage.kinds import built_in_kinds, custom_kind
 from aioinformer_apiserver.storage.storage import Change, Storage
 
 if TYPE_CHECKING:
-    from aioinformer_apiserver.storage.storage import Collection, Stored
+    from aioinformer_apiserver.storage.storage import Collection, StoredObject
 
 KINDS = {kind.resource: kind for kind in built_in_kinds()}
 
@@ -29,7 +29,9 @@ def make(history: int = 1000) -> tuple[Storage, Collection]:
     return storage, storage.serve(KINDS[PODS])
 
 
-def put(storage: Storage, collection: Collection, name: str, value: int = 0) -> Stored:
+def put(
+    storage: Storage, collection: Collection, name: str, value: int = 0
+) -> StoredObject:
     metadata = {"name": name, "namespace": "default"}
     return storage.put(collection, {"metadata": metadata, "spec": {"value": value}})
 
@@ -40,7 +42,7 @@ def drop(storage: Storage, collection: Collection, name: str) -> None:
     storage.drop(collection, stored)
 
 
-def state(objects: list[Stored]) -> dict[str, bytes]:
+def state(objects: list[StoredObject]) -> dict[str, bytes]:
     return {stored.key: stored.raw for stored in objects}
 
 
@@ -265,7 +267,7 @@ def test_retire_ends_watchers() -> None:
     put(storage, collection, "a")
     watcher = Watcher(collection, Scope(), Whole(collection.kind), collection.tail)
 
-    storage.retire(collection)
+    storage.remove_resource(collection)
     ended_before = watcher.ended
     lines = watcher.take()
 

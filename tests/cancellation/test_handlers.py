@@ -107,7 +107,7 @@ def slices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.usefixtures("slices")
 async def test_processor_stopped_at_any_await_leaves_nothing(moment: float) -> None:
     before = asyncio.all_tasks()
-    for turns in range(0, TURNS, 2):
+    for turns in range(0, TURNS, 3):
         rig = Rig()
         task = asyncio.create_task(rig.stage.run())
         rig.happen()
@@ -134,7 +134,7 @@ async def test_processor_stopped_at_any_await_leaves_nothing(moment: float) -> N
 
 @pytest.mark.usefixtures("slices")
 async def test_removed_handler_gets_no_further_event() -> None:
-    for turns in range(0, TURNS, 2):
+    for turns in range(0, TURNS, 3):
         rig = Rig()
         task = asyncio.create_task(rig.stage.run())
         rig.happen()

@@ -120,7 +120,7 @@ WAITERS: dict[str, Callable[[SharedInformer], Coroutine[Any, Any, None]]] = {
 async def test_cancelled_waiter_leaves_nothing_and_does_not_affect_others(
     waiter: Callable[[SharedInformer], Coroutine[Any, Any, None]], moment: float
 ) -> None:
-    for turns in range(0, TURNS, 3):
+    for turns in range(0, TURNS, 5):
         rig = Rig()
         other = asyncio.create_task(
             rig.pods.wait_until(lambda obj: obj is not None, "shop/c")

@@ -149,7 +149,7 @@ async def test_demo_ends_by_itself_after_its_check() -> None:
     lines = end.out.splitlines()
     assert (end.status, end.err) == (0, "")
     assert any(re.search(r"pods \d+ \(\d+ events/s, ", line) for line in lines)
-    assert lines[-1].startswith("The caches equal the server's state: ")
+    assert lines[-1].startswith("The caches equal the server: ")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -229,11 +229,11 @@ async def test_watch_tells_of_an_outage_that_begins_and_ends() -> None:
 
         await server.stop()
         told = await process.error_line()
-        assert told.startswith("aioinformer: out of contact, trying again: ")
+        assert told.startswith("aioinformer: connection lost, retrying: ")
         assert "refused the connection" in told
 
         await server.start()
-        assert await process.error_line() == "aioinformer: in contact again"
+        assert await process.error_line() == "aioinformer: connection restored"
 
     await server.stop()
 
@@ -243,7 +243,10 @@ async def test_watch_says_that_there_is_nothing_yet() -> None:
         arguments = ("watch", "pods", "-n", "shop", "-l", "app=web")
         async with command(*arguments, "--server", server.url) as process:
             told = await process.error_line()
-            assert told == "aioinformer: there are no pods in shop with app=web yet"
+            assert (
+                told
+                == "aioinformer: no pods in shop with app=web found, waiting for changes"
+            )
 
             server.create(NAMESPACES, {"metadata": {"name": "shop"}})
             body = pod_body("a") | {"metadata": {"name": "a", "labels": {"app": "web"}}}

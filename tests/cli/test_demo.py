@@ -39,7 +39,7 @@ async def test_caches_equal_the_server_in_the_end(
 
     lines = capsys.readouterr().out.splitlines()
     assert result == 0
-    assert lines[-1].startswith("The caches equal the server's state: ")
+    assert lines[-1].startswith("The caches equal the server: ")
     assert "Ended after " in lines[-2]
 
 
@@ -89,7 +89,7 @@ async def test_draws_a_table_on_a_terminal(
     table, _, rest = capsys.readouterr().out.rpartition(SHOW_CURSOR)
     # One frame in a quarter of a second.
     assert table.count("aioinformer demo, ") >= 12
-    assert "The caches equal the server's state" in rest
+    assert "The caches equal the server" in rest
 
 
 @pytest.mark.usefixtures("terminal")
@@ -130,7 +130,7 @@ def test_equal_contents_have_no_differences() -> None:
     ("cached", "found"),
     [
         pytest.param([A], ["n is missing", "x/b is missing"], id="missing"),
-        pytest.param([A, B, NODE, pod("c", "x")], ["x/c is too much"], id="extra"),
+        pytest.param([A, B, NODE, pod("c", "x")], ["x/c is extra"], id="extra"),
         pytest.param(
             [A, pod("b", "x", spec={"nodeName": "other"}), NODE],
             ["x/b is different"],
@@ -227,19 +227,17 @@ def test_a_narrow_terminal_gets_fewer_columns_and_whole_ones(
 
 def test_the_verdict_is_good_if_nothing_was_found() -> None:
     assert draw_verdict([], pods=2, apps=1) == (
-        "The caches equal the server's state: 2 pods, 1 config maps; every count is right."
+        "The caches equal the server: 2 pods, 1 config maps, all counts correct."
     )
 
 
 def test_the_verdict_names_what_was_found() -> None:
-    assert draw_verdict(["a", "b", "c"], pods=2, apps=1) == (
-        "Not as it should be: a; b; c."
-    )
+    assert draw_verdict(["a", "b", "c"], pods=2, apps=1) == ("Differences: a; b; c.")
 
 
 def test_the_verdict_counts_what_it_does_not_name() -> None:
     assert draw_verdict(list("abcde"), pods=2, apps=1) == (
-        "Not as it should be: a; b; c; and 2 more."
+        "Differences: a; b; c; and 2 more."
     )
 
 

@@ -30,7 +30,7 @@ def refusal(code: int) -> ApiError:
 @pytest.mark.parametrize(
     ("error", "advice"),
     [
-        pytest.param(refusal(401), "give a valid --token", id="401"),
+        pytest.param(refusal(401), "pass a valid --token", id="401"),
         pytest.param(refusal(403), "permission to list and watch", id="403"),
         pytest.param(refusal(404), "`kubectl api-resources`", id="404"),
         pytest.param(refusal(400), "check --field-selector", id="400"),
@@ -78,8 +78,7 @@ def test_a_redirect_says_itself_what_to_do() -> None:
 
 def test_an_answer_that_cannot_be_read_is_said_to_be_the_servers() -> None:
     assert unreadable(DecodeError("no list"), "http://x") == (
-        "http://x did not answer with a list that can be read: no list. Is the URL that "
-        "of an API server?"
+        "http://x returned an invalid list: no list. Is the URL that of an API server?"
     )
     assert unreadable(DecodeError("http://x is odd"), "http://x") == "http://x is odd"
 

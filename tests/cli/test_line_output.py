@@ -90,7 +90,7 @@ def test_names_are_those_of_kubectl(resource: Resource, name: str) -> None:
 def test_the_beginning_of_an_outage_is_told_with_its_cause() -> None:
     line = outage_line(status(TransportError("gone.")), was_out=False)
 
-    assert line == "out of contact, trying again: gone."
+    assert line == "connection lost, retrying: gone."
 
 
 @pytest.mark.parametrize("error", [None, TransportError("gone.")])
@@ -99,4 +99,4 @@ def test_nothing_is_told_while_nothing_changes(error: Exception | None) -> None:
 
 
 def test_the_end_of_an_outage_is_told() -> None:
-    assert outage_line(status(None), was_out=True) == "in contact again"
+    assert outage_line(status(None), was_out=True) == "connection restored"

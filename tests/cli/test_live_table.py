@@ -144,8 +144,8 @@ async def test_says_that_the_server_is_away_and_recovers() -> None:
     async with in_terminal("watch", "po", "--server", server.url) as terminal:
         await shown(terminal, "web-0")
         await server.stop()
-        screen = await shown(terminal, "trying again")
-        assert screen[0].startswith("out of contact")
+        screen = await shown(terminal, "retrying")
+        assert screen[0].startswith("connection lost")
         assert any("web-0" in line for line in screen)
 
         await server.start()
@@ -279,7 +279,7 @@ def test_an_outage_comes_first() -> None:
     line = status_line("pods", replace(HEALTH, status=failing), 60)
 
     assert line.style == "trouble"
-    assert line.text == "out of contact for 12s, trying again: x refused the connect…"
+    assert line.text == "connection lost for 12s, retrying: x refused the connection…"
 
 
 def test_changes_have_a_sign_and_a_style() -> None:
@@ -322,7 +322,9 @@ def test_says_how_many_more_there_are() -> None:
     *_, last = draw("pods", HEALTH, [], more=1975, width=80)
 
     assert last.style == "quiet"
-    assert last.text.startswith("  … 1,975 more; the last changed ones are at the top.")
+    assert last.text.startswith(
+        "  … 1,975 more, recently changed ones are at the top; "
+    )
 
 
 def thing(key: str) -> KubeObject:

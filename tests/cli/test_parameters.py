@@ -63,7 +63,9 @@ def refused(
         pytest.param(["watch", "po", "--for", "-3s"], "such as 30s", id="negative"),
         pytest.param(["watch", "po", "--for", "soon"], "such as 30s", id="junk"),
         pytest.param(["watch", "po", "--for", "inf"], "such as 30s", id="endless"),
-        pytest.param(["watch", "po", "-n", ""], "-A means all of them", id="empty"),
+        pytest.param(
+            ["watch", "po", "-n", ""], "use -A for all namespaces", id="empty"
+        ),
         pytest.param(["demo", "--churn", "nan"], "not a finite number", id="nan"),
         pytest.param(["completion", "tcsh"], "'bash', 'fish', 'zsh'", id="shell"),
     ],

@@ -63,7 +63,7 @@ async def test_asks_the_server_for_what_is_not(word: str) -> None:
 @pytest.mark.parametrize(
     ("word", "hint"),
     [
-        pytest.param("podz", "no resource 'podz'; did you mean 'pods'?", id="mistyped"),
+        pytest.param("podz", "no resource 'podz'. Did you mean 'pods'?", id="mistyped"),
         pytest.param("deployments.aps", "'deployments.v1.apps'?", id="group"),
         pytest.param("xyzzy", "the server has no resource 'xyzzy'", id="nothing"),
         pytest.param("", "the server has no resource ''", id="empty"),

@@ -186,11 +186,11 @@ def test_wrong_input_gives_status_2(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("option", "advice"),
     [
-        ("-n", "an empty namespace; -A means all of them"),
-        ("--token", "an empty token; leave --token out"),
-        ("--server", "an empty URL; leave --server out"),
-        ("--kubeconfig", "an empty path; leave --kubeconfig out"),
-        ("--context", "an empty name; leave --context out"),
+        ("-n", "an empty namespace; use -A for all namespaces"),
+        ("--token", "an empty token; omit --token"),
+        ("--server", "an empty URL; omit --server"),
+        ("--kubeconfig", "an empty path; omit --kubeconfig"),
+        ("--context", "an empty name; omit --context"),
     ],
 )
 @pytest.mark.parametrize("value", ["", " "])

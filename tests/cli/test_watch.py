@@ -94,7 +94,7 @@ async def test_gives_up_on_a_server_that_says_nothing_for_five_seconds() -> None
     async with serving() as (server, target):
         server.faults.add(Stall(verb="list", head=False))
         before = loop.time()
-        with pytest.raises(CommandError, match="did not answer within 5 s"):
+        with pytest.raises(CommandError, match="did not respond within 5 s"):
             await watch(WatchCommandOptions(resource="pods"), target)
 
     assert loop.time() - before == pytest.approx(5, abs=1)
@@ -108,7 +108,7 @@ async def test_waits_for_silence_no_longer_than_it_is_to_run(
     async with serving() as (server, target):
         server.faults.add(Stall(verb="list", head=False))
         before = loop.time()
-        with pytest.raises(CommandError, match=f"did not answer within {patience} s"):
+        with pytest.raises(CommandError, match=f"did not respond within {patience} s"):
             await watch(WatchCommandOptions(resource="pods", seconds=seconds), target)
 
     assert loop.time() - before == pytest.approx(patience, abs=0.5)
@@ -124,7 +124,7 @@ async def test_says_whose_answer_is_no_list() -> None:
             )
 
     assert str(caught.value) == (
-        f"{canned.url} did not answer with a list that can be read: not a list: no "
+        f"{canned.url} returned an invalid list: not a list: no "
         "kind. Is the URL that of an API server?"
     )
 
@@ -182,7 +182,7 @@ def test_namespaces_are_all_or_one() -> None:
     options = WatchCommandOptions(
         resource="pods", namespace="shop", all_namespaces=True
     )
-    with pytest.raises(CommandError, match="-n and -A contradict each other"):
+    with pytest.raises(CommandError, match="-n and -A cannot be combined"):
         asyncio.run(watch(options, ConnectionOptions(server="http://127.0.0.1:1")))
 
 

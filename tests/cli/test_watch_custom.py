@@ -64,7 +64,7 @@ async def test_an_unknown_name_is_one_line_with_what_is_similar() -> None:
     assert (end.status, end.out, end.err.splitlines()) == (
         2,
         "",
-        ["aioinformer: the server has no resource 'widgts'; did you mean 'widgets'?"],
+        ["aioinformer: the server has no resource 'widgts'. Did you mean 'widgets'?"],
     )
 
 
@@ -80,7 +80,7 @@ async def test_gives_up_on_a_server_that_does_not_say_what_it_has() -> None:
     async with OldServer({}) as server:
         server.hold = asyncio.Event()
         server.held_paths = "/api"
-        with pytest.raises(CommandError, match="did not answer within 5 s"):
+        with pytest.raises(CommandError, match="did not respond within 5 s"):
             await watch(
                 WatchCommandOptions(resource="wd"), ConnectionOptions(server=server.url)
             )

@@ -216,7 +216,7 @@ async def test_who_waits_for_an_unknown_kind_is_told_what_is_similar(
     factory.informer("example.com/v1", "Widgt")
 
     async with factory:
-        with pytest.raises(NotSynced, match="did you mean 'widgets'"):
+        with pytest.raises(NotSynced, match="Did you mean 'widgets'"):
             await factory.wait_for_cache_sync(timeout=30)
 
 

@@ -98,7 +98,7 @@ async def test_an_api_version_restricts_what_a_word_can_mean() -> None:
     async with APIServer() as server, server.client() as client:
         newest = await client.discovery.resource("hpa")
         older = await client.discovery.resource("hpa", "autoscaling/v1")
-        with pytest.raises(NotFound, match="no resource 'hpa' in v1; did you mean"):
+        with pytest.raises(NotFound, match=r"no resource 'hpa' in v1\. Did you mean"):
             await client.discovery.resource("hpa", "v1")
 
     assert (newest.version, older.version) == ("v2", "v1")
@@ -110,7 +110,7 @@ async def test_an_unknown_kind_is_told_with_what_is_similar(client: Client) -> N
 
     assert caught.value.status == 404
     assert caught.value.message == (
-        "the server has no resource 'Deploymnt'; did you mean 'deployments'?"
+        "the server has no resource 'Deploymnt'. Did you mean 'deployments'?"
     )
 
 

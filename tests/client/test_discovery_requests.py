@@ -51,7 +51,7 @@ def told(groups: list[Group]) -> dict[str, list[str] | str]:
 
 async def test_asks_two_documents_where_they_tell_everything() -> None:
     async with OldServer(NEW) as server, server.client() as client:
-        found = told(await DiscoveryRequests(client).ask())
+        found = told(await DiscoveryRequests(client).fetch())
 
     assert found == {"v1": ["pods"], "apps/v1": ["sets"], "a.b/v1": STALE}
     assert sorted(server.asked) == ["/api", "/apis"]
@@ -60,7 +60,7 @@ async def test_asks_two_documents_where_they_tell_everything() -> None:
 
 async def test_asks_an_older_server_for_each_version() -> None:
     async with OldServer(OLD) as server, server.client() as client:
-        found = told(await DiscoveryRequests(client).ask())
+        found = told(await DiscoveryRequests(client).fetch())
 
     assert list(found) == ["v1", "apps/v1", "a.b/v2", "a.b/v1"]
     assert found["v1"] == ["pods"]
@@ -70,7 +70,7 @@ async def test_asks_an_older_server_for_each_version() -> None:
 async def test_the_server_of_the_tests_tells_everything_in_two_documents() -> None:
     async with APIServer() as server, server.client() as client:
         await define_widgets(client)
-        found = await DiscoveryRequests(client).ask()
+        found = await DiscoveryRequests(client).fetch()
 
     names = {it.name: it for it in found}
     assert next(iter(names)) == ""
@@ -82,14 +82,14 @@ async def test_what_has_not_changed_is_not_told_again() -> None:
     async with OldServer(NEW) as server, server.client() as client:
         server.tags = {"/api": '"1"', "/apis": '"2"'}
         questions = DiscoveryRequests(client)
-        first = await questions.ask()
+        first = await questions.fetch()
         assert server.unchanged == 0
-        again = await questions.ask()
+        again = await questions.fetch()
         assert (told(again), server.unchanged) == (told(first), 2)
 
         server.documents["/apis"] = aggregated(("new.test", {"v1": {"news": "New"}}))
         server.tags["/apis"] = '"3"'
-        found = told(await questions.ask())
+        found = told(await questions.fetch())
 
     assert found == {"v1": ["pods"], "new.test/v1": ["news"]}
     assert server.unchanged == 3
@@ -107,19 +107,19 @@ async def test_our_own_server_answers_that_nothing_has_changed() -> None:
             assert (answer.status, await answer.read()) == (304, b"")
 
         questions = DiscoveryRequests(client)
-        before = await questions.ask()
-        assert (await questions.ask())[1] is before[1]
+        before = await questions.fetch()
+        assert (await questions.fetch())[1] is before[1]
         await define_widgets(client)
-        assert "example.com/v1" in told(await questions.ask())
+        assert "example.com/v1" in told(await questions.fetch())
 
 
 async def test_what_an_older_server_says_of_versions_is_asked_for_each_time() -> None:
     async with OldServer(OLD) as server, server.client() as client:
         server.tags = {"/apis": '"1"'}
         questions = DiscoveryRequests(client)
-        await questions.ask()
+        await questions.fetch()
         server.documents["/apis/apps/v1"] = PODS
-        found = told(await questions.ask())
+        found = told(await questions.fetch())
 
     assert found["apps/v1"] == ["pods"]
 
@@ -137,7 +137,7 @@ async def test_what_an_older_server_says_of_versions_is_asked_for_each_time() ->
 async def test_a_broken_group_hides_only_itself(broken: Any, words: str) -> None:
     documents = {**OLD, "/apis/a.b/v2": broken}
     async with OldServer(documents) as server, server.client() as client:
-        found = told(await DiscoveryRequests(client).ask())
+        found = told(await DiscoveryRequests(client).fetch())
 
     assert words in found.pop("a.b/v2")
     assert found == {"v1": ["pods"], "apps/v1": ["sets"], "a.b/v1": ["sets"]}
@@ -147,7 +147,7 @@ async def test_a_broken_group_hides_only_itself(broken: Any, words: str) -> None
 @pytest.mark.parametrize("path", ["/api", "/apis"])
 async def test_one_of_the_two_is_enough(path: str, missing: int) -> None:
     async with OldServer({**NEW, path: missing}) as server, server.client() as client:
-        found = told(await DiscoveryRequests(client).ask())
+        found = told(await DiscoveryRequests(client).fetch())
 
     assert ("v1" in found, "apps/v1" in found) == (path == "/apis", path == "/api")
 
@@ -167,7 +167,7 @@ async def test_without_groups_nothing_is_known(
 ) -> None:
     async with OldServer(documents) as server, server.client() as client:
         with pytest.raises(error) as caught:
-            await DiscoveryRequests(client).ask()
+            await DiscoveryRequests(client).fetch()
 
     if not documents:
         assert "check that its URL is that of an API server" in str(caught.value)
@@ -179,7 +179,7 @@ async def test_a_server_that_is_not_there_is_an_error_of_the_network() -> None:
 
     async with client:
         with pytest.raises(TransportError):
-            await DiscoveryRequests(client).ask()
+            await DiscoveryRequests(client).fetch()
 
 
 async def test_an_older_server_is_asked_a_few_things_at_a_time() -> None:
@@ -188,7 +188,7 @@ async def test_an_older_server_is_asked_a_few_things_at_a_time() -> None:
     documents["/apis"] = group_list(*(named(it, "v1") for it in names))
     async with OldServer(documents) as server, server.client() as client:
         server.hold = asyncio.Event()
-        asking = asyncio.create_task(DiscoveryRequests(client).ask())
+        asking = asyncio.create_task(DiscoveryRequests(client).fetch())
         while server.waiting < REQUESTS_AT_ONCE:
             await asyncio.sleep(0.01)
 
@@ -203,7 +203,7 @@ async def test_an_older_server_is_asked_a_few_things_at_a_time() -> None:
 async def test_asking_can_be_cancelled() -> None:
     async with OldServer(OLD) as server, server.client() as client:
         server.hold = asyncio.Event()
-        asking = asyncio.create_task(DiscoveryRequests(client).ask())
+        asking = asyncio.create_task(DiscoveryRequests(client).fetch())
         while not server.waiting:
             await asyncio.sleep(0.01)
 

@@ -164,7 +164,7 @@ async def test_a_refusal_tells_the_request(server: CannedServer) -> None:
             await client.get(PODS, "a", namespace="x")
 
     assert caught.value.retry_after == 3
-    assert caught.value.__notes__ == ["in answer to GET /api/v1/namespaces/x/pods/a"]
+    assert caught.value.__notes__ == ["in response to GET /api/v1/namespaces/x/pods/a"]
 
 
 async def test_a_redirect_is_not_followed(server: CannedServer) -> None:

@@ -164,10 +164,10 @@ def test_categories_are_of_several_groups() -> None:
 @pytest.mark.parametrize(
     ("word", "api_version", "hint"),
     [
-        pytest.param("podz", "", "; did you mean 'pods'?", id="mistyped"),
-        pytest.param("deploymnt", "", "did you mean 'deployments'?", id="singular"),
+        pytest.param("podz", "", ". Did you mean 'pods'?", id="mistyped"),
+        pytest.param("deploymnt", "", "Did you mean 'deployments'?", id="singular"),
         pytest.param(
-            "deployments.ops", "", "did you mean 'deployments.v1.apps'?", id="group"
+            "deployments.ops", "", "Did you mean 'deployments.v1.apps'?", id="group"
         ),
         pytest.param(
             "Service", "serving.test/v2", "mean 'services.v1'?", id="api-version"

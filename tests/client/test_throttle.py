@@ -153,7 +153,7 @@ async def test_a_timer_that_is_called_a_little_early_lets_its_one_through(
     with monkeypatch.context() as patched:
         patched.setattr(loop, "time", lambda: 1 - 1e-9)
         throttle._drop_timer()
-        throttle._token_came(loop)
+        throttle._on_timer(loop)
 
     await settle()
     assert [task.done() for task in waiting] == [True, False]
@@ -177,7 +177,7 @@ async def test_a_timer_runs_only_while_somebody_waits() -> None:
     assert before == []
     assert during == 1
     assert timers() == []
-    assert repr(throttle) == "<Throttle qps=1 burst=1 0 wait>"
+    assert repr(throttle) == "<Throttle qps=1 burst=1 waiting=0>"
 
 
 async def test_a_coroutine_that_is_closed_while_waiting_takes_no_token() -> None:
@@ -242,10 +242,10 @@ async def test_rounding_neither_hangs_nor_hurries_it(qps: float) -> None:
     ("qps", "burst", "expected"),
     [
         (None, None, None),
-        (5, None, "<Throttle qps=5 burst=10 0 wait>"),
-        (0.1, None, "<Throttle qps=0.1 burst=1 0 wait>"),
-        (0.6, None, "<Throttle qps=0.6 burst=2 0 wait>"),
-        (50, 1, "<Throttle qps=50 burst=1 0 wait>"),
+        (5, None, "<Throttle qps=5 burst=10 waiting=0>"),
+        (0.1, None, "<Throttle qps=0.1 burst=1 waiting=0>"),
+        (0.6, None, "<Throttle qps=0.6 burst=2 waiting=0>"),
+        (50, 1, "<Throttle qps=50 burst=1 waiting=0>"),
     ],
 )
 def test_options_make_a_throttle(
@@ -406,4 +406,4 @@ def test_every_way_to_make_a_client_takes_a_rate(way: str, tmp_path: Path) -> No
     else:
         client = getattr(Client, way)(**options)
 
-    assert repr(client._endpoint._throttle) == "<Throttle qps=7 burst=9 0 wait>"
+    assert repr(client._endpoint._throttle) == "<Throttle qps=7 burst=9 waiting=0>"

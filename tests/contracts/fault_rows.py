@@ -122,7 +122,7 @@ def on_stream(**options: Any) -> Stall:
 def _lists() -> Iterator[Row]:
     """Lists that fail are repeated from their first page."""
     failing = [
-        *(Refuse(status=status) for status in (401, 403, 404, 405, 409, 500, 503)),
+        *(Refuse(status=status) for status in (401, 404, 405, 503)),
         Refuse(status=429, retry_after=3),
         Refuse(status=503, retry_after=3, retry_date=True),
         *(Page(status=status) for status in (200, 502)),
@@ -178,7 +178,7 @@ _LIST_PLACES: tuple[Place, ...] = ("list", "page")
 def _watches() -> Iterator[Row]:
     """Watches that are refused or do not start."""
     resumed = [
-        *(Refuse(status=status) for status in (401, 403, 409, 500, 503)),
+        *(Refuse(status=status) for status in (401, 403, 503)),
         Refuse(status=429, retry_after=3),
         Refuse(status=503, retry_after=3, retry_date=True),
         Page(status=502),
@@ -209,8 +209,7 @@ def _in_mid_stream() -> Iterator[Row]:
         End(after_events=3),
         End(after_bytes=3000),
         Stall(after_bytes=3000),
-        *(ErrorEvent(status=status, after_events=3) for status in (401, 403, 429)),
-        *(ErrorEvent(status=status, after_events=3) for status in (500, 503, 504)),
+        *(ErrorEvent(status=status, after_events=3) for status in (401, 429, 500)),
     ]
     for fault in resumed:
         yield Row("midstream", fault, RESUME)
@@ -256,7 +255,7 @@ def _streams() -> Iterator[Row]:
         yield Row("stream", fault, AGAIN)
 
     again = [
-        *(Refuse(status=status) for status in (401, 403, 404, 500, 503)),
+        *(Refuse(status=status) for status in (401, 404, 503)),
         Refuse(status=429, retry_after=3),
         *(Page(status=status) for status in (200, 502)),
         Gone(),

@@ -257,7 +257,7 @@ async def test_failing_reconcile_is_reported_and_others_continue(
 
 
 async def test_reconcile_reads_its_own_writes() -> None:
-    count, made, looked = 1000, 0, 0
+    count, made, looked = 300, 0, 0
     async with APIServer() as server, server.client() as client:
         for number in range(count):
             server.create(PODS, named(f"pod-{number}"))

@@ -172,7 +172,7 @@ async def test_replica_leads_if_its_renewals_fit_into_the_deadline(
         async with asyncio.TaskGroup() as group:
             task = group.create_task(replica())
             await asyncio.sleep(3 * seconds)
-            for _ in range(600):
+            for _ in range(300):
                 assert one.is_leader is leads
                 await asyncio.sleep(0.5)
 
@@ -183,8 +183,16 @@ async def test_replica_leads_if_its_renewals_fit_into_the_deadline(
             task.cancel()
 
 
-@pytest.mark.parametrize("seconds", [0.5, 2.6, 4.9, 9])
-@pytest.mark.parametrize("answers", [False, True], ids=["requests", "answers"])
+@pytest.mark.parametrize(
+    ("seconds", "answers"),
+    [
+        pytest.param(0.5, True, id="late-responses-0.5s"),
+        pytest.param(2.6, False, id="late-requests-2.6s"),
+        pytest.param(4.9, True, id="late-responses-4.9s"),
+        pytest.param(9, False, id="late-requests-9s"),
+        pytest.param(9, True, id="late-responses-9s"),
+    ],
+)
 async def test_holder_leads_or_another_replica_takes_the_expired_lease(
     seconds: float, answers: bool
 ) -> None:
@@ -210,7 +218,7 @@ async def test_holder_leads_or_another_replica_takes_the_expired_lease(
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(replica(one)) for one in electors.values()]
             holder, idle = "", 0.0
-            for _ in range(1200):
+            for _ in range(600):
                 await asyncio.sleep(0.5)
                 leaders = [name for name, one in electors.items() if one.is_leader]
                 assert len(leaders) <= 1

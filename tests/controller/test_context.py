@@ -106,7 +106,7 @@ async def test_an_object_that_does_not_fit_waits_for_a_change(
         await asyncio.sleep(1000)
         assert given == []
         assert len(caplog.records) == 1
-        assert "TerminalError: object 'default/a' is no Pod" in caplog.text
+        assert "TerminalError: object 'default/a' does not fit Pod" in caplog.text
 
         source.modify(named("a"))
         await settle()

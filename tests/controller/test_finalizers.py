@@ -270,7 +270,7 @@ async def test_without_a_client_it_says_so(
         ("", "'' cannot be a finalizer"),
         ("a/b/c", "unlike 'a/b'"),
         ("a.b-/c", "unlike 'a.b-'"),
-        (None, "a finalizer is a text, not None"),
+        (None, "a finalizer must be a string, not None"),
     ],
 )
 def test_a_name_that_no_finalizer_can_have(name: Any, problem: str) -> None:

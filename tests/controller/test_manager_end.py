@@ -255,9 +255,7 @@ async def test_a_body_that_fails_keeps_its_error(server: APIServer) -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         await body()
 
-    assert caught.value.__notes__ == [
-        "it was left with an error, too: ValueError('a part')"
-    ]
+    assert caught.value.__notes__ == ["shutting down failed, too: ValueError('a part')"]
 
 
 async def test_a_controller_whose_queue_is_shut_down_has_died(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioinformer.model import resources
-from aioinformer_apiserver.protobuf.decoding import decoded
+from aioinformer_apiserver.protobuf.decoding import decode_object
 
 if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
@@ -63,4 +63,4 @@ def test_json_and_protobuf_describe_the_same_object(resource: Resource) -> None:
     assert found
     for path in found:
         binary = get(path, "application/vnd.kubernetes.protobuf")
-        assert decoded(binary) == json.loads(get(path, "application/json")), path
+        assert decode_object(binary) == json.loads(get(path, "application/json")), path

@@ -69,7 +69,7 @@ BOUNDS = {
         "20,000 objects are listed", 3 * ANSWER, "no failure: 30 s for a large list"
     ),
     "slow": _bound(
-        f"a connection with {SLOW_BYTES_PER_SECOND // 1000} kB/s has to bring "
+        f"a connection at {SLOW_BYTES_PER_SECOND // 1000} kB/s has to transfer "
         f"{SLOW_BYTES // 1000} kB",
         SLOW_BYTES / SLOW_BYTES_PER_SECOND + ANSWER,
         "2 s for the bytes, 10 s for the events",
@@ -77,7 +77,7 @@ BOUNDS = {
     "end": _bound(
         "a connection is cut, by FIN or RST",
         SHORTEST_GAP + ANSWER,
-        "a first pause of 1.6 s, 10 s for the events",
+        "a first backoff of 1.6 s, 10 s for the events",
     ),
     "outage": _bound(
         "the API server is killed, and starts again 2, 15 or 120 s later",
@@ -87,12 +87,12 @@ BOUNDS = {
     "outage of many": _bound(
         "the same with 50 informers of one client",
         10,
-        "1.5 s to the next probe, 2 s and 1 s over which their requests are spread, 5.5 s to list",
+        "1.5 s to the next probe, requests spread over 2 s and 1 s, 5.5 s to list",
     ),
     "killed while listing": _bound(
         "the API server is killed in the middle of a list",
         LONGEST_GAP + ANSWER,
-        "a pause of 60 s, 10 s to list",
+        "a backoff of 60 s, 10 s to list",
     ),
     "compacted": _bound(
         "the watched version was compacted (410)",
@@ -102,38 +102,38 @@ BOUNDS = {
     "restored": _bound(
         "etcd was restored from a backup",
         LONGEST_GAP + SILENCE_SECONDS + CHECK_SECONDS + LONGEST_GAP + ANSWER,
-        "a pause of 60 s, 60 s of silence, 30 s for a check, a pause of 60 s, 10 s to list",
+        "a backoff of 60 s, 60 s of silence, 30 s for a check, a backoff of 60 s, 10 s to list",
     ),
     "role": _bound(
-        "rights are given back (403)",
+        "permissions are restored (403)",
         LONGEST_GAP + ANSWER,
-        "a pause of 60 s, 10 s for the events",
+        "a backoff of 60 s, 10 s for the events",
     ),
     "token": _bound(
         "a token is refused (401), and its file has a new one",
         SHORTEST_GAP + ANSWER,
-        "read again at once, after a first pause of 1.6 s, 10 s for the events",
+        "the file is read again at once; a first backoff of 1.6 s, 10 s for the events",
     ),
     "definition": _bound(
         "a CRD is deleted and created again",
         2 * LONGEST_GAP + ANSWER,
-        "a pause of 60 s, another one if it returns while the watch ends, 10 s to list",
+        "a backoff of 60 s, another one if it returns while the watch ends, 10 s to list",
     ),
     "stalled list": _bound(
         "a list stalls",
         READ + LONGEST_GAP + ANSWER,
-        "30 s without a byte, a pause of 60 s, 10 s to list",
+        "30 s without a byte, a backoff of 60 s, 10 s to list",
     ),
     "stalled watch": _bound(
         f"a watch stalls that was requested with `watch_seconds={STALLED_WATCH_SECONDS}`",
         2 * STALLED_WATCH_SECONDS + WATCH_GRACE_SECONDS + SHORTEST_GAP + ANSWER,
-        "twice that, 10 s of grace, a first pause of 1.6 s, 10 s for the events; without "
+        "twice that, 10 s of grace, a first backoff of 1.6 s, 10 s for the events; without "
         "the option see [above](#load-balancers-and-timeouts)",
     ),
     "leader ends": _bound(
         "a leader shuts down",
         LOOK,
-        "the Lease is released; 4.4 s until the next one looks, 5 s for its requests",
+        "the Lease is released; 4.4 s until another replica reads it, 5 s for its requests",
     ),
     "leader dies": _bound(
         "a leader dies",

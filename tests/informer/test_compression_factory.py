@@ -62,10 +62,10 @@ def test_a_second_one_may_be_another(factory: SharedInformerFactory) -> None:
 def test_any_other_is_refused_at_once(
     factory: SharedInformerFactory, compression: Any
 ) -> None:
-    with pytest.raises(OptionsError, match="compression is 'zstd' or None, not "):
+    with pytest.raises(OptionsError, match="compression must be 'zstd' or None, not "):
         factory.informer("v1", "pods", compression=compression)
 
-    with pytest.raises(OptionsError, match="compression is 'zstd' or None, not "):
+    with pytest.raises(OptionsError, match="compression must be 'zstd' or None, not "):
         factory.use("v1", "pods", compression=compression)
 
     assert not factory.informers

@@ -39,7 +39,6 @@ ONE_MORE_LIST = 4
 once."""
 
 WAYS: dict[str, dict[str, Any]] = {
-    "whole": {},
     "pages": {"page_size": 3},
     "stream": {"streaming_list": True},
 }

@@ -23,7 +23,7 @@ from aioinformer.errors import InformerStopped, InternalError, OptionsError, Wro
 from aioinformer.informer import Added, Updated
 
 if TYPE_CHECKING:
-    from aioinformer.informer.events import Events
+    from aioinformer.informer.handlers.registration import Events
     from aioinformer.informer.notifications import Notification
 
 

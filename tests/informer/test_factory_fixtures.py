@@ -1,10 +1,9 @@
-"""`SharedInformerFactory` in pytest fixtures, whose ends are run by other tasks."""
+"""`SharedInformerFactory` in pytest fixtures, which are torn down by other tasks."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 from doc_blocks import run_as_tests
 
 if TYPE_CHECKING:
@@ -53,12 +52,12 @@ async def test_uses(factory):
 """
 
 
-@pytest.mark.parametrize("scope", ["function", "module", "session"])
-def test_a_fixture_of_any_scope_may_hold_it(tmp_path: Path, scope: str) -> None:
-    files = {"test_it.py": FILE.format(scope=scope)}
+def test_fixture_of_any_scope_can_run_a_factory(tmp_path: Path) -> None:
+    scopes = ("function", "module", "session")
+    files = {f"test_{scope}.py": FILE.format(scope=scope) for scope in scopes}
 
     loops = ("-o", "asyncio_default_fixture_loop_scope=function")
     outcome = run_as_tests(tmp_path, files, "-p", "no:cacheprovider", *loops)
 
-    assert outcome.has_passed("test_it.py"), outcome.out
-    assert outcome.passed == {"test_it.py": 4}
+    assert all(map(outcome.has_passed, files)), outcome.out
+    assert outcome.passed == dict.fromkeys(files, 4)

@@ -80,27 +80,27 @@ web.run_app(app, host="127.0.0.1", port=port)
 
 ON_UVICORN = """
 import uvicorn
-from fastapi import FastAPI
-from fastapi.responses import JSONResponse
-
-app = FastAPI(lifespan=factory.lifespan)
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 def answer(found):
     status, content = found
     return JSONResponse(content, status_code=status)
 
-@app.get("/read/{name}")
-async def on_read(name: str):
-    return answer(read(name))
+async def on_read(request):
+    return answer(read(request.path_params["name"]))
 
-@app.get("/ready")
-async def on_ready():
+async def on_ready(request):
     return answer(readiness())
 
-@app.get("/kill")
-async def on_kill():
+async def on_kill(request):
     return answer(await kill())
 
+routes = [
+    Route("/read/{name}", on_read), Route("/ready", on_ready), Route("/kill", on_kill)
+]
+app = Starlette(routes=routes, lifespan=factory.lifespan)
 uvicorn.run(app, host="127.0.0.1", port=port)
 """
 

@@ -56,7 +56,7 @@ async def test_every_waiter_is_woken_by_a_change() -> None:
     await settle()
     before = [waiter.done() for waiter in waiters]
 
-    live.tell()
+    live.notify()
     await settle()
 
     assert (before, [waiter.done() for waiter in waiters]) == ([False] * 3, [True] * 3)
@@ -64,7 +64,7 @@ async def test_every_waiter_is_woken_by_a_change() -> None:
 
 async def test_a_change_wakes_only_those_who_waited_before_it() -> None:
     live = RunState("pods")
-    live.tell()
+    live.notify()
     waiter = asyncio.create_task(live.wait_for_change())
     await settle()
 

@@ -63,9 +63,9 @@ def test_a_clock_that_is_another_one_begins_a_new_minute() -> None:
     assert limit.note(0.0) == Verdict(each=True)
 
 
-def test_a_million_write_few_records_in_a_minute() -> None:
+def test_100_000_write_few_records_in_a_minute() -> None:
     limit = LogLimit()
 
-    written = sum(it.each or it.sum > 0 for it in (limit.note(0) for _ in range(10**6)))
+    written = sum(it.each or it.sum > 0 for it in (limit.note(0) for _ in range(10**5)))
 
-    assert written == 9 + 17
+    assert written == 9 + 14

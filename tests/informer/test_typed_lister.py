@@ -156,7 +156,7 @@ async def test_what_does_not_fit_is_an_error_that_names_it() -> None:
             lister.list,
             lambda: lister.by_index("node", "node-1"),
         ):
-            with pytest.raises(DecodeError, match="'default/a' is no Unfitting"):
+            with pytest.raises(DecodeError, match="'default/a' does not fit Unfitting"):
                 read()
 
         assert lister.get("default/none") is None

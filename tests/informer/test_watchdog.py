@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioinformer.informer.listwatch.watchdog import Watchdog
+from aioinformer.informer.listwatch.recovery import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

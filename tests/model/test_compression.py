@@ -58,7 +58,7 @@ def test_may_be_zstd_or_none(compression: str | None) -> None:
 )
 def test_refuses_any_other(compression: object) -> None:
     with pytest.raises(
-        OptionsError, match="compression is 'zstd' or None, not "
+        OptionsError, match="compression must be 'zstd' or None, not "
     ) as info:
         check_compression(compression)
 
@@ -204,7 +204,9 @@ def test_no_dictionary_is_ever_taken_for_another() -> None:
 
     assert len(frames) == len(made)
     for one, other in combinations(made[:3], 2):
-        with pytest.raises(InternalError, match="object 'a/b': its compressed body"):
+        with pytest.raises(
+            InternalError, match="object 'a/b': cannot decompress its body"
+        ):
             other.codec.read(packed(body, one), "object 'a/b'")
 
     for compressor in made[:3]:
@@ -231,7 +233,7 @@ def test_damage_is_one_clear_error(compressor: Compressor, damage: object) -> No
     body = packed(bodies()[0], compressor)
 
     with pytest.raises(
-        InternalError, match=r"^object 'a/b': its compressed body "
+        InternalError, match=r"^object 'a/b': cannot decompress its body"
     ) as e:
         compressor.codec.read(damage(body), "object 'a/b'")
 

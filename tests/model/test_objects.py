@@ -575,7 +575,7 @@ def test_what_does_not_fit_says_where(kind: Any, where: str) -> None:
     obj = KubeObject.of({"metadata": {"name": "a"}, "data": {"password": SECRET}})
 
     with pytest.raises(
-        DecodeError, match=rf"^object 'a' is no .*: .*{where}"
+        DecodeError, match=rf"^object 'a' does not fit .*: .*{where}"
     ) as caught:
         obj.into(kind)
 
@@ -595,7 +595,7 @@ def test_what_does_not_fit_says_where(kind: Any, where: str) -> None:
 def test_what_does_not_fit_a_model_of_kubernetes_asyncio(change: Any) -> None:
     obj = KubeObject.of(pod("web-0", **change))
 
-    with pytest.raises(DecodeError, match=r"'default/web-0' is no V1Pod: .+"):
+    with pytest.raises(DecodeError, match=r"'default/web-0' does not fit V1Pod: .+"):
         obj.into(V1Pod)
 
 
@@ -604,7 +604,7 @@ def test_what_nests_too_deeply_does_not_fit() -> None:
     obj = ObjectDecoder(PODS).decode(raw[:-1] + b',"x":' + nested() + b"}")
 
     for kind in (dict, PodStruct, PodModel, V1Pod):
-        with pytest.raises(DecodeError, match="'default/web-0' is no "):
+        with pytest.raises(DecodeError, match="'default/web-0' does not fit "):
             obj.into(kind)
 
 

@@ -72,7 +72,7 @@ def test_path_on_the_server(
     ],
 )
 def test_refuses_what_would_lead_to_another_path(part: str, place: str) -> None:
-    with pytest.raises(OptionsError, match="cannot name anything"):
+    with pytest.raises(OptionsError, match="cannot be part of a path"):
         resources.PODS.path(*place.format(part).split())
 
 

@@ -476,7 +476,7 @@ def test_refuses_an_impossible_field(field: str) -> None:
 
 @pytest.mark.parametrize("operator", ["==", "in", ""])
 def test_refuses_an_unknown_operator(operator: Any) -> None:
-    with pytest.raises(OptionsError, match="no operator"):
+    with pytest.raises(OptionsError, match="not an operator"):
         FieldRequirement("spec.nodeName", operator, "x")
 
 

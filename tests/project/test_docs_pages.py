@@ -294,12 +294,55 @@ def test_linked_tests_exist() -> None:
 def test_picture_shows_existing_modules() -> None:
     root = ET.parse(DOCS / "images" / "data-path.svg").getroot()
     words = " ".join(text for text in root.itertext() if "{" not in text)
-    named = re.findall(r"\b([a-z]+/[a-z_]+)\b", words)
+    named = re.findall(r"\b([a-z]+(?:/[a-z_]+)+)\b", words)
 
     assert len(named) >= 10
     assert [
         it for it in named if not (ROOT / "aioinformer" / f"{it}.py").exists()
     ] == []
+
+
+NAMED_PATH = re.compile(r"`([\w.*-]+(?:/[\w.*-]+)+/?|\w+\.(?:py|toml))`")
+
+
+def exists(path: str) -> bool:
+    """Tell whether a path or module exists in the checkout or in a package."""
+    roots = (ROOT, ROOT / "aioinformer", ROOT / "aioinformer_apiserver")
+    ends = (path.rstrip("/"), f"{path}.py")
+    return any(any(root.glob(end)) for root in roots for end in ends)
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["CONTRIBUTING.md", "aioinformer_apiserver/README.md", "docs/architecture.md"],
+)
+def test_named_paths_exist(page: str) -> None:
+    named = NAMED_PATH.findall((ROOT / page).read_text(encoding="utf-8"))
+
+    assert len(named) >= 10
+    assert [path for path in named if not exists(path)] == []
+
+
+def test_architecture_shows_all_folders_and_modules_of_the_package() -> None:
+    (tree,) = of("text", "architecture.md")
+    shown: set[str] = set()
+    parent = ""
+    for line in tree.text.splitlines()[1:]:
+        names = re.findall(r"(\w+(?:/|\.py))", line)
+        if not line.startswith("    "):
+            parent = names[0]
+            shown.update(names)
+        else:
+            shown.add(f"{parent}{names[0]}")
+
+    package = ROOT / "aioinformer"
+    folders = {
+        f"{path.parent.relative_to(package).as_posix()}/"
+        for path in package.rglob("__init__.py")
+        if path.parent != package
+    }
+    modules = {path.name for path in package.glob("*.py")}
+    assert shown == folders | modules - {"__init__.py", "__main__.py"}
 
 
 def test_index_links_to_every_page() -> None:

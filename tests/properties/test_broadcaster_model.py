@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -19,6 +18,7 @@ from hypothesis.stateful import (
 
 from aioinformer.errors import QueueShutDown
 from aioinformer.watch import Broadcaster, FullChannelBehavior, Watch, WatchEvent
+from examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -392,4 +392,4 @@ async def one(watch: Watch) -> list[WatchEvent]:
 
 
 TestBroadcasterMachine = BroadcasterMachine.TestCase
-TestBroadcasterMachine.settings = settings(max_examples=100, stateful_step_count=30)
+TestBroadcasterMachine.settings = examples(40, stateful_step_count=30)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fake_source import thing
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aioinformer.informer import Added, Deleted, Updated
 from aioinformer.informer.handlers.inbox import CoalescingInbox
 from aioinformer.informer.notifications import object_of
+from examples import examples
 
 if TYPE_CHECKING:
     from aioinformer.informer.notifications import Notification
@@ -89,7 +90,7 @@ async def take(inbox: CoalescingInbox, most: int) -> list[Notification]:
     return told
 
 
-@settings(max_examples=150)
+@examples(60)
 @given(steps=STEPS)
 @example(steps=[("a", "write", 0), ("a", "delete", 0), ("a", "write", 0)])
 @example(steps=[("a", "write", 1), ("a", "replace", 0), ("a", "delete", 0)])
@@ -114,7 +115,7 @@ async def test_coalesced_events_equal_coalesced_history(
     assert (inbox.depth, inbox.finished) == (0, inbox.queued)
 
 
-@settings(max_examples=100)
+@examples(50)
 @given(steps=STEPS)
 async def test_coalescing_queue_holds_at_most_two_events_per_object(
     steps: list[tuple[str, str, int]],

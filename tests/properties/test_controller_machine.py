@@ -6,12 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from controller_helpers import Notes, controlled, named
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from informer_helpers import settle
 
 from aioinformer import PriorityQueue, ReconcileRequest, Result, TerminalError
 from aioinformer.workqueue import ItemExponentialFailureRateLimiter
+from examples import examples
 
 if TYPE_CHECKING:
     from aioinformer.controller import Context
@@ -60,7 +61,7 @@ class Scripted(Notes):
         return answer
 
 
-@settings(max_examples=100)
+@examples(40)
 @given(
     script=st.lists(ACTS, max_size=12),
     steps=st.lists(STEPS, max_size=15),

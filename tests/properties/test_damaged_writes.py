@@ -11,7 +11,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from recorded_writes import definition_of_things, load, placed
 
@@ -20,6 +20,7 @@ from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.registry.registry import Registry
 from aioinformer_apiserver.requests.options import WriteOptions
 from aioinformer_apiserver.storage.storage import Storage
+from examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -173,9 +174,7 @@ write_options = st.builds(
     force=st.booleans(),
     field_validation=st.sampled_from(["Strict", "Warn", "Ignore"]),
 )
-thorough = settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+thorough = examples(25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @thorough

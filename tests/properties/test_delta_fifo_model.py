@@ -8,8 +8,10 @@ after all earlier changes were popped.
 from __future__ import annotations
 
 from fifo_machine import QueueMachine
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis.stateful import invariant
+
+from examples import examples
 
 
 class FIFOMachine(QueueMachine):
@@ -23,8 +25,8 @@ class FIFOMachine(QueueMachine):
         assert sum(map(len, self.fifo._segments)) == len(keys)
 
 
-FIFOMachine.TestCase.settings = settings(
-    max_examples=100,
+FIFOMachine.TestCase.settings = examples(
+    50,
     stateful_step_count=30,
     suppress_health_check=[HealthCheck.too_slow],  # of the machine, not of this
 )

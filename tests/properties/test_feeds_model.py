@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -17,6 +16,7 @@ from aioinformer_apiserver.requests.queries import ListQuery, Scope, WatchQuery
 from aioinformer_apiserver.serialization.formats import Whole
 from aioinformer_apiserver.storage.kinds import built_in_kinds
 from aioinformer_apiserver.storage.storage import Storage
+from examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -213,5 +213,5 @@ class Feeds(RuleBasedStateMachine):
             assert not reader.watcher.ended
 
 
-Feeds.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+Feeds.TestCase.settings = examples(40, stateful_step_count=40)
 TestFeeds = Feeds.TestCase

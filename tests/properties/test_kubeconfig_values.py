@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from credential_helpers import V1
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aioinformer.client.kubeconfig import load_kubeconfig
 from aioinformer.errors import OptionsError
+from examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,7 +148,7 @@ def assert_names(file: Path, said: str) -> None:
     assert str(file) in said
 
 
-@settings(max_examples=200)
+@examples(80)
 @given(odd_kubeconfigs())
 def test_kubeconfig_with_odd_values_works_or_raises_options_error(
     tmp_path_factory: pytest.TempPathFactory, text: str

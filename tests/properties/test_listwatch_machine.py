@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from fake_source import bookmark
 from history_server import FIRST, HistoryServer, State
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -41,6 +40,7 @@ from aioinformer.informer.listwatch.watch_events import (
 )
 from aioinformer.model import KubeObject
 from aioinformer.watch import EventType, WatchEvent
+from examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -427,5 +427,5 @@ def readable(state: State, unread: set[str]) -> State:
     return {key: obj for key, obj in state.items() if key not in unread}
 
 
-AnySequence.TestCase.settings = settings(max_examples=120, stateful_step_count=40)
+AnySequence.TestCase.settings = examples(50, stateful_step_count=40)
 TestAnySequence = AnySequence.TestCase

@@ -7,10 +7,11 @@ one entry, or several with known objects.
 from __future__ import annotations
 
 from fifo_machine import QueueMachine
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis.stateful import invariant
 
 from aioinformer.cache import Replacement
+from examples import examples
 
 
 class OrderedMachine(QueueMachine):
@@ -25,8 +26,8 @@ class OrderedMachine(QueueMachine):
         assert newest == {key: entry for key, entry in behind if key is not None}
 
 
-OrderedMachine.TestCase.settings = settings(
-    max_examples=100,
+OrderedMachine.TestCase.settings = examples(
+    30,
     stateful_step_count=30,
     suppress_health_check=[HealthCheck.too_slow],  # of the machine, not of this
 )

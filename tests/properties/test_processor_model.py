@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fake_source import thing
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -23,6 +22,7 @@ from processor_model import HandlerModel, Store
 from aioinformer.informer import Added, Deleted, Updated
 from aioinformer.informer.handlers.inbox import Snapshot
 from aioinformer.informer.handlers.resync import Resync
+from examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -334,4 +334,4 @@ class ProcessorMachine(RuleBasedStateMachine):
 
 
 TestProcessorMachine = ProcessorMachine.TestCase
-TestProcessorMachine.settings = settings(max_examples=200, stateful_step_count=25)
+TestProcessorMachine.settings = examples(70, stateful_step_count=25)

@@ -16,12 +16,13 @@ from fake_source import (
     modified,
     thing,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from informer_helpers import Even
 
 from aioinformer.errors import DecodeError, ServerError, TransportError
 from aioinformer.watch import EventType, RetryWatch
+from examples import examples
 
 if TYPE_CHECKING:
     from fake_source import Step
@@ -127,7 +128,7 @@ def version_of(event: WatchEvent) -> int:
     script=st.lists(answers | refusals, max_size=8),
     stops=st.lists(st.integers(0, 40), max_size=4),
 )
-@settings(max_examples=120)
+@examples(60)
 async def test_each_event_behind_the_first_version_is_handed_on_once_and_in_order(
     start: int,
     history: list[tuple[int, type]],

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     invariant,
@@ -25,6 +24,7 @@ from aioinformer.cache import Indexer
 from aioinformer.cache import store as contents_module
 from aioinformer.cache.store import Growing
 from aioinformer.errors import HandlerError, NoKey, OptionsError
+from examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -279,5 +279,5 @@ class StoreMachine(RuleBasedStateMachine):
             assert failure.name in failure.subject.tags
 
 
-StoreMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=30)
+StoreMachine.TestCase.settings = examples(40, stateful_step_count=30)
 TestStoreMachine = StoreMachine.TestCase

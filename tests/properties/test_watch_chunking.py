@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import pod
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from json_helpers import (
     HARD_TEXTS,
@@ -23,6 +23,7 @@ from json_helpers import (
 from aioinformer.errors import DecodeError
 from aioinformer.model.resource import Resource
 from aioinformer.watch.decoding import ListSplitter, ObjectDecoder, StreamDecoder
+from examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -78,7 +79,7 @@ def watched(chunks: Iterable[bytes]) -> list[Event]:
 
 
 @given(found=st.lists(events, max_size=4), style=styles, cuts=CUTS)
-@settings(max_examples=60)
+@examples(40)
 def test_any_split_of_a_watch_gives_its_events(
     found: list[Event], style: str, cuts: list[int]
 ) -> None:
@@ -89,13 +90,13 @@ def test_any_split_of_a_watch_gives_its_events(
 
 
 @given(found=st.lists(events, max_size=3), size=st.integers(1, 9))
-@settings(max_examples=30)
+@examples(20)
 def test_small_pieces_of_a_watch_give_its_events(found: list[Event], size: int) -> None:
     assert watched(pieces_of(stream_of(found, "compact"), size)) == found
 
 
 @given(found=st.lists(events, min_size=1, max_size=3), cuts=CUTS, data=st.data())
-@settings(max_examples=60)
+@examples(40)
 def test_watch_that_is_cut_off_gives_the_whole_lines_only(
     found: list[Event], cuts: list[int], data: st.DataObject
 ) -> None:
@@ -182,7 +183,7 @@ def whole(body: bytes) -> tuple[list[Any], str, str]:
     style=styles,
     cuts=CUTS,
 )
-@settings(max_examples=80)
+@examples(50)
 @example(items=[], shape=typed_list, style="pretty", cuts=[])
 @example(items=None, shape=typed_list, style="compact", cuts=[])
 def test_any_split_of_a_list_gives_its_objects(
@@ -198,7 +199,7 @@ def test_any_split_of_a_list_gives_its_objects(
 
 
 @given(items=st.lists(objects, max_size=4), shape=shapes, size=st.integers(1, 9))
-@settings(max_examples=40)
+@examples(20)
 def test_small_pieces_of_a_list_give_its_objects(
     items: list[Any], shape: Any, size: int
 ) -> None:

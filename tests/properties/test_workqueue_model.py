@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -26,12 +26,11 @@ from workqueue_model import Model
 
 from aioinformer.errors import QueueShutDown
 from aioinformer.workqueue import (
-    DelayingQueue,
     ItemExponentialFailureRateLimiter,
     PriorityQueue,
-    RateLimitingQueue,
     WorkQueue,
 )
+from examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +49,7 @@ class QueueMachine(RuleBasedStateMachine):
     ageing: ClassVar[float | None] = None
     make_sink: ClassVar[type[PlainSink]] = ReadSink
 
-    def make(self, sink: PlainSink) -> RateLimitingQueue[str]:
+    def make(self, sink: PlainSink) -> WorkQueue[str]:
         raise NotImplementedError
 
     def __init__(self) -> None:
@@ -267,15 +266,15 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 class PlainMachine(QueueMachine):
-    def make(self, sink: PlainSink) -> RateLimitingQueue[str]:
+    def make(self, sink: PlainSink) -> WorkQueue[str]:
         limiter = ItemExponentialFailureRateLimiter(1, 2**60)
-        return RateLimitingQueue("pods", rate_limiter=limiter, metrics=sink)
+        return WorkQueue("pods", rate_limiter=limiter, metrics=sink)
 
 
 class AgeingMachine(QueueMachine):
     ageing = 1.0
 
-    def make(self, sink: PlainSink) -> RateLimitingQueue[str]:
+    def make(self, sink: PlainSink) -> WorkQueue[str]:
         limiter = ItemExponentialFailureRateLimiter(1, 2**60)
         return PriorityQueue(
             "pods", ageing=self.ageing, rate_limiter=limiter, metrics=sink
@@ -290,8 +289,10 @@ class StrictMachine(AgeingMachine):
 TestQueueMachine = PlainMachine.TestCase
 TestPriorityMachine = AgeingMachine.TestCase
 TestStrictMachine = StrictMachine.TestCase
+TestQueueMachine.settings = examples(50)
+TestPriorityMachine.settings = examples(50)
 # Its order is all that differs.
-TestStrictMachine.settings = settings(max_examples=40)
+TestStrictMachine.settings = examples(20)
 
 
 Plan = st.lists(st.tuples(ITEMS, DELAYS, PRIORITIES), max_size=30)
@@ -300,9 +301,7 @@ Cancellations = st.lists(
 )
 
 
-@pytest.mark.parametrize(
-    "make", [WorkQueue, DelayingQueue, RateLimitingQueue, PriorityQueue]
-)
+@pytest.mark.parametrize("make", [WorkQueue, PriorityQueue])
 @given(
     plan=Plan,
     cancellations=Cancellations,
@@ -361,10 +360,8 @@ async def test_g10_a_drain_loses_nothing_that_it_does_not_return(
             wanted[item] = number
             if isinstance(queue, PriorityQueue):
                 queue.add_after(item, delay, priority)
-            elif isinstance(queue, DelayingQueue):
-                queue.add_after(item, delay)
             else:
-                queue.add(item)
+                queue.add_after(item, delay)
 
             await asyncio.sleep(max(0, delay) % 2)
 

@@ -41,7 +41,7 @@ from aioinformer_apiserver.http.handler import RequestHandler
 if TYPE_CHECKING:
     from aioinformer.watch import WatchEvent
     from aioinformer_apiserver.http.response import ResponseWriter
-    from aioinformer_apiserver.requests.request import Request
+    from aioinformer_apiserver.requests.request import APIRequest
     from aioinformer_apiserver.storage.waker import Waker
 
 BIG = "x" * 10_000
@@ -188,7 +188,7 @@ async def test_direct_request_uses_current_token() -> None:
     with pytest.raises(Unauthorized) as caught:
         await listed(old)
 
-    assert caught.value.__notes__ == ["in answer to GET /api/v1/configmaps"]
+    assert caught.value.__notes__ == ["in response to GET /api/v1/configmaps"]
     assert len((await listed(server.list_watch(CONFIG_MAPS)))[0]) == 1
 
 
@@ -422,7 +422,7 @@ async def test_informer_works_with_direct_list_watch() -> None:
 async def test_direct_endpoint_raises_a_bug_of_the_server() -> None:
     class Broken(RequestHandler):
         async def respond(
-            self, request: Request, writer: ResponseWriter, waker: Waker
+            self, request: APIRequest, writer: ResponseWriter, waker: Waker
         ) -> None:
             await asyncio.sleep(1)
             raise ZeroDivisionError

@@ -40,7 +40,7 @@ def told(events: list[WatchEvent]) -> list[str]:
     return [f"{it.type} {it.object.name}@{it.object.resource_version}" for it in events]
 
 
-async def listed(
+async def as_list(
     source: FakeListerWatcher, **options: Any
 ) -> tuple[list[KubeObject], str, str]:
     """The objects, the version and the token of one page."""
@@ -125,8 +125,8 @@ async def test_fake_lister_watcher_serves_any_resource() -> None:
     widgets = FakeListerWatcher(named("w", spec={"size": 3}), resource=WIDGETS)
     nodes = FakeListerWatcher(named("n"), resource=NODES)
 
-    (widget,), _, _ = await listed(widgets)
-    (node,), _, _ = await listed(nodes)
+    (widget,), _, _ = await as_list(widgets)
+    (node,), _, _ = await as_list(nodes)
 
     assert (widget.key, widget.kind, widget.api_version) == (
         "default/w",
@@ -161,9 +161,9 @@ def test_fake_lister_watcher_rejects_invalid_objects(wrong: Any) -> None:
 async def test_fake_lister_watcher_lists_in_pages() -> None:
     source = FakeListerWatcher(*map(named, "cab"))
 
-    first, version, token = await listed(source, limit=2)
+    first, version, token = await as_list(source, limit=2)
     source.add(named("d"))
-    rest, same, end = await listed(source, limit=2, continue_token=token)
+    rest, same, end = await as_list(source, limit=2, continue_token=token)
 
     assert [it.name for it in first] == ["a", "b"]
     assert [it.name for it in rest] == ["c"]
@@ -171,14 +171,14 @@ async def test_fake_lister_watcher_lists_in_pages() -> None:
 
 
 async def test_fake_lister_watcher_empty_list_has_version() -> None:
-    assert await listed(FakeListerWatcher()) == ([], "1", "")
+    assert await as_list(FakeListerWatcher()) == ([], "1", "")
 
 
 async def test_fake_lister_watcher_rejects_future_version() -> None:
     source = FakeListerWatcher()
 
     with pytest.raises(Exception, match="Too large resource version: 9"):
-        await listed(
+        await as_list(
             source, resource_version="9", resource_version_match="NotOlderThan"
         )
 
@@ -311,7 +311,7 @@ async def test_fake_lister_watcher_gone_expires_versions() -> None:
         assert await watch.next_batch() == []
 
     with pytest.raises(ResourceExpired):
-        await listed(source, resource_version="2", resource_version_match="Exact")
+        await as_list(source, resource_version="2", resource_version_match="Exact")
 
 
 async def test_fake_lister_watcher_refuses_given_number_of_times() -> None:
@@ -319,13 +319,13 @@ async def test_fake_lister_watcher_refuses_given_number_of_times() -> None:
     source.refuse(of_code(403), times=2)
 
     with pytest.raises(Forbidden):
-        await listed(source)
+        await as_list(source)
 
     with pytest.raises(Forbidden):
         async with source.watch(WatchOptions()):
             pass
 
-    assert (await listed(source))[1] == "1"
+    assert (await as_list(source))[1] == "1"
     assert len(source.requests) == 3
 
 

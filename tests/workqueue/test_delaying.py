@@ -1,4 +1,4 @@
-"""`DelayingQueue`: when items come, in which order, and with how many timers."""
+"""`WorkQueue.add_after()`: deadlines, order, timers and shutdown."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from queue_helpers import CountedTime, error_in_thread, settle, take_all
 
 from aioinformer.errors import OptionsError, QueueShutDown, WrongLoop
-from aioinformer.workqueue import DelayingQueue
-from aioinformer.workqueue.delaying import READY_PER_TURN, STALE_ENTRIES_KEPT
+from aioinformer.workqueue import WorkQueue
+from aioinformer.workqueue.delayed_items import READY_PER_TURN, STALE_ENTRIES_KEPT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ def timers() -> list[asyncio.TimerHandle]:
 
 
 async def arrivals(
-    queue: DelayingQueue[str], number: int
+    queue: WorkQueue[str], number: int
 ) -> AsyncIterator[tuple[str, float]]:
     """Take items, and tell when each came."""
     for _ in range(number):
@@ -35,7 +35,7 @@ async def arrivals(
         queue.done(item)
 
 
-async def take(queue: DelayingQueue[str], number: int) -> list[tuple[str, float]]:
+async def take(queue: WorkQueue[str], number: int) -> list[tuple[str, float]]:
     return [arrival async for arrival in arrivals(queue, number)]
 
 
@@ -44,7 +44,7 @@ async def take(queue: DelayingQueue[str], number: int) -> list[tuple[str, float]
 
 @pytest.mark.parametrize("delay", [2, 2.0, timedelta(seconds=2)], ids=repr)
 async def test_an_item_comes_when_its_delay_has_passed(delay: Any) -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
 
     queue.add_after("a", delay)
 
@@ -54,7 +54,7 @@ async def test_an_item_comes_when_its_delay_has_passed(delay: Any) -> None:
 
 @pytest.mark.parametrize("delay", [0, -1.5, timedelta(0)], ids=repr)
 async def test_a_delay_not_above_zero_adds_at_once(delay: Any) -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
 
     queue.add_after("a", delay)
 
@@ -63,7 +63,7 @@ async def test_a_delay_not_above_zero_adds_at_once(delay: Any) -> None:
 
 
 async def test_an_item_comes_only_once() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
     queue.add_after("a", 1)
     await take(queue, 1)
 
@@ -73,7 +73,7 @@ async def test_an_item_comes_only_once() -> None:
 
 
 async def test_items_come_in_the_order_of_their_deadlines() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
 
     queue.add_after("c", 3)
     queue.add_after("a", 1)
@@ -83,7 +83,7 @@ async def test_items_come_in_the_order_of_their_deadlines() -> None:
 
 
 async def test_items_of_one_deadline_come_in_the_order_of_asking() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
 
     for item in "cab":
         queue.add_after(item, 1)
@@ -92,7 +92,7 @@ async def test_items_of_one_deadline_come_in_the_order_of_asking() -> None:
 
 
 async def test_a_later_deadline_of_a_delayed_item_changes_nothing() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
     queue.add_after("a", 1)
 
     queue.add_after("a", 5)
@@ -102,7 +102,7 @@ async def test_a_later_deadline_of_a_delayed_item_changes_nothing() -> None:
 
 
 async def test_an_earlier_deadline_of_a_delayed_item_wins() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
     queue.add_after("a", 5)
 
     queue.add_after("a", 1)
@@ -112,7 +112,7 @@ async def test_an_earlier_deadline_of_a_delayed_item_wins() -> None:
 
 
 async def test_an_item_may_be_delayed_again_to_a_deadline_it_had_before() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
     queue.add_after("a", 5)
     queue.add_after("a", 1)
     queue.add_after("z", 9)
@@ -124,7 +124,7 @@ async def test_an_item_may_be_delayed_again_to_a_deadline_it_had_before() -> Non
 
 
 async def test_adding_without_a_delay_leaves_the_delayed_one() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
     queue.add_after("a", 2)
 
     queue.add("a")
@@ -133,7 +133,7 @@ async def test_adding_without_a_delay_leaves_the_delayed_one() -> None:
 
 
 async def test_an_item_due_while_in_work_waits_for_done() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
     queue.add("a")
     await queue.get()
     queue.add_after("a", 1)
@@ -148,22 +148,22 @@ async def test_an_item_due_while_in_work_waits_for_done() -> None:
 
 @pytest.mark.parametrize("delay", [math.nan, math.inf, -math.inf])
 async def test_refuses_a_delay_that_is_no_number(delay: float) -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
 
     with pytest.raises(OptionsError):
         queue.add_after("a", delay)
 
-    assert repr(queue) == "<DelayingQueue open queued=0 working=0 delayed=0>"
+    assert repr(queue) == "<WorkQueue open queued=0 working=0 delayed=0>"
 
 
 async def test_repr_shows_the_number_of_delayed_items() -> None:
-    queue = DelayingQueue[str]("pods")
+    queue = WorkQueue[str]("pods")
     queue.add("a")
     queue.add_after("b", 1)
     queue.add_after("c", 1)
     queue.add_after("c", 0.5)
 
-    assert repr(queue) == "<DelayingQueue pods open queued=1 working=0 delayed=2>"
+    assert repr(queue) == "<WorkQueue pods open queued=1 working=0 delayed=2>"
     queue.shut_down()
 
 
@@ -171,7 +171,7 @@ async def test_repr_shows_the_number_of_delayed_items() -> None:
 
 
 async def test_ten_thousand_delayed_items_need_one_timer() -> None:
-    queue = DelayingQueue[int]()
+    queue = WorkQueue[int]()
 
     for number in range(10_000):
         queue.add_after(number, 1 + (number * 7919) % 10_000)
@@ -183,7 +183,7 @@ async def test_ten_thousand_delayed_items_need_one_timer() -> None:
 async def test_delaying_costs_the_logarithm_of_what_is_delayed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    queue = DelayingQueue[int]()
+    queue = WorkQueue[int]()
     number = 10_000
     with monkeypatch.context() as patched:
         now = CountedTime(asyncio.get_running_loop().time())
@@ -202,7 +202,7 @@ async def test_delaying_costs_the_logarithm_of_what_is_delayed(
 
 
 async def test_an_earlier_item_brings_the_timer_forward() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
     queue.add_after("late", 10)
 
     queue.add_after("early", 1)
@@ -212,18 +212,18 @@ async def test_an_earlier_item_brings_the_timer_forward() -> None:
 
 
 async def test_no_timer_is_left_when_nothing_is_delayed() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
     queue.add_after("a", 5)
     queue.add_after("a", 1)
 
     await take(queue, 1)
 
     assert timers() == []
-    assert not queue._heap
+    assert not queue._delayed._heap
 
 
 async def test_many_items_due_at_once_are_added_over_several_turns() -> None:
-    queue = DelayingQueue[int]()
+    queue = WorkQueue[int]()
     number = 2 * READY_PER_TURN + 1
     for item in range(number):
         queue.add_after(item, 1)
@@ -240,7 +240,7 @@ async def test_many_items_due_at_once_are_added_over_several_turns() -> None:
 
 
 async def test_ever_earlier_deadlines_do_not_pile_up() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
     others = {f"other-{number}": 20_000 + number for number in range(40)}
     for item, delay in others.items():
         queue.add_after(item, delay)
@@ -248,12 +248,12 @@ async def test_ever_earlier_deadlines_do_not_pile_up() -> None:
     for delay in range(10_000, 0, -1):
         queue.add_after("a", delay)
 
-    assert len(queue._heap) <= len(others) + 1 + STALE_ENTRIES_KEPT + 1
+    assert len(queue._delayed._heap) <= len(others) + 1 + STALE_ENTRIES_KEPT + 1
     queue.shut_down()
 
 
 async def test_dropping_out_of_date_entries_keeps_the_order() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
     others = {f"other-{number}": 20_000 + number for number in range(40)}
     for item, delay in others.items():
         queue.add_after(item, delay)
@@ -262,12 +262,12 @@ async def test_dropping_out_of_date_entries_keeps_the_order() -> None:
     for delay in range(STALE_ENTRIES_KEPT + 2, 0, -1):
         queue.add_after("a", delay)
 
-    assert len(queue._heap) == len(others) + 1
+    assert len(queue._delayed._heap) == len(others) + 1
     assert await take(queue, 41) == [("a", 1), *others.items()]
 
 
 async def test_out_of_date_entries_of_items_that_came_are_dropped() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
     for number in range(STALE_ENTRIES_KEPT):
         queue.add_after(f"came-{number}", 1000)
         queue.add_after(f"came-{number}", 1)
@@ -278,26 +278,26 @@ async def test_out_of_date_entries_of_items_that_came_are_dropped() -> None:
         queue.add_after("b", delay)
 
     assert await take(queue, 1) == [("b", 1501)]
-    assert not queue._heap
+    assert not queue._delayed._heap
 
 
 # ---------------------------------------------------------------- shutting down
 
 
 async def test_shut_down_drops_delayed_items() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
     queue.add_after("a", 1)
 
     queue.shut_down()
 
     assert timers() == []
-    assert not queue._heap
+    assert not queue._delayed._heap
     with pytest.raises(QueueShutDown):
         await queue.get()
 
 
 async def test_drain_after_shut_down_returns_delayed_items() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
     queue.add_after("a", 1)
     queue.shut_down()
 
@@ -305,7 +305,7 @@ async def test_drain_after_shut_down_returns_delayed_items() -> None:
 
 
 async def test_add_after_is_ignored_after_shut_down() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
     queue.shut_down()
 
     queue.add_after("a", 1)
@@ -316,7 +316,7 @@ async def test_add_after_is_ignored_after_shut_down() -> None:
 
 
 async def test_a_drain_cuts_the_delays() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
     queue.add("now")
     queue.add_after("a late one", 900)
     queue.add_after("early", 600)
@@ -332,7 +332,7 @@ async def test_a_drain_cuts_the_delays() -> None:
 
 
 async def test_a_drain_cuts_the_delay_of_a_retry_in_work_once() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
     record: list[str] = []
     queue.add("a")
 
@@ -353,7 +353,7 @@ async def test_a_drain_cuts_the_delay_of_a_retry_in_work_once() -> None:
 
 
 async def test_drain_can_return_delayed_items() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
     queue.add("now")
     queue.add_after("late", 600)
     drain = asyncio.create_task(queue.shut_down_with_drain(delayed="return"))
@@ -368,7 +368,7 @@ async def test_drain_can_return_delayed_items() -> None:
 
 
 async def test_drain_that_returns_delayed_items_returns_retries() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
     record: list[str] = []
     for item in ("fails", "fails at once", "succeeds"):
         queue.add(item)
@@ -391,7 +391,7 @@ async def test_drain_that_returns_delayed_items_returns_retries() -> None:
 
 
 async def test_drain_that_returns_delayed_items_accepts_no_new_ones() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
     queue.add("in work")
     queue.add("queued")
     await queue.get()
@@ -407,7 +407,7 @@ async def test_drain_that_returns_delayed_items_accepts_no_new_ones() -> None:
 
 
 async def test_drain_refuses_an_unknown_delayed_argument() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
 
     with pytest.raises(OptionsError, match="'run' or 'return', not 'drop'"):
         await queue.shut_down_with_drain(delayed="drop")  # type: ignore[arg-type]
@@ -419,18 +419,18 @@ async def test_drain_refuses_an_unknown_delayed_argument() -> None:
 
 
 async def test_another_thread_gets_wrong_loop() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
     queue.add("a")
 
     for delay in (1, 0):
         error = error_in_thread(lambda d=delay: queue.add_after("b", d))  # type: ignore[misc]
         assert isinstance(error, WrongLoop)
 
-    assert repr(queue) == "<DelayingQueue open queued=1 working=0 delayed=0>"
+    assert repr(queue) == "<WorkQueue open queued=1 working=0 delayed=0>"
 
 
 def test_a_delay_needs_a_running_loop() -> None:
-    queue = DelayingQueue[str]()
+    queue = WorkQueue[str]()
 
     with pytest.raises(WrongLoop):
         queue.add_after("a", 1)

@@ -1,4 +1,4 @@
-"""`RateLimitingQueue`: the limiter decides when, the queue does the waiting."""
+"""`WorkQueue.add_rate_limited()`: the limiter computes the delay, the queue waits."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from queue_helpers import error_in_thread, settle
 
 from aioinformer.errors import OptionsError, WrongLoop
 from aioinformer.workqueue import (
+    DelayingQueue,
     ItemExponentialFailureRateLimiter,
     ItemFastSlowRateLimiter,
     PriorityQueue,
     RateLimitingQueue,
+    WorkQueue,
 )
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ def doubling() -> ItemExponentialFailureRateLimiter:
 
 
 async def test_an_item_comes_after_the_delay_of_the_limiter() -> None:
-    queue = RateLimitingQueue[str](rate_limiter=doubling())
+    queue = WorkQueue[str](rate_limiter=doubling())
     times: list[float] = []
 
     for _ in range(4):
@@ -38,13 +40,13 @@ async def test_an_item_comes_after_the_delay_of_the_limiter() -> None:
 
 @pytest.mark.parametrize("given", [10, "slow", ("when", "forget")], ids=str)
 def test_queue_refuses_an_object_without_limiter_methods(given: Any) -> None:
-    for kind in (RateLimitingQueue, PriorityQueue):
+    for kind in (WorkQueue, PriorityQueue):
         with pytest.raises(OptionsError, match=r"rate_limiter=.* has no method when"):
             kind("q", rate_limiter=given)
 
 
 async def test_items_are_limited_each_for_itself() -> None:
-    queue = RateLimitingQueue[str](rate_limiter=doubling())
+    queue = WorkQueue[str](rate_limiter=doubling())
     queue.add_rate_limited("a")
     queue.done(await queue.get())
 
@@ -56,7 +58,7 @@ async def test_items_are_limited_each_for_itself() -> None:
 
 
 async def test_forget_makes_the_next_delay_short_again() -> None:
-    queue = RateLimitingQueue[str](rate_limiter=doubling())
+    queue = WorkQueue[str](rate_limiter=doubling())
     for _ in range(3):
         queue.add_rate_limited("a")
         queue.done(await queue.get())
@@ -72,7 +74,7 @@ async def test_forget_makes_the_next_delay_short_again() -> None:
 
 
 async def test_done_does_not_forget() -> None:
-    queue = RateLimitingQueue[str](rate_limiter=doubling())
+    queue = WorkQueue[str](rate_limiter=doubling())
     queue.add_rate_limited("a")
 
     queue.done(await queue.get())
@@ -81,7 +83,7 @@ async def test_done_does_not_forget() -> None:
 
 
 async def test_a_repeated_request_counts_but_the_earlier_time_stays() -> None:
-    queue = RateLimitingQueue[str](rate_limiter=doubling())
+    queue = WorkQueue[str](rate_limiter=doubling())
 
     for _ in range(3):
         queue.add_rate_limited("a")
@@ -92,7 +94,7 @@ async def test_a_repeated_request_counts_but_the_earlier_time_stays() -> None:
 
 
 async def test_the_default_limiter_is_that_of_controllers() -> None:
-    queue = RateLimitingQueue[str]()
+    queue = WorkQueue[str]()
 
     queue.add_rate_limited("a")
     queue.done(await queue.get())
@@ -108,7 +110,7 @@ async def test_the_default_limiter_is_that_of_controllers() -> None:
 
 async def test_a_drain_retries_a_failing_item_once_without_its_delay() -> None:
     limiter = ItemFastSlowRateLimiter(600, 600, 1)
-    queue = RateLimitingQueue[str]("jobs", rate_limiter=limiter)
+    queue = WorkQueue[str]("jobs", rate_limiter=limiter)
     record: list[str] = []
     queue.add("fails")
     queue.add("succeeds")
@@ -131,15 +133,15 @@ async def test_a_drain_retries_a_failing_item_once_without_its_delay() -> None:
 
 
 async def test_add_rate_limited_is_ignored_after_shut_down() -> None:
-    queue = RateLimitingQueue[str](rate_limiter=doubling())
+    queue = WorkQueue[str](rate_limiter=doubling())
     queue.shut_down()
 
     queue.add_rate_limited("a")
 
-    assert repr(queue) == "<RateLimitingQueue shut queued=0 working=0 delayed=0>"
+    assert repr(queue) == "<WorkQueue shut queued=0 working=0 delayed=0>"
 
 
-CALLS: dict[str, Callable[[RateLimitingQueue[str]], object]] = {
+CALLS: dict[str, Callable[[WorkQueue[str]], object]] = {
     "add_rate_limited": lambda queue: queue.add_rate_limited("a"),
     "forget": lambda queue: queue.forget("a"),
     "num_requeues": lambda queue: queue.num_requeues("a"),
@@ -149,7 +151,7 @@ CALLS: dict[str, Callable[[RateLimitingQueue[str]], object]] = {
 @pytest.mark.parametrize("name", CALLS)
 async def test_another_thread_gets_wrong_loop(name: str) -> None:
     limiter = doubling()
-    queue = RateLimitingQueue[str](rate_limiter=limiter)
+    queue = WorkQueue[str](rate_limiter=limiter)
     queue.add_rate_limited("a")
 
     error = error_in_thread(lambda: CALLS[name](queue))
@@ -157,3 +159,7 @@ async def test_another_thread_gets_wrong_loop(name: str) -> None:
     assert isinstance(error, WrongLoop)
     assert limiter.num_requeues("a") == 1
     queue.shut_down()
+
+
+def test_names_of_client_go_are_work_queues() -> None:
+    assert DelayingQueue is RateLimitingQueue is WorkQueue

@@ -13,7 +13,7 @@ import pytest
 from metrics_helpers import PlainSink, ReadSink
 from queue_helpers import DisabledSink, error_in_thread
 
-from aioinformer.workqueue import DelayingQueue, PriorityQueue, WorkQueue
+from aioinformer.workqueue import PriorityQueue, WorkQueue
 from aioinformer.workqueue.metrics import AGES_SECONDS, KEPT
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ async def test_metrics_count_retries_of_an_open_queue(
     make: Callable[[], PlainSink],
 ) -> None:
     sink = make()
-    queue = DelayingQueue[str]("pods", metrics=sink)
+    queue = WorkQueue[str]("pods", metrics=sink)
 
     queue.add_after("a", 1)
     queue.add_after("a", 2)
@@ -355,7 +355,7 @@ class BrokenSink(PlainSink):
 async def test_a_sink_that_fails_loses_no_item(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    queue = DelayingQueue[str]("pods", metrics=BrokenSink())
+    queue = WorkQueue[str]("pods", metrics=BrokenSink())
 
     queue.add_after("a", 1)
     queue.add_after("b", 2)

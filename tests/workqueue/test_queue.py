@@ -111,9 +111,9 @@ async def test_repr_shows_the_state() -> None:
     open_repr = repr(queue)
     queue.shut_down()
 
-    assert open_repr == "<WorkQueue pods open queued=1 working=1>"
-    assert repr(queue) == "<WorkQueue pods shut queued=1 working=1>"
-    assert repr(WorkQueue[str]()) == "<WorkQueue open queued=0 working=0>"
+    assert open_repr == "<WorkQueue pods open queued=1 working=1 delayed=0>"
+    assert repr(queue) == "<WorkQueue pods shut queued=1 working=1 delayed=0>"
+    assert repr(WorkQueue[str]()) == "<WorkQueue open queued=0 working=0 delayed=0>"
 
 
 # ---------------------------------------------------------------- waiting
@@ -355,7 +355,7 @@ async def test_iteration_calls_done_when_it_asks_for_the_next() -> None:
             queue.shut_down()
 
     assert record == ["a", "a", "a"]
-    assert repr(queue) == "<WorkQueue shut queued=0 working=0>"
+    assert repr(queue) == "<WorkQueue shut queued=0 working=0 delayed=0>"
 
 
 async def test_leaving_an_iteration_calls_done_soon() -> None:
@@ -366,7 +366,7 @@ async def test_leaving_an_iteration_calls_done_soon() -> None:
         break
 
     await settle()
-    assert repr(queue) == "<WorkQueue open queued=0 working=0>"
+    assert repr(queue) == "<WorkQueue open queued=0 working=0 delayed=0>"
 
 
 async def test_leaving_a_closed_iteration_calls_done_at_once() -> None:
@@ -377,4 +377,4 @@ async def test_leaving_a_closed_iteration_calls_done_at_once() -> None:
         async for _item in items:
             break
 
-    assert repr(queue) == "<WorkQueue open queued=0 working=0>"
+    assert repr(queue) == "<WorkQueue open queued=0 working=0 delayed=0>"

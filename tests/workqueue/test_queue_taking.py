@@ -9,9 +9,7 @@ import pytest
 from queue_helpers import settle, take_all
 
 from aioinformer.workqueue import (
-    DelayingQueue,
     PriorityQueue,
-    RateLimitingQueue,
     WorkQueue,
 )
 
@@ -37,9 +35,7 @@ async def by_iteration(queue: WorkQueue[str], record: list[str]) -> None:
 
 
 each_way = pytest.mark.parametrize("way", [by_get, by_item, by_iteration])
-each_queue = pytest.mark.parametrize(
-    "make", [WorkQueue, DelayingQueue, RateLimitingQueue, PriorityQueue]
-)
+each_queue = pytest.mark.parametrize("make", [WorkQueue, PriorityQueue])
 
 
 @each_way
@@ -106,4 +102,4 @@ async def test_cancelled_in_any_turn_every_item_is_taken_once_or_still_there(
     left = take_all(queue)
     wanted = [f"item-{turn}" for turn in range(1, turns, 2)]
     assert [*record, *left] == [*wanted, "last"]
-    assert repr(queue) == "<WorkQueue open queued=0 working=0>"
+    assert repr(queue) == "<WorkQueue open queued=0 working=0 delayed=0>"

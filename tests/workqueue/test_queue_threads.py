@@ -132,7 +132,7 @@ async def test_reading_is_allowed_in_another_thread() -> None:
     )
 
     assert error is None
-    assert seen == [1, False, "<WorkQueue pods open queued=1 working=0>"]
+    assert seen == [1, False, "<WorkQueue pods open queued=1 working=0 delayed=0>"]
 
 
 async def test_add_threadsafe_wakes_a_waiting_worker() -> None:

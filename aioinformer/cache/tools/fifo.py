@@ -48,7 +48,7 @@ T = TypeVar("T")
 class FIFO(Generic[T]):
     """Objects that wait to be processed, each once and in its newest state.
 
-    It tells the state, not the changes: a deletion only removes an object from the
+    It returns states, not changes: a deletion only removes an object from the
     queue. The queue can be read and written like a `Store` of waiting objects. Unlike a
     store it belongs to one event loop, also for reading.
 

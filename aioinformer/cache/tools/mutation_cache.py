@@ -120,7 +120,7 @@ class MutationCache(Generic[T]):
             return self._store.get_by_key(key)
 
         with self._lock:
-            held = self._look(key)
+            held = self._find_write(key)
 
         # Last: a write that was dropped as outdated is in the store by now.
         stored = self._store.get_by_key(key)
@@ -191,12 +191,12 @@ class MutationCache(Generic[T]):
 
         stored = self._store.get_by_key(key)
         with self._lock:
-            held = self._look(key)
+            held = self._find_write(key)
             if held is not None and _rejects(held, obj.uid, version):
                 return
 
             if stored is None or not _reaches(stored, version):
-                self._lay(key, obj, obj.uid, version)
+                self._keep(key, obj, obj.uid, version)
 
     # ------------------------------------------------------------ events of the store
 
@@ -213,7 +213,7 @@ class MutationCache(Generic[T]):
         obj = states[-1]
         key = key_of(obj, self._store.key_func)
         with self._lock:
-            held = self._look(key)
+            held = self._find_write(key)
             if held is not None and _reaches(obj, held.version):
                 del self._held[key]
 
@@ -240,14 +240,14 @@ class MutationCache(Generic[T]):
 
         key = key_of(obj, self._store.key_func)
         with self._lock:
-            held = self._look(key)
+            held = self._find_write(key)
             # A newer write with another uid means that the object exists again.
             if held is None or _same(held, obj.uid) or _reaches(obj, held.version):
-                self._lay(key, None, obj.uid, _number(obj))
+                self._keep(key, None, obj.uid, _number(obj))
 
     # ------------------------------------------------------------ helpers, locked
 
-    def _look(self, key: str) -> _Held[T] | None:
+    def _find_write(self, key: str) -> _Held[T] | None:
         """Return the write that is kept for a key, unless its time is over."""
         held = self._held.get(key)
         if held is None:
@@ -260,7 +260,7 @@ class MutationCache(Generic[T]):
         self._held.move_to_end(key)
         return held
 
-    def _lay(self, key: str, obj: T | None, uid: str, version: int) -> None:
+    def _keep(self, key: str, obj: T | None, uid: str, version: int) -> None:
         self._held[key] = _Held(obj, uid, version, self._clock() + self._ttl)
         self._held.move_to_end(key)
         if len(self._held) > self._max_size:

@@ -93,7 +93,7 @@ class MutationDetector(Generic[T]):
 
         self.name = name
         self.enabled = enabled
-        """Whether it does anything."""
+        """True if it compares objects."""
 
         self._period = seconds_of(period)
         self._retain = seconds_of(retain)
@@ -181,11 +181,11 @@ class MutationDetector(Generic[T]):
             if mutation is not None:
                 self._young.pop(number, None)
                 self._old.pop(number, None)
-                self._tell(mutation)
+                self._report(mutation)
 
             yield mutation
 
-    def _tell(self, mutation: Mutation[T]) -> None:
+    def _report(self, mutation: Mutation[T]) -> None:
         logger.error(
             "%s: a %s was changed in the cache: %s",
             self.name,

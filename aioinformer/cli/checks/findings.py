@@ -12,19 +12,20 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "StepResult", "StepStatus", "has_failed", "summary"]
 
 
-StepStatus = Literal["ok", "warning", "failed", "not asked"]
-"""Status of a step. `not asked` if it was skipped."""
+StepStatus = Literal["ok", "warning", "failed", "skipped"]
+"""Status of a step."""
 
 
 # Aligns the texts.
 _MARK_WIDTH = max(map(len, get_args(StepStatus)))
 
 
+# In the order of the summary, with plurals.
 _WORDS: dict[StepStatus, tuple[str, str]] = {
     "failed": ("failed", "failed"),
     "warning": ("warning", "warnings"),
     "ok": ("ok", "ok"),
-    "not asked": ("not asked", "not asked"),
+    "skipped": ("skipped", "skipped"),
 }
 
 

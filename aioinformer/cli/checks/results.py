@@ -96,10 +96,10 @@ def reached(
     what = "the proxy " if config.proxy else ""
     first, *more = addresses
     resolved = f" ({first})" if first != host else ""
-    others = f", one of {1 + len(more)} addresses" if more else ""
+    others = f", one of {1 + len(more)} addresses," if more else ""
     took = f"{seconds * 1000:.0f} ms"
-    text = f"{what}{host}{resolved}{others} accepts connections on port {port}, after {took}"
-    return StepResult("ok", text)
+    text = f"{what}{host}{resolved}{others} accepts connections on port {port}"
+    return StepResult("ok", f"{text}, after {took}")
 
 
 def unreachable(config: ClientConfig, error: OSError | UnicodeError) -> StepResult:
@@ -128,7 +128,7 @@ def plain(config: ClientConfig) -> StepResult:
     """Return the result for plain HTTP, which is safe on loopback only."""
     host = urlsplit(config.server).hostname or ""
     if host == "localhost" or host.startswith("127.") or host == "::1":
-        return StepResult("not asked", "plain HTTP, to this machine")
+        return StepResult("skipped", "plain HTTP, to this machine")
 
     return StepResult("warning", f"INSECURE: plain HTTP to another machine, {_UNSAFE}")
 

@@ -1,7 +1,7 @@
 """Authentication: credentials, exec plugins, TLS.
 
-The law of this layer: secrets show in no `repr`, log line or error. Files are read, SSL
-contexts built and plugins run in threads.
+Rules of this layer: secrets appear in no `repr`, log line or error. Files are read, SSL
+contexts are built and plugins run in threads.
 """
 
 from aioinformer.client.auth.credentials import AuthInfo, AuthSource, Credentials

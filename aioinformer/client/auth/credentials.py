@@ -1,4 +1,4 @@
-"""`Credentials`: what authenticates a client, and when it is renewed."""
+"""`Credentials`: authentication of a client, and its renewal."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Credentials:
         Returns:
             The renewal of this loop. The caller releases it once.
         """
-        renewal = self._here()
+        renewal = self._renewal_of_loop()
         renewal.keep()
         return renewal
 
@@ -181,13 +181,13 @@ class Credentials:
         """
         # By identity: each renewal creates another object, even if the token is the same.
         if self._source is not None and self._info is refused:
-            await self._here().wait(self._max_wait)
+            await self._renewal_of_loop().wait(self._max_wait)
 
         return self._info != refused
 
     async def _wait_for_renewal(self) -> bool:
         """Start a renewal, wait if necessary, and return whether it has ended."""
-        renewal, seconds = self._here(), self._max_wait
+        renewal, seconds = self._renewal_of_loop(), self._max_wait
         if self._is_valid() and renewal.kept:
             seconds = self._info.wait_seconds - renewal.start()
 
@@ -195,7 +195,7 @@ class Credentials:
 
     async def _renew(self) -> None:
         try:
-            info = await self._ask()
+            info = await self._call_source()
         except (OptionsError, TransportError) as exc:
             self._failed(exc)
         else:
@@ -204,7 +204,7 @@ class Credentials:
             self._due_at = now + info.fresh_seconds
             self._valid_until = now + info.valid_seconds
 
-    async def _ask(self) -> AuthInfo:
+    async def _call_source(self) -> AuthInfo:
         assert self._source is not None
         try:
             # A copy: the source may return the same object again.
@@ -249,7 +249,7 @@ class Credentials:
         # A copy for each caller: raising an error adds traceback entries to it.
         return type(self._failure)(str(self._failure))
 
-    def _here(self) -> SharedRun:
+    def _renewal_of_loop(self) -> SharedRun:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop = loop
@@ -321,8 +321,8 @@ def is_transient(exc: OSError) -> bool:
     correct then.
     """
     # Errors of `ssl` and of name look-ups have their own numbers.
-    foreign = isinstance(exc, ssl.SSLError | socket.gaierror)
-    return exc.errno in _TRANSIENT and not foreign
+    has_other_numbers = isinstance(exc, ssl.SSLError | socket.gaierror)
+    return exc.errno in _TRANSIENT and not has_other_numbers
 
 
 def bearer(token: str, what: str) -> str:

@@ -57,16 +57,16 @@ SKEW_SHARE = 0.2
 LEAST_SECONDS = 5.0
 
 # Interval of checking whether a plugin has ended or was cancelled.
-_TURN_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 
 # Credentials are a few KiB.
-_MOST_BYTES = 1024 * 1024
+_OUTPUT_LIMIT = 1024 * 1024
 
 # Part of stderr that is logged: the end, where the reason usually is.
-_COMPLAINT_CHARACTERS = 1000
+_STDERR_CHARACTERS = 1000
 
 # Names of environment variables whose values are secrets.
-_TELLING = re.compile(r"(?i)token|secret|passw|key")
+_SECRET_NAMES = re.compile(r"(?i)token|secret|passw|key")
 
 # An argument that is only the name of an option.
 _FLAG = re.compile(r"--?[a-z-]+")
@@ -135,16 +135,16 @@ class ExecPlugin:
         Cancellation:
             Deferred until the plugin has been killed, which takes milliseconds.
         """
-        unwanted = threading.Event()
-        call = functools.partial(self._run, unwanted)
-        return await in_thread(call, stop=unwanted.set)
+        cancelled = threading.Event()
+        call = functools.partial(self._run, cancelled)
+        return await in_thread(call, stop=cancelled.set)
 
-    def _run(self, unwanted: threading.Event) -> AuthInfo:
-        interactive = self._asks()
+    def _run(self, cancelled: threading.Event) -> AuthInfo:
+        interactive = self._is_interactive()
         process = self._start(interactive)
         limit = INTERACTIVE_SECONDS if interactive else self.seconds
         try:
-            printed, complaint = _listen(process, unwanted, limit)
+            stdout, stderr = _read_output(process, cancelled, limit)
         except TimeoutError as exc:
             raise OptionsError(
                 f"{self} did not end within {limit:g} s and was killed{exc}"
@@ -152,13 +152,13 @@ class ExecPlugin:
         finally:
             _end(process, alone=not interactive)
 
-        said = self._hint(complaint)
+        hint = self._hint(stderr)
         if process.returncode:
-            raise OptionsError(f"{self} failed with code {process.returncode}{said}")
+            raise OptionsError(f"{self} failed with code {process.returncode}{hint}")
 
-        return self._read(printed, said)
+        return self._read(stdout, hint)
 
-    def _asks(self) -> bool:
+    def _is_interactive(self) -> bool:
         if self.interactive_mode == "Never":
             return False
 
@@ -227,8 +227,8 @@ class ExecPlugin:
                 f"{exc.strerror}"
             ) from exc
 
-    def _read(self, printed: bytes, said: str) -> AuthInfo:
-        status = self._status(printed, said)
+    def _read(self, stdout: bytes, hint: str) -> AuthInfo:
+        status = self._status(stdout, hint)
         token = self._text(status, "token")
         certificate = self._text(status, "clientCertificateData").encode()
         key = self._text(status, "clientKeyData").encode()
@@ -239,7 +239,7 @@ class ExecPlugin:
 
         if not token and not certificate:
             raise OptionsError(
-                f"{self} printed neither a token nor a certificate{said}"
+                f"{self} printed neither a token nor a certificate{hint}"
             )
 
         left = self._seconds_left(status, certificate)
@@ -252,30 +252,30 @@ class ExecPlugin:
             valid_seconds=max(left, LEAST_SECONDS),
         )
 
-    def _status(self, printed: bytes, said: str) -> dict[str, Any]:
+    def _status(self, stdout: bytes, hint: str) -> dict[str, Any]:
         try:
-            answer = orjson.loads(printed)
+            response = orjson.loads(stdout)
         except orjson.JSONDecodeError:
             # Neither shown nor chained: the output may contain a token.
-            what = "nothing" if not printed.strip() else "something that is not JSON"
-            raise OptionsError(f"{self} printed {what}{said}") from None
+            what = "nothing" if not stdout.strip() else "something that is not JSON"
+            raise OptionsError(f"{self} printed {what}{hint}") from None
 
-        kind = answer.get("kind") if isinstance(answer, dict) else None
+        kind = response.get("kind") if isinstance(response, dict) else None
         if kind != "ExecCredential":
             raise OptionsError(
-                f"{self} printed JSON that is not an ExecCredential{said}"
+                f"{self} printed JSON that is not an ExecCredential{hint}"
             )
 
-        if answer.get("apiVersion") != self.api_version:
+        if response.get("apiVersion") != self.api_version:
             raise OptionsError(
                 f"{self} is configured for {self.api_version} but printed "
-                f"{str(answer.get('apiVersion'))[:80]!r}: set the apiVersion of the plugin"
+                f"{str(response.get('apiVersion'))[:80]!r}: set the apiVersion of the plugin"
             )
 
-        status = answer.get("status")
+        status = response.get("status")
         if not isinstance(status, dict):
             raise OptionsError(
-                f"{self} printed an ExecCredential without a status{said}"
+                f"{self} printed an ExecCredential without a status{hint}"
             )
 
         return status
@@ -290,9 +290,9 @@ class ExecPlugin:
     def _seconds_left(self, status: dict[str, Any], certificate: bytes) -> float:
         """Return the validity of the output in seconds; infinite if unknown."""
         ends = [expiry_of(certificate)]
-        told = self._text(status, "expirationTimestamp")
-        if told:
-            ends.append(self._time(told))
+        expiration = self._text(status, "expirationTimestamp")
+        if expiration:
+            ends.append(self._time(expiration))
 
         now = datetime.now(tz=UTC)
         left = [(each - now).total_seconds() for each in ends if each is not None]
@@ -312,41 +312,43 @@ class ExecPlugin:
 
         return when
 
-    def _hint(self, complaint: bytes) -> str:
+    def _hint(self, stderr: bytes) -> str:
         """Log the plugin's stderr, and return a hint at that log line.
 
         No pattern finds all secrets, and errors are seen by more people than DEBUG logs.
         """
-        if not complaint.strip():
+        if not stderr.strip():
             return ""
 
         known = [*self.environment.values()]
         known += [each for each in self.arguments if not _FLAG.fullmatch(each)]
-        known += [value for name, value in os.environ.items() if _TELLING.search(name)]
-        text = complaint.decode("utf-8", "replace")[-MOST_CHARACTERS:]
+        known += [
+            value for name, value in os.environ.items() if _SECRET_NAMES.search(name)
+        ]
+        text = stderr.decode("utf-8", "replace")[-MOST_CHARACTERS:]
         text = redacted(text, known)
-        logger.debug("%s wrote to stderr: %s", self, text[-_COMPLAINT_CHARACTERS:])
+        logger.debug("%s wrote to stderr: %s", self, text[-_STDERR_CHARACTERS:])
         return f" (the logger {__name__} shows its stderr at DEBUG)"
 
     def __str__(self) -> str:
         return f"the exec plugin {self.command!r} of {self.where}"
 
 
-class _Heard(NamedTuple):
-    printed: bytes
-    complaint: bytes
+class _Output(NamedTuple):
+    stdout: bytes
+    stderr: bytes
 
 
-def _listen(
-    process: subprocess.Popen[bytes], unwanted: threading.Event, seconds: float
-) -> _Heard:
+def _read_output(
+    process: subprocess.Popen[bytes], cancelled: threading.Event, seconds: float
+) -> _Output:
     """Read the output of a plugin until it ends, even if its children keep the pipes.
 
     Raises:
         TimeoutError: If it exceeds its time limit, prints too much, or was cancelled.
     """
     pipes = [each for each in (process.stdout, process.stderr) if each is not None]
-    heard = {each: bytearray() for each in pipes}
+    output = {each: bytearray() for each in pipes}
     for pipe in pipes:
         os.set_blocking(pipe.fileno(), False)
 
@@ -354,22 +356,22 @@ def _listen(
     while True:
         # In this order, no output is missed.
         ended = process.poll() is not None
-        for pipe, text in heard.items():
+        for pipe, text in output.items():
             _drain(pipe, text)
 
         if ended:
-            texts = [bytes(text) for text in heard.values()]
-            return _Heard(texts[0], b"".join(texts[1:]))
+            texts = [bytes(text) for text in output.values()]
+            return _Output(texts[0], b"".join(texts[1:]))
 
-        if time.monotonic() > limit or unwanted.wait(_TURN_SECONDS):
+        if time.monotonic() > limit or cancelled.wait(_POLL_SECONDS):
             raise TimeoutError
 
-        if any(len(text) > _MOST_BYTES for text in heard.values()):
-            raise TimeoutError(f": it had printed more than {_MOST_BYTES} bytes")
+        if any(len(text) > _OUTPUT_LIMIT for text in output.values()):
+            raise TimeoutError(f": it had printed more than {_OUTPUT_LIMIT} bytes")
 
 
 def _drain(pipe: IO[bytes], text: bytearray) -> None:
-    while len(text) <= _MOST_BYTES:
+    while len(text) <= _OUTPUT_LIMIT:
         try:
             piece = os.read(pipe.fileno(), 65536)
         except BlockingIOError:

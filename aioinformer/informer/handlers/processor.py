@@ -140,7 +140,7 @@ class Processor:
             with contextlib.suppress(InformerStopped):
                 await listener.wait_idle()
 
-    def tell_undelivered(self, seconds: float) -> None:
+    def warn_undelivered(self, seconds: float) -> None:
         """Write of whom something is dropped, which after so long still waits for it."""
         for listener in self._listeners:
             if listener.depth:

@@ -17,9 +17,8 @@ from aioinformer.errors import (
 )
 from aioinformer.informer.listwatch.interface import store_failed
 from aioinformer.informer.listwatch.machine import WatchEnded
-from aioinformer.informer.listwatch.recovery import is_internal
+from aioinformer.informer.listwatch.recovery import Watchdog, is_internal
 from aioinformer.informer.listwatch.watch_events import history_reset, to_changes
-from aioinformer.informer.listwatch.watchdog import Watchdog
 from aioinformer.model.keys import version_number
 from aioinformer.watch.interface import ListOptions
 

@@ -45,15 +45,18 @@ class FullChannelBehavior(enum.Enum):
 class Broadcaster:
     """Sends events to any number of watches, as client-go's does.
 
-    Guarantees: A watch gets the events sent after the call of `watch()`, and no earlier
-        ones. They come in the order of the calls that sent them. A sender or watcher
-        that is cancelled while it waits takes its event, or its watch, back.
+    Guarantees:
+        A watch gets the events sent after the call of `watch()`, and no earlier ones.
+        They come in the order of the calls that sent them.
+        A sender or watcher that is cancelled while it waits takes its event, or its watch,
+        back.
 
     Not guaranteed:
         Any order between watches.
 
-    Lifetime: Owns no task. It belongs to the event loop in which it is first used. Read
-        or stop every watch: otherwise it blocks the others, and `shutdown()`.
+    Lifetime:
+        Owns no task. It belongs to the event loop in which it is first used. Read or stop
+        every watch: otherwise it blocks the others, and `shutdown()`.
 
     Args:
         queue_length: Largest number of unread events in each watch.
@@ -271,7 +274,7 @@ class _Distributor:
 
     def _distribute(self, event: WatchEvent) -> None:
         for watch in self._watches:
-            watch.tell(event, drops=self._drops)
+            watch.deliver(event, drops=self._drops)
             if watch.overfull:
                 self._overfull.add(watch)
 
@@ -335,7 +338,7 @@ class _BroadcastWatch(ChannelWatch):
         """True while it has more events than its queue should."""
         return self._channel.overfull
 
-    def tell(self, event: WatchEvent, *, drops: bool) -> None:
+    def deliver(self, event: WatchEvent, *, drops: bool) -> None:
         """Add an event; without room it may be dropped."""
         if not drops:
             self._channel.put(event)

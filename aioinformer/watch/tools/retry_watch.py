@@ -38,7 +38,7 @@ from aioinformer.watch.interface import Connected, Watch, WatchOptions
 if TYPE_CHECKING:
     from aioinformer.watch.interface import ListerWatcher
 
-__all__ = ["Decision", "End", "Forward", "Ignore", "Retry", "RetryWatch", "decide"]
+__all__ = ["Decision", "Finish", "Forward", "Ignore", "Retry", "RetryWatch", "decide"]
 
 logger = guarded_logger(__name__)
 
@@ -74,19 +74,21 @@ class RetryWatch(Watch):
     to a request end it; client-go repeats the request for ever. Repeated events are
     left out. Failures in a row lead to growing pauses.
 
-    Not guaranteed: That it notices when the server's history goes backwards (a restored
-        backup): that takes a list, as informers make. Nor deletions by servers that
-        send them with the version that the object had before.
+    Not guaranteed:
+        Detection of a server whose history goes backwards (a restored backup): that takes a
+        list, as informers do. Deletions by servers that send them with the version that the
+        object had before.
 
-    Pace: Watches start at least 1 s apart, and follow one that ended cleanly within 5
-        s. While they fail, the pauses grow to 30 to 60 s. While the server cannot be
-        reached, it is probed once a second. A server's `Retry-After` is honoured, up to
-        2 minutes.
+    Pace:
+        Watches start at least 1 s apart, and follow one that ended cleanly within 5 s.
+        While they fail, the pauses grow to 30 to 60 s. While the server cannot be reached,
+        it is probed once a second. A server's `Retry-After` is respected, up to 2 minutes.
 
-    Lifetime: It owns no task: the reader's task connects, reads and pauses. Leave it by
-        `async with`, in the task that reads, which closes the connection. `stop()` ends
-        it at once and may be called by other tasks. The reader, or the `async with`,
-        then leaves the context of the connection.
+    Lifetime:
+        It owns no task: the reader's task connects, reads and pauses. Leave it by `async
+        with`, in the task that reads, which closes the connection. `stop()` ends it at once
+        and may be called by other tasks. The reader, or the `async with`, then leaves the
+        context of the connection.
 
     Args:
         source: Source to watch.
@@ -277,7 +279,7 @@ class RetryWatch(Watch):
                 self._end_watch()
                 self._plan(retry, accepted=accepted)
                 return []
-            case End(event=event):
+            case Finish(event=event):
                 self._end_watch()
                 self._finished = True
                 return [event]
@@ -373,13 +375,13 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class Finish:
     """Forward this ERROR event as the last one: no other watch can succeed."""
 
     event: WatchEvent
 
 
-Decision: TypeAlias = Forward | Ignore | Retry | End
+Decision: TypeAlias = Forward | Ignore | Retry | Finish
 
 
 # Refusals that last until a person acts.
@@ -396,18 +398,18 @@ def decide(happened: WatchEvent | Exception | None, version: str) -> Decision:
       with a version                    Forward, at that version
       with a decimal version that is    Ignore: the server repeats itself
       not above the last one
-      without a version                 End, with an InternalError: the watch could not
+      without a version                 Finish, with an InternalError: the watch could not
                                         resume after it
     BOOKMARK
       with a version                    Ignore, at that version
       with none, or one not above       Ignore
       the last one
     ERROR
-      410                               End, with that event
+      410                               Finish, with that event
       any other, or not a Status        Retry, not before the server wants it
     a failure
-      401, 403                          End, with its Status
-      400, 410, 422                     End, with its Status: the same request is
+      401, 403                          Finish, with its Status
+      400, 410, 422                     Finish, with its Status: the same request is
                                         refused each time. client-go repeats it
       any other refusal, a broken       Retry, not before the server wants it
       connection, bytes that cannot
@@ -428,7 +430,7 @@ def decide(happened: WatchEvent | Exception | None, version: str) -> Decision:
         case WatchEvent():
             return _decide_event(happened, version)
         case ApiError() if isinstance(happened, _FINAL):
-            return End(WatchEvent.of_error(happened))
+            return Finish(WatchEvent.of_error(happened))
         case _:
             return Retry(happened)
 
@@ -439,7 +441,7 @@ def _decide_error(event: WatchEvent) -> Decision:
     except DecodeError as exc:
         error = exc
 
-    return End(event) if isinstance(error, ResourceExpired) else Retry(error)
+    return Finish(event) if isinstance(error, ResourceExpired) else Retry(error)
 
 
 def _decide_event(event: WatchEvent, version: str) -> Decision:
@@ -451,7 +453,7 @@ def _decide_event(event: WatchEvent, version: str) -> Decision:
             status=500,
             reason="InternalError",
         )
-        return End(WatchEvent.of_error(error))
+        return Finish(WatchEvent.of_error(error))
 
     if not new or 0 <= version_number(new) <= version_number(version):
         return Ignore(version)

@@ -103,7 +103,7 @@ async def until(
     waiting = Conditions(conditions)
     async with watch:
         return await waiting.meet_within(
-            timeout_of(timeout), watch, lambda: _troubles_of(watch)
+            timeout_of(timeout), watch, lambda: _last_failure_of(watch)
         )
 
 
@@ -174,14 +174,14 @@ class Conditions:
         self,
         seconds: float | None,
         watch: Watch,
-        troubles: Callable[[], str] = lambda: "",
+        details: Callable[[], str] = lambda: "",
     ) -> WatchEvent | None:
         """Call `meet()` with a timeout, on the loop's clock.
 
         Args:
             seconds: Seconds until it gives up; None for no limit.
             watch: Source of the events.
-            troubles: Function that returns further text for the `TimeoutError`, or "".
+            details: Function that returns further text for the `TimeoutError`, or "".
 
         Raises:
             TimeoutError: If the time is over.
@@ -198,7 +198,7 @@ class Conditions:
             if seconds is None or not patience.expired():
                 raise  # a condition's own
 
-            raise self.timed_out(seconds, troubles()) from None
+            raise self.timed_out(seconds, details()) from None
 
     async def meet(self, watch: Watch) -> WatchEvent | None:
         """Read the watch until all conditions are met; return the last event.
@@ -219,11 +219,11 @@ class Conditions:
 
         return self.last_event
 
-    def timed_out(self, seconds: float, troubles: str = "") -> TimeoutError:
+    def timed_out(self, seconds: float, details: str = "") -> TimeoutError:
         """Return the error that tells the progress within `seconds`."""
         return TimeoutError(
             f"not within {seconds:g} s: {self._progress()}"
-            f"{'; ' if troubles else ''}{troubles}"
+            f"{'; ' if details else ''}{details}"
         )
 
     async def _wait_for(self, condition: Condition, watch: Watch) -> None:
@@ -251,11 +251,11 @@ class Conditions:
     def _progress(self) -> str:
         return (
             f"{self._met} of {len(self._conditions)} conditions were met, "
-            f"{_told(self.last_event)}"
+            f"{_describe(self.last_event)}"
         )
 
 
-def _told(event: WatchEvent | None) -> str:
+def _describe(event: WatchEvent | None) -> str:
     """Describe an event so that a person can find it again."""
     if event is None:
         return "and no event came"
@@ -277,6 +277,6 @@ def _reason_of(event: WatchEvent | None) -> Exception | None:
         return exc
 
 
-def _troubles_of(watch: RetryWatch) -> str:
+def _last_failure_of(watch: RetryWatch) -> str:
     error = watch.last_error
     return "" if error is None else f"the last attempt failed: {error}"

@@ -25,7 +25,7 @@ from aioinformer.errors import (
 from aioinformer.model.resources import NODES
 from aioinformer.watch import EventType, WatchEvent
 from aioinformer.watch.decoding import ObjectDecoder
-from aioinformer.watch.tools.retry_watch import End, Forward, Ignore, Retry, decide
+from aioinformer.watch.tools.retry_watch import Finish, Forward, Ignore, Retry, decide
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +82,7 @@ def test_a_change_without_a_version_ends_it(
 ) -> None:
     decision = decide(change(thing("a", "")), "7")
 
-    assert isinstance(decision, End)
+    assert isinstance(decision, Finish)
     assert decision.event.type is EventType.ERROR
     error = decision.event.error()
     assert type(error) is ServerError
@@ -102,7 +102,7 @@ def test_a_change_without_a_version_ends_it(
     ],
 )
 def test_an_error_event_of_410_is_the_last_one(event: WatchEvent) -> None:
-    assert decide(event, "7") == End(event)
+    assert decide(event, "7") == Finish(event)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_failure_is_survived_where_asking_again_could_help(
     if again:
         assert decision == Retry(error)
     else:
-        assert isinstance(decision, End)
+        assert isinstance(decision, Finish)
 
 
 @pytest.mark.parametrize("again", [True, False], ids=["survived", "final"])
@@ -199,7 +199,7 @@ def test_a_refusal_keeps_what_the_server_said(again: bool) -> None:
         assert decision.seconds == 9
         return
 
-    assert isinstance(decision, End)
+    assert isinstance(decision, Finish)
     assert decision.event.type is EventType.ERROR
     told = decision.event.error()
     assert type(told) is Forbidden
@@ -211,7 +211,7 @@ def test_a_refusal_keeps_what_the_server_said(again: bool) -> None:
 def test_a_final_refusal_says_for_how_long_its_header_asks() -> None:
     decision = decide(Forbidden("not yet", status=403, retry_after=9.0), "7")
 
-    assert isinstance(decision, End)
+    assert isinstance(decision, Finish)
     assert decision.event.error().retry_after == 9.0
 
 

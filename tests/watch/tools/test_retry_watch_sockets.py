@@ -70,7 +70,11 @@ TROUBLES: dict[str, list[Fault]] = {
     "cut-behind-the-head": [Cut(after_bytes=0)],
     "cut-in-a-line": [Cut(after_bytes=700)],
     "cut-by-a-reset": [Cut(after_bytes=700, reset=True)],
-    "ended-cleanly": [End(after_events=2), End(after_events=0), End(after_events=1)],
+    "ended-cleanly": [
+        End(after_events=2),
+        End(after_events=0),
+        End(after_events=1),
+    ],
     "ended-in-a-line": [End(after_bytes=700)],
     "refused-for-now": [Refuse(verb="watch", status=503), Refuse(status=429)],
     "refused-with-a-wish": [Refuse(verb="watch", status=503, retry_after=30)],
