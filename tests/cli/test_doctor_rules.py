@@ -14,7 +14,7 @@ import pytest
 import yaml
 from credential_helpers import V1, kubeconfig, script
 from doctor_helpers import HANG, TOKEN, Front, examined, serving
-from processes import PROMPT_SECONDS, in_real_time, start
+from processes import PROMPT_SECONDS, start
 
 from aioinformer.cli.checks import results
 from aioinformer.cli.checks.findings import Finding, StepStatus, has_failed, summary
@@ -51,9 +51,6 @@ if TYPE_CHECKING:
     from aioinformer.testing import APIServer
 
     Captured = pytest.CaptureFixture[str]
-
-
-pytestmark = in_real_time
 
 
 COMMAND = "from aioinformer.cli.main import main; main()"
@@ -306,6 +303,8 @@ def test_nobody_is_given_rights(user: str) -> None:
 # ---------------------------------------------------------------- as a process
 
 
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
 async def test_the_command_prints_rules_for_kubectl(server: APIServer) -> None:
     arguments = ("--server", server.url, "--token", "eves-token", "-n", "shop")
     async with start("-c", COMMAND, "doctor", "-o", "rules", *arguments) as process:
@@ -316,6 +315,8 @@ async def test_the_command_prints_rules_for_kubectl(server: APIServer) -> None:
     assert "Traceback" not in end.err
 
 
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
 async def test_an_interrupt_ends_it_at_once(server: APIServer) -> None:
     async with Front(server.url) as front:
         front.answers["/version"] = HANG
@@ -329,6 +330,8 @@ async def test_an_interrupt_ends_it_at_once(server: APIServer) -> None:
     assert end.seconds < PROMPT_SECONDS
 
 
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
 async def test_an_interrupt_waits_for_no_name_server() -> None:
     silence = (
         "import socket, time; socket.getaddrinfo = lambda *_, **__: time.sleep(600)"
@@ -344,6 +347,8 @@ async def test_an_interrupt_waits_for_no_name_server() -> None:
     assert end.seconds < PROMPT_SECONDS
 
 
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
 async def test_an_interrupt_ends_its_plugin_too(tmp_path: Path) -> None:
     command = script(tmp_path / "plugin", f"echo $$ > {tmp_path}/id", "exec sleep 600")
     settings = {"apiVersion": V1, "command": str(command), "interactiveMode": "Never"}
