@@ -60,6 +60,16 @@ async def turns() -> AsyncIterator[Turns]:
 # ---------------------------------------------------------------- one slice
 
 
+async def test_slices_without_waiting_tasks_leave_no_state(clock: Clock) -> None:
+    budget = LoopBudget.current()
+
+    for _ in range(100):
+        await budget.start()
+        budget.end()
+
+    assert budget._together == 1
+
+
 async def test_start_returns_at_once_on_an_idle_loop(clock: Clock) -> None:
     with pytest.raises(StopIteration):
         LoopBudget.current().start().send(None)

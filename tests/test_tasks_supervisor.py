@@ -166,7 +166,7 @@ async def test_second_start_is_refused_while_running(record: list[str]) -> None:
     supervisor = Supervisor(life_of(record), "demo")
     await supervisor.start()
 
-    with pytest.raises(OptionsError, match="the demo runs already"):
+    with pytest.raises(OptionsError, match="the demo is already running"):
         await supervisor.start()
 
     await supervisor.stop()

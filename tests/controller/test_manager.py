@@ -357,7 +357,7 @@ async def test_needs_a_client() -> None:
 async def test_runs_once(server: APIServer) -> None:
     manager = Manager(server.client())
     async with manager:
-        with pytest.raises(OptionsError, match="runs already"):
+        with pytest.raises(OptionsError, match="is already running"):
             await manager.start()
 
     with pytest.raises(OptionsError, match="runs once"):

@@ -17,6 +17,7 @@ from aioinformer.informer.store.transformer import Transformer
 
 if TYPE_CHECKING:
     from aioinformer.errors import HandlerError
+    from aioinformer.informer.handlers.inbox import Batch
     from aioinformer.informer.notifications import Notification
     from aioinformer.model import KubeObject
     from aioinformer.model.compression import Compression
@@ -44,14 +45,16 @@ class Rig:
         self.pipeline = Pipeline(
             self.indexer,
             self.processor,
-            self._count,
-            self.transforming,
+            transformer=self.transforming,
             compressor=self.compressing,
         )
         self.processor.listen(self.events.append)
+        self._publish = self.processor.publish
+        self.processor.publish = self._count  # type: ignore[method-assign]
 
-    def _count(self) -> None:
+    def _count(self, batch: Batch) -> None:
         self.steps += 1
+        self._publish(batch)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:

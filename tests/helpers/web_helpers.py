@@ -102,8 +102,10 @@ class Page(SentEvents):
             task.result()
 
     async def _read(self) -> None:
-        ask = self.stream.ask(self.query.items(), self.last_id)
-        self.in_order = await self.stream.send(ask, self.write, gone=lambda: self.away)
+        request = self.stream.check(self.query.items(), self.last_id)
+        self.in_order = await self.stream.send(
+            request, self.write, disconnected=lambda: self.away
+        )
 
 
 def handlers_of(pods: SharedInformer) -> int:

@@ -97,7 +97,7 @@ async def test_start_raises_the_error_of_the_client() -> None:
 
 async def test_factory_runs_only_once(factory: SharedInformerFactory) -> None:
     async with factory:
-        with pytest.raises(OptionsError, match="runs already"):
+        with pytest.raises(OptionsError, match="is already running"):
             await factory.start()
 
     with pytest.raises(InformerStopped, match="runs once"):

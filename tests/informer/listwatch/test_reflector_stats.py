@@ -138,7 +138,7 @@ async def test_ordinary_ends_of_watches_are_not_logged_as_warnings(
     lines = [(it.levelname, it.getMessage()) for it in caplog.records]
     assert lines[0] == ("INFO", "pods: listed at version 7")
     assert lines[1][0] == "INFO"
-    assert lines[1][1].startswith("pods: a list or watch broke off, going on: ")
+    assert lines[1][1].startswith("pods: list or watch broke off, retrying: ")
 
 
 async def test_failures_restarts_and_refusals_are_counted() -> None:

@@ -136,6 +136,20 @@ def test_nondecimal_versions_are_not_compared() -> None:
     assert (result.version, result.error) == ("m", None)
 
 
+def test_repeated_versions_that_are_not_decimal_are_duplicates() -> None:
+    events = [
+        added(thing("a", "x")),
+        added(thing("b", "y")),
+        modified(thing("b", "y")),
+        deleted(thing("b", "y")),
+    ]
+
+    result = to_changes(events, "w", knows(thing("a", "x")))
+
+    assert changes(result) == ["Added b@y", "Deleted b@y"]
+    assert (result.version, result.duplicates, result.error) == ("y", 2, None)
+
+
 def test_nondecimal_version_restarts_the_comparison() -> None:
     events = [
         added(thing("a", 5)),

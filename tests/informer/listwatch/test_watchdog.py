@@ -76,15 +76,15 @@ def test_long_gap_is_forgotten_after_eight_others() -> None:
 def test_any_event_postpones_the_deadline() -> None:
     watchdog = watched(60, 120)
 
-    watchdog.heard(200)
+    watchdog.event(200)
 
     assert watchdog.deadline() == 200 + 150
 
 
 def test_events_without_bookmarks_do_not_arm_the_watchdog() -> None:
     watchdog = watched(60)
-    watchdog.heard(120)
-    watchdog.heard(180)
+    watchdog.event(120)
+    watchdog.event(180)
 
     assert watchdog.deadline() is None
 
@@ -125,7 +125,7 @@ def test_one_bookmark_in_each_of_two_watches_does_not_arm() -> None:
 def test_watchdog_stays_armed_after_ending_a_watch_with_bookmarks() -> None:
     watchdog = watched(60, 120)
 
-    watchdog.bitten()
+    watchdog.ended_watch()
     between = watchdog.deadline()
     watchdog.begin(300)
 
@@ -136,9 +136,9 @@ def test_watchdog_stays_armed_after_ending_a_watch_with_bookmarks() -> None:
 def test_ending_a_watch_without_bookmarks_disarms_the_watchdog() -> None:
     watchdog = watched(60, 120)
     watchdog.begin(300)
-    watchdog.heard(310)
+    watchdog.event(310)
 
-    watchdog.bitten()
+    watchdog.ended_watch()
 
     assert not watchdog.armed
     assert watchdog.longest_gap == 0
@@ -147,7 +147,7 @@ def test_ending_a_watch_without_bookmarks_disarms_the_watchdog() -> None:
 def test_disarmed_watchdog_measures_again() -> None:
     watchdog = watched(60, 120)
     watchdog.begin(300)
-    watchdog.bitten()
+    watchdog.ended_watch()
 
     watchdog.begin(500)
     watchdog.bookmark(540)
@@ -162,7 +162,7 @@ def test_ending_two_watches_in_a_row_with_one_bookmark_each_disarms() -> None:
     watchdog = watched(60, 120)
     armed = []
     for begun in (300, 600, 900):
-        watchdog.bitten()
+        watchdog.ended_watch()
         armed.append(watchdog.armed)
         watchdog.begin(begun)
         watchdog.bookmark(begun + 10)
@@ -174,7 +174,7 @@ def test_watches_ended_by_the_server_do_not_disarm() -> None:
     watchdog = watched(60, 120)
     armed = []
     for begun in (300, 900, 1500):
-        watchdog.bitten()
+        watchdog.ended_watch()
         armed.append(watchdog.armed)
         watchdog.begin(begun)
         watchdog.bookmark(begun + 10)
@@ -193,7 +193,7 @@ def test_repr_names_the_state() -> None:
 
 SECONDS = st.sampled_from([0.0, 1.0, 5.0, 10.0, 60.0, 75.0, 120.0, 200.0, 20_000.0])
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["begin", "heard", "bookmark", "silence"]), SECONDS),
+    st.tuples(st.sampled_from(["begin", "event", "bookmark", "silence"]), SECONDS),
     max_size=60,
 )
 
@@ -217,7 +217,7 @@ def test_deadline_is_bounded_and_at_most_two_watches_are_ended_in_a_row(
         if what == "silence":
             if deadline is not None:
                 now = deadline
-                watchdog.bitten()
+                watchdog.ended_watch()
                 alarms, bitten = alarms + 1, True
                 assert alarms <= 2
 
@@ -250,7 +250,7 @@ def test_watch_of_a_steady_server_is_never_ended(
         patience = max(2.5 * max(gaps[max(0, number - 8) : number], default=0), 90)
         assert deadline is None or deadline == pytest.approx(now + patience)
         for part in sorted(traffic):
-            watchdog.heard(now + part * gap)
+            watchdog.event(now + part * gap)
             deadline = watchdog.deadline()
             assert deadline is None or deadline >= now + part * gap + patience * 0.999
 

@@ -20,15 +20,15 @@ DIFFERENCE = "beyond a bare interpreter"
 DIFFERENCES = (DIFFERENCE, "one more")
 
 
-async def figures_of(question: str) -> list[dict[str, Any]]:
-    script = ROOT / "benchmarks" / f"{question}.py"
+async def figures_of(benchmark: str) -> list[dict[str, Any]]:
+    script = ROOT / "benchmarks" / f"{benchmark}.py"
     async with start(script, "--quick", "--json") as process:
         finished = await process.end()
 
     assert finished.status == 0, finished.err
     figures = [json.loads(line) for line in finished.out.splitlines()]
     for it in figures:
-        assert it["question"] == question
+        assert it["benchmark"] == benchmark
         assert it["value"] is not None, it["note"]
         assert len(it["runs"]) == 1
         assert it["value"] == it["runs"][0]
@@ -75,7 +75,7 @@ async def test_fanout_reports_its_figures() -> None:
     kinds = ("async", "plain")
     cases = {f"{many} {kind} handlers" for many in (10, 100) for kind in kinds}
     slopes = {f"one more {kind} handler" for kind in kinds}
-    assert units(figures) == {"μs an event": cases | slopes}
+    assert units(figures) == {"μs/event": cases | slopes}
 
 
 async def test_indexer_reports_its_figures() -> None:
@@ -84,16 +84,16 @@ async def test_indexer_reports_its_figures() -> None:
     reads = (
         "one object by key",
         "100 objects by index",
-        "the same 100 objects, again and again",
-        "an application by its label, which has an index",
-        "a namespace, for each object in it",
+        "the same 100 objects, repeatedly",
+        "objects of an application, by an indexed label",
+        "a namespace, per object",
     )
     selectors = ("one label", "two labels", "a set and an inequality")
     sizes = ("1,000", "2,000")
     assert units(figures) == {
         "μs": {f"{read}, among {size}" for read in reads for size in sizes},
         "ms": {f"selector of {it}, over {size}" for it in selectors for size in sizes},
-        "times the time": {f"{read}, among 2,000 against 1,000" for read in reads},
+        "ratio": {f"{read}, among 2,000 compared with 1,000" for read in reads},
     }
 
 
@@ -114,8 +114,8 @@ async def test_startup_reports_its_figures() -> None:
     }
     for name in everyone - {OURS, "a bare interpreter"}:
         assert units(figures, name) == {
-            "ms": {"import: time in all", f"import: time {DIFFERENCE}"},
-            "MiB": {"import: memory in all", f"import: memory {DIFFERENCE}"},
+            "ms": {"import: total time", f"import: time {DIFFERENCE}"},
+            "MiB": {"import: total memory", f"import: memory {DIFFERENCE}"},
         }
 
     calls = {f"start to the {it} call, of 100 objects" for it in ("first", "last")}
@@ -127,8 +127,8 @@ async def test_scale_reports_its_figures() -> None:
 
     points = {"objects: 200", "objects: 1,000", "informers: 10"}
     assert units(figures) == {
-        "μs an object": points,
-        "KiB an object": points,
-        "μs an event": {"listeners: 10"},
-        "times the time of one": {"1,000 objects against 200"},
+        "μs/object": points,
+        "KiB/object": points,
+        "μs/event": {"handlers: 10"},
+        "ratio": {"1,000 objects compared with 200"},
     }
