@@ -159,7 +159,7 @@ async def test_cancellation_points_cover_the_whole_run() -> None:
         }
     )
     assert seen[-1][1] == seen[-1][2] == {"default/d": "10", "default/a": "12"}
-    assert rig.source.asked == [
+    assert rig.source.requested == [
         *("list '0'", "list '0'", "list t1", "watch '7'"),
         *("watch '11'", "list ''", "watch '12'"),
     ]

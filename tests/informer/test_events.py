@@ -96,10 +96,10 @@ async def test_iteration_can_be_interrupted_and_resumed() -> None:
 async def test_slow_reader_loses_nothing_and_delays_nobody(looptime: float) -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))
-    told: list[str] = []
+    received: list[str] = []
 
     async with running(pods.run()), pods.events() as events:
-        pods.add_event_handler(on_event=lambda event: told.append(tell(event)))
+        pods.add_event_handler(on_event=lambda event: received.append(tell(event)))
         stream.send(*(modified(thing("a", 6 + more)) for more in range(100)))
         await asyncio.sleep(10)
         waiting = events.depth
@@ -109,7 +109,7 @@ async def test_slow_reader_loses_nothing_and_delays_nobody(looptime: float) -> N
             await asyncio.sleep(1)
 
         assert (waiting, events.depth) == (102, 0)
-        assert seen == told
+        assert seen == received
         assert looptime == 112
 
 

@@ -117,7 +117,7 @@ async def get(url: str) -> tuple[int, str]:
         return answer.status, await answer.text()
 
 
-def asked_for_objects(server: APIServer) -> int:
+def object_requests(server: APIServer) -> int:
     """Return the number of requests, without version checks of silent watches."""
     return sum(it.query.get("limit") != "1" for it in server.requests)
 
@@ -131,14 +131,14 @@ async def test_web_app_answers_from_memory(
     async with host(site) as url:
         await site.factory.wait_for_cache_sync(timeout=30)
         await asyncio.sleep(1)  # its watches are open
-        asked = asked_for_objects(server)
+        requested = object_requests(server)
         for way in ("read", "thread"):
             status, text = await get(f"{url}/{way}/pods")
             assert status == 200
             assert '"name":"web"' in text
 
         assert await get(f"{url}/ready") == (200, "{}")
-        assert asked_for_objects(server) == asked
+        assert object_requests(server) == requested
 
     assert {it.status.phase for it in site.factory.informers} == {"stopped"}
     assert not site.client.entered
@@ -173,8 +173,8 @@ async def test_G8_web_app_reports_which_informer_is_dead(
             await serve()
     else:
         await serve()  # uvicorn logs it
-        told = [it for it in caplog.records if it.name.startswith("uvicorn")]
-        assert any("Bug" in f"{it.getMessage()}{it.exc_text or ''}" for it in told)
+        received = [it for it in caplog.records if it.name.startswith("uvicorn")]
+        assert any("Bug" in f"{it.getMessage()}{it.exc_text or ''}" for it in received)
 
     (died,) = [it for it in caplog.records if it.levelno == logging.CRITICAL]
     assert died.getMessage() == "informer pods died"

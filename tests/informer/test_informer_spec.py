@@ -79,9 +79,11 @@ CONTRADICTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("told", "change"), CONTRADICTIONS.items(), ids=CONTRADICTIONS)
+@pytest.mark.parametrize(
+    ("received", "change"), CONTRADICTIONS.items(), ids=CONTRADICTIONS
+)
 def test_conflicting_options_of_one_informer_are_refused(
-    told: str, change: dict[str, Any]
+    received: str, change: dict[str, Any]
 ) -> None:
     again = replace(FIRST, place="b.py:2", **change)
 
@@ -90,9 +92,9 @@ def test_conflicting_options_of_one_informer_are_refused(
         FIRST.check_same(again, FIRST.transform)
 
     text = str(raised.value)
-    name = told.partition("=")[0]
+    name = received.partition("=")[0]
     assert f"'pods', asked for at a.py:1 with {name}=" in text
-    assert f"asked for again at b.py:2 with {told}" in text
+    assert f"asked for again at b.py:2 with {received}" in text
     assert text.endswith("give name= for a second one")
 
 

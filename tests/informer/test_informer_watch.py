@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 ADDED, MODIFIED, DELETED = EventType.ADDED, EventType.MODIFIED, EventType.DELETED
 
 
-def told(events: list[WatchEvent]) -> list[str]:
+def received(events: list[WatchEvent]) -> list[str]:
     return [f"{it.type} {it.object.name}@{it.object.resource_version}" for it in events]
 
 
 async def take(watch: Watch, number: int) -> list[str]:
-    return told([await anext(watch) for _ in range(number)])
+    return received([await anext(watch) for _ in range(number)])
 
 
 def watch_of(
@@ -133,7 +133,7 @@ async def test_relist_without_changes_yields_nothing() -> None:
             async with asyncio.timeout(600):
                 await watch.next_batch()
 
-    assert source.asked[:3] == ["list '0'", "watch '7'", "list ''"]
+    assert source.requested[:3] == ["list '0'", "watch '7'", "list ''"]
 
 
 async def test_unread_events_are_queued() -> None:
@@ -157,7 +157,7 @@ async def test_single_events_and_batches_can_be_read_alternately() -> None:
     async with watch:
         await settle()
         assert (await anext(watch)).object.name == "a"
-        assert told(await watch.next_batch()) == ["ADDED b@1", "ADDED c@1"]
+        assert received(await watch.next_batch()) == ["ADDED b@1", "ADDED c@1"]
 
 
 async def test_skipped_counts_unreadable_objects() -> None:

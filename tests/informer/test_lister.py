@@ -375,12 +375,12 @@ class Counting(LabelSelector):
 
     def __init__(self, text: str) -> None:
         super().__init__(LabelSelector.parse(text).requirements)
-        self.asked = 0
+        self.called = 0
 
     def select(self, objects: Iterable[T]) -> list[T]:
-        asked = list(objects)
-        self.asked += len(asked)
-        return super().select(asked)
+        called = list(objects)
+        self.called += len(called)
+        return super().select(called)
 
 
 def crowd() -> Lister:
@@ -408,7 +408,7 @@ def crowd() -> Lister:
 
 
 @pytest.mark.parametrize(
-    ("namespace", "selector", "asked", "found"),
+    ("namespace", "selector", "called", "found"),
     [
         pytest.param(None, "app=a7", 10, 10, id="label-with-an-index"),
         pytest.param(None, "app in (a7,a8,none)", 20, 20, id="several-values"),
@@ -421,13 +421,13 @@ def crowd() -> Lister:
     ],
 )
 def test_selector_checks_only_the_objects_of_an_index(
-    namespace: str | None, selector: str, asked: int, found: int
+    namespace: str | None, selector: str, called: int, found: int
 ) -> None:
     lister = crowd() if namespace is None else crowd().namespace(namespace)
     counting = Counting(selector)
 
     assert len(lister.list(counting)) == found
-    assert counting.asked == asked
+    assert counting.called == called
     assert keys(lister.list(selector)) == keys(
         [
             obj

@@ -119,8 +119,8 @@ async def test_incomparable_versions_cannot_be_waited_for() -> None:
 async def test_refusal_in_one_namespace_does_not_stop_the_others() -> None:
     web = Stream()
     pods = two(REFUSED, other=web)
-    told: list[str] = []
-    pods.add_event_handler(on_event=lambda event: told.append(tell(event)))
+    received: list[str] = []
+    pods.add_event_handler(on_event=lambda event: received.append(tell(event)))
 
     async with running(pods.run()):
         with pytest.raises(NotSynced) as raised:
@@ -130,7 +130,7 @@ async def test_refusal_in_one_namespace_does_not_stop_the_others() -> None:
         await settle()
         status = pods.status
 
-        assert told == ["initial a", "initial c", "updated a"]
+        assert received == ["initial a", "initial c", "updated a"]
         assert keys(pods.lister.namespace("web").list()) == ["web/a", "web/c"]
         with pytest.raises(NotSynced, match="shop: backing off"):
             pods.lister.list()
@@ -202,15 +202,15 @@ async def test_max_staleness_applies_to_the_namespaces_read() -> None:
 
 
 async def test_one_error_handler_gets_each_failure() -> None:
-    told: list[Exception] = []
+    received: list[Exception] = []
     pods = two(REFUSED)
-    pods.set_watch_error_handler(told.append)
+    pods.set_watch_error_handler(received.append)
 
     async with running(pods.run()):
         await asyncio.sleep(5)
 
-    assert told
-    assert set(told) == {REFUSED}
+    assert received
+    assert set(received) == {REFUSED}
 
 
 # ---------------------------------------------------------------- refused calls

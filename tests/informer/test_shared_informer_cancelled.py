@@ -14,8 +14,8 @@ from fake_source import (
     deleted,
     error_event,
     modified,
+    states_of,
     thing,
-    told,
 )
 from informer_helpers import Even, Recorder, Slow, pods_of, running, settle
 from pipeline_helpers import View
@@ -92,7 +92,7 @@ async def test_informer_cancelled_in_any_turn_leaves_nothing(
         assert {type(end) for end in ends} == {InformerStopped}
         assert source.open == 0
         assert asyncio.all_tasks() == before
-        seen.add(" ".join(sorted(told(pods.store.list()))))
+        seen.add(" ".join(sorted(states_of(pods.store.list()))))
         assert view.broken == []
         if not twice:
             stored = {obj.key: obj.resource_version for obj in pods.store.list()}
@@ -144,7 +144,7 @@ async def test_user_code_that_raises_cancelled_error_ends_nothing(
         await pods.wait_synced(timeout=30)
         stream.send(modified(thing("a", 6)))
         await asyncio.sleep(1)
-        phase, stored = pods.status.phase, told(pods.store.list())
+        phase, stored = pods.status.phase, states_of(pods.store.list())
 
     assert (phase, stored, seen.record) == ("watching", ["a@6"], ["a", "a"])
 

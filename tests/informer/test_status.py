@@ -224,10 +224,10 @@ async def test_resource_not_served_for_a_minute_is_absent() -> None:
         [Stream(10.0, [error_event(404)])],
     )
     pods = SharedInformer(source, name="pods", rng=Even())
-    gone: list[bool] = []
+    removed: list[bool] = []
     pods.add_event_handler(
         on_event=lambda event: (
-            gone.append(event.final_state_unknown)
+            removed.append(event.final_state_unknown)
             if isinstance(event, Deleted)
             else None
         )
@@ -251,7 +251,7 @@ async def test_resource_not_served_for_a_minute_is_absent() -> None:
     assert (missed.phase, missed.not_served, kept) == ("backing off", True, 1)
     assert (absent.phase, absent.not_served, left) == ("absent", True, 0)
     assert (absent.synced, absent.resource_version) == (True, "5")
-    assert gone == [True]
+    assert removed == [True]
     assert back.phase == "watching"
     assert stored == ["b"]
 

@@ -95,10 +95,10 @@ async def test_wait_until_sees_a_state_that_was_replaced_in_the_same_batch() -> 
 
     async with running(pods.run()):
         await pods.wait_synced()
-        gone = asyncio.create_task(pods.wait_until(lambda obj: obj is None, A))
+        removed = asyncio.create_task(pods.wait_until(lambda obj: obj is None, A))
         await settle()
         stream.send(deleted(thing("a", 6)), added(thing("a", 7, uid="u2")))
-        await gone
+        await removed
 
         assert A in pods.store, "the replacement is stored already"
 
@@ -120,14 +120,14 @@ async def test_wait_until_sees_a_replacement_found_by_a_relist() -> None:
 async def test_store_is_never_older_than_the_state_being_checked() -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))
-    behind: list[str] = []
+    stale: list[str] = []
 
     def look(obj: KubeObject | None) -> bool:
         stored = pods.store.get_by_key(A)
         assert obj is not None
         assert stored is not None
         if int(stored.resource_version) < int(obj.resource_version):
-            behind.append(obj.resource_version)
+            stale.append(obj.resource_version)
 
         return obj.resource_version == "99"
 
@@ -140,7 +140,7 @@ async def test_store_is_never_older_than_the_state_being_checked() -> None:
 
         await waiter
 
-    assert behind == []
+    assert stale == []
 
 
 async def test_wait_until_does_not_take_an_unsynced_cache_for_absence(

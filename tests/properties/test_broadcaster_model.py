@@ -190,9 +190,9 @@ class BroadcasterMachine(RuleBasedStateMachine):
         if self.reader is None:
             return
 
-        told, task = self.reader
-        if told.queue or told.state != "open":
-            assert names(task.result()) == self.model.take(told, None)
+        received, task = self.reader
+        if received.queue or received.state != "open":
+            assert names(task.result()) == self.model.take(received, None)
             self.reader = None
         else:
             assert not task.done()
@@ -257,29 +257,29 @@ class BroadcasterMachine(RuleBasedStateMachine):
             assert isinstance(task.exception(), QueueShutDown)
             return
 
-        told = Told(length, first)
-        self.senders[told] = task
-        self.model.put(told)
+        received = Told(length, first)
+        self.senders[received] = task
+        self.model.put(received)
         self.run(lambda: None)
         self.collect()
 
     @precondition(lambda self: self.watches)
     @rule(data=st.data(), whole=st.booleans())
     def read(self, data: st.DataObject, whole: bool) -> None:
-        told = self.drawn_watch(data)
-        if self.reader is not None and self.reader[0] is told:
+        received = self.drawn_watch(data)
+        if self.reader is not None and self.reader[0] is received:
             return
 
-        watch = self.watches[told]
-        if told.state == "open" and not told.queue:
+        watch = self.watches[received]
+        if received.state == "open" and not received.queue:
             if self.reader is None:
-                self.reader = (told, self.start(watch.next_batch()))
+                self.reader = (received, self.start(watch.next_batch()))
 
             self.run(lambda: None)
         else:
             task = self.start(watch.next_batch() if whole else one(watch))
             self.run(lambda: None)
-            expected = self.model.take(told, None if whole else 1)
+            expected = self.model.take(received, None if whole else 1)
             assert names(task.result()) == expected
 
         self.collect()
@@ -287,9 +287,9 @@ class BroadcasterMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.watches)
     @rule(data=st.data())
     def stop(self, data: st.DataObject) -> None:
-        told = self.drawn_watch(data)
-        self.model.stop(told)
-        self.run(self.watches[told].stop)
+        received = self.drawn_watch(data)
+        self.model.stop(received)
+        self.run(self.watches[received].stop)
         self.collect()
 
     # ---------------------------------------------------------------- cancelling
@@ -326,21 +326,21 @@ class BroadcasterMachine(RuleBasedStateMachine):
             self.collect()
             return
 
-        told = data.draw(st.sampled_from(blocking))
+        received = data.draw(st.sampled_from(blocking))
         reads = []
 
         def call() -> None:
             if when == "before":
                 self.loop.call_soon(task.cancel)
 
-            reads.append(self.start(self.watches[told].next_batch()))
+            reads.append(self.start(self.watches[received].next_batch()))
             if when == "after":
                 self.loop.call_soon(task.cancel)
 
         if when == "before":
             self.model.cancel(item)
 
-        expected = self.model.take(told, None)
+        expected = self.model.take(received, None)
         if when == "after":
             self.model.cancel(item)
 
@@ -377,9 +377,9 @@ class BroadcasterMachine(RuleBasedStateMachine):
 
     @invariant()
     def watches_and_model_agree(self) -> None:
-        for told, watch in self.watches.items():
-            assert f" {told.state} buffered={len(told.queue)}>" in repr(watch)
-            assert watch.skipped == told.missed
+        for received, watch in self.watches.items():
+            assert f" {received.state} buffered={len(received.queue)}>" in repr(watch)
+            assert watch.skipped == received.missed
 
     @invariant()
     def nobody_waits_in_vain(self) -> None:

@@ -111,8 +111,8 @@ class Trial:
         for block in self.blocks:
             assert block.informer is there[block.resource], "one for all users"
 
-        for gone in self.seen - set(there.values()):
-            assert gone.status.phase == "stopped"
+        for removed in self.seen - set(there.values()):
+            assert removed.status.phase == "stopped"
 
     async def end(self) -> None:
         for block in self.blocks:

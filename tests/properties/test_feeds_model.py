@@ -66,7 +66,7 @@ class Reader:
         self.expected = initial
         self.after = after
         self.matches = SCOPES[scope][1]
-        self.told: list[Told] = []
+        self.received: list[Told] = []
 
     def expect(self, old: Thing | None, new: Thing | None, version: int) -> None:
         before = old is not None and self.matches(old)
@@ -86,7 +86,7 @@ class Reader:
             metadata = event["object"]["metadata"]
             key = f"{metadata['namespace']}/{metadata['name']}"
             version = int(metadata["resourceVersion"])
-            self.told.append((event["type"], key, version))
+            self.received.append((event["type"], key, version))
 
 
 class Feeds(RuleBasedStateMachine):
@@ -177,7 +177,7 @@ class Feeds(RuleBasedStateMachine):
         self.storage.restore(state)
         for reader in self.readers:
             reader.read(1 << 20)
-            assert reader.told == reader.expected
+            assert reader.received == reader.expected
             assert reader.watcher.ended
 
         self.readers.clear()
@@ -203,13 +203,13 @@ class Feeds(RuleBasedStateMachine):
     @invariant()
     def has_told_what_was_to_be_told(self) -> None:
         for reader in self.readers:
-            assert reader.told == reader.expected[: len(reader.told)]
+            assert reader.received == reader.expected[: len(reader.received)]
 
     def teardown(self) -> None:
         """Assert that all readers, also slow ones, have everything in the end."""
         for reader in self.readers:
             reader.read(1 << 20)
-            assert reader.told == reader.expected
+            assert reader.received == reader.expected
             assert not reader.watcher.ended
 
 

@@ -117,9 +117,9 @@ class HistoryServer:
         self._next(added(obj) if before is None else modified(obj), obj.key, obj)
 
     def delete(self, name: str) -> None:
-        gone = self.states[-1].get(f"default/{name}")
-        if gone is not None:
-            obj = thing(name, self.newest + 1, gone.uid)
+        removed = self.states[-1].get(f"default/{name}")
+        if removed is not None:
+            obj = thing(name, self.newest + 1, removed.uid)
             self._next(deleted(obj), obj.key, None)
 
     def _next(self, event: WatchEvent, key: str, obj: KubeObject | None) -> None:
@@ -299,9 +299,9 @@ class AnySequence(RuleBasedStateMachine):
     @precondition(lambda self: self.server.served)
     @rule(changes=CHANGES)
     def change(self, changes: list[tuple[str, bool]]) -> None:
-        for name, gone in changes:
+        for name, removed in changes:
             if not self.hidden():
-                (self.server.delete if gone else self.server.write)(name)
+                (self.server.delete if removed else self.server.write)(name)
 
     @rule(keep=st.integers(0, 3))
     def compact(self, keep: int) -> None:

@@ -78,7 +78,7 @@ class Follower:
     def __init__(self, kind: str, model: HandlerModel) -> None:
         self.kind = kind
         self.model = model
-        self.told: list[Notification] = []
+        self.received: list[Notification] = []
         self.listener: Listener | None = None
         self.resync_at = 0.0
         self.period = 0.0
@@ -87,7 +87,7 @@ class Follower:
         self.wake = asyncio.Event()
 
     def __call__(self, event: Notification) -> Awaitable[None] | None:
-        self.told.append(event)
+        self.received.append(event)
         if self.kind == "fails":
             raise ValueError(event)
 
@@ -121,7 +121,7 @@ class Follower:
             return 0
 
         in_work = self.is_slow and self.model.in_work is not None
-        return len(self.model.told) - in_work
+        return len(self.model.received) - in_work
 
     def run_model(self) -> None:
         """Advance the model's handler as far as possible."""
@@ -305,7 +305,7 @@ class ProcessorMachine(RuleBasedStateMachine):
     @invariant()
     def everybody_was_told_what_the_model_says(self) -> None:
         for follower in self.followers:
-            assert follower.told == follower.model.told
+            assert follower.received == follower.model.received
             follower.model.known()
 
     @invariant()

@@ -54,10 +54,10 @@ class Function:
         # Built in slices: a replacement of the contents restarts it.
         self.built = built
         self.recomputable = recomputable
-        self.asked: dict[int, int] = {}
+        self.called: dict[int, int] = {}
 
     def __call__(self, thing: Thing) -> Iterable[str]:
-        self.asked[id(thing)] = self.asked.get(id(thing), 0) + 1
+        self.called[id(thing)] = self.called.get(id(thing), 0) + 1
         if self.name in thing.tags:
             raise ValueError(thing.tags)
 
@@ -249,10 +249,10 @@ class StoreMachine(RuleBasedStateMachine):
             for value in values:
                 found |= expected[value]
 
-            asked = Thing("asked", tuple(value[-1] for value in values))
-            if name not in asked.tags:
-                assert set(self.indexer.index(name, asked)) == set(found.values())
-                function.asked.pop(id(asked))
+            called = Thing("asked", tuple(value[-1] for value in values))
+            if name not in called.tags:
+                assert set(self.indexer.index(name, called)) == set(found.values())
+                function.called.pop(id(called))
 
     @invariant()
     def no_function_is_asked_twice_about_an_object(self) -> None:
@@ -260,7 +260,7 @@ class StoreMachine(RuleBasedStateMachine):
             if not function.recomputable and not function.built:
                 # Into the store, and again into a replacement started without it
                 # with an object that the store no longer has.
-                assert max(function.asked.values(), default=0) <= (
+                assert max(function.called.values(), default=0) <= (
                     1 if function.name == "all" else 2
                 )
 

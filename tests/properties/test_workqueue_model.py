@@ -45,7 +45,7 @@ class Queued:
 
     rank: float
     place: int
-    asked: int
+    requested: int
     item: str
     priority: int
 
@@ -70,7 +70,7 @@ class Model:
         self.granted: set[str] = set()
         self.refused: set[str] = set()
         self.now = 0.0
-        self.asked = 0
+        self.requested = 0
 
         # Expected values of metrics.
         self.adds = 0
@@ -126,10 +126,10 @@ class Model:
         return self.now - priority * self.ageing
 
     def put(self, item: str, priority: int) -> None:
-        self.asked += 1
+        self.requested += 1
         place = 0 if self.ageing is None else priority
         rank = self.rank_of(place)
-        self.line.append(Queued(rank, place, self.asked, item, priority))
+        self.line.append(Queued(rank, place, self.requested, item, priority))
 
     def add_after(self, item: str, delay: float, priority: int) -> None:
         if self.phase != "open":
@@ -145,12 +145,12 @@ class Model:
             self.add(item, priority)
             return
 
-        self.asked += 1
-        when, asked, before = self.delayed.get(item, (float("inf"), 0, priority))
+        self.requested += 1
+        when, requested, before = self.delayed.get(item, (float("inf"), 0, priority))
         if self.now + delay < when:
-            when, asked = self.now + delay, self.asked
+            when, requested = self.now + delay, self.requested
 
-        self.delayed[item] = (when, asked, max(before, priority))
+        self.delayed[item] = (when, requested, max(before, priority))
 
     def add_rate_limited(self, item: str, priority: int) -> None:
         self.failures[item] = self.failures.get(item, 0) + 1
@@ -432,11 +432,13 @@ class QueueMachine(RuleBasedStateMachine):
             sink.read()
 
         depths = Counter(it.priority for it in model.line)
-        told = {label: depth for label, depth in sink.depths("pods").items() if depth}
+        received = {
+            label: depth for label, depth in sink.depths("pods").items() if depth
+        }
         if self.ageing is None:
-            assert told == ({"": len(model.line)} if model.line else {})
+            assert received == ({"": len(model.line)} if model.line else {})
         else:
-            assert told == {str(priority): n for priority, n in depths.items()}
+            assert received == {str(priority): n for priority, n in depths.items()}
 
         waits = sink.observed["workqueue_queue_duration_seconds"]
         works = sink.observed["workqueue_work_duration_seconds"]

@@ -304,10 +304,10 @@ class FailingSink(Sink):
 async def test_failing_sink_is_logged_and_ends_nothing(
     caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:
-    told: list[str] = []
+    received: list[str] = []
 
     def handler(event: Notification) -> None:
-        told.append(name_of(event))
+        received.append(name_of(event))
         keep_busy(2 * BLOCKING_SECONDS)
 
     listener = Listener(
@@ -323,6 +323,6 @@ async def test_failing_sink_is_logged_and_ends_nothing(
         processor.publish(events("a", "b"))
         await listener.wait_idle()
 
-    assert told == ["a", "b"]
+    assert received == ["a", "b"]
     failures = [it for it in caplog.messages if "sink" in it]
     assert failures == ["handler pods/greet: the metrics sink failed"] * 2

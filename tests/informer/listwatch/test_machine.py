@@ -399,18 +399,18 @@ def test_list_options(
 
 
 @pytest.mark.parametrize(
-    ("version", "asked"),
+    ("version", "requested"),
     [
         pytest.param("0", "", id="first"),
         pytest.param("", "", id="newest"),
         pytest.param("5", "5", id="not-older-than"),
     ],
 )
-def test_stream_options(version: str, asked: str) -> None:
+def test_stream_options(version: str, requested: str) -> None:
     options = stream_options(Listing(version, streaming=True), 300)
 
     assert options == WatchOptions(
-        resource_version=asked,
+        resource_version=requested,
         timeout_seconds=300,
         bookmarks=True,
         send_initial_events=True,

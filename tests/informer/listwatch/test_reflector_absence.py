@@ -73,7 +73,7 @@ async def test_lists_of_an_absent_resource_start_at_version_0() -> None:
     async with running(reflector_of(source).run()):
         await asyncio.sleep(400)
 
-    lists = [it for it in source.asked if it.startswith("list")]
+    lists = [it for it in source.requested if it.startswith("list")]
     assert lists[:2] == ["list '0'", "list '7'"]
     assert lists[-1] == "list '0'", "known versions are void"
 

@@ -96,7 +96,7 @@ async def test_script_of_the_source_is_used_up() -> None:
     task.cancel()
     await asyncio.wait({task})
 
-    assert answers.asked == [
+    assert answers.requested == [
         *("stream ''", "stream ''", "stream ''"),
         *("list '0'", "list t1", "list t2", "watch '7'"),
         *("list '9'", "list '9'"),

@@ -83,8 +83,8 @@ async def test_successful_watch_restarts_the_log_intervals(
     async with running(reflector_of(source).run()):
         await asyncio.sleep(200)
 
-    told = [record.getMessage() for record in caplog.records]
-    assert [text.split()[3] for text in told] == ["(1", "(2", "(1"]
+    received = [record.getMessage() for record in caplog.records]
+    assert [text.split()[3] for text in received] == ["(1", "(2", "(1"]
 
 
 async def test_watches_that_always_fail_after_their_start_are_logged(
@@ -307,4 +307,4 @@ async def test_reflector_works_with_defaults() -> None:
     async with running(Reflector(source, FakeStore()).run()):
         await asyncio.sleep(2)
 
-    assert source.asked == ["list '0'", "list '0'", "watch '1'"]
+    assert source.requested == ["list '0'", "list '0'", "watch '1'"]

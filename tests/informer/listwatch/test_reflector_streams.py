@@ -127,7 +127,7 @@ async def test_versions_are_compared_again_after_the_end() -> None:
         await settle()
 
     assert reflector.history_resets == 1
-    assert source.asked == ["stream ''"]
+    assert source.requested == ["stream ''"]
 
 
 async def test_stream_that_ends_after_the_list_is_resumed_by_a_watch() -> None:
@@ -137,7 +137,7 @@ async def test_stream_that_ends_after_the_list_is_resumed_by_a_watch() -> None:
     async with running(streaming(source).run()):
         await asyncio.sleep(6)
 
-    assert source.asked == ["stream ''", "watch '12'"]
+    assert source.requested == ["stream ''", "watch '12'"]
 
 
 async def test_relist_streams_state_not_older_than_known() -> None:
@@ -149,7 +149,7 @@ async def test_relist_streams_state_not_older_than_known() -> None:
     async with running(streaming(source).run()):
         await asyncio.sleep(10)
 
-    assert source.asked == ["stream ''", "stream '9'"]
+    assert source.requested == ["stream ''", "stream '9'"]
 
 
 async def test_stream_older_than_known_resets_the_history() -> None:
@@ -165,7 +165,7 @@ async def test_stream_older_than_known_resets_the_history() -> None:
         assert source.open == 1, "the older stream was closed"
 
     assert reflector.history_resets == 1
-    assert source.asked == ["stream ''", "stream '9'", "stream ''"]
+    assert source.requested == ["stream ''", "stream '9'", "stream ''"]
     assert store.commits == ["9"]
 
 
@@ -194,7 +194,7 @@ async def test_slow_stream_that_progresses_is_not_abandoned() -> None:
     async with running(streaming(source, store).run()):
         await asyncio.sleep(291)
 
-    assert source.asked == ["stream ''"]
+    assert source.requested == ["stream ''"]
     assert len(store.objects) == 10
 
 
@@ -222,7 +222,7 @@ async def test_refused_stream_is_replaced_by_pages_permanently(
         assert (reflector.phase, reflector.refusals) == ("watching", 0)
         await asyncio.sleep(10)
 
-    assert source.asked == [
+    assert source.requested == [
         *("stream ''", "list '0'", "watch '7'"),
         *("list '7'", "watch '7'"),
     ]
@@ -247,7 +247,7 @@ async def test_retry_after_is_respected_before_pages() -> None:
     async with running(streaming(source).run()):
         await asyncio.sleep(10)
 
-    assert source.asked[:2] == ["stream ''", "list '0'"]
+    assert source.requested[:2] == ["stream ''", "list '0'"]
     assert source.times[:2] == pytest.approx([0, 9], abs=1e-3)
 
 
@@ -260,7 +260,7 @@ async def test_silent_stream_is_abandoned_after_30_s() -> None:
 
         assert reflector.phase == "watching"
 
-    assert source.asked == ["stream ''", "list '0'", "watch '7'"]
+    assert source.requested == ["stream ''", "list '0'", "watch '7'"]
     assert source.times[1] == pytest.approx(30, abs=1e-3)
     assert (store.discards, source.open) == (1, 0)
 
@@ -284,7 +284,7 @@ async def test_ordinary_watch_in_reply_is_abandoned_after_30_s(kind: object) -> 
     async with running(streaming(source).run()):
         await asyncio.sleep(40)
 
-    assert source.asked == ["stream ''", "list '0'", "watch '2000'"]
+    assert source.requested == ["stream ''", "list '0'", "watch '2000'"]
     assert source.times[1] == pytest.approx(30.1, abs=1e-3)
 
 
@@ -330,7 +330,7 @@ async def test_broken_stream_is_requested_again(
     async with running(reflector.run()):
         await asyncio.sleep(5)
 
-    assert source.asked == ["stream ''", "stream ''"]
+    assert source.requested == ["stream ''", "stream ''"]
     assert source.times == pytest.approx([0, 1.2], abs=1e-3)
     assert (store.names, store.discards, len(errors)) == (["b@4"], 1, 1)
 
@@ -341,7 +341,7 @@ async def test_three_broken_streams_in_a_row_are_replaced_by_pages() -> None:
     async with running(streaming(source).run()):
         await asyncio.sleep(10)
 
-    assert source.asked == [*(["stream ''"] * 3), "list '0'", "watch '7'"]
+    assert source.requested == [*(["stream ''"] * 3), "list '0'", "watch '7'"]
 
 
 async def test_expired_stream_requests_the_newest_state() -> None:
@@ -353,7 +353,7 @@ async def test_expired_stream_requests_the_newest_state() -> None:
     async with running(streaming(source).run()):
         await asyncio.sleep(30)
 
-    assert source.asked == ["stream ''", "stream '9'", "stream ''"]
+    assert source.requested == ["stream ''", "stream '9'", "stream ''"]
 
 
 async def test_too_many_requests_delay_the_next_stream() -> None:
@@ -363,7 +363,7 @@ async def test_too_many_requests_delay_the_next_stream() -> None:
     async with running(streaming(source).run()):
         await asyncio.sleep(60)
 
-    assert source.asked == ["stream ''"] * 5
+    assert source.requested == ["stream ''"] * 5
 
 
 # ---------------------------------------------------------------- unreadable events
@@ -397,7 +397,7 @@ async def test_unreadable_events_of_a_later_stream_delete_nothing() -> None:
     async with running(streaming(source, store).run()):
         await asyncio.sleep(60)
 
-    assert source.asked[:5] == ["stream ''", *(["stream '9'"] * 3), "list '9'"]
+    assert source.requested[:5] == ["stream ''", *(["stream '9'"] * 3), "list '9'"]
     assert (store.commits, store.unreadable) == (["9", "13"], ["default/a"])
 
 

@@ -187,7 +187,7 @@ async def test_watch_of_two_minutes_resets_the_spacing(
 
 
 @pytest.mark.parametrize(
-    ("asked", "waited"),
+    ("requested", "waited"),
     [
         pytest.param(None, 1.2, id="none"),
         pytest.param(0.5, 1.2, id="shorter-than-the-gap"),
@@ -197,9 +197,9 @@ async def test_watch_of_two_minutes_resets_the_spacing(
 )
 @pytest.mark.parametrize("where", ["list", "watch"])
 async def test_retry_after_is_a_lower_bound(
-    asked: float | None, waited: float, where: str
+    requested: float | None, waited: float, where: str
 ) -> None:
-    error = TooManyRequests("patience", status=429, retry_after=asked)
+    error = TooManyRequests("patience", status=429, retry_after=requested)
     source = (
         FakeSource([error, Page()])
         if where == "list"

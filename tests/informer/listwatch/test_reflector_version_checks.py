@@ -18,7 +18,7 @@ async def test_silent_watch_is_checked_once_after_a_minute() -> None:
         await asyncio.sleep(290)
 
     assert source.checks == [pytest.approx(60, abs=0.1)]
-    assert source.asked == ["list '0'", "watch '7'"]
+    assert source.requested == ["list '0'", "watch '7'"]
 
 
 async def test_watch_with_events_is_not_checked() -> None:
@@ -48,7 +48,7 @@ async def test_server_with_an_older_version_resets_the_history() -> None:
     async with running(reflector.run()):
         await asyncio.sleep(70)
 
-    assert source.asked[:4] == ["list '0'", "watch '7'", "list ''", "watch '3'"]
+    assert source.requested[:4] == ["list '0'", "watch '7'", "list ''", "watch '3'"]
     assert store.anew == [False, True]
     assert store.names == ["b@3"]
     assert reflector.history_resets == 1

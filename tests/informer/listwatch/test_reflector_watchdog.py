@@ -47,7 +47,7 @@ async def test_stalled_watch_is_ended_and_resumed() -> None:
 
         assert source.open == 1
 
-    assert source.asked == ["list '0'", "watch '7'", "watch '11'"]
+    assert source.requested == ["list '0'", "watch '7'", "watch '11'"]
     assert watches(source)[1] == pytest.approx(225, abs=0.1)
     (error,) = errors
     assert isinstance(error, TransportError)
@@ -148,7 +148,7 @@ async def test_stream_is_watched_after_its_list() -> None:
     async with running(reflector_of(source, streaming_list=True).run()):
         await asyncio.sleep(300)
 
-    assert source.asked == ["stream ''", "watch '11'"]
+    assert source.requested == ["stream ''", "watch '11'"]
     assert watches(source) == pytest.approx([120 + 150], abs=0.1)
 
 

@@ -22,7 +22,7 @@ from compression_helpers import (
     web,
     webs,
 )
-from fake_source import Page, Stream, told
+from fake_source import Page, Stream, states_of
 from informer_helpers import pods_of, running
 from pipeline_helpers import Rig, add, delete, update
 
@@ -170,11 +170,11 @@ class Slow:
     """A codec whose reads wait for an event."""
 
     def __init__(self) -> None:
-        self.asked = threading.Event()
+        self.called = threading.Event()
         self.may = threading.Event()
 
     def read(self, body: bytes, what: str) -> bytes:
-        self.asked.set()
+        self.called.set()
         assert self.may.wait(timeout=60)
         return web("slow").raw
 
@@ -196,7 +196,7 @@ async def test_list_can_be_repeated_after_its_training_was_cancelled(
     async with running(rig.run()):
         await rig.pipeline.stage([first, *webs(3)])
         commit = asyncio.create_task(rig.pipeline.commit("5"))
-        while not slow.asked.is_set():
+        while not slow.called.is_set():
             await asyncio.sleep(0.001)
 
         commit.cancel()
@@ -218,10 +218,10 @@ async def test_list_can_be_repeated_after_its_training_was_cancelled(
 
 
 async def test_index_functions_are_called_once_with_uncompressed_objects() -> None:
-    asked: list[bool] = []
+    called: list[bool] = []
 
     def by_image(obj: KubeObject) -> list[str]:
-        asked.append(is_compressed(obj))
+        called.append(is_compressed(obj))
         return [obj.at("spec.containers.0.image"), obj.name]
 
     rig = Rig(compression="zstd")
@@ -234,7 +234,7 @@ async def test_index_functions_are_called_once_with_uncompressed_objects() -> No
         await rig.relist(*webs(SAMPLES + 5), version=8)
         await applied(rig)
 
-    assert asked == [False] * (SAMPLES + 5 + 2 + 1)  # the last list reverts one object
+    assert called == [False] * (SAMPLES + 5 + 2 + 1)  # the last list reverts one object
     (found,) = rig.indexer.by_index("image", "web-0001")
     assert found is rig.indexer.get_by_key("default/web-0001")
     assert is_compressed(found)
@@ -249,17 +249,17 @@ async def test_indexes_added_later_read_compressed_objects() -> None:
         rig.indexer.add_indexers({"own": index_by("spec.own.0")})
         value = web("web-0003").at("spec.own.0")
 
-        assert told(rig.indexer.by_index("own", value)) == ["web-0003@1"]
+        assert states_of(rig.indexer.by_index("own", value)) == ["web-0003@1"]
 
 
 async def test_missing_index_value_of_a_damaged_body_is_reported() -> None:
     async with a_rig(*webs(2)) as rig:
         rig.indexer.contents.objects["default/web-0001"] = damaged(web("web-0001"))
-        told_of: list[Any] = []
-        rig.indexer._on_error = told_of.append
+        received_by: list[Any] = []
+        rig.indexer._on_error = received_by.append
         rig.indexer.add_indexers({"own": index_by("spec.own.0")})
 
-        (failure,) = told_of
+        (failure,) = received_by
         assert isinstance(failure.__cause__, InternalError)
 
 
@@ -287,11 +287,11 @@ async def test_handlers_get_the_stored_objects() -> None:
 
         await rig.relist(web("web-0000", 8), version=8)
         await applied(rig)
-        (gone, other, relisted) = rig.take()
-        assert isinstance(gone, Deleted)
+        (removed, other, relisted) = rig.take()
+        assert isinstance(removed, Deleted)
         assert isinstance(other, Deleted)
         assert isinstance(relisted, Updated)
-        assert gone.obj is first[1]
+        assert removed.obj is first[1]
         assert other.obj is came.obj
         assert relisted.old is changed.new
         assert relisted.new is rig.indexer.get_by_key("default/web-0000")
@@ -304,9 +304,9 @@ async def test_final_state_of_a_deletion_is_not_compressed() -> None:
         await rig.change(delete(last), version=9)
         await applied(rig)
 
-        (gone,) = rig.take()
-        assert isinstance(gone, Deleted)
-        assert gone.obj is last
+        (removed,) = rig.take()
+        assert isinstance(removed, Deleted)
+        assert removed.obj is last
 
 
 async def test_resync_delivers_the_stored_objects() -> None:

@@ -60,7 +60,7 @@ class Record:
     """Notifications of a handler by object, with decoded bodies."""
 
     def __init__(self, informer: SharedInformer) -> None:
-        self.told: dict[str, list[object]] = {}
+        self.received: dict[str, list[object]] = {}
         # Delivered states that were the stored object, and copies of it.
         self.stored = self.copies = 0
         self._store = informer.store
@@ -81,7 +81,7 @@ class Record:
         else:
             entry.append(event.initial)
 
-        self.told.setdefault(obj.key, []).append(entry)
+        self.received.setdefault(obj.key, []).append(entry)
 
 
 def versions(server: APIServer) -> dict[str, str]:
@@ -196,10 +196,10 @@ async def test_compressed_informer_delivers_and_stores_the_same(
             await reached(server, plain, packed)
             check_same(plain, packed)
             assert raws(packed) == raws(plain)
-            assert len(records[0].told) == COUNT
+            assert len(records[0].received) == COUNT
             assert [it.stored > COUNT for it in records] == [True, True]
             assert [it.copies for it in records] == [0, 0]
-            assert records[1].told == records[0].told
+            assert records[1].received == records[0].received
 
 
 async def test_relist_keeps_unchanged_objects() -> None:
@@ -223,8 +223,8 @@ async def test_relist_keeps_unchanged_objects() -> None:
             after = {obj.key: obj for obj in packed.store.list()}
             kept = [key for key, obj in after.items() if before[key] is obj]
             assert len(kept) == COUNT - len(changed) - 1
-            assert records[1].told == records[0].told
-            assert records[1].told["b/cm-001"][-1] == [
+            assert records[1].received == records[0].received
+            assert records[1].received["b/cm-001"][-1] == [
                 "Deleted",
                 before["b/cm-001"].to_dict(),
                 True,  # so a list found the deletion

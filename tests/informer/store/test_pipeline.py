@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from fake_source import thing, told
+from fake_source import states_of, thing
 from informer_helpers import running, settle
 from namespace_helpers import slow_machine
 from pipeline_helpers import Rig, add, delete, update
@@ -59,8 +59,8 @@ async def test_empty_list_is_a_list(rig: Rig) -> None:
 async def test_relist_delivers_deletions_first_then_the_rest_in_list_order(
     rig: Rig,
 ) -> None:
-    gone, also_gone, new = thing("g", 1), thing("h", 1), thing("n", 7)
-    await rig.relist(gone, A1, also_gone, B1, version=5)
+    removed, also_gone, new = thing("g", 1), thing("h", 1), thing("n", 7)
+    await rig.relist(removed, A1, also_gone, B1, version=5)
     await rig.applied()
     rig.take()
 
@@ -68,7 +68,7 @@ async def test_relist_delivers_deletions_first_then_the_rest_in_list_order(
     await rig.applied()
 
     assert rig.take() == [
-        Deleted(gone, True),
+        Deleted(removed, True),
         Deleted(also_gone, True),
         Updated(B1, B2),
         Added(new),
@@ -100,7 +100,7 @@ async def test_relist_keeps_unchanged_objects(rig: Rig) -> None:
     assert rig.indexer.get_by_key("default/a") is A1
     assert rig.indexer.get_by_key("default/b") is B2
     assert rig.take() == [Updated(B1, B2)]
-    assert told(rig.indexer.by_index("node", "node-1")) == ["a@1", "b@2"]
+    assert states_of(rig.indexer.by_index("node", "node-1")) == ["a@1", "b@2"]
 
 
 async def test_objects_without_a_version_are_never_taken_for_unchanged(
@@ -133,7 +133,7 @@ async def test_list_with_an_object_twice_stores_its_newest_state(
     assert rig.holds == ["a@8"]
     assert rig.indexer.by_index("node", "node-1") == []
     assert rig.indexer.by_index("node", "node-2") == []
-    assert told(rig.indexer.by_index("node", "node-3")) == ["a@8"]
+    assert states_of(rig.indexer.by_index("node", "node-3")) == ["a@8"]
 
 
 async def test_discarded_list_leaves_no_trace(rig: Rig) -> None:
@@ -177,11 +177,11 @@ async def test_update_contained_in_the_list_is_delivered_once(rig: Rig) -> None:
     await rig.pipeline.stage([A2])
     await rig.change(update(thing("a", 2)), version=6)
     await rig.applied()
-    told_by_watch = rig.take()
+    watched = rig.take()
     await rig.pipeline.commit("6")
     await rig.applied()
 
-    assert told_by_watch == [Updated(A1, A2)]
+    assert watched == [Updated(A1, A2)]
     assert rig.take() == []
 
 
@@ -366,7 +366,7 @@ async def test_known_returns_the_state_of_the_last_queued_list() -> None:
     async with running(pipeline.run()):
         await settle()
 
-    assert set(told(obj for obj in known if obj is not None)) == {"a@2"}
+    assert set(states_of(obj for obj in known if obj is not None)) == {"a@2"}
 
 
 # ---------------------------------------------------------------- stop

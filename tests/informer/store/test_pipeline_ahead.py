@@ -89,10 +89,10 @@ async def test_object_missing_in_the_list_is_delivered(rig: Rig) -> None:
 
 
 async def test_older_states_of_a_left_out_object_are_not_delivered() -> None:
-    asked: list[str] = []
+    requested: list[str] = []
 
     def only_below_9(obj: KubeObject) -> KubeObject | None:
-        asked.append(obj.resource_version)
+        requested.append(obj.resource_version)
         return None if obj.resource_version == "9" else obj
 
     rig = Rig(only_below_9)
@@ -102,20 +102,20 @@ async def test_older_states_of_a_left_out_object_are_not_delivered() -> None:
         await rig.applied()
 
     assert rig.take() == []
-    assert asked == ["9"]
+    assert requested == ["9"]
 
 
 @pytest.mark.parametrize(
-    ("behind", "version"),
+    ("after", "version"),
     [
         pytest.param(lambda rig: rig.change(version=9), 9, id="watched"),
         pytest.param(lambda rig: rig.pipeline.vacate(), 5, id="vacated"),
     ],
 )
 async def test_versions_are_not_compared_after_the_highest_listed_one(
-    rig: Rig, behind: Callable[[Rig], Awaitable[None]], version: int
+    rig: Rig, after: Callable[[Rig], Awaitable[None]], version: int
 ) -> None:
-    await behind(rig)
+    await after(rig)
     await rig.applied()
     rig.take()
 

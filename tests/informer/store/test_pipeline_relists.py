@@ -8,7 +8,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 import pytest
-from fake_source import thing, told
+from fake_source import states_of, thing
 from informer_helpers import running
 from pipeline_helpers import Rig, add, update
 
@@ -146,7 +146,7 @@ async def test_object_deleted_during_a_streaming_list_is_not_stored(rig: Rig) ->
 
     assert rig.take() == [Deleted(a, True), Updated(b, thing("b", 7))]
     assert rig.holds == ["b@7", "c@1"]
-    assert told(rig.indexer.by_index("node", "node-1")) == ["b@7", "c@1"]
+    assert states_of(rig.indexer.by_index("node", "node-1")) == ["b@7", "c@1"]
 
 
 async def test_list_can_start_with_a_deletion(rig: Rig) -> None:
@@ -246,7 +246,7 @@ async def test_idle_handler_keeps_no_replaced_object(
     labels = Marked()
     first = thing("a", 1)
     marked = KubeObject(first.body, first.key, first.uid, "1", labels, first.context)
-    gone = weakref.ref(labels)
+    removed = weakref.ref(labels)
     await rig.relist(marked, version=1)
     await rig.applied()
     await rig.relist(thing("a", 2), version=2)
@@ -257,4 +257,4 @@ async def test_idle_handler_keeps_no_replaced_object(
     await asyncio.sleep(1)
     gc.collect()
 
-    assert gone() is None
+    assert removed() is None

@@ -94,7 +94,7 @@ class Rig:
         )
         self.indexer.meter = meter
         self.processor = Stage()
-        self.told = 0
+        self.received = 0
         self.pipeline = Pipeline(self.indexer, self.processor)
         self.processor.listen(self._count)
 
@@ -103,7 +103,7 @@ class Rig:
         return (obj.resource_version,)
 
     def _count(self, event: Notification) -> None:
-        self.told += 1
+        self.received += 1
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -189,7 +189,7 @@ async def test_replacement_respects_the_budget_and_is_visible_in_one_step(
 
     assert old == (MANY, {"1"}, {"1": MANY}, "1")
     assert seen == [old, (MANY, {"2"}, {"2": MANY}, "2")]
-    assert rig.told == 2 * MANY
+    assert rig.received == 2 * MANY
     assert meter.longest <= MOST
     assert meter.looks >= MANY // MOST
     assert turns > 20
@@ -202,13 +202,13 @@ async def test_relist_keeps_unchanged_objects_and_delivers_nothing(
     stored = states(1)
     async with running(rig.run()):
         await rig.relist(stored, 1)
-        told = rig.told
+        received = rig.received
         meter.looks = meter.longest = 0
         await rig.relist(states(1), 2)
 
     assert all(map(lambda now, was: now is was, rig.indexer.list(), stored))
     assert len(rig.indexer) == MANY
-    assert rig.told == told == MANY
+    assert rig.received == received == MANY
     assert meter.longest <= MOST
     assert meter.looks >= MANY // MOST
 
@@ -226,7 +226,7 @@ async def test_unreadable_list_keeps_all_objects_within_the_budget(
         await rig.relist([], 2)
 
     assert all(map(lambda now, was: now is was, rig.indexer.list(), stored))
-    assert len(rig.indexer) == rig.told == MANY
+    assert len(rig.indexer) == rig.received == MANY
     assert meter.longest <= MOST
     assert meter.looks >= MANY // MOST
 
@@ -235,11 +235,11 @@ async def test_index_added_to_a_queued_list_is_built_within_the_budget(
     meter: Meter,
 ) -> None:
     """The list was started without the index, and gets it before it becomes visible."""
-    asked = 0
+    called = 0
 
     def late(obj: KubeObject) -> Iterable[str]:
-        nonlocal asked
-        asked += 1
+        nonlocal called
+        called += 1
         meter.did()
         return ("all",)
 
@@ -257,7 +257,7 @@ async def test_index_added_to_a_queued_list_is_built_within_the_budget(
 
         found = len(rig.indexer.contents.indexes["late"].buckets["all"])
 
-    assert (found, asked) == (MANY, MANY)
+    assert (found, called) == (MANY, MANY)
     assert meter.longest <= MOST
     assert meter.looks >= MANY // MOST
 

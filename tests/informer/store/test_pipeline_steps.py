@@ -108,11 +108,11 @@ async def test_handler_added_at_any_turn_of_a_list_misses_nothing(
 async def test_turns_of_the_test_above_cover_the_whole_list(rig: Rig) -> None:
     await rig.relist(*state(1), version=1)
     await rig.applied()
-    told_before = len(rig.events)
+    received_before = len(rig.events)
 
     arriving = asyncio.create_task(rig.relist(*state(2)[: MANY // 2], version=2))
     turns = 0
-    while len(rig.events) == told_before:
+    while len(rig.events) == received_before:
         turns += 1
         await asyncio.sleep(0)
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from fake_source import thing, told
+from fake_source import states_of, thing
 from informer_helpers import running
 from pipeline_helpers import Rig, add, delete, update
 
@@ -82,7 +82,7 @@ async def test_listed_object_is_transformed_once(marking: Marking) -> None:
     assert marking.calls == ["a@1", "b@1"]
     assert rig.take() == [Added(marked(A1), True), Added(marked(B1), True)]
     assert rig.indexer.list() == [marked(A1), marked(B1)]
-    assert told(rig.indexer.by_index("node", "node-1")) == ["a@1", "b@1"]
+    assert states_of(rig.indexer.by_index("node", "node-1")) == ["a@1", "b@1"]
 
 
 async def test_unchanged_object_is_not_transformed_by_a_relist(

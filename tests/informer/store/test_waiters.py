@@ -68,7 +68,7 @@ async def test_waiter_that_left_gets_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "told"),
+    ("before", "now", "received"),
     [
         pytest.param([], [thing("a", 5)], ["5"], id="came"),
         pytest.param([thing("a", 1)], [thing("a", 5)], ["5"], id="changed"),
@@ -80,14 +80,14 @@ async def test_waiter_that_left_gets_nothing() -> None:
     ],
 )
 async def test_waiters_get_the_changes_of_a_list(
-    before: list[KubeObject], now: list[KubeObject], told: list[str | None]
+    before: list[KubeObject], now: list[KubeObject], received: list[str | None]
 ) -> None:
     waiting = StoreWaiters()
 
     with waiting.for_key(A) as waiter:
         waiting.replaced(by_key(*before), by_key(*now))
 
-        assert states(waiter) == told
+        assert states(waiter) == received
 
 
 async def test_waiters_get_nothing_for_an_object_kept_by_a_list() -> None:
