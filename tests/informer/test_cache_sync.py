@@ -1,4 +1,4 @@
-"""`wait_for_cache_sync`: moments that need more than a server."""
+"""`wait_for_cache_sync`: warnings, and a sync at the moment of the timeout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aioinformer.informer import SharedInformerFactory, wait_for_cache_sync
 
 @pytest.fixture
 def factory() -> SharedInformerFactory:
-    """One whose server never answers."""
+    """Make a factory whose server never responds."""
     return SharedInformerFactory(FakeClient())
 
 
@@ -58,8 +58,8 @@ async def test_wait_synced_warns_after_10_s_if_the_informer_does_not_run(
     )
 
 
-class InTheMoment:
-    """It is synced just when the time is over."""
+class SyncedAtTimeout:
+    """An informer that is synced at the moment of the timeout."""
 
     name = "pods"
     synced = False
@@ -77,7 +77,7 @@ class InTheMoment:
 
 
 async def test_sync_at_the_moment_of_the_timeout_counts() -> None:
-    late: Any = InTheMoment()
+    late: Any = SyncedAtTimeout()
 
     await wait_for_cache_sync(late, timeout=1)
 

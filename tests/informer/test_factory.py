@@ -1,4 +1,4 @@
-"""`SharedInformerFactory`: which informers it makes, and waiting for them."""
+"""`SharedInformerFactory`: identity of its informers, and waits for their sync."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ BUSY = ServerError("busy", status=503)
 
 @pytest.fixture
 def factory() -> SharedInformerFactory:
-    """One that is never entered, or whose server never answers."""
+    """Make a factory whose server never responds."""
     return SharedInformerFactory(FakeClient())
 
 
@@ -54,7 +54,7 @@ async def api() -> AsyncIterator[API]:
         yield api
 
 
-# ---------------------------------------------------------------- the same question
+# ---------------------------------------------------------------- identity
 
 
 def test_equal_options_give_the_same_informer(
@@ -314,7 +314,7 @@ async def test_running_factory_refuses_another_loop() -> None:
         ]
         assert factory.informers == ()
 
-        factory.informer("v1", "pods")  # it is not harmed
+        factory.informer("v1", "pods")  # it still works
 
     assert [type(error) for error in errors] == [WrongLoop] * 4
 
@@ -328,19 +328,19 @@ async def test_factory_refuses_another_loop_from_start_to_shutdown() -> None:
 
     starting = asyncio.create_task(factory.start())
     await asyncio.sleep(0)
-    assert client.record == [], "it is being entered"
+    assert client.record == [], "it is starting"
     during_start = elsewhere()
     await starting
     stopping = asyncio.create_task(factory.shutdown())
     for _ in range(3):
         await asyncio.sleep(0)
 
-    assert client.record == ["entered"], "it is being left"
+    assert client.record == ["entered"], "it is stopping"
     during_end = elsewhere()
     await stopping
 
     assert (during_start, during_end) == (WrongLoop, WrongLoop)
-    await asyncio.to_thread(lambda: asyncio.run(factory.shutdown()))  # it is over
+    await asyncio.to_thread(lambda: asyncio.run(factory.shutdown()))  # it has ended
 
 
 @pytest.mark.parametrize("client", ["http://127.0.0.1:1", None], ids=str)

@@ -1,4 +1,4 @@
-"""`compression=` of factories: which informers there are, and what is refused."""
+"""Option `compression=` of factories: requests, conflicts and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`FactoryDefaults`: what a factory adds to every request."""
+"""`FactoryDefaults`: defaults that a factory adds to every requested informer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
 
 
 @pytest.mark.parametrize(
-    ("default", "asked", "found"),
+    ("default", "requested", "found"),
     [
         (None, None, ()),
         ("shop", None, ("shop",)),
@@ -36,9 +36,11 @@ WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
     ids=str,
 )
 def test_requested_namespace_overrides_the_default(
-    default: Any, asked: Any, found: tuple[str, ...]
+    default: Any, requested: Any, found: tuple[str, ...]
 ) -> None:
-    spec = FactoryDefaults(namespace=default).spec("v1", "pods", {"namespace": asked})
+    spec = FactoryDefaults(namespace=default).spec(
+        "v1", "pods", {"namespace": requested}
+    )
 
     assert spec.namespaces == found
 
@@ -63,7 +65,7 @@ def test_empty_namespaces_are_refused(namespaces: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("default", "asked", "found"),
+    ("default", "requested", "found"),
     [
         ("", "app=web", "app=web"),
         ("team=a", "", "team=a"),
@@ -71,15 +73,15 @@ def test_empty_namespaces_are_refused(namespaces: list[str]) -> None:
     ],
 )
 def test_selectors_of_factory_and_informer_are_combined(
-    default: str, asked: str, found: str
+    default: str, requested: str, found: str
 ) -> None:
     labels = FactoryDefaults(label_selector=default)
     fields = FactoryDefaults(field_selector=default)
 
-    spec = labels.spec("v1", "pods", {"label_selector": asked})
+    spec = labels.spec("v1", "pods", {"label_selector": requested})
     assert spec.label_selector == found
     assert spec.describe() == f"pods where {found}"
-    spec = fields.spec("v1", "pods", {"field_selector": asked})
+    spec = fields.spec("v1", "pods", {"field_selector": requested})
     assert spec.field_selector == found
 
 
@@ -98,9 +100,9 @@ def test_selectors_must_be_strings(option: str) -> None:
     with pytest.raises(OptionsError, match=r"a text such as 'app=web', not \{'app'"):
         FactoryDefaults(**{option: selector})
 
-    asked: Any = {option: selector}
+    requested: Any = {option: selector}
     with pytest.raises(OptionsError, match=r"a text such as 'app=web', not \{'app'"):
-        FactoryDefaults().spec("v1", "pods", asked)
+        FactoryDefaults().spec("v1", "pods", requested)
 
 
 def test_empty_name_equals_none() -> None:
@@ -122,7 +124,7 @@ def test_invalid_selectors_are_refused_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "of_pods", "of_nodes"),
+    ("requested", "of_pods", "of_nodes"),
     [
         (None, 60.0, 300.0),
         (5, 5.0, 5.0),
@@ -132,14 +134,14 @@ def test_invalid_selectors_are_refused_at_once() -> None:
     ids=str,
 )
 def test_most_specific_resync_period_applies(
-    asked: Any, of_pods: float, of_nodes: float
+    requested: Any, of_pods: float, of_nodes: float
 ) -> None:
     defaults = FactoryDefaults(
         resync_period=300, custom_resync={PODS: timedelta(minutes=1), WIDGETS: 0}
     )
 
     for resource, period in ((PODS, of_pods), (NODES, of_nodes)):
-        spec = defaults.spec(resource, "", {"resync_period": asked})
+        spec = defaults.spec(resource, "", {"resync_period": requested})
         assert spec.resync_period == period
 
 
@@ -172,7 +174,7 @@ def test_keys_of_custom_resync_must_be_resources(key: Any) -> None:
 
 
 class Empty:
-    """A transform that counts as false."""
+    """A transform that is false in a condition."""
 
     def __len__(self) -> int:
         return 0

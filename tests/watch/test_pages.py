@@ -39,7 +39,7 @@ async def test_gives_a_page_that_was_not_asked_for_ahead() -> None:
         assert await names_of(page) == "a"
         assert page.continue_token == "t"
 
-    assert source.asked == ["list ''"]
+    assert source.requested == ["list ''"]
     assert source.open == 0
 
 
@@ -50,7 +50,7 @@ async def test_asks_for_the_next_page_while_one_is_read() -> None:
         async with pages.page(FIRST) as page:
             pages.ask(SECOND)
             await turns()
-            assert source.asked == ["list ''", "list t"], "before the first is read"
+            assert source.requested == ["list ''", "list t"], "before the first is read"
             assert await names_of(page) == "a"
 
         async with pages.page(SECOND) as page:
@@ -58,7 +58,7 @@ async def test_asks_for_the_next_page_while_one_is_read() -> None:
 
         assert source.open == 0
 
-    assert len(source.asked) == 2
+    assert len(source.requested) == 2
 
 
 async def test_asking_again_for_the_same_page_changes_nothing() -> None:
@@ -72,7 +72,7 @@ async def test_asking_again_for_the_same_page_changes_nothing() -> None:
         async with pages.page(SECOND) as page:
             assert await names_of(page) == "a"
 
-    assert source.asked == ["list t"]
+    assert source.requested == ["list t"]
 
 
 async def test_a_page_that_was_read_can_be_asked_for_again() -> None:
@@ -95,7 +95,7 @@ async def test_drops_the_page_ahead_for_another_one() -> None:
         await turns()
         pages.ask(OTHER)
         await turns()
-        assert source.asked == ["list t", "list u"]
+        assert source.requested == ["list t", "list u"]
         assert source.open == 1
 
         async with pages.page(OTHER) as page:
@@ -117,7 +117,7 @@ async def test_drops_the_page_ahead_if_another_one_is_wanted() -> None:
         async with pages.page(SECOND) as page:
             assert await names_of(page) == "b", "it was asked for again"
 
-    assert len(source.asked) == 3
+    assert len(source.requested) == 3
 
 
 async def test_an_error_is_raised_by_the_page_that_wants_it() -> None:
@@ -141,7 +141,7 @@ async def test_error_of_an_unused_page_ahead_is_dropped() -> None:
         pages.ask(SECOND)
         await turns()
 
-    assert source.asked == ["list t"]
+    assert source.requested == ["list t"]
 
 
 async def test_an_error_while_reading_a_page_asked_for_ahead_is_the_readers() -> None:

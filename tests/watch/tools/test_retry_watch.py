@@ -70,7 +70,7 @@ async def test_asks_for_nothing_before_it_is_read() -> None:
 
     async with watch:
         await settle()
-        assert source.asked == []
+        assert source.requested == []
 
 
 async def test_hands_on_changes_in_order_and_no_bookmarks() -> None:
@@ -85,7 +85,7 @@ async def test_hands_on_changes_in_order_and_no_bookmarks() -> None:
         assert told(await watch.next_batch()) == ["ADDED 2"]
         assert told(await watch.next_batch()) == ["MODIFIED 5", "DELETED 6"]
 
-    assert source.asked == ["watch '1'"]
+    assert source.requested == ["watch '1'"]
 
 
 async def test_retry_watch_skips_versions_not_above_the_last(
@@ -98,7 +98,7 @@ async def test_retry_watch_skips_versions_not_above_the_last(
     async with watch:
         assert await take(watch, 3) == ["ADDED 5", "ADDED 6", "ADDED 7"]
 
-    assert source.asked == ["watch '4'", "watch '6'"]
+    assert source.requested == ["watch '4'", "watch '6'"]
     assert watch.duplicates == 5
     # The 1st, the 2nd, the 4th.
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
@@ -137,7 +137,7 @@ async def test_goes_on_from_the_last_version_after(
         assert await take(watch, 3) == ["ADDED 2", "ADDED 3", "ADDED 4"]
         assert source.open == 1, "the ones before are closed"
 
-    assert source.asked == ["watch '1'", "watch '3'", "watch '3'"]
+    assert source.requested == ["watch '1'", "watch '3'", "watch '3'"]
     assert source.open == 0
 
 
@@ -150,7 +150,7 @@ async def test_events_before_the_trouble_are_handed_on_at_once(looptime: float) 
         assert looptime == 0
         assert watch.failures == 1
 
-    assert source.asked == ["watch '1'"], "what comes behind an ERROR means nothing"
+    assert source.requested == ["watch '1'"], "what comes behind an ERROR means nothing"
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ async def test_survives_closed_watches(version: int, streams: list[list[int]]) -
         asked.append(f"watch '{last}'")
         last = max([last, *versions])
 
-    assert source.asked == asked
+    assert source.requested == asked
 
 
 async def test_a_bookmark_moves_the_version_to_resume_from() -> None:
@@ -188,7 +188,7 @@ async def test_a_bookmark_moves_the_version_to_resume_from() -> None:
     async with watch:
         await take(watch, 2)
 
-    assert source.asked == ["watch '1'", "watch '90'"]
+    assert source.requested == ["watch '1'", "watch '90'"]
 
 
 async def test_counts_what_was_skipped_in_all_watches() -> None:
@@ -221,7 +221,7 @@ async def test_an_error_event_of_410_is_handed_on_and_the_last_one() -> None:
 
     assert [event.type for event in events] == ["ADDED", "ERROR"]
     assert isinstance(events[1].error(), ResourceExpired)
-    assert source.asked == ["watch '1'"]
+    assert source.requested == ["watch '1'"]
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ async def test_a_change_without_a_version_ends_it() -> None:
 
     assert [event.type for event in events] == ["ADDED", "ERROR"]
     assert "default/x has no resource version" in events[1].error().message
-    assert source.asked == ["watch '1'"]
+    assert source.requested == ["watch '1'"]
 
 
 async def test_mistakes_of_the_program_are_raised() -> None:

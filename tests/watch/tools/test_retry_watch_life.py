@@ -255,7 +255,7 @@ async def test_stopped_while_a_watch_is_left_it_begins_no_other() -> None:
 
         assert await reading == []
 
-    assert len(source.asked) == 1
+    assert len(source.requested) == 1
     assert source.open == 0
 
 
@@ -275,7 +275,7 @@ async def test_a_cancelled_wait_loses_nothing() -> None:
         stream.send(*events_of(2))
         assert told(await watch.next_batch()) == ["ADDED 2"]
 
-    assert source.asked == ["watch '1'"], "the connection outlived them"
+    assert source.requested == ["watch '1'"], "the connection outlived them"
 
 
 async def test_cancelled_pauses_do_not_shorten_it() -> None:

@@ -264,7 +264,7 @@ async def test_until_outlives_the_connections() -> None:
     event = await until(source, "1", is_(ADDED), is_(MODIFIED), timeout=60)
 
     assert event.object.resource_version == "3"
-    assert source.asked == ["watch '1'", "watch '1'", "watch '2'", "watch '2'"]
+    assert source.requested == ["watch '1'", "watch '1'", "watch '2'", "watch '2'"]
     assert source.open == 0
 
 
