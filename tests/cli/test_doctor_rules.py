@@ -14,7 +14,7 @@ import pytest
 import yaml
 from credential_helpers import V1, kubeconfig, script
 from doctor_helpers import HANG, TOKEN, Front, examined, serving
-from processes import PROMPT_SECONDS, in_real_time, start
+from processes import PROMPT_SECONDS, start
 
 from aioinformer.cli.checks import results
 from aioinformer.cli.checks.findings import Finding, StepStatus, has_failed, summary
@@ -51,9 +51,6 @@ if TYPE_CHECKING:
     from aioinformer.testing import APIServer
 
     Captured = pytest.CaptureFixture[str]
-
-
-pytestmark = in_real_time
 
 
 COMMAND = "from aioinformer.cli.main import main; main()"
@@ -312,6 +309,8 @@ def test_anonymous_user_has_no_subject(user: str) -> None:
 # ---------------------------------------------------------------- as a process
 
 
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
 async def test_doctor_process_prints_rules_for_kubectl(server: APIServer) -> None:
     arguments = ("--server", server.url, "--token", "eves-token", "-n", "shop")
     async with start("-c", COMMAND, "doctor", "-o", "rules", *arguments) as process:
@@ -322,6 +321,8 @@ async def test_doctor_process_prints_rules_for_kubectl(server: APIServer) -> Non
     assert "Traceback" not in end.err
 
 
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
 async def test_interrupt_ends_doctor_during_request(server: APIServer) -> None:
     async with Front(server.url) as front:
         front.answers["/version"] = HANG
@@ -335,6 +336,8 @@ async def test_interrupt_ends_doctor_during_request(server: APIServer) -> None:
     assert end.seconds < PROMPT_SECONDS
 
 
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
 async def test_interrupt_ends_doctor_during_name_resolution() -> None:
     silence = (
         "import socket, time; socket.getaddrinfo = lambda *_, **__: time.sleep(600)"
@@ -350,6 +353,8 @@ async def test_interrupt_ends_doctor_during_name_resolution() -> None:
     assert end.seconds < PROMPT_SECONDS
 
 
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
 async def test_interrupt_kills_exec_plugin(tmp_path: Path) -> None:
     command = script(tmp_path / "plugin", f"echo $$ > {tmp_path}/id", "exec sleep 600")
     settings = {"apiVersion": V1, "command": str(command), "interactiveMode": "Never"}

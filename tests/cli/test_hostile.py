@@ -304,6 +304,7 @@ async def test_verbose_watch_logs_no_control_characters() -> None:
 
     assert end.status == 2
     assert "reversed" in end.err
+    assert " WARNING aioinformer.informer.listwatch." in end.err
     assert len([it for it in end.err.splitlines() if "aioinformer" in it]) > 2
     assert commands_in(end.out + end.err) == set()
     assert forged(end.err) == []

@@ -128,6 +128,16 @@ def test_log_is_silent_without_verbose(
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    ("verbose", "level"), [(1, logging.INFO), (2, logging.DEBUG), (3, logging.DEBUG)]
+)
+def test_verbose_sets_the_level_of_the_log(verbose: int, level: int) -> None:
+    async def life() -> int:
+        return logging.getLogger("aioinformer.informer").getEffectiveLevel()
+
+    assert run(life, verbose=verbose) == level
+
+
 async def test_pause_waits_for_given_seconds() -> None:
     before = asyncio.get_running_loop().time()
     await pause(30)

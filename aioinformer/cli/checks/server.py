@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
 import re
 import socket
 import ssl
-import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from aioinformer._tasks import in_thread
 from aioinformer.cli.checks import results
 from aioinformer.cli.checks.findings import StepResult
 from aioinformer.cli.error_messages import message_of
@@ -151,7 +151,8 @@ async def connection(config: ClientConfig) -> StepResult:
     loop = asyncio.get_running_loop()
     before = loop.time()
     try:
-        found = await _resolve(host, port)
+        # Not in a thread of the loop, which would wait for a slow name server at its end.
+        found = await in_thread(functools.partial(_addresses, host, port))
         _, writer = await asyncio.open_connection(
             host, port, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS
         )
@@ -164,36 +165,9 @@ async def connection(config: ClientConfig) -> StepResult:
     return results.reached(config, list(dict.fromkeys([peer, *found])), seconds)
 
 
-async def _resolve(host: str, port: int) -> list[str]:
-    """Resolve a name in a daemon thread.
-
-    The event loop waits for its own threads at its end, so a name server that does not
-    respond would delay Ctrl-C.
-
-    Raises:
-        OSError: If the name cannot be resolved.
-        UnicodeError: If the name is invalid.
-    """
-    loop, done = asyncio.get_running_loop(), asyncio.Event()
-    found: list[str] = []
-    failures: list[OSError | UnicodeError] = []
-
-    def resolve() -> None:
-        try:
-            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            found.extend(str(it[4][0]) for it in addresses)
-        except (OSError, UnicodeError) as exc:
-            failures.append(exc)
-
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(done.set)
-
-    threading.Thread(target=resolve, name="resolver", daemon=True).start()
-    await done.wait()
-    for it in failures:
-        raise it
-
-    return found
+def _addresses(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(it[4][0]) for it in found]
 
 
 async def tls(client: Client, auth: RequestAuth) -> StepResult:
