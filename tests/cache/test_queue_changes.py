@@ -220,7 +220,7 @@ def test_replace_deletes_objects_whose_lookup_fails(
 
     assert take_all(fifo) == ["!a1", "!b?", "!gone?"]
     assert [record.getMessage() for record in caplog.records] == [
-        "cannot look up b among the known objects"
+        "look-up of b in known_objects failed"
     ]
 
 
@@ -401,7 +401,7 @@ async def test_a_batch_that_fails_counts_as_taken(fifo: Fifo) -> None:
 async def test_a_batch_of_less_than_one_is_refused(fifo: Fifo, limit: int) -> None:
     fifo.add(Thing("a"))
 
-    with pytest.raises(OptionsError, match="at least one"):
+    with pytest.raises(OptionsError, match="at least 1"):
         await fifo.pop_batch(nothing, nothing, limit=limit)
 
     assert len(fifo) == 1

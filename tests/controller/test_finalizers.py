@@ -264,12 +264,12 @@ async def test_finalizer_without_client_raises_options_error(
         ("record", "needs a domain, such as 'example.com/record'"),
         (
             "Example.com/record",
-            "prefix of a finalizer must be a DNS subdomain, unlike 'Example.com'",
+            "prefix of a finalizer must be a DNS subdomain, not 'Example.com'",
         ),
         ("example.com/", "'' cannot be a finalizer: at most 63 letters"),
         ("", "'' cannot be a finalizer"),
-        ("a/b/c", "unlike 'a/b'"),
-        ("a.b-/c", "unlike 'a.b-'"),
+        ("a/b/c", "not 'a/b'"),
+        ("a.b-/c", "not 'a.b-'"),
         (None, "a finalizer must be a string, not None"),
     ],
 )

@@ -249,9 +249,7 @@ def test_a_change_is_logged_without_values(caplog: pytest.LogCaptureFixture) -> 
     assert again == []
     [record] = caplog.records
     assert record.levelno == logging.ERROR
-    assert record.getMessage().startswith(
-        "machines: a Machine was changed in the cache"
-    )
+    assert record.getMessage().startswith("machines: Machine was changed in the cache")
     assert "secret" not in caplog.text
     assert "hidden" not in caplog.text
 
@@ -268,7 +266,7 @@ def test_a_callback_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> No
 
     assert len(detector.check()) == 2
     assert "disk full" in caplog.text
-    assert "all of it" in caplog.text
+    assert "whole object" in caplog.text
 
 
 def test_object_that_cannot_be_copied_is_logged_and_not_compared(
@@ -280,7 +278,7 @@ def test_object_that_cannot_be_copied_is_logged_and_not_compared(
 
     assert len(detector) == 0
     assert [it.getMessage() for it in caplog.records] == [
-        "locks: a dict cannot be copied"
+        "locks: cannot copy a dict, leaving it out"
     ]
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("version", ["", "0"])
 def test_refuses_a_version_that_nothing_can_be_resumed_from(version: str) -> None:
-    with pytest.raises(OptionsError, match="cannot be resumed from version"):
+    with pytest.raises(OptionsError, match="cannot resume a watch from version"):
         RetryWatch(FakeSource(), version)
 
 
