@@ -24,6 +24,7 @@ from api_calls import (
     watching,
     widget,
 )
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -319,7 +320,7 @@ async def test_watch_parameter_is_true_unless_false(
         answer.connection.transport.abort()
 
 
-@pytest.mark.parametrize("text", ["0", "false", "False"])
+@each_case("text", ["0", "false", "False"])
 async def test_watch_false_is_list(
     target: ServerUnderTest, http: aiohttp.ClientSession, text: str
 ) -> None:
@@ -328,9 +329,9 @@ async def test_watch_false_is_list(
     assert found["kind"] == "ConfigMapList"
 
 
-@pytest.mark.parametrize("name", ["limit", "timeoutSeconds"])
-@pytest.mark.parametrize(
-    ("text", "why"),
+@each_case("name", ["limit", "timeoutSeconds"])
+@each_case(
+    "text, why",
     [
         ("x", "invalid syntax"),
         ("1.5", "invalid syntax"),
