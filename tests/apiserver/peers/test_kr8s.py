@@ -19,6 +19,7 @@ from kr8s.asyncio.objects import (
 )
 from kr8s_calls import NEWER_THAN_IT_KNOWS, connected, made
 from peer_servers import (
+    SHARED_SSL,
     config_map,
     definition,
     deployment,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from contract_servers import ServerUnderTest
 
-pytestmark = NEWER_THAN_IT_KNOWS
+pytestmark = [NEWER_THAN_IT_KNOWS, SHARED_SSL]
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import yaml
 from kubernetes import client, config, dynamic, utils
 from official_clients import APPLY, JSON_PATCH, MERGE_PATCH, established
 from peer_servers import (
+    SHARED_SSL,
     config_map,
     definition,
     deployment,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from contract_servers import ServerUnderTest
 
-pytestmark = [pytest.mark.realtime, pytest.mark.looptime(False)]
+pytestmark = [pytest.mark.realtime, pytest.mark.looptime(False), SHARED_SSL]
 
 
 @pytest.fixture

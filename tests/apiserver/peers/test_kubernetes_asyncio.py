@@ -14,13 +14,15 @@ from official_clients import (
     STRATEGIC_PATCH,
     connected,
 )
-from peer_servers import config_map, deployment, kubeconfig_of
+from peer_servers import SHARED_SSL, config_map, deployment, kubeconfig_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from contract_servers import ServerUnderTest
+
+pytestmark = SHARED_SSL
 
 
 @pytest.fixture(params=ASYNC_CLIENTS)

@@ -15,6 +15,7 @@ from official_clients import (
 )
 from peer_servers import (
     ADDED_CHANGED_DELETED,
+    SHARED_SSL,
     config_map,
     definition,
     gadget,
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from contract_servers import ServerUnderTest
+
+pytestmark = SHARED_SSL
 
 
 @pytest.fixture(params=ASYNC_CLIENTS)

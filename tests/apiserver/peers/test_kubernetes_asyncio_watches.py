@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from official_clients import ASYNC_CLIENTS, connected, types_and_names
-from peer_servers import ADDED_CHANGED_DELETED, config_map, kubeconfig_of
+from peer_servers import ADDED_CHANGED_DELETED, SHARED_SSL, config_map, kubeconfig_of
 
 from aioinformer.testing import APIServer, faults
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from contract_servers import ServerUnderTest
+
+pytestmark = SHARED_SSL
 
 each_client = pytest.mark.parametrize("name", ASYNC_CLIENTS)
 

@@ -13,6 +13,7 @@ from kubernetes import client, config, informer, watch
 from official_clients import types_and_names
 from peer_servers import (
     ADDED_CHANGED_DELETED,
+    SHARED_SSL,
     config_map,
     in_a_thread,
     kubeconfig_of,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from contract_servers import ServerUnderTest
 
-pytestmark = [pytest.mark.realtime, pytest.mark.looptime(False)]
+pytestmark = [pytest.mark.realtime, pytest.mark.looptime(False), SHARED_SSL]
 
 # Long enough that only a hanging test fails.
 PATIENCE_SECONDS = 20

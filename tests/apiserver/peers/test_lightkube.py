@@ -19,13 +19,22 @@ from lightkube.resources.apiextensions_v1 import CustomResourceDefinition
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import ConfigMap, Namespace, Pod
 from lightkube.types import PatchType
-from peer_servers import config_map, definition, deployment, gadget, kubeconfig_of
+from peer_servers import (
+    SHARED_SSL,
+    config_map,
+    definition,
+    deployment,
+    gadget,
+    kubeconfig_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from contract_servers import ServerUnderTest
+
+pytestmark = SHARED_SSL
 
 
 @pytest.fixture

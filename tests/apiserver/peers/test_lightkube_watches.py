@@ -12,7 +12,7 @@ from lightkube.generic_resource import create_namespaced_resource
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap
 from lightkube.types import PatchType, on_error_retry
-from peer_servers import ADDED_CHANGED_DELETED, in_a_thread, kubeconfig_of
+from peer_servers import ADDED_CHANGED_DELETED, SHARED_SSL, in_a_thread, kubeconfig_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from contract_servers import ServerUnderTest
+
+pytestmark = SHARED_SSL
 
 Widget = create_namespaced_resource("example.com", "v1", "Widget", "widgets")
 
