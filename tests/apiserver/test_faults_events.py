@@ -1,4 +1,4 @@
-"""Faults of events and items: what arrives over a socket, line by line."""
+"""Faults of events and items: the lines that arrive over a socket."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 MAPS_PATH = "/api/v1/namespaces/default/configmaps"
-# From just before the maps on, so that each of them is an event.
+# The watch starts before the maps are created, so that each is an event.
 NAMES = ["map-0", "map-1", "map-2", "map-3"]
 
 
@@ -53,7 +53,7 @@ async def http(server: APIServer) -> AsyncIterator[aiohttp.ClientSession]:
 async def watched(
     server: APIServer, http: aiohttp.ClientSession, **params: str
 ) -> list[bytes]:
-    """Four maps are made; the lines of a watch of them, to its clean end."""
+    """Create four config maps, and return the lines of a watch until its end."""
     before = server.resource_version
     for name in NAMES:
         server.create(CONFIG_MAPS, {"metadata": {"name": name}})
@@ -297,7 +297,7 @@ async def test_garbled_list_is_invalid_json(
     with pytest.raises(json.JSONDecodeError) as caught:
         json.loads(body)
 
-    # The items before are as they should be.
+    # The items before the victim are unchanged.
     assert b"map-1" in body[: caught.value.pos]
     assert b"map-2" not in body[: caught.value.pos]
 
@@ -341,7 +341,7 @@ async def test_event_fault_keeps_response_that_is_not_a_list(
     await as_list(server, http)
     server.faults.add(Garble(verb=""))
 
-    # Of every verb on which it can have an effect.
+    # The fault applies to every verb that it can affect.
     async with http.get(f"{MAPS_PATH}/map-0") as answer:
         assert (await answer.json())["metadata"]["name"] == "map-0"
 
@@ -352,7 +352,7 @@ async def test_event_fault_keeps_response_that_is_not_a_list(
     assert not server.faults.struck
 
 
-# -------------------------------------------------------------------- without a server
+# -------------------------------------------------------------------- ResponseMutator
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3])

@@ -1,4 +1,4 @@
-"""Faults that could never strike: refused when they are made, with what would be right."""
+"""Faults that could never strike are rejected on creation, with a hint."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from aioinformer_apiserver.faults import (
     UnknownType,
 )
 
-# Which verbs there are is not for whoever writes a fault to remember.
+# Errors list all verbs, so that nobody has to remember them.
 VERBS = "get, list, watch, create, update, patch, delete, deletecollection"
 
 

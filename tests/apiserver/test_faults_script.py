@@ -1,4 +1,4 @@
-"""What has been struck, and what has not: only what changed an answer counts."""
+"""Recorded strikes: only faults that changed a response have struck."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def server() -> AsyncIterator[APIServer]:
 
 
 async def met(server: APIServer, path: str) -> tuple[bytes, str]:
-    """The body as far as it came, and what went wrong."""
+    """Return the received part of a body, and the name of the error."""
     body = b""
     try:
         async with aiohttp.request("GET", f"{server.url}{path}") as answer:

@@ -30,7 +30,7 @@ def members(found: FieldSet) -> frozenset[tuple[str, ...]]:
     return frozenset(found.paths())
 
 
-# -------------------------------------------------------------------- algebra
+# -------------------------------------------------------------------- set operations
 
 
 @given(PATH_SETS, PATH_SETS)
@@ -128,7 +128,7 @@ def test_declared_parents_are_found_through_list_items() -> None:
     assert fields(way) & found == EMPTY
 
 
-# -------------------------------------------------------------------- the spelling
+# -------------------------------------------------------------------- FieldsV1
 
 
 def test_member_with_children_has_dot() -> None:

@@ -1,4 +1,4 @@
-"""How stored objects are shown: whole, as metadata, as a table; and what is refused."""
+"""Formats of stored objects: whole, metadata and tables, and rejected options."""
 
 from __future__ import annotations
 
@@ -346,7 +346,7 @@ def test_table_bookmark_is_row_of_empty_object() -> None:
     assert shown["rows"][0]["object"]["metadata"] == {"resourceVersion": "9"}
 
 
-# -------------------------------------------------------------------- choosing
+# -------------------------------------------------------------------- choice
 
 
 def test_router_of_typed_kinds_rejects_wildcards() -> None:

@@ -1,4 +1,4 @@
-"""The edge: HTTP as other clients speak it, written to a bare socket."""
+"""HTTP details: requests of other clients, written to a plain socket."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def server() -> AsyncIterator[APIServer]:
 
 
 class Wire:
-    """One connection."""
+    """Plain connection to the server."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

@@ -1,4 +1,4 @@
-"""Which format a request is answered in. Each case was asked of a real server."""
+"""Content negotiation. Each case was compared with a real server."""
 
 from __future__ import annotations
 

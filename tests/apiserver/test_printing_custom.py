@@ -1,4 +1,4 @@
-"""What tables say of custom resources: paths, types, and what does not fit them."""
+"""Tables of custom resources: JSON paths, types and unsuitable values."""
 
 from __future__ import annotations
 

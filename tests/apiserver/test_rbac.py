@@ -1,4 +1,4 @@
-"""What roles let somebody do, beyond what both servers are asked in the contract tests."""
+"""RBAC: parts that contract tests do not cover."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_rbac_rereads_rules_after_restore() -> None:
 
     allowed = []
     for verb in ("get", "list"):
-        # The same version each time, of another role.
+        # Each role has the same resource version.
         storage.restore(state)
         server.create(CLUSTER_ROLES, role(verb))
         asked = RequestInfo(verb="list", version="v1", plural="pods")

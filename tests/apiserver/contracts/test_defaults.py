@@ -1,7 +1,7 @@
-"""Defaults and validation of all kinds, compared with recorded answers.
+"""Defaults and validation of all kinds, compared with recorded responses.
 
 See `recorded_writes.py`. Our server is compared in each test run. Runs against the real
-server show whether the recordings are still true.
+server show whether the recordings are up to date.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def serves(http: aiohttp.ClientSession, path: str) -> bool:
 
 
 async def remove(http: aiohttp.ClientSession, path: str) -> None:
-    """Delete an object and its finalizers, which nobody removes on a real server."""
+    """Delete an object and its finalizers, which no controller removes."""
     await ask(http, "DELETE", f"{path}?{BACKGROUND}")
     await ask(http, "PATCH", path, {"metadata": {"finalizers": None}})
     status, left, _ = await ask(http, "GET", path)

@@ -297,7 +297,7 @@ async def test_names_and_scope_of_established_definition_are_immutable(
     ]
 
 
-# -------------------------------------------------------------------- the end
+# -------------------------------------------------------------------- deletion
 
 
 async def test_deleted_definition_deletes_its_objects(

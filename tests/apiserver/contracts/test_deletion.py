@@ -228,7 +228,7 @@ async def test_finished_pod_is_deleted_at_once(
     assert (await ask(http, "GET", f"{path}/web"))[0] == 404
 
 
-# Our server plays the kubelet, so its pod has stopped.
+# Our server acts as the kubelet, so its pod has stopped.
 @pytest.mark.parametrize("target", [REAL], indirect=True)
 async def test_second_delete_can_only_shorten_grace_period(
     target: ServerUnderTest, http: aiohttp.ClientSession

@@ -1,7 +1,7 @@
 """Informers recover from all faults, and end with the server's state.
 
 These tests run against our server only, because a real one has no scripted faults.
-`tests/apiserver/test_faults*.py` tests the answers of each fault.
+`tests/apiserver/test_faults*.py` tests the responses of each fault.
 """
 
 from __future__ import annotations

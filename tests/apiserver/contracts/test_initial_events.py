@@ -94,7 +94,7 @@ async def test_watch_without_version_ends_initial_events_with_bookmark(
     plural: str,
     params: dict[str, str],
 ) -> None:
-    """The client has not asked for it; the server adds it."""
+    """The server sends it although the client has not requested it."""
     path = target.path(plural)
     body = an_event("a", target.namespace) if plural == "events" else named("a")
     await settle(http, path, await make(http, path, body))
@@ -274,7 +274,7 @@ async def test_bookmark_is_sent_before_watch_timeout(
 ) -> None:
     """Two seconds let the next watch start at a fresh version.
 
-    A real server sends it only if the version has changed and the client has asked for
+    A real server sends it only if the version has changed and the client has requested
     bookmarks. It sends none for events, which have no watch cache.
     """
     path, events = target.path("configmaps"), target.path("events")

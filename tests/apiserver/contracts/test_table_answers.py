@@ -1,4 +1,4 @@
-"""Tables: included objects, answers to writes, watches, custom resources."""
+"""Tables: included objects, responses to writes, watches, custom resources."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from contract_servers import ServerUnderTest
 
 
-# -------------------------------------------------------------------- where it begins
+# -------------------------------------------------------------------- start versions
 
 
 @pytest.mark.parametrize("custom", [False, True], ids=["typed", "custom"])
@@ -211,7 +211,7 @@ async def test_watch_of_single_object_selects_by_name(
     assert told(events) == [("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "b")]
 
 
-# -------------------------------------------------------------------- how it ends
+# -------------------------------------------------------------------- ends
 
 
 async def test_watch_timeout_ends_stream_cleanly(

@@ -22,7 +22,7 @@ def apply(kubectl: Pair, text: str, *options: str) -> str:
     return kubectl("apply", *options, "-f", "-", stdin=text)
 
 
-# ---------------------------------------------------------------- by the client
+# ---------------------------------------------------------------- client-side apply
 
 
 def test_kubectl_creates_what_is_missing(kubectl: Pair) -> None:
@@ -118,7 +118,7 @@ def test_kubectl_views_and_sets_what_was_applied(kubectl: Pair) -> None:
     assert "blue" in kubectl("apply", "view-last-applied", "cm", "settings")
 
 
-# ---------------------------------------------------------------- by the server
+# ---------------------------------------------------------------- server-side apply
 
 SERVER_SIDE = "--server-side"
 OTHER = ("--server-side", "--field-manager=other")
@@ -262,6 +262,6 @@ def test_kubectl_diff_of_nothing_is_silent(kubectl: Pair) -> None:
 
 
 def _changes(diff: str) -> list[str]:
-    """The lines that differ, without the names of temporary files."""
+    """Return the differing lines, without the names of temporary files."""
     lines = diff.splitlines()
     return [it for it in lines if it[:1] in "+-" and it[:3] not in {"+++", "---"}]

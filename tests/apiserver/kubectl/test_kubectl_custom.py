@@ -1,4 +1,4 @@
-"""Custom resources: a definition, its objects, and all that kubectl does with them."""
+"""kubectl with custom resources: definitions and their objects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.e2e
 
 @dataclass(frozen=True)
 class Custom:
-    """A custom resource of one test module, in a namespace of one test."""
+    """Custom resource of one test module, in a namespace of one test."""
 
     kubectl: Pair
     word: str
@@ -132,7 +132,7 @@ def test_custom_kind_is_listed_as_a_resource(custom: Custom) -> None:
 
 def test_custom_kind_is_explained(custom: Custom) -> None:
     assert "How large it is." in custom.kubectl("explain", f"{custom.word}.spec.size")
-    # Of the fields that every object has, we do not carry the real server's sentences.
+    # Our schemas have no descriptions of the common fields.
     ours, real = custom.kubectl.each("explain", custom.word, "--recursive")
     assert ours.out.partition("FIELDS:")[2] == real.out.partition("FIELDS:")[2]
     assert "parts\t<[]string>" in ours.out
@@ -160,7 +160,7 @@ def test_custom_kind_is_checked(custom: Custom, size: str, more: str) -> None:
 
     said = custom.kubectl.fails("create", "-f", "-", stdin=text)
     assert "spec" in said
-    # Without the check of kubectl, it is the server's alone.
+    # Without validation by kubectl, only the server validates.
     arguments = ("create", "--validate=ignore", "-f", "-")
     ours, real = custom.kubectl.each(*arguments, stdin=text)
     assert ours.all == real.all
@@ -181,7 +181,7 @@ def test_custom_kind_is_patched(custom: Custom) -> None:
 
     kubectl("patch", name, "--type=merge", "-p", '{"spec":{"size":"large"}}')
     kubectl.fails("patch", name, "--type=merge", "-p", '{"spec":{"size":"huge"}}')
-    # Only the built-in kinds know how their lists are merged.
+    # Only built-in kinds support strategic merge patches.
     kubectl.fails("patch", name, "--type=strategic", "-p", '{"spec":{}}')
     status = '{"spec":{"size":"small"},"status":{"phase":"Up"}}'
     kubectl("patch", name, "--subresource=status", "--type=merge", "-p", status)

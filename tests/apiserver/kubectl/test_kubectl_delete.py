@@ -16,7 +16,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture
 def maps(kubectl: Pair) -> Pair:
-    """A namespace with the config maps a, b and c, where a has the label x=1."""
+    """Create the config maps a, b and c; a has the label x=1."""
     texts = [CONFIG_MAP.replace("settings", name) for name in "abc"]
     texts[0] = texts[0].replace("app: web", "x: '1'")
     kubectl("create", "-f", "-", stdin="\n---\n".join(texts))
@@ -64,7 +64,7 @@ def test_kubectl_delete_of_missing_object_fails(kubectl: Pair) -> None:
 
 @pytest.mark.parametrize("cascade", ["background", "foreground", "orphan"])
 def test_kubectl_deletes_with_every_cascade(kubectl: Pair, cascade: str) -> None:
-    # There is no garbage collector on either: what it is to remove stays, marked.
+    # Neither server has a garbage collector, so the object stays marked.
     kubectl("create", "-f", "-", stdin=DEPLOYMENT)
 
     kubectl("delete", "deploy", "web", f"--cascade={cascade}", "--wait=false")
@@ -108,7 +108,7 @@ def test_kubectl_waits_for_a_finalizer_to_be_removed(kubectl: Pair) -> None:
 
 
 def test_kubectl_deletes_a_namespace(kubectl: Pair) -> None:
-    # A real one stays without the controller that empties it; ours plays that, too.
+    # Only our server has the namespace controller, which empties a namespace.
     ours, real = kubectl.each("delete", "namespace", kubectl.namespace, "--wait=false")
 
     assert ours.all == real.all
@@ -117,7 +117,7 @@ def test_kubectl_deletes_a_namespace(kubectl: Pair) -> None:
     assert "Terminating" in real.out
 
 
-# ---------------------------------------------------------------- waiting
+# ---------------------------------------------------------------- kubectl wait
 
 
 def status(kubectl: Pair, text: str) -> None:

@@ -69,7 +69,7 @@ def test_kubectl_describes(filled: Pair, what: str, word: str) -> None:
 def test_kubectl_describes_a_config_map(filled: Pair) -> None:
     ours, real = filled.each("describe", "cm/settings")
 
-    # kubectl tells data in an order of chance.
+    # kubectl prints data in random order.
     assert sorted(ours.all.splitlines()) == sorted(real.all.splitlines())
     assert "green" in ours.out
 

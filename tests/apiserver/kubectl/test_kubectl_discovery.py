@@ -1,4 +1,4 @@
-"""What kubectl finds out about a server: its kinds, their fields, its health."""
+"""kubectl with discovery, OpenAPI and health checks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rows(table: str) -> set[tuple[str, ...]]:
 def test_kubectl_lists_kinds_as_the_real_server_does(kubectl: Pair) -> None:
     ours, real = kubectl.each("api-resources", "-o", "wide")
 
-    # Ours has fewer of them, but none of its own.
+    # Our server has fewer of them, and no additional ones.
     assert (ours.status, ours.err) == (0, "")
     assert len(rows(ours.out)) > 20
     assert rows(ours.out) <= rows(real.out)
@@ -98,7 +98,7 @@ def test_kubectl_get_raw_of_missing_path_fails(kubectl: Pair) -> None:
     ],
 )
 def test_kubectl_explains_the_type_of_a_field(kubectl: Pair, field: str) -> None:
-    # We carry the facts of the schemas, and not their sentences.
+    # Our schemas have no descriptions.
     ours, real = kubectl.each("explain", field)
 
     assert (ours.status, ours.err) == (0, "")
@@ -124,11 +124,11 @@ def _heads(text: str) -> list[str]:
 
 
 def _tree(text: str) -> list[str]:
-    """The fields with their types, indented as they are nested."""
+    """Return the fields with their types, indented by nesting."""
     return text.partition("FIELDS:")[2].splitlines()
 
 
-# ---------------------------------------------------------------- rights
+# ---------------------------------------------------------------- permissions
 
 
 @pytest.mark.parametrize(

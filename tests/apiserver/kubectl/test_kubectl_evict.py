@@ -1,4 +1,4 @@
-"""kubectl about nodes that are emptied, autoscalers, and events."""
+"""kubectl drain, autoscale, and events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kubectl get`: what is shown, in every form."""
+"""`kubectl get` in all output formats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = ["pods", "configmaps", "deployments", "services"]
 
 @pytest.fixture(scope="module")
 def filled(kubectl_servers: Pair) -> Pair:
-    """A namespace with one of each, and some more config maps; nobody changes them."""
+    """Create one object of each kind, and more config maps, for reading only."""
     kubectl = kubectl_servers.with_namespace()
     maps = [
         CONFIG_MAP.replace("settings", f"settings-{number}").replace(
@@ -110,7 +110,7 @@ def test_kubectl_prints_all(filled: Pair) -> None:
     assert "configmap" not in said
 
 
-# ---------------------------------------------------------------- which ones
+# ---------------------------------------------------------------- selection
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_kubectl_gets_a_namespace(kubectl: Pair) -> None:
     kubectl("get", "namespace", kubectl.namespace, "-o", "yaml")
 
 
-# ---------------------------------------------------------------- watching
+# ---------------------------------------------------------------- watches
 
 
 def test_kubectl_watches_names(kubectl: Pair) -> None:

@@ -1,4 +1,4 @@
-"""kubectl's plain writes: create, replace, patch, label, edit, scale and the like."""
+"""Writes of kubectl: create, replace, patch, label, edit, scale."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def test_kubectl_patches_a_status(kubectl: Pair) -> None:
     assert kubectl.body("pod", "web-1")["status"]["phase"] == "Running"
 
 
-# ---------------------------------------------------------------- small changes
+# ---------------------------------------------------------------- other writes
 
 
 def test_kubectl_labels(kubectl: Pair) -> None:

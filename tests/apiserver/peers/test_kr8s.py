@@ -1,4 +1,4 @@
-"""kr8s reads and writes: its objects, and kinds that it looks up in the discovery."""
+"""kr8s reads and writes: its own classes, and kinds from discovery."""
 
 from __future__ import annotations
 
@@ -225,14 +225,14 @@ async def test_kr8s_raises_forbidden(target: ServerUnderTest, tmp_path: Path) ->
 
 
 def established(it: Any) -> bool:
-    """Tell if its objects are served; the conditions are null at first."""
+    """Return whether a definition is established; its conditions are null at first."""
     conditions = {one.type: one.status for one in it.status.conditions or ()}
     return conditions.get("Established") == "True"
 
 
 @asynccontextmanager
 async def defined(api: Any, target: ServerUnderTest) -> AsyncIterator[None]:
-    """Define gadgets through the client, until the test is over."""
+    """Create the definition of gadgets, and delete it after the test."""
     it = await made(api, definition(target))
     assert isinstance(it, CustomResourceDefinition)
     try:

@@ -1,4 +1,4 @@
-"""The official client, which blocks: reads, writes, custom resources, dynamic client."""
+"""Official client: reads, writes, custom resources, dynamic client."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_kubernetes_client_retries_conflict(core: Any, place: str) -> None:
 
 @contextmanager
 def defined(api: Any, target: ServerUnderTest) -> Iterator[dict[str, str]]:
-    """Define gadgets until the test is over; yields where they are."""
+    """Create the definition of gadgets, and yield their path parameters."""
     extensions = client.ApiextensionsV1Api(api)
     body = definition(target)
     name = body["metadata"]["name"]

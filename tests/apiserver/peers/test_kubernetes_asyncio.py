@@ -70,7 +70,7 @@ async def test_kubernetes_asyncio_lists_in_pages(k: Any, place: str) -> None:
 
     page = await k.core.list_namespaced_config_map(place, limit=2)
     left = page.metadata.remaining_item_count
-    # Each of the two has its own name for a word that Python reserves.
+    # The clients have different names for the reserved word `continue`.
     token = next(
         getattr(page.metadata, name)
         for name in ("_continue", "var_continue")

@@ -41,7 +41,7 @@ async def k(
 
 @asynccontextmanager
 async def defined(k: Any, target: ServerUnderTest) -> AsyncIterator[dict[str, str]]:
-    """Define gadgets until the test is over; yields where they are."""
+    """Create the definition of gadgets, and yield their path parameters."""
     extensions = k.client.ApiextensionsV1Api(k.api)
     body = definition(target)
     name = body["metadata"]["name"]
@@ -126,7 +126,7 @@ async def test_kubernetes_asyncio_dynamic_client_finds_built_in_kinds(
 async def test_kubernetes_asyncio_dynamic_client_finds_new_kind(
     k: Any, target: ServerUnderTest, tmp_path: Path
 ) -> None:
-    """It keeps what it has discovered in a file, and looks again for what is not there."""
+    """The client caches discovery in a file, and refreshes it for an unknown kind."""
     place = target.namespace
     dynamic = await k.dynamic.DynamicClient(k.api, cache_file=str(tmp_path / "cache"))
     async with defined(k, target) as where:

@@ -1,4 +1,4 @@
-"""kubernetes_asyncio and kubernetes.aio watch: what they tell, how they go on or end."""
+"""kubernetes_asyncio and kubernetes.aio watches: events, resumption and ends."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def place(target: ServerUnderTest) -> str:
 async def events(
     k: Any, call: Callable[..., Any], *args: Any, stop_after: int = 0, **options: Any
 ) -> list[Any]:
-    """Watch until the watch ends, or until this many events have come."""
+    """Watch until the end, or until a number of events has arrived."""
     seen = []
     async with k.watch.Watch() as watch:
         async for event in watch.stream(call, *args, **options):
@@ -50,7 +50,7 @@ async def events(
 
 
 async def life_of(k: Any, place: str, name: str) -> str:
-    """Let an object come, change and go; returns the version before."""
+    """Create, change and delete an object; return the version before."""
     before = await k.core.list_namespaced_config_map(place, limit=1)
     await k.core.create_namespaced_config_map(place, config_map(name))
     await k.core.patch_namespaced_config_map(name, place, {"data": {"k": "v"}})
@@ -135,7 +135,7 @@ async def test_kubernetes_asyncio_watches_custom_objects_as_dictionaries(
 
 
 async def test_kubernetes_asyncio_watch_of_old_version_raises_410(k: Any) -> None:
-    """With a time-out it is raised at once; without one it would be tried twice."""
+    """With a timeout, the client raises at once; without one, it would retry once."""
     custom = k.client.CustomObjectsApi(k.api)
 
     with pytest.raises(k.client.ApiException, match=r"too old resource version: 1 \("):
@@ -173,7 +173,7 @@ async def test_kubernetes_asyncio_watch_advances_version_by_bookmarks(
     assert version == mark["resourceVersion"]
 
 
-# ----------------------------------------------------- what a test server is made for
+# ----------------------------------------------------- faults
 
 
 @each_client

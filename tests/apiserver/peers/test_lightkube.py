@@ -1,4 +1,4 @@
-"""lightkube reads and writes: typed objects, patches of each kind, subresources."""
+"""lightkube reads and writes: typed objects, all patch types, subresources."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ async def test_lightkube_scales_deployment(client: AsyncClient) -> None:
 
 @asynccontextmanager
 async def defined(client: AsyncClient, target: ServerUnderTest) -> AsyncIterator[None]:
-    """Define gadgets through the client, until the test is over."""
+    """Create the definition of gadgets, and delete it after the test."""
     body = definition(target)
     name = body["metadata"]["name"]
     await client.create(codecs.from_dict(body))

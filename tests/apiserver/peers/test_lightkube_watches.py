@@ -1,4 +1,4 @@
-"""lightkube watches: what they tell, and how they go on after an end or an error."""
+"""lightkube watches: events, and resumption after an end or an error."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def version(client: AsyncClient) -> str:
 async def first(
     count: int, client: AsyncClient, kind: Any = ConfigMap, **options: Any
 ) -> list[tuple[str, Any]]:
-    """Watch until this many events have come."""
+    """Watch until a number of events has arrived."""
     seen: list[tuple[str, Any]] = []
     async with aclosing(client.watch(kind, **options)) as events:
         async for event in events:
@@ -111,7 +111,7 @@ async def test_lightkube_watches_custom_objects_as_dictionaries(
 async def test_lightkube_watch_resumes_after_end(
     client: AsyncClient,
 ) -> None:
-    """The second event comes from a second watch: the server ends each at once."""
+    """The second event comes from a second watch, because the server ends each early."""
     await client.create(a_map("a"))
     seen = []
     async with aclosing(client.watch(ConfigMap, server_timeout=1)) as events:
