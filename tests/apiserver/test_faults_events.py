@@ -73,7 +73,7 @@ async def as_list(server: APIServer, http: aiohttp.ClientSession) -> bytes:
         return await answer.read()
 
 
-def told(lines: list[bytes]) -> list[str]:
+def reported(lines: list[bytes]) -> list[str]:
     events = [json.loads(line) for line in lines]
     return [
         f"{it['type']} {it['object'].get('metadata', {}).get('name', '')}".strip()
@@ -117,7 +117,7 @@ async def test_event_fault_changes_watch(
 
     lines = await watched(server, http)
 
-    assert told(lines) == [it.replace("+", "ADDED map-") for it in expected]
+    assert reported(lines) == [it.replace("+", "ADDED map-") for it in expected]
     assert [it.fault for it in server.faults.struck] == [fault]
 
 
@@ -143,7 +143,7 @@ async def test_garbled_event_is_invalid_json(
 
     lines = await watched(server, http)
 
-    assert told([lines[0], *lines[2:]]) == [f"ADDED map-{it}" for it in (0, 2, 3)]
+    assert reported([lines[0], *lines[2:]]) == [f"ADDED map-{it}" for it in (0, 2, 3)]
     with pytest.raises(json.JSONDecodeError):
         json.loads(lines[1])
 
@@ -226,7 +226,7 @@ async def test_no_bookmarks_omits_bookmarks(
 
     lines = await watched(server, http, allowWatchBookmarks="true")
 
-    assert told(lines) == [f"ADDED {name}" for name in NAMES]
+    assert reported(lines) == [f"ADDED {name}" for name in NAMES]
 
 
 async def test_no_bookmarks_can_omit_initial_events_end_only(

@@ -126,9 +126,9 @@ def test_fault_accepts_verbs_that_it_affects() -> None:
 def test_fault_with_empty_verb_matches_affected_verbs_only(
     fault: Fault, expected: set[str]
 ) -> None:
-    asked = [Occasion(verb=it, resource="pods") for it in VERBS.split(", ")[:4]]
+    requested = [Occasion(verb=it, resource="pods") for it in VERBS.split(", ")[:4]]
 
-    assert {it.verb for it in asked if fault.matches(it)} == expected
+    assert {it.verb for it in requested if fault.matches(it)} == expected
 
 
 def test_fault_accepts_plural_of_custom_resource() -> None:

@@ -231,17 +231,17 @@ async def test_faults_do_not_block_stop(
 ) -> None:
     server.faults.add(fault)
     loop = asyncio.get_running_loop()
-    asked = asyncio.create_task(whole_body(http, MAPS_PATH))
+    requested = asyncio.create_task(whole_body(http, MAPS_PATH))
     await asyncio.sleep(2)
     start = loop.time()
 
     await server.stop()
 
     assert loop.time() - start < 0.5
-    await asyncio.wait({asked})
+    await asyncio.wait({requested})
     # Only a delayed response may be complete.
     if not isinstance(fault, Delay):
-        assert isinstance(asked.exception(), aiohttp.ClientError)
+        assert isinstance(requested.exception(), aiohttp.ClientError)
 
 
 async def test_stall_continues_during_changes(

@@ -274,7 +274,7 @@ def test_list_items_without_identity_drop_all_entries() -> None:
 
 
 @each_case(
-    "agent, asked, expected",
+    "agent, requested, expected",
     [
         pytest.param("kubectl/v1.36 (linux)", "", "kubectl", id="up to the slash"),
         pytest.param("kubectl/v1.36", "mine", "mine", id="asked for"),
@@ -287,9 +287,9 @@ def test_list_items_without_identity_drop_all_entries() -> None:
     ],
 )
 def test_manager_name_comes_from_field_manager_or_user_agent(
-    agent: str, asked: str, expected: str
+    agent: str, requested: str, expected: str
 ) -> None:
-    assert manager_of(agent, asked) == expected
+    assert manager_of(agent, requested) == expected
 
 
 def test_reset_fields_depend_on_kind_and_subresource() -> None:

@@ -20,7 +20,7 @@ from api_calls import (
     ask,
     named,
     next_events,
-    told,
+    types_and_names,
 )
 
 from aioinformer.errors import (
@@ -261,7 +261,7 @@ async def test_unregister_deletes_objects_and_returns_404(
         server.unregister(WIDGETS)
         rest = await all_events(watch)
 
-    assert told(first + rest) == [("ADDED", "one"), ("DELETED", "one")]
+    assert types_and_names(first + rest) == [("ADDED", "one"), ("DELETED", "one")]
     async with http.get(path) as answer:
         assert answer.status == 404
 

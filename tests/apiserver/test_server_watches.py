@@ -18,7 +18,7 @@ from api_calls import (
     named,
     names,
     next_events,
-    told,
+    types_and_names,
     versions,
     watching,
 )
@@ -96,7 +96,9 @@ async def test_slow_watch_gets_all_events(
 
         events = await next_events(watch, 500)
 
-    assert [name for _, name in told(events)] == [f"web-{it}" for it in range(500)]
+    assert [name for _, name in types_and_names(events)] == [
+        f"web-{it}" for it in range(500)
+    ]
     assert versions(events) == sorted(set(versions(events)))
 
 
@@ -166,7 +168,7 @@ async def test_watch_from_future_version_gets_no_earlier_events(
         for name in ("a", "b", "c"):
             server.create(PODS, named(name))
 
-        assert told(await next_events(watch, 1)) == [("ADDED", "c")]
+        assert types_and_names(await next_events(watch, 1)) == [("ADDED", "c")]
 
 
 async def test_bookmarks_come_periodically_and_before_end(

@@ -280,8 +280,8 @@ async def test_forbidden_error_names_each_missing_role_once(
         if "lost" in message and "gone" in message:
             break
 
-    told = [f'role.{RBAC_GROUP} "{name}" not found' for name in ("lost", "gone")]
-    ends = [f": RBAC: [{a}, {b}]" for a, b in (told, reversed(told))]
+    reported = [f'role.{RBAC_GROUP} "{name}" not found' for name in ("lost", "gone")]
+    ends = [f": RBAC: [{a}, {b}]" for a, b in (reported, reversed(reported))]
     assert message.endswith(tuple(ends))
 
 

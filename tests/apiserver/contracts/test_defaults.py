@@ -95,8 +95,8 @@ async def test_creates_are_answered_as_recorded(
 
         answer = await ask(http, "POST", f"{path}?dryRun=All", body)
 
-        told = normalised(*answer, target.namespace)
-        assert told == write.answer, write.body
+        reported = normalised(*answer, target.namespace)
+        assert reported == write.answer, write.body
 
 
 @each_case("writes", by_kind("updates"))
@@ -114,8 +114,8 @@ async def test_updates_are_answered_as_recorded(
         answer = await ask(http, "PUT", f"{path}?dryRun=All", new)
 
         await remove(http, path)
-        told = normalised(*answer, target.namespace)
-        assert told == write.answer, (write.body, write.update)
+        reported = normalised(*answer, target.namespace)
+        assert reported == write.answer, (write.body, write.update)
 
 
 @pytest.mark.usefixtures("things")
@@ -126,5 +126,5 @@ async def test_custom_resource_creates_are_answered_as_recorded(
     for write in load("things"):
         answer = await ask(http, "POST", path, write.body)
 
-        told = normalised(*answer, target.namespace)
-        assert told == write.answer, write.body
+        reported = normalised(*answer, target.namespace)
+        assert reported == write.answer, write.body

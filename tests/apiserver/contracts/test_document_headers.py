@@ -35,9 +35,9 @@ async def test_unsupported_media_type_is_406(
     http: aiohttp.ClientSession, path: str, sent: str
 ) -> None:
     """Some clients send the content type `*/*` without a body."""
-    told = await refusal(http, path, content_type=sent)
+    reported = await refusal(http, path, content_type=sent)
 
-    assert told == (415, "UnsupportedMediaType", "415: Unsupported Media Type")
+    assert reported == (415, "UnsupportedMediaType", "415: Unsupported Media Type")
 
 
 @each_case("path", ROUTED)

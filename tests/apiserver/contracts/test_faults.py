@@ -131,6 +131,7 @@ OF_WATCHES: list[Fault] = [
     Cut(head=False),
     Cut(after_bytes=0, head=False, reset=True),
     Cut(after_bytes=0),
+    Cut(after_bytes=700),
     Cut(after_bytes=700, reset=True),
     End(after_events=0),
     End(after_events=3),

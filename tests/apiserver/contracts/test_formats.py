@@ -273,8 +273,8 @@ async def test_partial_metadata_list_requires_list_kind(
     place = path if is_list else f"{path}/web"
     code, _, text = await send(http, "GET", place, accept)
 
-    asked = accept.removeprefix(AS)
-    message = f"you requested {asked}, but the requested object is {problem}"
+    requested = accept.removeprefix(AS)
+    message = f"you requested {requested}, but the requested object is {problem}"
     assert (code, json.loads(text)["message"]) == (406, message)
 
 

@@ -18,7 +18,7 @@ from api_calls import (
     next_events,
     remove,
     settle,
-    told,
+    types_and_names,
     version_of,
     versions,
     watching,
@@ -49,7 +49,11 @@ async def test_watch_sends_events_after_its_version(
         await remove(http, f"{path}/a")
         events = await next_events(watch, 3)
 
-    assert told(events) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
+    assert types_and_names(events) == [
+        ("ADDED", "a"),
+        ("MODIFIED", "a"),
+        ("DELETED", "a"),
+    ]
     assert events[0]["object"] == made
     assert events[1]["object"] == changed
     # Last body of the object, with the version of the deletion.
@@ -72,7 +76,7 @@ async def test_watch_replays_history(
     async with watching(http, path, resourceVersion=version, timeoutSeconds="1") as it:
         events = await all_events(it)
 
-    assert told(events) == [("ADDED", "b"), ("DELETED", "a")]
+    assert types_and_names(events) == [("ADDED", "b"), ("DELETED", "a")]
 
 
 @pytest.mark.parametrize("params", [{}, {"resourceVersion": "0"}], ids=str)
@@ -96,7 +100,7 @@ async def test_watch_without_version_starts_with_existing_objects(
         await remove(http, f"{path}/a")
         events += await next_events(watch, 1)
 
-    assert told(events) == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
+    assert types_and_names(events) == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
 
 
 async def test_watch_events_are_ordered_by_version(
@@ -178,7 +182,7 @@ async def test_newest_version_survives_compaction(
 
     async with watching(http, path, resourceVersion=version) as watch:
         await make(http, path, an_event("b", target.namespace))
-        assert told(await next_events(watch, 1)) == [("ADDED", "b")]
+        assert types_and_names(await next_events(watch, 1)) == [("ADDED", "b")]
 
 
 @pytest.mark.parametrize("plural", ["configmaps", "events"])
@@ -208,7 +212,11 @@ async def test_watch_of_single_object_selects_by_name(
         await remove(http, f"{path}/b")
         events = await next_events(watch, 3)
 
-    assert told(events) == [("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "b")]
+    assert types_and_names(events) == [
+        ("ADDED", "b"),
+        ("MODIFIED", "b"),
+        ("DELETED", "b"),
+    ]
 
 
 # -------------------------------------------------------------------- ends
@@ -256,7 +264,7 @@ async def test_selector_watch_sends_added_and_deleted_for_matches(
         await make(http, path, named("b", labels={"app": "web"}))
         events = await next_events(watch, 4)
 
-    assert told(events) == [
+    assert types_and_names(events) == [
         ("ADDED", "a"),
         ("MODIFIED", "a"),
         ("DELETED", "a"),
@@ -283,7 +291,7 @@ async def test_selector_watch_skips_deletion_of_other_objects(
         await remove(http, f"{path}/a")
         await make(http, path, named("b", labels={"app": "x"}))
 
-        assert told(await next_events(watch, 1)) == [("ADDED", "b")]
+        assert types_and_names(await next_events(watch, 1)) == [("ADDED", "b")]
 
 
 async def test_namespace_watch_sends_own_events_only(
@@ -297,7 +305,7 @@ async def test_namespace_watch_sends_own_events_only(
         await make(http, f"/api/v1/namespaces/{other}/configmaps", named("elsewhere"))
         await make(http, path, named("here"))
 
-        assert told(await next_events(watch, 1)) == [("ADDED", "here")]
+        assert types_and_names(await next_events(watch, 1)) == [("ADDED", "here")]
 
     await remove(http, f"/api/v1/namespaces/{other}")
 
@@ -369,7 +377,7 @@ async def test_negative_limit_is_ignored(
         events = await next_events(watch, 2)
 
     assert len(found["items"]) == 2
-    assert told(events) == [("ADDED", "a"), ("ADDED", "b")]
+    assert types_and_names(events) == [("ADDED", "a"), ("ADDED", "b")]
 
 
 # -------------------------------------------------------------------- older paths
@@ -393,7 +401,7 @@ async def test_deprecated_watch_path_is_served(
             assert answer.connection.transport is not None
             answer.connection.transport.abort()
 
-        assert told(events) == [("ADDED", "a")]
+        assert types_and_names(events) == [("ADDED", "a")]
 
 
 async def test_deprecated_watch_path_of_object_selects_by_name(

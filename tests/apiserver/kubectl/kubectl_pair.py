@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["Pair", "Said", "Server", "plain"]
+__all__ = ["CommandResult", "Pair", "Server", "plain"]
 
 _COMMAND = "from aioinformer.cli.main import main; main()"
 
@@ -55,7 +55,7 @@ def plain(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CommandResult:
     """Exit status and output of a command."""
 
     status: int
@@ -88,7 +88,7 @@ class Server:
             text=True,
         )
 
-    def say(self, *arguments: str, stdin: str = "") -> Said:
+    def say(self, *arguments: str, stdin: str = "") -> CommandResult:
         """Run kubectl until it exits."""
         return _end(self.start(*arguments), stdin)
 
@@ -146,7 +146,9 @@ class Pair:
 
         return ours
 
-    def each(self, *arguments: str, stdin: str = "") -> tuple[Said, Said]:
+    def each(
+        self, *arguments: str, stdin: str = ""
+    ) -> tuple[CommandResult, CommandResult]:
         """Run a command on both servers, without comparing the output."""
         return self._run(arguments, stdin, None)
 
@@ -167,7 +169,7 @@ class Pair:
         arguments: tuple[str, ...],
         stdin: str,
         environment: Mapping[str, str] | None,
-    ) -> Said:
+    ) -> CommandResult:
         ours, real = self._run(arguments, stdin, environment)
         if ours.all != real.all:
             pytest.fail(f"kubectl {' '.join(arguments)}\n{_diff(ours.all, real.all)}")
@@ -179,7 +181,7 @@ class Pair:
         arguments: tuple[str, ...],
         stdin: str,
         environment: Mapping[str, str] | None,
-    ) -> tuple[Said, Said]:
+    ) -> tuple[CommandResult, CommandResult]:
         command = ("-n", self.namespace, *arguments)
         ours = self.ours.start(*command, environment=environment)
         real = self.real.start(*command, environment=environment)
@@ -192,9 +194,9 @@ def _diff(ours: str, real: str) -> str:
     return "\n".join(difflib.unified_diff(*lines, "real", "ours", lineterm=""))
 
 
-def _comparable(said: Said) -> dict[str, Any]:
-    assert said.status == 0, said.err
-    body: dict[str, Any] = json.loads(plain(said.out))
+def _comparable(printed: CommandResult) -> dict[str, Any]:
+    assert printed.status == 0, printed.err
+    body: dict[str, Any] = json.loads(plain(printed.out))
     managers = body["metadata"].get("managedFields", [])
     managers.sort(
         key=lambda it: [it["manager"], it["operation"], it.get("subresource", "")]
@@ -233,14 +235,14 @@ def _read_line(child: subprocess.Popen[str]) -> str:
     return child.stdout.readline()
 
 
-def _end(child: subprocess.Popen[str], stdin: str) -> Said:
+def _end(child: subprocess.Popen[str], stdin: str) -> CommandResult:
     try:
         out, err = child.communicate(stdin)
     finally:
         # After an interruption, such as a timeout, it might wait forever.
         child.kill()
 
-    return Said(child.returncode, out, err)
+    return CommandResult(child.returncode, out, err)
 
 
 # ---------------------------------------------------------------- fixtures

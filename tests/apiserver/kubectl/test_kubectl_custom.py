@@ -158,8 +158,8 @@ def test_custom_kind_gets_defaults(custom: Custom) -> None:
 def test_custom_kind_is_checked(custom: Custom, size: str, more: str) -> None:
     text = custom.text(size=size, more=more)
 
-    said = custom.kubectl.fails("create", "-f", "-", stdin=text)
-    assert "spec" in said
+    printed = custom.kubectl.fails("create", "-f", "-", stdin=text)
+    assert "spec" in printed
     # Without validation by kubectl, only the server validates.
     arguments = ("create", "--validate=ignore", "-f", "-")
     ours, real = custom.kubectl.each(*arguments, stdin=text)
@@ -198,8 +198,8 @@ def test_custom_kind_is_applied(custom: Custom) -> None:
         ("unchanged", "small"),
         ("conf", "large"),
     ):
-        said = kubectl("apply", "-f", "-", stdin=custom.text(size=size))
-        assert f" {expected}" in said
+        printed = kubectl("apply", "-f", "-", stdin=custom.text(size=size))
+        assert f" {expected}" in printed
 
     kubectl.body(custom.word, "a")
 
@@ -210,10 +210,10 @@ def test_custom_kind_is_applied_by_the_server(custom: Custom) -> None:
     kubectl(*apply, stdin=custom.text(more="parts: [a, b]"))
     kubectl(*apply, stdin=custom.text(more="parts: [a]"))
 
-    said = kubectl.fails(
+    printed = kubectl.fails(
         *apply, "--field-manager=other", stdin=custom.text(size="large")
     )
-    assert ".spec.size" in said
+    assert ".spec.size" in printed
     kubectl.body(custom.word, "a")
 
 
@@ -240,8 +240,10 @@ def test_custom_kind_ends_with_its_definition(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=custom.text())
 
     kubectl("delete", "crd", f"{custom.plural}.kubectl.example.com")
-    said = kubectl.fails("get", custom.plural)
-    assert "could not find the requested resource" in said or "resource type" in said
+    printed = kubectl.fails("get", custom.plural)
+    assert (
+        "could not find the requested resource" in printed or "resource type" in printed
+    )
 
 
 @pytest.mark.parametrize(

@@ -45,13 +45,13 @@ def test_kubectl_deletes_all(maps: Pair) -> None:
     assert left(maps) == []
 
 
-def test_kubectl_deletes_what_a_file_names(maps: Pair) -> None:
+def test_kubectl_deletes_objects_in_file(maps: Pair) -> None:
     maps("delete", "-f", "-", stdin=CONFIG_MAP.replace("settings", "a"))
 
     assert left(maps) == ["configmap/b", "configmap/c"]
 
 
-def test_kubectl_deletes_nothing_in_a_dry_run(maps: Pair) -> None:
+def test_kubectl_delete_dry_run_deletes_nothing(maps: Pair) -> None:
     maps("delete", "cm", "a", "--dry-run=server")
 
     assert len(left(maps)) == 3
@@ -153,13 +153,13 @@ def test_kubectl_waits_for_a_deletion(kubectl: Pair) -> None:
         waits.end()
 
 
-def test_kubectl_does_not_wait_for_what_is_true(kubectl: Pair) -> None:
+def test_kubectl_wait_returns_at_once_if_condition_holds(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=POD)
 
     kubectl("wait", "pod/web-1", "--for=jsonpath={.status.phase}=Pending")
 
 
-def test_kubectl_waits_no_longer_than_asked(kubectl: Pair) -> None:
+def test_kubectl_wait_fails_after_timeout(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=POD)
 
     arguments = ("--for=condition=Ready", "--timeout=100ms")

@@ -108,8 +108,10 @@ async def test_kubectl_uses_our_discovery_cache(
     out, err = await kubectl(server, tmp_path, "get", "wd", "-A")
 
     assert "No resources found" in out + err
-    asked = [it.split()[0] for it in err.split(server.url)[1:]]
-    assert [it.partition("?")[0] for it in asked] == ["/apis/example.com/v1/widgets"]
+    requested = [it.split()[0] for it in err.split(server.url)[1:]]
+    assert [it.partition("?")[0] for it in requested] == [
+        "/apis/example.com/v1/widgets"
+    ]
 
     out, err = await kubectl(server, tmp_path, "api-resources", "-o", "wide")
     assert "widgets" in out

@@ -104,44 +104,46 @@ async def test_kubernetes_asyncio_gets_schema_error(
 async def test_kubernetes_asyncio_dynamic_client_finds_built_in_kinds(
     k: Any, target: ServerUnderTest, tmp_path: Path
 ) -> None:
-    place = target.namespace
+    namespace = target.namespace
     dynamic = await k.dynamic.DynamicClient(k.api, cache_file=str(tmp_path / "cache"))
     maps = await dynamic.resources.get(api_version="v1", kind="ConfigMap")
 
-    await maps.create(body=config_map("a", colour="red"), namespace=place)
+    await maps.create(body=config_map("a", colour="red"), namespace=namespace)
     patch = {"metadata": {"name": "a"}, "data": {"size": "3"}}
-    changed = await maps.patch(body=patch, namespace=place)
+    changed = await maps.patch(body=patch, namespace=namespace)
     applied = await maps.server_side_apply(
-        body=config_map("b"), namespace=place, field_manager="me"
+        body=config_map("b"), namespace=namespace, field_manager="me"
     )
-    found = await maps.get(namespace=place)
-    await maps.delete(name="a", namespace=place)
+    found = await maps.get(namespace=namespace)
+    await maps.delete(name="a", namespace=namespace)
 
     assert changed.data.to_dict() == {"colour": "red", "size": "3"}
     assert applied.metadata.managedFields[0].operation == "Apply"
     assert [it.metadata.name for it in found.items] == ["a", "b"]
-    assert [it.metadata.name for it in (await maps.get(namespace=place)).items] == ["b"]
+    assert [it.metadata.name for it in (await maps.get(namespace=namespace)).items] == [
+        "b"
+    ]
 
 
 async def test_kubernetes_asyncio_dynamic_client_finds_new_kind(
     k: Any, target: ServerUnderTest, tmp_path: Path
 ) -> None:
     """The client caches discovery in a file, and refreshes it for an unknown kind."""
-    place = target.namespace
+    namespace = target.namespace
     dynamic = await k.dynamic.DynamicClient(k.api, cache_file=str(tmp_path / "cache"))
     async with defined(k, target) as where:
         gadgets = await dynamic.resources.get(
             api_version=f"{where['group']}/v1", kind="Gadget"
         )
-        made = await gadgets.create(body=gadget(target, "a"), namespace=place)
+        made = await gadgets.create(body=gadget(target, "a"), namespace=namespace)
         version = str(int(made.metadata.resourceVersion) - 1)
         patch = {"metadata": {"name": "a"}, "spec": {"replicas": 3}}
-        await gadgets.patch(body=patch, namespace=place, content_type=MERGE_PATCH)
-        await gadgets.delete(name="a", namespace=place)
+        await gadgets.patch(body=patch, namespace=namespace, content_type=MERGE_PATCH)
+        await gadgets.delete(name="a", namespace=namespace)
         seen = [
             event
             async for event in gadgets.watch(
-                namespace=place, resource_version=version, timeout=1
+                namespace=namespace, resource_version=version, timeout=1
             )
         ]
 
