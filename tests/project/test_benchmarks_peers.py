@@ -44,10 +44,11 @@ with canned_server(encoded_pods(pods), Changes(count=events, rate=rate or None))
 IN_PYTHON = {it.name: it for it in PEERS if it.program.endswith(".py")}
 
 OPTIONS = [
-    ("--metadata-only", "--plain"),
-    ("--body", "--informers", "3", "--listeners", "2"),
-    ("--list", "stream", "--transform", "drop-managed-fields"),
-    ("--compression", "zstd", "--touch"),
+    ("--metadata-only", "--plain", "--list", "stream"),
+    (
+        *("--body", "--informers", "3", "--listeners", "2", "--touch"),
+        *("--compression", "zstd", "--transform", "drop-managed-fields"),
+    ),
 ]
 
 
