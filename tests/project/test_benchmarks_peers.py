@@ -44,11 +44,9 @@ with canned_server(encoded_pods(pods), Changes(count=events, rate=rate or None))
 IN_PYTHON = {it.name: it for it in PEERS if it.program.endswith(".py")}
 
 OPTIONS = [
-    ("--metadata-only", "--plain", "--list", "stream"),
-    (
-        *("--body", "--informers", "3", "--listeners", "2", "--touch"),
-        *("--compression", "zstd", "--transform", "drop-managed-fields"),
-    ),
+    ("--metadata-only", "--plain"),
+    ("--body", "--informers", "3", "--listeners", "2", "--compression", "zstd"),
+    ("--list", "stream", "--transform", "drop-managed-fields", "--touch"),
 ]
 
 
