@@ -147,7 +147,7 @@ class Context:
 
     @property
     def client(self) -> ReconcileClient:
-        """Client that remembers its writes.
+        """Client that records its writes.
 
         The next reconcile of the same request begins when the informers of the controller
         show them, so that it reads its own writes.

@@ -92,7 +92,7 @@ class Controller(Lifecycle):
 
     Lifetime:
         It runs once, by `run()`, `async with controller:`, or `start()` and `shutdown()`.
-        Others, such as a factory, run the informers and enter the client. Handlers are
+        Its owner runs the informers, for example in a factory, and enters the client. Handlers are
         added at the start, and the first reconcile begins when they have seen the initial
         objects. It owns a task for each running reconcile and each request with pending
         writes, one for each informer, and two more. When stopped, it waits
@@ -118,7 +118,7 @@ class Controller(Lifecycle):
         timeout: Maximum seconds of a reconcile, or None.
         drain_timeout: Seconds that running reconciles may continue after a stop.
         client: Client behind `ctx.client`.
-        elector: Elector asked right before each write of `ctx.client`. Its `check()`
+        elector: Elector checked right before each write of `ctx.client`. Its `check()`
             raises `LeadershipLost`.
         on_error: Callback for failures of reconciles, mappings and predicates.
         metrics: Sink of the metrics: see `aioinformer.controller.metrics`.
@@ -209,11 +209,11 @@ class Controller(Lifecycle):
             elector: Elector, if the controller has none of its own.
 
         Raises:
-            InformerStopped: An informer has ended, so that there are no more changes.
-            QueueShutDown: Somebody else shut the queue down.
-            OptionsError: It was called before, or the queue contained something else than
+            InformerStopped: If an informer has ended, so that there are no more changes.
+            QueueShutDown: If the queue was shut down by other code.
+            OptionsError: If it was called before, or the queue contained other items than
                 requests.
-            Exception: A bug of this package.
+            Exception: After a bug of this package.
 
         Cancellation:
             Stops it: handlers are removed, and running reconciles get `drain_timeout` to
@@ -240,8 +240,8 @@ class Controller(Lifecycle):
         """Start it in a task of its own, and return when its handlers are added.
 
         Raises:
-            OptionsError: It was started before.
-            InformerStopped: An informer has ended.
+            OptionsError: If it was started before.
+            InformerStopped: If an informer has ended.
 
         Cancellation:
             Stops it again.
@@ -379,4 +379,4 @@ def _positive(timeout: Duration | None) -> float | None:
 
 
 def _nothing() -> None:
-    """Do nothing: nobody waits for the start."""
+    """Do nothing, as no caller waits for the start."""

@@ -1,4 +1,4 @@
-"""What a reconcile is called with and returns: requests, causes, results. Pure."""
+"""Requests, causes and results of reconciles. Pure."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a reconcile ended.
+    """Result of a reconcile that has ended.
 
     Attributes:
         label: Value of the metric label `result`.

@@ -1,4 +1,4 @@
-"""Sources: informers whose changes become requests, and the mappings that say which.
+"""Sources: informers of a controller, and mappings from their objects to requests.
 
 A mapping is a plain function that takes an object and returns requests or their keys:
 
@@ -50,7 +50,7 @@ Watched: TypeAlias = (
 )
 """Informer, mapping, and optionally a predicate."""
 
-# Changes that nobody waits for.
+# Changes that are not urgent.
 _LOW_PRIORITY_CHANGES = frozenset({"initial", "resync"})
 
 

@@ -1,6 +1,6 @@
 """`Workers`: the running reconciles of a controller.
 
-Each reconcile has a task of its own, so that cancelling itself harms nobody else. One
+Each reconcile has a task of its own, so that cancelling itself does not affect others. One
 synchronous step at the end of that task decides about retries and requeues, so that the
 queue never hands out a request twice at once.
 
@@ -53,7 +53,7 @@ FALLBACK_SECONDS = 10.0
 """Delay of a retry if the rate limiter raises."""
 
 LONG_SECONDS = 60.0
-"""Duration of a reconcile after which a warning is logged, as it may never end."""
+"""Duration of a reconcile after which a warning is logged."""
 
 
 _NO_REQUEST = (

@@ -56,7 +56,7 @@ async def fails_to_write(stdout: str, *arguments: str) -> str:
 async def test_a_full_disk_is_one_line(arguments: tuple[str, ...]) -> None:
     line = await fails_to_write(FULL, *arguments)
 
-    assert line.startswith("aioinformer: stdout cannot be written to: No space left")
+    assert line.startswith("aioinformer: cannot write to stdout: No space left")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has that device")
@@ -65,7 +65,7 @@ async def test_a_full_disk_ends_a_watch() -> None:
         server.create(PODS, pod_body("a"))
         line = await fails_to_write(FULL, "watch", "pods", "--server", server.url)
 
-    assert line.startswith("aioinformer: stdout cannot be written to: No space left")
+    assert line.startswith("aioinformer: cannot write to stdout: No space left")
 
 
 async def test_a_closed_stdout_is_one_line() -> None:

@@ -16,7 +16,7 @@ from credential_helpers import V1, kubeconfig, script
 from doctor_helpers import HANG, TOKEN, Front, examined, serving
 from processes import PROMPT_SECONDS, start
 
-from aioinformer.cli.checks import results as judging
+from aioinformer.cli.checks import results
 from aioinformer.cli.checks.findings import Finding, StepStatus, has_failed, summary
 from aioinformer.cli.checks.rbac_rules import (
     MissingPermission,
@@ -436,7 +436,7 @@ def test_a_line_has_mark_step_text() -> None:
 def test_the_address_is_that_of_the_next_one(
     more: dict[str, str], address: tuple[str, int]
 ) -> None:
-    assert judging.address_of(config(**more)) == address
+    assert results.address_of(config(**more)) == address
 
 
 @pytest.mark.parametrize(
@@ -454,7 +454,7 @@ def test_the_address_is_that_of_the_next_one(
     ],
 )
 def test_says_what_was_reached(addresses: list[str], words: str) -> None:
-    assert judging.reached(config(), addresses, 0.012) == ("ok", words)
+    assert results.reached(config(), addresses, 0.012) == ("ok", words)
 
 
 @pytest.mark.parametrize(
@@ -474,7 +474,7 @@ def test_says_what_was_reached(addresses: list[str], words: str) -> None:
     ],
 )
 def test_says_why_nothing_answered(error: OSError | UnicodeError, words: str) -> None:
-    mark, text = judging.unreachable(config(), error)
+    mark, text = results.unreachable(config(), error)
 
     assert mark == "failed"
     assert words in text
@@ -491,7 +491,7 @@ def test_says_why_nothing_answered(error: OSError | UnicodeError, words: str) ->
     ],
 )
 def test_plain_http_is_a_warning_elsewhere(server: str, mark: str) -> None:
-    assert judging.plain(config(server)).mark == mark
+    assert results.plain(config(server)).mark == mark
 
 
 @pytest.mark.parametrize(
@@ -508,7 +508,7 @@ def test_a_certificate_is_renewed_in_time(
     days: float | None, mark: str, words: str
 ) -> None:
     ends = None if days is None else NOW + timedelta(days=days)
-    answer = judging.certificate("it", ends, NOW, names=["a", "b", "c", "d", "e"])
+    answer = results.certificate("it", ends, NOW, names=["a", "b", "c", "d", "e"])
 
     assert (answer.mark, words in answer.text) == (mark, True)
     assert answer.text.startswith("it, for a, b, c, d, ...; ")
@@ -517,7 +517,7 @@ def test_a_certificate_is_renewed_in_time(
 def test_a_certificate_that_nobody_checked_is_a_warning() -> None:
     later = NOW + timedelta(days=100)
     answers = [
-        judging.certificate("it", it, NOW, verified=False) for it in (later, None)
+        results.certificate("it", it, NOW, verified=False) for it in (later, None)
     ]
 
     assert [it.mark for it in answers] == ["warning", "warning"]
@@ -525,7 +525,7 @@ def test_a_certificate_that_nobody_checked_is_a_warning() -> None:
 
 def test_the_password_of_a_proxy_is_not_shown() -> None:
     proxy = "http://me:s3cr3t@p.example:3128"
-    answer = judging.configuration(config(proxy=proxy), "--server")
+    answer = results.configuration(config(proxy=proxy), "--server")
 
     assert answer.text.endswith("through the proxy http://p.example:3128")
 
@@ -556,18 +556,18 @@ async def test_credentials_are_told_by_their_kind() -> None:
     "said", [None, [], {}, {"gitVersion": None}, {"gitVersion": "main"}, "v1.36.0"]
 )
 def test_what_tells_no_version_is_no_kubernetes(said: object) -> None:
-    assert judging.version(said, "http://a").mark == "failed"
+    assert results.version(said, "http://a").mark == "failed"
 
 
 @pytest.mark.parametrize(
     ("name", "mark"), [("v1.9.6", "warning"), ("v2.0.0", "ok"), ("1.30", "ok")]
 )
 def test_versions_are_numbers(name: str, mark: str) -> None:
-    assert judging.version({"gitVersion": name}, "http://a").mark == mark
+    assert results.version({"gitVersion": name}, "http://a").mark == mark
 
 
 def test_finds_nobody_in_other_words() -> None:
-    assert judging.name_in("forbidden by a policy") == ""
+    assert results.name_in("forbidden by a policy") == ""
 
 
 # ---------------------------------------------------------------- a resource
@@ -585,7 +585,7 @@ def test_finds_nobody_in_other_words() -> None:
 def test_what_cannot_be_watched_fails(verbs: tuple[str, ...], mark: str) -> None:
     found = ServedResource(PODS, "pod", verbs=verbs)
 
-    assert judging.served(found, "here").mark == mark
+    assert results.served(found, "here").mark == mark
 
 
 @pytest.mark.parametrize(
@@ -598,7 +598,7 @@ def test_what_cannot_be_watched_fails(verbs: tuple[str, ...], mark: str) -> None
     ],
 )
 def test_informers_list_and_watch(denied: set[str], mark: str, words: str) -> None:
-    answer = judging.permissions(denied)
+    answer = results.permissions(denied)
 
     assert (answer.mark, words in answer.text) == (mark, True)
 
@@ -615,6 +615,6 @@ def test_informers_list_and_watch(denied: set[str], mark: str, words: str) -> No
 def test_counts_objects(
     count: int, remaining: int | None, more: bool, words: str
 ) -> None:
-    answer = judging.listed(count, remaining, 0.001, more=more)
+    answer = results.listed(count, remaining, 0.001, more=more)
 
     assert answer.text.startswith(words)

@@ -228,7 +228,7 @@ def test_says_what_to_install_if_something_is_missing(
         signal.signal(signal.SIGINT, interrupts)
 
     assert "pip install 'aioinformer[cli]'" in str(caught.value)
-    assert f"needs {name}, " in str(caught.value)
+    assert f"requires {name}: " in str(caught.value)
 
 
 class Bug(InternalError):

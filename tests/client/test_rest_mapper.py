@@ -1,4 +1,4 @@
-"""What a word means among what a server has."""
+"""Resolution of resource names as in kubectl."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def found(word: str, api_version: str = "") -> str | None:
         pytest.param(".", None, id="dot"),
     ],
 )
-def test_words_mean_what_they_mean_to_kubectl(word: str, meaning: str | None) -> None:
+def test_names_are_resolved_as_in_kubectl(word: str, meaning: str | None) -> None:
     assert found(word) == meaning
 
 
@@ -124,13 +124,13 @@ def test_words_mean_what_they_mean_to_kubectl(word: str, meaning: str | None) ->
         ("deploy.apps", "apps/v1", None),
     ],
 )
-def test_an_api_version_restricts_it(
+def test_api_version_restricts_search(
     word: str, api_version: str, meaning: str | None
 ) -> None:
     assert found(word, api_version) == meaning
 
 
-def test_a_resource_is_described() -> None:
+def test_served_resource_has_all_fields() -> None:
     it = CATALOGUE.find("po")
 
     assert it is not None
@@ -139,7 +139,7 @@ def test_a_resource_is_described() -> None:
     assert (it.resource.kind, it.resource.namespaced) == ("Pod", True)
 
 
-def test_each_resource_is_listed_in_its_preferred_version() -> None:
+def test_resources_are_listed_in_preferred_version() -> None:
     listed = [f"{it.resource} {it.resource.version}" for it in CATALOGUE.preferred()]
 
     assert listed[:5] == [
@@ -154,7 +154,7 @@ def test_each_resource_is_listed_in_its_preferred_version() -> None:
     assert "scalers.autoscaling v1" not in listed
 
 
-def test_categories_are_of_several_groups() -> None:
+def test_category_has_resources_of_several_groups() -> None:
     listed = [str(it.resource) for it in CATALOGUE.preferred("all")]
 
     assert listed == ["pods", "services.serving.test"]
@@ -178,20 +178,20 @@ def test_categories_are_of_several_groups() -> None:
         ),
     ],
 )
-def test_an_unknown_word_is_told_with_what_is_similar(
+def test_unknown_name_message_suggests_similar_names(
     word: str, api_version: str, hint: str
 ) -> None:
     assert hint in CATALOGUE.unknown(word, api_version)
 
 
-def test_groups_that_could_not_be_asked_are_told() -> None:
+def test_unknown_name_message_lists_undiscovered_groups() -> None:
     assert CATALOGUE.broken == {"metrics.test/v1": "503: no"}
     missing = "Groups that could not be discovered: metrics.test/v1 (503: no)"
     assert f"? {missing}" in CATALOGUE.unknown("podz")
     assert missing not in CATALOGUE.unknown("xyzzy", "apps/v1")
 
 
-def test_an_empty_server_has_nothing() -> None:
+def test_mapper_without_groups_finds_nothing() -> None:
     nothing = RESTMapper([])
 
     assert nothing.find("pods") is None

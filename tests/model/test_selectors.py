@@ -1,4 +1,4 @@
-"""Label selectors: grammar, meaning, and text."""
+"""Label and field selectors: grammar and matching."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ TOO_LONG = "z" * 64
         pytest.param(f"{'p' * 253}/a", None, id="longest-prefix"),
     ],
 )
-def test_parses_what_kubectl_accepts(text: str, normal: str | None) -> None:
+def test_label_selector_parses_kubectl_syntax(text: str, normal: str | None) -> None:
     selector = LabelSelector.parse(text)
 
     assert str(selector) == (text if normal is None else normal)
@@ -118,7 +118,7 @@ def test_parses_what_kubectl_accepts(text: str, normal: str | None) -> None:
         pytest.param("a in (b, .c)", 9, id="value-in-a-set-begins-with-dot"),
     ],
 )
-def test_says_where_a_label_selector_is_wrong(text: str, position: int) -> None:
+def test_label_selector_error_has_position(text: str, position: int) -> None:
     with pytest.raises(SelectorSyntaxError) as caught:
         LabelSelector.parse(text)
 
@@ -168,7 +168,9 @@ def test_says_where_a_label_selector_is_wrong(text: str, position: int) -> None:
         pytest.param("a=b,a=c", {"a": "b"}, False, id="contradiction"),
     ],
 )
-def test_selects_by_labels(text: str, labels: dict[str, str], expected: bool) -> None:
+def test_label_selector_matches_labels(
+    text: str, labels: dict[str, str], expected: bool
+) -> None:
     selector = LabelSelector.parse(text)
 
     assert selector.matches(labels) is expected
@@ -178,13 +180,13 @@ def test_selects_by_labels(text: str, labels: dict[str, str], expected: bool) ->
 def selected(
     selector: LabelSelector, label_sets: list[dict[str, str]]
 ) -> list[dict[str, str]]:
-    """What select() makes of objects with these labels."""
+    """Return the result of select() for objects with these labels."""
     objects = [SimpleNamespace(label_set=labels) for labels in label_sets]
     found = selector.select(cast("list[KubeObject]", objects))
     return [it.label_set for it in found]
 
 
-def test_selecting_keeps_the_order() -> None:
+def test_select_keeps_order() -> None:
     label_sets = [{"n": str(n), "even": str(n % 2 == 0)} for n in range(10)]
 
     found = selected(LabelSelector.parse("even=True,n>3"), label_sets)
@@ -192,7 +194,7 @@ def test_selecting_keeps_the_order() -> None:
     assert [labels["n"] for labels in found] == ["4", "6", "8"]
 
 
-def test_selecting_with_an_empty_selector_returns_a_new_list() -> None:
+def test_select_with_empty_selector_returns_new_list() -> None:
     objects = cast("list[KubeObject]", [SimpleNamespace(label_set={})])
 
     found = LabelSelector().select(objects)
@@ -209,7 +211,9 @@ def test_selecting_with_an_empty_selector_returns_a_new_list() -> None:
         pytest.param("a!=b,a!=c", "a!=c,a!=b", id="order-under-one-key"),
     ],
 )
-def test_equal_selectors_are_equal(one: str, other: str) -> None:
+def test_label_selectors_with_equal_requirements_are_equal(
+    one: str, other: str
+) -> None:
     first, second = LabelSelector.parse(one), LabelSelector.parse(other)
 
     assert first == second
@@ -217,21 +221,21 @@ def test_equal_selectors_are_equal(one: str, other: str) -> None:
     assert str(first) == str(second)
 
 
-def test_different_selectors_differ() -> None:
+def test_label_selectors_with_different_requirements_differ() -> None:
     texts = ["", "a", "!a", "a=b", "a!=b", "a in (b)", "a notin (b)", "a=c", "a>1"]
 
     assert len({LabelSelector.parse(text) for text in texts}) == len(texts)
     assert LabelSelector.parse("a") != "a"
 
 
-def test_repr_can_be_evaluated() -> None:
+def test_label_selector_repr_can_be_evaluated() -> None:
     assert repr(LabelSelector.parse("b,a=c")) == "LabelSelector.parse('a=c,b')"
 
 
 # --------------------------------------------------- labels: requirements, specs
 
 
-def test_requirements_can_be_read_and_given() -> None:
+def test_label_selector_of_requirements() -> None:
     selector = LabelSelector.parse("b in (d,c),a>1")
 
     assert selector.requirements == (
@@ -257,7 +261,9 @@ def test_requirements_can_be_read_and_given() -> None:
         pytest.param(("a", "==", ("b",)), id="operator"),
     ],
 )
-def test_refuses_an_impossible_requirement(arguments: tuple[Any, ...]) -> None:
+def test_label_requirement_rejects_invalid_arguments(
+    arguments: tuple[Any, ...],
+) -> None:
     with pytest.raises(OptionsError):
         LabelRequirement(*arguments)
 
@@ -282,7 +288,7 @@ def test_refuses_an_impossible_requirement(arguments: tuple[Any, ...]) -> None:
         ),
     ],
 )
-def test_reads_the_selector_of_a_spec(spec: dict[str, Any], text: str) -> None:
+def test_label_selector_of_spec(spec: dict[str, Any], text: str) -> None:
     assert str(LabelSelector.of(spec)) == text
 
 
@@ -296,7 +302,9 @@ def test_reads_the_selector_of_a_spec(spec: dict[str, Any], text: str) -> None:
         pytest.param({"key": "a", "operator": "In", "values": [1]}, id="number"),
     ],
 )
-def test_refuses_a_wrong_expression_of_a_spec(expression: dict[str, Any]) -> None:
+def test_label_selector_rejects_invalid_expression_of_spec(
+    expression: dict[str, Any],
+) -> None:
     with pytest.raises(OptionsError):
         LabelSelector.of({"matchExpressions": [expression]})
 
@@ -339,12 +347,12 @@ selectors = st.lists(requirements, max_size=5).map(LabelSelector)
 
 
 @given(selectors)
-def test_parsing_the_text_gives_the_selector(selector: LabelSelector) -> None:
+def test_label_selector_equals_its_parsed_text(selector: LabelSelector) -> None:
     assert LabelSelector.parse(str(selector)) == selector
 
 
 @given(selectors, st.dictionaries(keys, values, max_size=6))
-def test_a_selector_is_the_conjunction_of_its_requirements(
+def test_label_selector_is_conjunction_of_requirements(
     selector: LabelSelector, labels: dict[str, str]
 ) -> None:
     expected = all(holds(it, labels) for it in selector.requirements)
@@ -354,7 +362,7 @@ def test_a_selector_is_the_conjunction_of_its_requirements(
 
 
 def holds(requirement: LabelRequirement, labels: dict[str, str]) -> bool:
-    """The meaning of one requirement, written out case by case."""
+    """Return the meaning of one requirement, case by case."""
     value = labels.get(requirement.key)
     match requirement.operator:
         case "=" | "in":
@@ -374,7 +382,7 @@ def holds(requirement: LabelRequirement, labels: dict[str, str]) -> bool:
 
 
 @given(st.text(alphabet="ab1-/=!<>(), \tin", max_size=12))
-def test_any_text_is_parsed_or_refused_at_a_position(text: str) -> None:
+def test_any_text_is_parsed_or_rejected_with_position(text: str) -> None:
     position = 0
     selector = LabelSelector()
     try:
@@ -409,7 +417,7 @@ def test_any_text_is_parsed_or_refused_at_a_position(text: str) -> None:
         pytest.param(".spec['x']=é", [(".spec['x']", "=", "é")], id="any-name"),
     ],
 )
-def test_parses_field_selectors(text: str, expected: list[Any]) -> None:
+def test_field_selector_parses_kubectl_syntax(text: str, expected: list[Any]) -> None:
     selector = FieldSelector.parse(text)
 
     assert selector.requirements == tuple(FieldRequirement(*it) for it in expected)
@@ -432,7 +440,7 @@ def test_parses_field_selectors(text: str, expected: list[Any]) -> None:
         pytest.param("a=b\\", 3, id="escape-at-the-end"),
     ],
 )
-def test_says_where_a_field_selector_is_wrong(text: str, position: int) -> None:
+def test_field_selector_error_has_position(text: str, position: int) -> None:
     with pytest.raises(SelectorSyntaxError) as caught:
         FieldSelector.parse(text)
 
@@ -452,7 +460,7 @@ def test_says_where_a_field_selector_is_wrong(text: str, position: int) -> None:
         pytest.param("spec.nodeName=n1,status.phase=Running", False, id="only-one"),
     ],
 )
-def test_selects_by_fields(text: str, expected: bool) -> None:
+def test_field_selector_matches_fields(text: str, expected: bool) -> None:
     fields = {"spec.nodeName": "n1"}
 
     assert (
@@ -460,7 +468,7 @@ def test_selects_by_fields(text: str, expected: bool) -> None:
     )
 
 
-def test_equal_field_selectors_are_equal() -> None:
+def test_field_selectors_with_equal_requirements_are_equal() -> None:
     one, other = FieldSelector.parse("a=b,c!=d"), FieldSelector.parse("c!=d,a==b")
 
     assert one == other
@@ -469,13 +477,13 @@ def test_equal_field_selectors_are_equal() -> None:
 
 
 @pytest.mark.parametrize("field", ["", "a b", "a=b", "a,b", "a!", "a\\"])
-def test_refuses_an_impossible_field(field: str) -> None:
+def test_field_requirement_rejects_invalid_field(field: str) -> None:
     with pytest.raises(OptionsError):
         FieldRequirement(field, "=", "x")
 
 
 @pytest.mark.parametrize("operator", ["==", "in", ""])
-def test_refuses_an_unknown_operator(operator: Any) -> None:
+def test_field_requirement_rejects_unknown_operator(operator: Any) -> None:
     with pytest.raises(OptionsError, match="not an operator"):
         FieldRequirement("spec.nodeName", operator, "x")
 
@@ -489,7 +497,7 @@ field_requirements = st.builds(
 
 
 @given(st.lists(field_requirements, max_size=4).map(tuple))
-def test_parsing_the_text_gives_the_field_selector(
+def test_field_selector_equals_its_parsed_text(
     requirements: tuple[FieldRequirement, ...],
 ) -> None:
     selector = FieldSelector(requirements)

@@ -1,4 +1,4 @@
-"""YAML that is read as JSON: what it may hold, how deep, and how large."""
+"""YAML decoded as JSON values: values, nesting and size."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_decoded_yamls_reads_all_documents() -> None:
     assert decoded_yamls(b'{"a": 1}') == [{"a": 1}]
 
 
-def test_decoded_yaml_bounds_nesting() -> None:
+def test_decoded_yaml_limits_nesting() -> None:
     assert decoded_yaml(nested(MOST_NESTING))
     for text in (nested(MOST_NESTING + 1), b"[" * 200_000, b'{"a":' * 200 + b"1" * 200):
         with pytest.raises(YAMLError, match="nested deeper than 100 levels"):
@@ -39,7 +39,7 @@ def test_decoded_yaml_bounds_nesting() -> None:
     assert caught.value.reason == "nested deeper than 100 levels"
 
 
-def test_decoded_yaml_bounds_size() -> None:
+def test_decoded_yaml_limits_size() -> None:
     with pytest.raises(YAMLError, match=f"larger than {MOST_BYTES} bytes"):
         decoded_yaml(b" " * (MOST_BYTES + 1))
 
@@ -71,7 +71,7 @@ def test_decoded_yaml_bounds_size() -> None:
         ),
     ],
 )
-def test_decoded_yaml_bounds_aliases(text: str) -> None:
+def test_decoded_yaml_limits_aliases(text: str) -> None:
     with pytest.raises(YAMLError, match=r"excessive aliasing|recursion"):
         decoded_yaml(text.encode())
 
@@ -98,12 +98,12 @@ def test_decoded_yaml_merges_mappings() -> None:
         r'{"\ud800": 1}',
     ],
 )
-def test_decoded_yaml_refuses_values_that_are_no_json(text: str) -> None:
+def test_decoded_yaml_rejects_values_without_json_form(text: str) -> None:
     with pytest.raises(YAMLError):
         decoded_yaml(f"a: {text}".encode())
 
 
-def test_errors_of_yaml_name_the_line() -> None:
+def test_yaml_error_names_line() -> None:
     with pytest.raises(YAMLError) as caught:
         decoded_yaml(b"a: 1\nb: [\n")
 
