@@ -150,7 +150,9 @@ async def test_broken_group_does_not_affect_others(broken: Any, words: str) -> N
 
 @pytest.mark.parametrize("missing", [403, 404])
 @pytest.mark.parametrize("path", ["/api", "/apis"])
-async def test_discovery_works_with_one_of_both_root_documents(path: str, missing: int) -> None:
+async def test_discovery_works_with_one_of_both_root_documents(
+    path: str, missing: int
+) -> None:
     async with OldServer({**NEW, path: missing}) as server, server.client() as client:
         found = served_by_version(await DiscoveryRequests(client).fetch())
 

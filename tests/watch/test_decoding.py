@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import pod
+from each_case import each_case
 from json_helpers import nested, pieces_of, written
 
 from aioinformer.errors import DecodeError, ResourceExpired
@@ -33,8 +34,8 @@ def test_decodes_an_object() -> None:
     assert obj.labels == {"app": "web"}
 
 
-@pytest.mark.parametrize(
-    ("resource", "metadata", "key"),
+@each_case(
+    "resource, metadata, key",
     [
         pytest.param(PODS, {"name": "a", "namespace": "s"}, "s/a", id="namespaced"),
         pytest.param(PODS, {"name": "a"}, "a", id="namespace-missing"),
@@ -113,7 +114,7 @@ def test_error_event_carries_the_status() -> None:
     assert isinstance(event.error(), ResourceExpired)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         pytest.param(b'{"object":%s,"type":"ADDED"}\n', id="other-order"),
@@ -131,7 +132,7 @@ def test_reads_a_line_however_it_is_written(text: bytes) -> None:
     assert read(text % written(pod("a"))) == ([("ADDED", pod("a"))], 0)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         pytest.param(line("OTHER", pod("a")), id="unknown-type"),
@@ -162,7 +163,7 @@ def test_skips_and_counts_an_event_that_it_cannot_use(text: bytes) -> None:
     assert found == ([("ADDED", pod("a")), ("DELETED", pod("a"))], 1)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         pytest.param(b"nonsense\n", id="nonsense"),
@@ -184,7 +185,7 @@ def test_skips_and_counts_an_event_that_it_cannot_use(text: bytes) -> None:
         pytest.param(b'{"type":"ERROR","object":{"metadata":7}}\n', id="odd-status"),
     ],
 )
-@pytest.mark.parametrize("size", [1, 0])
+@each_case("size", [1, 0])
 def test_line_that_is_no_event_raises_decode_error(text: bytes, size: int) -> None:
     with pytest.raises(DecodeError):
         decode(line("ADDED", pod("a")) + text + line("ADDED", pod("b")), size)
@@ -199,8 +200,8 @@ DEEP_LINES = {
 }
 
 
-@pytest.mark.parametrize("text", DEEP_LINES.values(), ids=DEEP_LINES)
-@pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
+@each_case("text", DEEP_LINES.values(), ids=DEEP_LINES)
+@each_case("kind", ["ADDED", "MODIFIED", "DELETED"])
 def test_reads_the_head_of_an_object_that_nests_too_deeply(
     kind: str, text: bytes
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 from conftest import pod
+from each_case import each_case
 from json_helpers import calls_of, nested, pieces_of, written
 
 from aioinformer.errors import DecodeError
@@ -89,8 +90,8 @@ def test_objects_come_as_they_arrive() -> None:
     assert [it.name for it in splitter.finish()] == ["c"]
 
 
-@pytest.mark.parametrize("style", ["compact", "spaced", "pretty"])
-@pytest.mark.parametrize("size", [1, 50, 0])
+@each_case("style", ["compact", "spaced", "pretty"])
+@each_case("size", [1, 50, 0])
 def test_types_of_custom_objects_stay_as_they_are(style: str, size: int) -> None:
     """They say what they are, and their lists say it behind the items."""
     items = [
@@ -123,8 +124,8 @@ def test_typed_item_is_kept_byte_by_byte() -> None:
     assert [it.raw for it in splitter.finish()] == [item]
 
 
-@pytest.mark.parametrize(
-    ("resource", "fields", "types"),
+@each_case(
+    "resource, fields, types",
     [
         pytest.param(PODS, {}, ("v1", "Pod"), id="known"),
         pytest.param(
@@ -152,15 +153,15 @@ def test_type_that_is_put_in_front(
     assert {(it["apiVersion"], it["kind"]) for it in found} == {types}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "fields",
     [
         pytest.param({"items": []}, id="empty"),
         pytest.param({"items": None}, id="null"),
     ],
 )
-@pytest.mark.parametrize("style", ["compact", "spaced", "pretty"])
-@pytest.mark.parametrize("size", [1, 0])
+@each_case("style", ["compact", "spaced", "pretty"])
+@each_case("size", [1, 0])
 def test_reads_a_list_without_items(fields: Any, style: str, size: int) -> None:
     found, splitter = split(written(pod_list(**fields), style), size)
 
@@ -187,8 +188,8 @@ NAMELESS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("item", NAMELESS, ids=map(str, range(len(NAMELESS))))
-@pytest.mark.parametrize("size", [1, 100, 0])
+@each_case("item", NAMELESS, ids=map(str, range(len(NAMELESS))))
+@each_case("size", [1, 100, 0])
 def test_item_without_a_name_fails_the_list(item: Any, size: int) -> None:
     """Left out, it would seem deleted."""
     good = pod_list()["items"]
@@ -227,7 +228,7 @@ def test_deep_item_that_is_no_json_fails_the_list() -> None:
         split(body)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         pytest.param(b"", id="empty"),
@@ -276,7 +277,7 @@ def test_deep_item_that_is_no_json_fails_the_list() -> None:
         pytest.param(b'{"items":[' + nested() + b",", id="too-deep-cut-off"),
     ],
 )
-@pytest.mark.parametrize("size", [50, 0])
+@each_case("size", [50, 0])
 def test_decoding_a_non_list_raises_decode_error(body: bytes, size: int) -> None:
     with pytest.raises(DecodeError):
         split(body, size)
@@ -300,8 +301,8 @@ def test_error_of_a_non_list_names_its_kind() -> None:
         split(written(pod_list(kind="NodeList")))
 
 
-@pytest.mark.parametrize("style", ["compact", "spaced", "pretty"])
-@pytest.mark.parametrize("size", [100, 0])
+@each_case("style", ["compact", "spaced", "pretty"])
+@each_case("size", [100, 0])
 def test_items_of_other_objects_are_not_taken_for_those_of_the_list(
     style: str, size: int
 ) -> None:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import DecodeError
 from aioinformer.model import Resource
@@ -84,8 +85,8 @@ def test_unreadable_metadata_raises_decode_error(body: bytes) -> None:
         MetadataDecoder(PODS).decode(body)
 
 
-@pytest.mark.parametrize(
-    ("kind", "api_version", "passes"),
+@each_case(
+    "kind, api_version, passes",
     [
         ("PartialObjectMetadata", "meta.k8s.io/v1", True),
         ("PartialObjectMetadata", "meta.k8s.io/v1beta1", False),

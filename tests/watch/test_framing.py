@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from json_helpers import calls_of, chunks_of, nested, pieces_of, styles, values, written
@@ -31,8 +32,8 @@ def lines_of(chunks: Iterable[bytes]) -> tuple[list[bytes], bytes]:
     return fed, framer.rest()
 
 
-@pytest.mark.parametrize(
-    ("chunks", "fed", "rest"),
+@each_case(
+    "chunks, fed, rest",
     [
         pytest.param([b"a\nb\n"], [b"a\nb\n"], b"", id="whole-lines"),
         pytest.param([b"a\nb"], [b"a\n"], b"b", id="a-line-begun"),
@@ -168,8 +169,8 @@ LISTS = [
 ]
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 64, 255, 256, 257, 1000, 100_000])
-@pytest.mark.parametrize("items", LISTS)
+@each_case("size", [1, 2, 7, 64, 255, 256, 257, 1000, 100_000])
+@each_case("items", LISTS)
 def test_any_size_of_chunks_gives_the_items(items: list[bytes], size: int) -> None:
     behind = b',"metadata":{"a":[{"metadata":1},{"metadata":2}]}}'
     chunks = pieces_of(body_of(items, behind), size)
@@ -279,7 +280,7 @@ def test_white_space_before_the_first_item_is_no_matter() -> None:
 # ---------------------------------------------------------------- what is no list
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         pytest.param(b'{"a":1},nonsense,{"a":2},', id="nonsense"),
@@ -289,7 +290,7 @@ def test_white_space_before_the_first_item_is_no_matter() -> None:
         pytest.param(b'{"a":1}{"a":1},{"a":2},', id="no-comma"),
     ],
 )
-@pytest.mark.parametrize("size", [1, 5, 1000])
+@each_case("size", [1, 5, 1000])
 def test_items_that_are_not_json_raise_decode_error(body: bytes, size: int) -> None:
     chunks = pieces_of(body + b'{"a":3},{"a":4},{"a":5}]}', size)
 
@@ -297,7 +298,7 @@ def test_items_that_are_not_json_raise_decode_error(body: bytes, size: int) -> N
         framed(chunks)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         pytest.param(b"", id="empty"),

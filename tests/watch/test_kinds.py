@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from conftest import pod
+from each_case import each_case
 from json_helpers import nested, written
 
 from aioinformer.errors import DecodeError
@@ -31,8 +32,8 @@ def called(kind: str | None, api_version: str | None, name: str = "a") -> Any:
 # ---------------------------------------------------------------- what an object says
 
 
-@pytest.mark.parametrize("style", ["compact", "spaced", "pretty", "escaped"])
-@pytest.mark.parametrize(
+@each_case("style", ["compact", "spaced", "pretty", "escaped"])
+@each_case(
     "body",
     [
         pytest.param({"kind": "Pod", "apiVersion": "v1", "x": 1}, id="built-in"),
@@ -48,8 +49,8 @@ def test_reads_the_type_wherever_it_stands(body: Any, style: str) -> None:
     assert type_of(written(body, style)) == ("Pod", "v1")
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
+@each_case(
+    "body, expected",
     [
         (b"{}", ("", "")),
         (b'{"kind":null,"apiVersion":null}', ("", "")),
@@ -65,7 +66,7 @@ def test_type_of_returns_empty_strings_for_missing_fields(
     assert type_of(body) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         pytest.param(b'{"kind":"\xff","apiVersion":"v1","x":1}', id="not-utf8"),
@@ -88,8 +89,8 @@ def test_type_is_read_behind_what_nests_too_deeply() -> None:
     assert type_of(body) == ("Pod", "v1")
 
 
-@pytest.mark.parametrize(
-    ("resource", "kind", "api_version", "passes"),
+@each_case(
+    "resource, kind, api_version, passes",
     [
         (PODS, "Pod", "v1", True),
         (PODS, None, None, True),
@@ -112,7 +113,7 @@ def test_type_is_read_behind_what_nests_too_deeply() -> None:
         (UNKNOWN, "Table", "meta.k8s.io/v1beta1", False),
     ],
 )
-@pytest.mark.parametrize("style", ["compact", "spaced"])
+@each_case("style", ["compact", "spaced"])
 def test_only_the_requested_type_passes(
     resource: Resource,
     kind: str | None,
@@ -211,15 +212,15 @@ def test_a_list_skips_items_of_another_type() -> None:
     assert listed(PODS, body) == ["a", "d", 3]
 
 
-@pytest.mark.parametrize(
-    ("kind", "api_version", "message"),
+@each_case(
+    "kind, api_version, message",
     [
         ("NodeList", "v1", "expected a list of v1 Pod, got v1 NodeList"),
         ("PodList", "v2", "expected a list of v1 Pod, got v2 PodList"),
         ("Table", "meta.k8s.io/v1", "expected a list of v1 Pod, got meta.k8s.io/v1 Ta"),
     ],
 )
-@pytest.mark.parametrize("behind", [False, True])
+@each_case("behind", [False, True])
 def test_a_list_of_another_type_raises_decode_error(
     kind: str, api_version: str, message: str, behind: bool
 ) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import pod
+from each_case import each_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from json_helpers import HARD_TEXTS, STYLES, pieces_of, texts, written
@@ -106,7 +107,7 @@ def test_sure_kinds_cannot_contain_arrays_of_objects_with_metadata() -> None:
     assert any(path.endswith(".default") for path in free)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "which",
     [("example.com/v1", "Pod"), ("v2", "Pod"), ("v1", "Widget"), ("", "Pod"), ("", "")],
 )
@@ -224,8 +225,8 @@ def test_templates_and_claims_are_no_items(resource: Resource) -> None:
     assert [it.to_dict() for it in found] == whole(body, resource)
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("colon", [":", ": ", " :"])
+@each_case("style", STYLES)
+@each_case("colon", [":", ": ", " :"])
 def test_lists_that_are_written_otherwise_are_proved(style: str, colon: str) -> None:
     found = json.loads(list_of([*long_start(), *map(confusing, range(10))]))
     options = STYLES[style] | {"separators": (",", colon)}

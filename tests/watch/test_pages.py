@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import pytest
+from each_case import each_case
 from fake_source import FakeSource, Page, Silence, thing
 
 from aioinformer.errors import ResourceExpired, TransportError
@@ -156,8 +157,8 @@ async def test_an_error_while_reading_a_page_asked_for_ahead_is_the_readers() ->
         assert source.open == 0
 
 
-@pytest.mark.parametrize("answer", [Page([thing("a")]), Silence()])
-@pytest.mark.parametrize("number", range(4))
+@each_case("answer", [Page([thing("a")]), Silence()])
+@each_case("number", range(4))
 async def test_pages_ahead_leaves_no_task_and_no_connection(
     answer: Page | Silence, number: int
 ) -> None:
@@ -187,7 +188,7 @@ async def test_leaves_all_that_was_dropped() -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
-@pytest.mark.parametrize("turn", range(12))
+@each_case("turn", range(12))
 async def test_can_be_cancelled_in_every_turn(turn: int) -> None:
     source = FakeSource([Page([thing("a")]), Page([thing("b")]), Page([thing("c")])])
 

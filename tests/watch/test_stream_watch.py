@@ -10,6 +10,7 @@ from collections import deque
 import orjson
 import pytest
 from canned import line, told
+from each_case import each_case
 
 from aioinformer.errors import DecodeError, TransportError
 from aioinformer.model.resources import PODS
@@ -93,7 +94,7 @@ async def test_an_iteration_goes_on_where_it_was_left() -> None:
     assert told(await watch.next_batch()) == ["DELETED c"]
 
 
-@pytest.mark.parametrize("cut", [1, 30, len(A) - 1, len(A), len(A) + 1])
+@each_case("cut", [1, 30, len(A) - 1, len(A), len(A) + 1])
 async def test_the_stream_may_be_cut_anywhere(cut: int) -> None:
     text = A + B
     watch = watch_of(Bytes(text[:cut], text[cut:], END))

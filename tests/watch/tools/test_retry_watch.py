@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 from fake_source import (
     END,
     FakeSource,
@@ -123,7 +124,7 @@ SURVIVED: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("trouble", SURVIVED)
+@each_case("trouble", SURVIVED)
 async def test_goes_on_from_the_last_version_after(
     trouble: Stream | Exception,
 ) -> None:

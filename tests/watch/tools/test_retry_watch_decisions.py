@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from each_case import each_case
 from fake_source import added, bookmark, deleted, error_event, modified, thing
 
 from aioinformer import errors
@@ -35,9 +36,9 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------- changes, bookmarks
 
 
-@pytest.mark.parametrize("change", [added, modified, deleted])
-@pytest.mark.parametrize(
-    ("version", "new", "handed_on"),
+@each_case("change", [added, modified, deleted])
+@each_case(
+    "version, new, handed_on",
     [
         pytest.param("7", "8", True, id="the-next-one"),
         pytest.param("7", "900", True, id="far-above"),
@@ -60,8 +61,8 @@ def test_a_change_is_handed_on_unless_it_is_known(
     assert decide(event, version) == expected
 
 
-@pytest.mark.parametrize(
-    ("version", "new", "after"),
+@each_case(
+    "version, new, after",
     [
         pytest.param("7", "8", "8", id="above"),
         pytest.param("7", "7", "7", id="equal"),
@@ -105,8 +106,8 @@ def test_an_error_event_of_410_is_the_last_one(event: WatchEvent) -> None:
     assert decide(event, "7") == Finish(event)
 
 
-@pytest.mark.parametrize(
-    ("event", "seconds"),
+@each_case(
+    "event, seconds",
     [
         pytest.param(error_event(500, "InternalError"), None, id="500"),
         pytest.param(error_event(504, "Timeout"), None, id="504"),
@@ -167,7 +168,7 @@ def test_the_table_has_every_error_of_a_source() -> None:
     }
 
 
-@pytest.mark.parametrize(("kind", "again"), FAILURES.items())
+@each_case("kind, again", FAILURES.items())
 def test_a_failure_is_survived_where_asking_again_could_help(
     kind: type[Exception], again: bool
 ) -> None:
