@@ -70,6 +70,18 @@ class LoopCondition:
         if loop is not running and loop is not None and not loop.is_closed():
             raise WrongLoop(f"{self._owner} is used by another event loop or thread")
 
+    def notify_change(self) -> None:
+        """Wake all waiting tasks; call it at the beginning of a change.
+
+        They check their predicates once the running code suspends, after the change.
+
+        Raises:
+            WrongLoop: If a task waits in another event loop or thread.
+        """
+        if self._waiters:
+            self.check_loop()
+            self._condition.notify_all()
+
     def notify_all(self) -> None:
         """Wake all waiting tasks, so that they check their predicates.
 
@@ -88,9 +100,9 @@ class LoopCondition:
         Cancellation:
             Safe: all other waiters have been notified, too.
         """
-        self.check_loop()
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
+            self.check_loop()
             self._condition = asyncio.Condition(LoopLock())
             self._loop = loop
             self._waiters = 0
@@ -98,7 +110,8 @@ class LoopCondition:
         condition = self._condition
         self._waiters += 1
         try:
-            await condition.wait_for(predicate)
+            while not predicate():
+                await condition.wait()
         finally:
             if condition is self._condition:  # not one of a closed loop
                 self._waiters -= 1

@@ -31,6 +31,10 @@ STALL_SECONDS = 0.01
 """Duration from which a slice is counted as a stall: five times its length."""
 
 
+MOST_TOGETHER = 1024
+"""Largest number of tasks woken in one iteration of the loop."""
+
+
 @dataclass(frozen=True, slots=True)
 class BudgetStatistics:
     """Statistics of the heavy work on one loop; durations in seconds."""
@@ -110,20 +114,26 @@ class LoopBudget:
             Safe: the turn passes to the next task that waits.
         """
         now = perf_counter()
-        self._close(now)
+        if self._started is not None:
+            self._close(self._started, now)
+
         if not (self._waiting or self._called or self._rest_handle):
             if now - self._ended > SLICE_SECONDS:
                 self._used = 0.0  # the loop was free for as long as a whole slice
 
             if self._used < SLICE_SECONDS:
-                self._open(now)
+                self._started = now
+                self.deadline = now + SLICE_SECONDS - self._used
                 return
 
         place = len(self._waiting)
         while True:
             await self._wait_turn(place)
             now = perf_counter()
-            self._close(now)  # of a task called with it that has not called end()
+            if self._started is not None:
+                # Another task that was called with this one has not called end().
+                self._close(self._started, now)
+
             if self._used < SLICE_SECONDS or not self._used:
                 break  # the first after a rest always continues
 
@@ -134,7 +144,8 @@ class LoopBudget:
             # In case this task never calls end(): by then its slice is over.
             self._rest()
 
-        self._open(now)
+        self._started = now
+        self.deadline = now + SLICE_SECONDS - self._used
 
     def end(self) -> None:
         """Return the rest of the slice; without effect between slices.
@@ -145,9 +156,12 @@ class LoopBudget:
         if self._started is None:
             return
 
-        self._close(perf_counter())
+        self._close(self._started, perf_counter())
+        if not (self._waiting or self._rest_handle):
+            return
+
         if self._used < SLICE_SECONDS and not self._called:
-            self._call(2 * self._together)
+            self._call(min(2 * self._together, MOST_TOGETHER))
 
     def statistics(self) -> BudgetStatistics:
         """What was used so far."""
@@ -155,15 +169,8 @@ class LoopBudget:
             self._slices, self._stalls, self._longest, len(self._waiting)
         )
 
-    def _open(self, now: float) -> None:
-        self._started = now
-        self.deadline = now + SLICE_SECONDS - self._used
-
-    def _close(self, now: float) -> None:
-        if self._started is None:
-            return
-
-        took = now - self._started
+    def _close(self, started: float, now: float) -> None:
+        took = now - started
         self._started = None
         self._ended = now
         self._used += took

@@ -48,8 +48,8 @@ from aioinformer_apiserver.registry.registry import Registry
 from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
 from aioinformer_apiserver.requests.request import APIRequest
 from aioinformer_apiserver.schema.decoding import decode_metadata
+from aioinformer_apiserver.storage.dispatcher import TIMER_RESOLUTION, Waker
 from aioinformer_apiserver.storage.storage import SavedState, Storage
-from aioinformer_apiserver.storage.waker import TIMER_RESOLUTION, Waker
 
 if TYPE_CHECKING:
     from collections import deque

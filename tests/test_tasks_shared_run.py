@@ -72,7 +72,7 @@ async def test_shared_run_ends_with_its_last_caller(work: Work) -> None:
     assert work.record[2:] == ["began", "ended"]
 
 
-async def test_shared_run_that_only_one_caller_wants_is_late_after_its_time(
+async def test_shared_run_with_one_caller_times_out(
     work: Work,
 ) -> None:
     run = SharedRun(work.do, "work")
@@ -109,7 +109,7 @@ async def test_shared_run_ends_when_it_is_released(work: Work) -> None:
     assert work.record == ["began", "cancelled"]
 
 
-async def test_shared_run_goes_on_after_a_wait_that_was_too_short(work: Work) -> None:
+async def test_shared_run_continues_after_a_wait_that_timed_out(work: Work) -> None:
     run = SharedRun(work.do, "work")
     run.keep()
 

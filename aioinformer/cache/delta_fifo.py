@@ -138,7 +138,7 @@ class DeltaFIFO(Generic[T]):
         Args:
             obj: Last state of the object, or a tombstone.
         """
-        self._condition.check_loop()
+        self._condition.notify_change()
         key = self.key_of(obj)
         if key in self._segments[-1] or self._expected.has(key):
             self._change(DeltaType.DELETED, obj)
@@ -155,7 +155,7 @@ class DeltaFIFO(Generic[T]):
             objects: All objects that exist; one that is listed twice is queued twice.
             resource_version: Version of the list.
         """
-        self._condition.check_loop()
+        self._condition.notify_change()
         listed = self._reader.read_list(objects, self._list_type)
         queued = {key: _newest(it) for key, it in self._segments[-1].items()}
         deleted = list(self._expected.deletions({key for key, _ in listed}, queued))
@@ -166,7 +166,7 @@ class DeltaFIFO(Generic[T]):
             self._progress.version_queued(resource_version)
 
         self._progress.list_queued()
-        self._notify()
+        self._measure_depth()
 
     def replace_all(self, contents: Contents[T], resource_version: str) -> None:
         """Queue a complete list as one entry.
@@ -176,25 +176,25 @@ class DeltaFIFO(Generic[T]):
                 must not change any more, and do not pass the transformer.
             resource_version: Version of the list.
         """
-        self._condition.check_loop()
+        self._condition.notify_change()
         self._queue.append(Replacement(contents, resource_version))
         self._segments.append({})
         self._expected.listed = contents
         self._progress.queued += 1
         self._progress.version_queued(resource_version)
         self._progress.list_queued()
-        self._notify()
+        self._measure_depth()
 
     def resync(self) -> None:
         """Queue a SYNC delta for each known object that has no queued delta.
 
         That takes about a microsecond for each object, without a break.
         """
-        self._condition.check_loop()
+        self._condition.notify_change()
         for key, delta in self._expected.syncs(self.newest):
             self._put(key, delta)
 
-        self._notify()
+        self._measure_depth()
 
     def bookmark(self, resource_version: str) -> None:
         """Queue the version that all deltas queued so far lead up to.
@@ -202,9 +202,9 @@ class DeltaFIFO(Generic[T]):
         It is not an entry: a bookmark replaces the one before it. (In client-go each is
         an entry, and an option drops them.)
         """
-        self._condition.check_loop()
+        self._condition.notify_change()
         self._progress.version_queued(resource_version)
-        self._notify()
+        self._measure_depth()
 
     async def feed(self, batch: Iterable[Delta[T]], resource_version: str = "") -> None:
         """Queue a batch of deltas and notify the consumer once.
@@ -224,7 +224,7 @@ class DeltaFIFO(Generic[T]):
         Cancellation:
             Safe: it does not suspend, and batches are queued whole.
         """
-        self._condition.check_loop()
+        self._condition.notify_change()
         keys, deltas = self._reader.read_batch(batch)
         put = self._put
         for key, delta in zip(keys, deltas, strict=True):
@@ -237,7 +237,8 @@ class DeltaFIFO(Generic[T]):
         if resource_version:
             progress.version_queued(resource_version)
 
-        self._notify()
+        if self._metrics.enabled:
+            self._measure_depth()
 
     async def feed_replacement(
         self, contents: Contents[T], resource_version: str
@@ -261,9 +262,8 @@ class DeltaFIFO(Generic[T]):
         Cancellation:
             Safe: it does not suspend.
         """
-        self._condition.check_loop()
+        self._condition.notify_change()
         self._closed = True
-        self._notify()
 
     # ------------------------------------------------------------ popping
 
@@ -373,9 +373,7 @@ class DeltaFIFO(Generic[T]):
         Cancellation:
             Safe: nothing is popped.
         """
-        if not self._has_news():
-            await self._condition.wait_for(self._has_news)
-
+        await self._condition.wait_for(self._has_news)
         if self._closed and not (self._queue or self._progress.has_version):
             raise QueueShutDown("closed")
 
@@ -410,11 +408,11 @@ class DeltaFIFO(Generic[T]):
     # ------------------------------------------------------------ helpers
 
     def _change(self, kind: DeltaType, obj: T | DeletedFinalStateUnknown[T]) -> None:
-        self._condition.check_loop()
+        self._condition.notify_change()
         key = self.key_of(obj)
         self._put(key, self._reader.read(kind, obj))
         self._progress.change_queued()
-        self._notify()
+        self._measure_depth()
 
     def _put(self, key: str, delta: Delta[Any]) -> None:
         segment = self._segments[-1]
@@ -491,7 +489,13 @@ class DeltaFIFO(Generic[T]):
         self._done(entries)
 
     def _has_news(self) -> bool:
-        return bool(self._queue or self._progress.has_version or self._closed)
+        progress = self._progress
+        return bool(
+            self._queue
+            or progress.versions
+            or progress.passed is not None
+            or self._closed
+        )
 
     async def _wait_for_entry(self) -> None:
         """Wait for an entry. No other task runs before this returns."""
@@ -500,13 +504,9 @@ class DeltaFIFO(Generic[T]):
             if not self._queue:
                 raise QueueShutDown("closed")
 
-    def _notify(self) -> None:
-        self._condition.notify_all()
-        if self._metrics.enabled:
-            self._measure_depth()
-
     def _measure_depth(self) -> None:
-        self._metrics.gauge("informer_queued_items", len(self._queue))
+        if self._metrics.enabled:
+            self._metrics.gauge("informer_queued_items", len(self._queue))
 
 
 def _newest(queued: Delta[T] | list[Delta[T]]) -> Delta[T]:

@@ -258,7 +258,12 @@ class Index(Generic[T]):
         """
         of_key = self._of_key
         if of_key is not None:  # then the old object has the same value
-            self._enter(of_key(key), key, obj)
+            value = of_key(key)
+            bucket = self.buckets.get(value)
+            if bucket is None:
+                self.buckets[value] = {key: obj}
+            else:
+                bucket[key] = obj
         else:
             values = self._function(obj if asked is None else asked)
             self.put_values(key, obj, _pack(values), old)

@@ -153,7 +153,16 @@ class DeltaReader(Generic[T]):
     def read_batch(self, batch: Iterable[Delta[T]]) -> tuple[list[str], list[Delta[T]]]:
         """Return the keys of deltas, and the deltas with transformed objects."""
         deltas = list(batch)
-        keys = self._keys_of(deltas)
+        key_func = self.key_func
+        try:
+            keys = [key_func(delta.object) for delta in deltas]
+        except Exception:  # noqa: BLE001 - raised again below, with the object
+            keys = []
+
+        if {*map(type, keys)} != {str}:
+            # Half as fast, as each call is checked.
+            keys = [key_of(delta.object, key_func) for delta in deltas]
+
         if self._transformer is not None:
             deltas = [
                 it if it.type is DeltaType.SYNC else self.read(it.type, it.object)
@@ -161,19 +170,6 @@ class DeltaReader(Generic[T]):
             ]
 
         return keys, deltas
-
-    def _keys_of(self, deltas: list[Delta[T]]) -> list[str]:
-        key_func = self.key_func
-        try:
-            keys = [key_func(delta.object) for delta in deltas]
-        except Exception:  # noqa: BLE001 - raised again below, with the object
-            keys = []
-
-        if {*map(type, keys)} == {str}:
-            return keys
-
-        # Half as fast, as each call is checked.
-        return [key_of(delta.object, key_func) for delta in deltas]
 
     def _transformed(self, obj: Any) -> Any:
         if self._transformer is None or isinstance(obj, DeletedFinalStateUnknown):
@@ -275,9 +271,11 @@ class Progress:
             and the version. No two have the same number, and new versions drop those
             that were passed: there are never more than the most entries at once, and
             one.
+        passed: Newest version whose entries were all popped, until `applied()` returns
+            it; else None.
     """
 
-    __slots__ = ("_passed", "_to_sync", "popped", "queued", "versions")
+    __slots__ = ("_to_sync", "passed", "popped", "queued", "versions")
 
     def __init__(self) -> None:
         self.queued = 0
@@ -285,7 +283,7 @@ class Progress:
         # A version is applied when as many entries were popped as had been queued with
         # it: a delta is in the entry of its key, which is last or earlier.
         self.versions: deque[tuple[int, str]] = deque()
-        self._passed: str | None = None
+        self.passed: str | None = None
         # Entries to pop until it has synced; None before the first change or list.
         self._to_sync: int | None = None
 
@@ -297,7 +295,7 @@ class Progress:
     @property
     def has_version(self) -> bool:
         """True if a version is waiting to be applied."""
-        return self._passed is not None or bool(self.versions)
+        return self.passed is not None or bool(self.versions)
 
     @property
     def left_to_sync(self) -> int:
@@ -329,7 +327,7 @@ class Progress:
         if self.versions:
             self._pass_versions()
 
-        version, self._passed = self._passed, None
+        version, self.passed = self.passed, None
         return version
 
     def hold_back(self) -> None:
@@ -346,7 +344,7 @@ class Progress:
     def _pass_versions(self) -> None:
         versions = self.versions
         while versions and versions[0][0] <= self.popped:
-            self._passed = versions.popleft()[1]
+            self.passed = versions.popleft()[1]
 
 
 async def process_entries(

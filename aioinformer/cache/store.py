@@ -233,10 +233,10 @@ class Indexer(Store[T]):
     """A store with secondary indexes.
 
     Args:
-        indexers: Index functions by the name of their index.
-        key_func: Key function, see `Store`.
-        on_error: Function called with errors, see `Store`. An object whose index
+        indexers: Index functions by the name of their index. An object whose index
             function fails is stored, and absent from that index.
+        key_func: Key function, see `Store`.
+        on_error: Function called with errors, see `Store`.
 
     Raises:
         OptionsError: If an index or `on_error` is refused, see `add_indexers`.

@@ -67,7 +67,6 @@ def map_errors(
     except AioInformerError:
         raise
     except Exception as exc:
-        _remove_headers(exc)
         raise transport_error(exc, server, proxied=proxied, answered=answered) from exc
 
 
@@ -75,6 +74,7 @@ def transport_error(
     exc: Exception, server: str, *, proxied: bool = False, answered: bool = False
 ) -> TransportError:
     """Return the error for a failed request: what failed, and the remedy."""
+    _remove_headers(exc)
     cause = getattr(exc, "os_error", None) or exc
     match exc:
         case aiohttp.ClientConnectorCertificateError() | ssl.CertificateError():

@@ -10,7 +10,7 @@ import socket
 from typing import TYPE_CHECKING, TypeAlias
 
 from aioinformer._user_code import guarded_logger
-from aioinformer.client.error_mapping import api_error, map_errors
+from aioinformer.client.error_mapping import api_error, map_errors, transport_error
 from aioinformer.errors import TransportError
 
 if TYPE_CHECKING:
@@ -140,8 +140,14 @@ class Response:
             Safe: nothing is lost, call again.
         """
         server, seconds = self._config.server, self._config.read_seconds
+        if patient:  # every event passes here
+            try:
+                return await self.raw.content.read(limit)
+            except Exception as exc:
+                raise transport_error(exc, server, answered=True) from exc
+
         try:
-            async with asyncio.timeout(None if patient else seconds):
+            async with asyncio.timeout(seconds):
                 with map_errors(server, answered=True):
                     return await self.raw.content.read(limit)
 

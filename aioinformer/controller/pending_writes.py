@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from aioinformer.errors import HistoryReset, InformerStopped, OptionsError
-from aioinformer.model.keys import version_number
+from aioinformer.model.object_meta import version_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

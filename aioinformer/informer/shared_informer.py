@@ -194,8 +194,6 @@ class SharedInformer:
                 "several namespaces cannot share the queue that is given"
             )
 
-        # Set once waiters know that the informer is synced.
-        self._announced_synced = False
         shared = None if None in sources else SharedStore()
         self._sources = NamespaceSources(
             name,
@@ -236,7 +234,7 @@ class SharedInformer:
         pipeline = Pipeline(
             self._indexer,
             self._processor,
-            self._store_changed,
+            self._run_state.notify,
             self._transformer,
             queue,
             self._waiters,
@@ -809,11 +807,3 @@ class SharedInformer:
     def _reflector_changed(self) -> None:
         self._run_state.notify()
         self._waiters.wake_versions()
-
-    def _store_changed(self) -> None:
-        if not self._announced_synced:
-            # Once synced, waiters for a change need its end and the reflectors' only.
-            self._announced_synced = self.has_synced
-            self._run_state.notify()
-
-        self._waiters.applied(self._sources.version)

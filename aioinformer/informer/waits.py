@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import HistoryReset, OptionsError
 from aioinformer.model.callables import check_plain
-from aioinformer.model.keys import version_number
+from aioinformer.model.object_meta import version_number
 from aioinformer.model.times import timeout_of
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Keys of objects in caches and queues, and resource versions as numbers.
+"""Keys of objects in caches and queues.
 
 A key is `"namespace/name"`, or only `"name"` without a namespace. Both parts are DNS names
 without a slash, so that a key can be split again.
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from aioinformer.errors import NoKey, OptionsError
 
-__all__ = ["key_of", "meta_namespace_key", "split_key", "version_number"]
+__all__ = ["key_of", "meta_namespace_key", "split_key"]
 
 
 T = TypeVar("T")
@@ -104,16 +104,3 @@ def _names_of(obj: object) -> tuple[Any, Any]:
         raise NoKey(obj, "it has no metadata")
 
     return getattr(metadata, "namespace", None), getattr(metadata, "name", None)
-
-
-# Versions are unsigned 64-bit numbers, with at most 20 digits. Longer ones are not
-# converted: `int()` refuses to read more than some thousand digits.
-LONGEST_VERSION = 20
-
-
-def version_number(version: str) -> int:
-    """Return a decimal resource version as a number; -1 for others, which have no order."""
-    if len(version) <= LONGEST_VERSION and version.isdecimal():
-        return int(version)
-
-    return -1

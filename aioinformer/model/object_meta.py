@@ -15,7 +15,13 @@ import msgspec
 from aioinformer.errors import DecodeError
 from aioinformer.model.deep_json import truncate_nesting
 
-__all__ = ["LabelTable", "ObjectMeta", "read_identity", "read_object_meta"]
+__all__ = [
+    "LabelTable",
+    "ObjectMeta",
+    "read_identity",
+    "read_object_meta",
+    "version_number",
+]
 
 
 class ObjectMeta(msgspec.Struct, gc=False, rename="camel"):
@@ -58,20 +64,35 @@ class _NamespacedFront(msgspec.Struct, gc=False):
 
 
 _decode: Final = msgspec.json.Decoder(_Object).decode
+
+
 _decode_any: Final = msgspec.json.Decoder(_AnyObject).decode
+
+
 _decode_front: Final = msgspec.json.Decoder(_Front).decode
+
+
 _decode_namespaced: Final = msgspec.json.Decoder(_NamespacedFront).decode
+
+
 _decode_labels: Final = msgspec.json.Decoder(dict[str, str | None] | None).decode
 
+
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 
 # Marks where bodies are cut, to be closed again. Why a cut is exact: inside a JSON string
 # a quote is written \", so a quote after a comma and before a letter can only open a key.
 # And the front decodes with exactly these closing braces only if the cut was made at
 # that depth: within an object's metadata, or before the brace that ends them.
 _WITHIN: Final = b',"managedFields":['
+
+
 _BEHIND: Final = (b'},"spec":', b'},"data":')
+
+
 _CLOSING: Final = b"}}"
+
 
 # Metadata may have 256 KiB of annotations. A mark further back does not belong to the
 # metadata, and copying what precedes it gains nothing.
@@ -199,3 +220,16 @@ class LabelTable:
             for name, value in (labels or {}).items()
             if value is not None
         }
+
+
+# Versions are unsigned 64-bit numbers, with at most 20 digits. Longer ones are not
+# converted: `int()` refuses to read more than some thousand digits.
+LONGEST_VERSION = 20
+
+
+def version_number(version: str) -> int:
+    """Return a decimal resource version as a number; -1 for others, which have no order."""
+    if len(version) <= LONGEST_VERSION and version.isdecimal():
+        return int(version)
+
+    return -1

@@ -187,8 +187,14 @@ class StreamDecoder:
             DecodeError: If a line is not the JSON of an event. Events before it in the
                 same bytes are returned first: see `failure`.
         """
-        self._raise_failure()
-        data = self._lines.feed(chunk)
+        if self.failure is not None:
+            raise self.failure
+
+        lines = self._lines
+        data = chunk
+        if lines.parts or not chunk.endswith(b"\n"):
+            data = lines.feed(chunk)
+
         events: list[WatchEvent] = []
         start = 0
         try:
@@ -213,14 +219,12 @@ class StreamDecoder:
             DecodeError: If the last line was cut off, or an earlier one was not an
                 event.
         """
-        self._raise_failure()
+        if self.failure is not None:
+            raise self.failure
+
         events: list[WatchEvent] = []
         self._decode_general(self._lines.rest(), events)
         return events
-
-    def _raise_failure(self) -> None:
-        if self.failure is not None:
-            raise self.failure
 
     def _decode(
         self, data: bytes, start: int, end: int, events: list[WatchEvent]
@@ -232,10 +236,15 @@ class StreamDecoder:
         if (sure or data.startswith(front, start)) and data.endswith(b"}}", start, end):
             body = data[start + len(front) : end - 1]
             try:
-                if sure or self._decoder.kinds.passes(body):
-                    self._append(kind, self._decoder.decode(body), events)
-                else:
+                if not sure and not self._decoder.kinds.passes(body):
                     self.skipped += 1
+                    return
+
+                item = self._decoder.decode(body)
+                if item.key:
+                    events.append(WatchEvent(kind, item))
+                else:
+                    self._append_nameless(kind, item, events)
             except DecodeError:
                 pass  # not written as expected: decode it in the general way
             else:
@@ -263,7 +272,11 @@ class StreamDecoder:
         decoder = self._decoder
         try:
             if kind is EventType.ERROR or decoder.kinds.passes(body):
-                self._append(kind, decoder.decode(body), events)
+                item = decoder.decode(body)
+                if item.key:
+                    events.append(WatchEvent(kind, item))
+                else:
+                    self._append_nameless(kind, item, events)
             else:
                 self.skipped += 1
         except DecodeError:
@@ -276,10 +289,10 @@ class StreamDecoder:
             else:
                 self.skipped += 1
 
-    def _append(
+    def _append_nameless(
         self, kind: EventType, item: KubeObject, events: list[WatchEvent]
     ) -> None:
-        if item.key or kind is EventType.ERROR or kind is EventType.BOOKMARK:
+        if kind is EventType.ERROR or kind is EventType.BOOKMARK:
             events.append(WatchEvent(kind, item))
         elif kind is EventType.DELETED:
             raise DecodeError("DELETED event has an object without a name")

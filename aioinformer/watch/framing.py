@@ -25,32 +25,32 @@ __all__ = ["ItemFramer", "LineFramer", "prove", "split_deep"]
 class LineFramer:
     """Splits a stream of bytes after its last newline and keeps the rest."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("parts",)
 
     def __init__(self) -> None:
-        # Invariant: no part holds a newline.
-        self._parts: list[bytes] = []
+        self.parts: list[bytes] = []
+        """Pieces of the incomplete line. No part has a newline."""
 
     def feed(self, chunk: bytes) -> bytes:
         """Take the next bytes; return all complete lines, with their newlines."""
         end = chunk.rfind(b"\n") + 1
         if not end:
             if chunk:
-                self._parts.append(chunk)
+                self.parts.append(chunk)
 
             return b""
 
-        if end == len(chunk) and not self._parts:
+        if end == len(chunk) and not self.parts:
             return chunk
 
-        lines = b"".join((*self._parts, memoryview(chunk)[:end]))
-        self._parts = [chunk[end:]] if end < len(chunk) else []
+        lines = b"".join((*self.parts, memoryview(chunk)[:end]))
+        self.parts = [chunk[end:]] if end < len(chunk) else []
         return lines
 
     def rest(self) -> bytes:
         """Return and drop the bytes after the last newline."""
-        rest = b"".join(self._parts)
-        self._parts = []
+        rest = b"".join(self.parts)
+        self.parts = []
         return rest
 
 

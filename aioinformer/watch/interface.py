@@ -168,7 +168,8 @@ class Watch(ABC):
     Events and batches may be taken by turns: nothing is lost or repeated. Only one task
     reads at a time. Any code of the same loop may call `stop()`.
 
-    A subclass implements `_fetch()` and `_close()`, and calls `super().__init__()`.
+    A subclass implements `_close()` and either `_fetch()` or `next_batch()`, and calls
+    `super().__init__()`.
     """
 
     def __init__(self) -> None:
@@ -198,9 +199,7 @@ class Watch(ABC):
             Safe: nothing is lost, call again.
         """
         if self._ready:
-            waiting = list(self._ready)
-            self._ready.clear()
-            return waiting
+            return self._take_ready()
 
         if self._ended:
             return []
@@ -221,6 +220,12 @@ class Watch(ABC):
             self._ready.clear()
             self._close()
 
+    def _take_ready(self) -> list[WatchEvent]:
+        """Return the fetched events that were not returned yet."""
+        events = list(self._ready)
+        self._ready.clear()
+        return events
+
     def __aiter__(self) -> Self:
         return self
 
@@ -239,12 +244,12 @@ class Watch(ABC):
     async def __aexit__(self, *_: object) -> None:
         self.stop()
 
-    @abstractmethod
     async def _fetch(self) -> list[WatchEvent]:
         """Wait for events that were not returned before; return none at the end.
 
         Raises the errors of `next_batch()`. A cancellation must lose nothing.
         """
+        raise NotImplementedError
 
     @abstractmethod
     def _close(self) -> None:

@@ -74,18 +74,44 @@ class StreamWatch(Watch):
         """Number of events left out so far: unreadable, or of another kind or type."""
         return self._decoder.skipped
 
-    async def _fetch(self) -> list[WatchEvent]:
+    async def next_batch(self) -> list[WatchEvent]:
+        """Wait for events and return all that have arrived; an empty list is the end.
+
+        In one piece, because every event passes here: read, decode, return.
+
+        Raises:
+            TransportError: If the connection broke, or its last line was cut off.
+            DecodeError: If a line is not an event.
+
+        Cancellation:
+            Safe: nothing is lost, call again.
+        """
+        if self._ready:
+            return self._take_ready()
+
         budget = LoopBudget.current()
+        decoder = self._decoder
         while not self._closed or self._piece:
-            if self._decoder.failure is not None:
-                self._feed(b"")  # raises it: the events before it were returned
+            if decoder.failure is not None:  # the events before it were returned
+                self._end()
+                raise decoder.failure
 
             if self._piece is None:
-                self._piece = await self._read()
+                try:
+                    self._piece = await self._source.read_some(patient=True)
+                except TransportError as exc:
+                    self._piece = self._end_of_read(exc)
 
             await budget.start()
             try:
-                events = self._take()
+                if self._stopped:
+                    return []
+
+                piece, self._piece = self._piece, None
+                events = decoder.feed(piece) if piece else self._rest()
+            except DecodeError:
+                self._end()
+                raise
             finally:
                 budget.end()
 
@@ -106,28 +132,25 @@ class StreamWatch(Watch):
         self._piece = None
         self._end()
 
-    async def _read(self) -> bytes:
-        """Wait for bytes; return none at the end, or after `_end()`."""
-        try:
-            return await self._source.read_some(patient=True)
-        except TransportError as exc:
-            if not self._closed:
-                self._end()
-                raise
+    def _end_of_read(self, exc: TransportError) -> bytes:
+        """Return no bytes after `_end()`.
 
-            # aiohttp raises the same object for all connections that we close. Its
-            # traceback would keep all of this alive.
-            if exc.__cause__ is not None:
-                exc.__cause__.__traceback__ = None
+        Raises:
+            TransportError: If the connection broke by itself.
+        """
+        if not self._closed:
+            self._end()
+            raise exc
 
-            return b""
+        # aiohttp raises the same object for all connections that we close. Its
+        # traceback would keep all of this alive.
+        if exc.__cause__ is not None:
+            exc.__cause__.__traceback__ = None
 
-    def _take(self) -> list[WatchEvent]:
-        """Decode the bytes that were read."""
-        piece, self._piece = self._piece, None
-        if piece:
-            return self._feed(piece)
+        return b""
 
+    def _rest(self) -> list[WatchEvent]:
+        """Decode what is left at the end of the stream."""
         # Ended by us, perhaps within a line. That is not an error.
         if self._closed:
             return []
@@ -137,10 +160,3 @@ class StreamWatch(Watch):
             return self._decoder.finish()
         except DecodeError as exc:
             raise TransportError(f"the watch was cut off within a line: {exc}") from exc
-
-    def _feed(self, piece: bytes) -> list[WatchEvent]:
-        try:
-            return self._decoder.feed(piece)
-        except DecodeError:
-            self._end()
-            raise

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from aioinformer.errors import ApiError
     from aioinformer_apiserver.serialization.responses import APIResponse
+    from aioinformer_apiserver.storage.dispatcher import Waker
     from aioinformer_apiserver.storage.storage import Storage
-    from aioinformer_apiserver.storage.waker import Waker
 
 __all__ = [
     "VERBS",

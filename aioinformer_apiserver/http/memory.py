@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from aioinformer_apiserver.http.background import BackgroundTask
 from aioinformer_apiserver.http.response import ResponseWriter
-from aioinformer_apiserver.storage.waker import Waker
+from aioinformer_apiserver.storage.dispatcher import Waker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -96,7 +96,7 @@ def decode_loosely(schema: Schema, body: dict[str, Any]) -> dict[str, Any]:
         A new object, or the given one if a value has a wrong type.
     """
     try:
-        return struct_decoder(schema.name, sketch=True)(body, None, [])
+        return struct_decoder(schema.name, lenient=True)(body, None, [])
     except GoDecodeError:
         return body
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import ApiError, Invalid, OptionsError, TransportError
 from aioinformer.model import KubeObject
@@ -44,8 +45,8 @@ def refusal_of(call: Callable[[], object]) -> str:
 # ---------------------------------------------------------------- options
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
+@each_case(
+    "options, message",
     [
         (
             {"resources": WIDGETS},
@@ -102,7 +103,6 @@ def refusal_of(call: Callable[[], object]) -> str:
             "auto_namespaces must be True or False, not 'yes'",
         ),
     ],
-    ids=str,
 )
 def test_apiserver_option_error_names_option(
     options: dict[str, Any], message: str
@@ -153,7 +153,7 @@ def test_apiserver_rejects_invalid_token_later(token: str) -> None:
     assert server.token == "first"
 
 
-@pytest.mark.parametrize("groups", ["support", ("",), (5,), None, {"support"}])
+@each_case("groups", ["support", ("",), (5,), None, {"support"}])
 def test_user_rejects_invalid_groups(groups: Any) -> None:
     text = refusal_of(lambda: User("bob", groups))
 
@@ -179,8 +179,8 @@ def test_user_rejects_name_that_is_not_a_string() -> None:
 # ---------------------------------------------------------------- arranging
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
+@each_case(
+    "body, message",
     [
         ("x", "must be a dictionary, not 'x'"),
         (None, "must be a dictionary, not None"),
@@ -197,7 +197,6 @@ def test_user_rejects_name_that_is_not_a_string() -> None:
         ({**WEB, "spec": "\ud800"}, "spec is '\\ud800'"),
         ({**WEB, "spec": CYCLE}, "is nested too deeply"),
     ],
-    ids=lambda it: it if isinstance(it, str) else "",
 )
 def test_create_rejects_body_that_json_cannot_represent(
     server: APIServer, body: Any, message: str
@@ -341,8 +340,8 @@ async def test_restart_rejects_invalid_options(server: APIServer) -> None:
 # ---------------------------------------------------------------- the fake source
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_case(
+    "call, message",
     [
         (
             lambda it: it.refuse("x"),

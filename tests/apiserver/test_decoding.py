@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import ApiError
 from aioinformer.model import resources
@@ -139,8 +140,8 @@ def test_deprecated_and_new_fields_are_mirrored() -> None:
     assert one == many == {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"]}
 
 
-@pytest.mark.parametrize(
-    ("image", "policy"),
+@each_case(
+    "image, policy",
     [
         ("app", "Always"),
         ("app:latest", "Always"),

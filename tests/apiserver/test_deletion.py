@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer.model.resources import CONFIG_MAPS, EVENTS, JOBS, PODS, SERVICES
 from aioinformer_apiserver.registry.deletion import (
@@ -156,8 +157,8 @@ def test_shorter_grace_period_starts_at_first_deletion(
     assert outcome.removed == removed
 
 
-@pytest.mark.parametrize(
-    ("metadata", "released"),
+@each_case(
+    "metadata, released",
     [
         ({}, False),
         ({"deletionTimestamp": "t"}, True),

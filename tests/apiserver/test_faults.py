@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.resources import PODS
@@ -88,8 +89,8 @@ def taken(faults: Faults, verb: str, resource: str) -> Fault | None:
 # -------------------------------------------------------------------- which requests
 
 
-@pytest.mark.parametrize(
-    ("fault", "verb", "resource", "struck"),
+@each_case(
+    "fault, verb, resource, struck",
     [
         (Refuse(status=500), "list", "pods", True),
         (Refuse(status=500, verb="list"), "watch", "pods", False),
@@ -140,7 +141,7 @@ def test_first_matching_fault_strikes() -> None:
     assert len(list(faults)) == 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     "make",
     [
         pytest.param(lambda: Cut(after_bytes=-1), id="cut"),

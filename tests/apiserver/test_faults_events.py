@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.resources import CONFIG_MAPS
@@ -26,7 +27,7 @@ from aioinformer_apiserver.faults import (
     UnknownType,
     Unreadable,
 )
-from aioinformer_apiserver.faults.mutator import ResponseMutator
+from aioinformer_apiserver.faults.events import ResponseMutator
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -385,7 +386,7 @@ def test_mutator_keeps_body_that_is_not_json() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     "make",
     [
         pytest.param(lambda: Garble(after_events=-1), id="after-events"),

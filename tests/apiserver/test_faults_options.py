@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.resources import PODS
@@ -35,8 +36,8 @@ from aioinformer_apiserver.faults import (
 VERBS = "get, list, watch, create, update, patch, delete, deletecollection"
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "text"),
+@each_case(
+    "kind, options, text",
     [
         (Refuse, {"verb": "lst", "status": 500}, "no verb 'lst'. Did you mean 'list'?"),
         (Refuse, {"verb": "WATCH", "status": 500}, "Did you mean 'watch'?"),
@@ -79,8 +80,8 @@ def test_fault_that_never_strikes_is_rejected_with_hint(
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "verbs"),
+@each_case(
+    "kind, options, verbs",
     [
         (Duplicate, {}, "list and watch"),
         (Drop, {}, "list and watch"),
@@ -112,8 +113,8 @@ def test_fault_accepts_verbs_that_it_affects() -> None:
                 assert kind(verb=verb, **needs.get(name, {})).verb == verb
 
 
-@pytest.mark.parametrize(
-    ("fault", "expected"),
+@each_case(
+    "fault, expected",
     [
         (Refuse(verb="", status=500), {"get", "list", "watch", "create"}),
         (Garble(verb=""), {"list", "watch"}),
@@ -121,7 +122,6 @@ def test_fault_accepts_verbs_that_it_affects() -> None:
         (End(verb="", after_events=1), {"watch"}),
         (End(verb="", after_bytes=1), {"get", "list", "watch", "create"}),
     ],
-    ids=["refuse", "garble", "blank", "end-events", "end-bytes"],
 )
 def test_fault_with_empty_verb_matches_affected_verbs_only(
     fault: Fault, expected: set[str]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.resources import CONFIG_MAPS
@@ -61,8 +62,8 @@ async def whole_body(http: aiohttp.ClientSession, path: str) -> bytes:
 # -------------------------------------------------------------------- which requests
 
 
-@pytest.mark.parametrize(
-    ("fault", "namespace", "query", "struck"),
+@each_case(
+    "fault, namespace, query, struck",
     [
         (Compact(namespace="a"), "a", {}, True),
         (Compact(namespace="a"), "b", {}, False),
@@ -279,7 +280,7 @@ def test_fault_repr_shows_changed_options() -> None:
     assert repr(script) == shown
 
 
-@pytest.mark.parametrize(
+@each_case(
     "wrong",
     [
         pytest.param(lambda: Slow(bytes_per_second=0), id="slow"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from each_case import each_case
 
 from aioinformer_apiserver.schema.go_types import canonical_time, path_of, type_mismatch
 
@@ -20,8 +21,8 @@ def test_micro_times_keep_microseconds() -> None:
     assert canonical_time(given, micro=True) == "2020-01-01T00:00:00.000001Z"
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
+@each_case(
+    "text, told",
     [
         ("a", 'cannot parse "a" as "2006"'),
         ("2020", 'cannot parse "" as "-"'),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each_case import each_case
 from managed_fields_helpers import (
     GADGET_SCHEMA,
     LATER,
@@ -272,8 +273,8 @@ def test_list_items_without_identity_drop_all_entries() -> None:
 # -------------------------------------------------------------------- names, resets
 
 
-@pytest.mark.parametrize(
-    ("agent", "asked", "expected"),
+@each_case(
+    "agent, asked, expected",
     [
         pytest.param("kubectl/v1.36 (linux)", "", "kubectl", id="up to the slash"),
         pytest.param("kubectl/v1.36", "mine", "mine", id="asked for"),
@@ -370,7 +371,7 @@ def test_managed_fields_of_client_replace_stored_ones() -> None:
     assert found["metadata"]["managedFields"][0]["time"] == "2019-12-31T23:00:00Z"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "sent",
     [
         pytest.param(None, id="null"),

@@ -7,6 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer_apiserver.protobuf.decoding import (
     _NUMBERS,
@@ -211,8 +212,8 @@ def test_protobuf_skips_unknown_fields() -> None:
 # ---------------------------------------------------------------- what is wrong
 
 
-@pytest.mark.parametrize(
-    ("raw", "words"),
+@each_case(
+    "raw, words",
     [
         pytest.param(b"", "empty data", id="nothing"),
         pytest.param(b"k8s\0", "empty body", id="only-the-prefix"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 from kind_samples import SAMPLES, Sample
 
 from aioinformer.errors import (
@@ -227,12 +228,10 @@ def test_arranged_daemon_set_keeps_template_after_client_update(
     assert same is written
 
 
-@pytest.mark.parametrize("sample", WHOLE)
-def test_arranged_object_lacks_only_additions_of_admission(
-    cluster: Cluster, sample: Sample
-) -> None:
+@each_case("sample", WHOLE)
+def test_arranged_object_lacks_only_additions_of_admission(sample: Sample) -> None:
     body = named("a", **sample.content)
-    arranged = cluster.create(sample.resource, body).stored.body()
+    arranged = Cluster().create(sample.resource, body).stored.body()
     asked = Cluster().create(sample.resource, body, ASKED).stored.body()
 
     left_out = ADDED.get(sample.resource.plural, ())

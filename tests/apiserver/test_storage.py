@@ -211,7 +211,7 @@ def test_cursor_outlives_history() -> None:
 
 def test_long_chain_of_changes_is_freed_without_recursion() -> None:
     first = last = Change(KINDS[PODS], 0)
-    for number in range(100_000):
+    for number in range(20_000):
         last.next = Change(KINDS[PODS], number)
         last = last.next
 

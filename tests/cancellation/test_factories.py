@@ -225,7 +225,7 @@ async def test_factory_stopped_at_any_await_of_its_start_leaves_nothing() -> Non
     assert 0 < refused < TURNS
 
 
-async def test_one_of_two_concurrent_shutdowns_may_be_cancelled() -> None:
+async def test_either_of_two_concurrent_shutdowns_can_be_cancelled() -> None:
     before = asyncio.all_tasks()
     for turns in range(TURNS):
         client = FakeClient()

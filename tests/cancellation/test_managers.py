@@ -6,11 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from controller_helpers import Notes
+from controller_helpers import Notes, elector_of
 from factory_helpers import FakeClient, served
 from informer_helpers import settle
 from leader_helpers import MemoryLease
-from manager_helpers import elector_of
 from task_helpers import cancelled_after
 
 from aioinformer import Client, Controller, Manager

@@ -11,7 +11,6 @@ import pytest
 from canned import CannedServer
 from click.testing import CliRunner
 from doctor_helpers import TOKEN, examined, serving
-from processes import in_real_time
 
 from aioinformer.cli.commands import aioinformer
 from aioinformer.cli.connection import ConnectionOptions
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
     from aioinformer.testing import APIServer
 
     Captured = pytest.CaptureFixture[str]
-
-# Threads read files and documents, and virtual time would not wait for them.
-pytestmark = in_real_time
 
 SERVER_STEPS = ["configuration", "credentials", "connection", "TLS", "version"]
 SERVER_STEPS += ["identity", "discovery"]

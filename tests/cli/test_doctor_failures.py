@@ -8,7 +8,6 @@ import pytest
 from canned import CannedServer, bytes_server
 from discovery_helpers import aggregated
 from doctor_helpers import HANG, TOKEN, Front, examined, serving
-from processes import in_real_time
 
 from aioinformer.cli.connection import ConnectionOptions
 from aioinformer_apiserver.faults import (
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
     from aioinformer.testing import APIServer
 
     Captured = pytest.CaptureFixture[str]
-
-# Threads read files and documents, and virtual time would not wait for them.
-pytestmark = in_real_time
 
 
 @pytest.fixture

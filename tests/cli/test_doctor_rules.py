@@ -14,9 +14,9 @@ import pytest
 import yaml
 from credential_helpers import V1, kubeconfig, script
 from doctor_helpers import HANG, TOKEN, Front, examined, serving
-from processes import PROMPT_SECONDS, in_real_time, start
+from processes import PROMPT_SECONDS, start
 
-from aioinformer.cli.checks import results as judging
+from aioinformer.cli.checks import results
 from aioinformer.cli.checks.findings import Finding, StepStatus, has_failed, summary
 from aioinformer.cli.checks.rbac_rules import (
     MissingPermission,
@@ -51,9 +51,6 @@ if TYPE_CHECKING:
     from aioinformer.testing import APIServer
 
     Captured = pytest.CaptureFixture[str]
-
-
-pytestmark = in_real_time
 
 
 COMMAND = "from aioinformer.cli.main import main; main()"
@@ -306,6 +303,8 @@ def test_nobody_is_given_rights(user: str) -> None:
 # ---------------------------------------------------------------- as a process
 
 
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
 async def test_the_command_prints_rules_for_kubectl(server: APIServer) -> None:
     arguments = ("--server", server.url, "--token", "eves-token", "-n", "shop")
     async with start("-c", COMMAND, "doctor", "-o", "rules", *arguments) as process:
@@ -316,6 +315,8 @@ async def test_the_command_prints_rules_for_kubectl(server: APIServer) -> None:
     assert "Traceback" not in end.err
 
 
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
 async def test_an_interrupt_ends_it_at_once(server: APIServer) -> None:
     async with Front(server.url) as front:
         front.answers["/version"] = HANG
@@ -329,6 +330,8 @@ async def test_an_interrupt_ends_it_at_once(server: APIServer) -> None:
     assert end.seconds < PROMPT_SECONDS
 
 
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
 async def test_an_interrupt_waits_for_no_name_server() -> None:
     silence = (
         "import socket, time; socket.getaddrinfo = lambda *_, **__: time.sleep(600)"
@@ -344,6 +347,8 @@ async def test_an_interrupt_waits_for_no_name_server() -> None:
     assert end.seconds < PROMPT_SECONDS
 
 
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
 async def test_an_interrupt_ends_its_plugin_too(tmp_path: Path) -> None:
     command = script(tmp_path / "plugin", f"echo $$ > {tmp_path}/id", "exec sleep 600")
     settings = {"apiVersion": V1, "command": str(command), "interactiveMode": "Never"}
@@ -431,7 +436,7 @@ def test_a_line_has_mark_step_text() -> None:
 def test_the_address_is_that_of_the_next_one(
     more: dict[str, str], address: tuple[str, int]
 ) -> None:
-    assert judging.address_of(config(**more)) == address
+    assert results.address_of(config(**more)) == address
 
 
 @pytest.mark.parametrize(
@@ -449,7 +454,7 @@ def test_the_address_is_that_of_the_next_one(
     ],
 )
 def test_says_what_was_reached(addresses: list[str], words: str) -> None:
-    assert judging.reached(config(), addresses, 0.012) == ("ok", words)
+    assert results.reached(config(), addresses, 0.012) == ("ok", words)
 
 
 @pytest.mark.parametrize(
@@ -469,7 +474,7 @@ def test_says_what_was_reached(addresses: list[str], words: str) -> None:
     ],
 )
 def test_says_why_nothing_answered(error: OSError | UnicodeError, words: str) -> None:
-    mark, text = judging.unreachable(config(), error)
+    mark, text = results.unreachable(config(), error)
 
     assert mark == "failed"
     assert words in text
@@ -486,7 +491,7 @@ def test_says_why_nothing_answered(error: OSError | UnicodeError, words: str) ->
     ],
 )
 def test_plain_http_is_a_warning_elsewhere(server: str, mark: str) -> None:
-    assert judging.plain(config(server)).mark == mark
+    assert results.plain(config(server)).mark == mark
 
 
 @pytest.mark.parametrize(
@@ -503,7 +508,7 @@ def test_a_certificate_is_renewed_in_time(
     days: float | None, mark: str, words: str
 ) -> None:
     ends = None if days is None else NOW + timedelta(days=days)
-    answer = judging.certificate("it", ends, NOW, names=["a", "b", "c", "d", "e"])
+    answer = results.certificate("it", ends, NOW, names=["a", "b", "c", "d", "e"])
 
     assert (answer.mark, words in answer.text) == (mark, True)
     assert answer.text.startswith("it, for a, b, c, d, ...; ")
@@ -512,7 +517,7 @@ def test_a_certificate_is_renewed_in_time(
 def test_a_certificate_that_nobody_checked_is_a_warning() -> None:
     later = NOW + timedelta(days=100)
     answers = [
-        judging.certificate("it", it, NOW, verified=False) for it in (later, None)
+        results.certificate("it", it, NOW, verified=False) for it in (later, None)
     ]
 
     assert [it.mark for it in answers] == ["warning", "warning"]
@@ -520,7 +525,7 @@ def test_a_certificate_that_nobody_checked_is_a_warning() -> None:
 
 def test_the_password_of_a_proxy_is_not_shown() -> None:
     proxy = "http://me:s3cr3t@p.example:3128"
-    answer = judging.configuration(config(proxy=proxy), "--server")
+    answer = results.configuration(config(proxy=proxy), "--server")
 
     assert answer.text.endswith("through the proxy http://p.example:3128")
 
@@ -551,18 +556,18 @@ async def test_credentials_are_told_by_their_kind() -> None:
     "said", [None, [], {}, {"gitVersion": None}, {"gitVersion": "main"}, "v1.36.0"]
 )
 def test_what_tells_no_version_is_no_kubernetes(said: object) -> None:
-    assert judging.version(said, "http://a").mark == "failed"
+    assert results.version(said, "http://a").mark == "failed"
 
 
 @pytest.mark.parametrize(
     ("name", "mark"), [("v1.9.6", "warning"), ("v2.0.0", "ok"), ("1.30", "ok")]
 )
 def test_versions_are_numbers(name: str, mark: str) -> None:
-    assert judging.version({"gitVersion": name}, "http://a").mark == mark
+    assert results.version({"gitVersion": name}, "http://a").mark == mark
 
 
 def test_finds_nobody_in_other_words() -> None:
-    assert judging.name_in("forbidden by a policy") == ""
+    assert results.name_in("forbidden by a policy") == ""
 
 
 # ---------------------------------------------------------------- a resource
@@ -580,7 +585,7 @@ def test_finds_nobody_in_other_words() -> None:
 def test_what_cannot_be_watched_fails(verbs: tuple[str, ...], mark: str) -> None:
     found = ServedResource(PODS, "pod", verbs=verbs)
 
-    assert judging.served(found, "here").mark == mark
+    assert results.served(found, "here").mark == mark
 
 
 @pytest.mark.parametrize(
@@ -593,7 +598,7 @@ def test_what_cannot_be_watched_fails(verbs: tuple[str, ...], mark: str) -> None
     ],
 )
 def test_informers_list_and_watch(denied: set[str], mark: str, words: str) -> None:
-    answer = judging.permissions(denied)
+    answer = results.permissions(denied)
 
     assert (answer.mark, words in answer.text) == (mark, True)
 
@@ -610,6 +615,6 @@ def test_informers_list_and_watch(denied: set[str], mark: str, words: str) -> No
 def test_counts_objects(
     count: int, remaining: int | None, more: bool, words: str
 ) -> None:
-    answer = judging.listed(count, remaining, 0.001, more=more)
+    answer = results.listed(count, remaining, 0.001, more=more)
 
     assert answer.text.startswith(words)

@@ -12,7 +12,6 @@ import pytest
 from canned import bytes_server
 from credential_helpers import V1, Authority, kubeconfig, printing, script
 from doctor_helpers import TOKEN, Front, examined, serving
-from processes import in_real_time
 
 from aioinformer.cli.connection import ConnectionOptions
 
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
     from aioinformer.testing import APIServer
 
     Captured = pytest.CaptureFixture[str]
-
-# Threads read files and documents, and virtual time would not wait for them.
-pytestmark = in_real_time
 
 
 @pytest.fixture
@@ -236,11 +232,11 @@ async def test_a_plugin_that_hangs(
 ) -> None:
     command = script(tmp_path / "plugin", "exec sleep 60")
     target = target_of(tmp_path, server.url, plugin(command))
-    found = await examined(target, capfd=capfd, seconds=2)
+    found = await examined(target, capfd=capfd, seconds=0.5)  # a process: real time
 
     assert (found.status, found.failed) == (1, ["credentials"])
     told = found.text("credentials")
-    assert "timed out after 2 s (--timeout)" in told
+    assert "timed out after 0.5 s (--timeout)" in told
     assert f"the exec plugin '{command}' of user 'main'" in told
     assert found.mark("connection") == "ok"
 

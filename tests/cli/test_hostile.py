@@ -23,7 +23,7 @@ from aioinformer.cli.connection import ConnectionOptions
 from aioinformer.cli.demo import differences, draw_verdict
 from aioinformer.cli.doctor import DoctorOptions, Report, doctor
 from aioinformer.cli.error_messages import CommandError
-from aioinformer.cli.output import SafeFormatter, complain, crashed, say
+from aioinformer.cli.output import SafeFormatter, crashed, print_error, print_text
 from aioinformer.cli.parameters import run_typed
 from aioinformer.cli.running import run
 from aioinformer.cli.watch import Output, WatchCommandOptions, watch
@@ -219,10 +219,10 @@ def failing(error: BaseException) -> None:
         pytest.param(lambda: failing(CommandError(HOSTILE)), id="command"),
         pytest.param(lambda: failing(ServerError(HOSTILE, status=500)), id="server"),
         pytest.param(lambda: run_typed(Refusing("x")), id="typed"),
-        pytest.param(lambda: complain(HOSTILE), id="complaint"),
-        pytest.param(lambda: say(HOSTILE), id="said"),
+        pytest.param(lambda: print_error(HOSTILE), id="complaint"),
+        pytest.param(lambda: print_text(HOSTILE), id="said"),
         pytest.param(
-            lambda: say(
+            lambda: print_text(
                 draw_verdict(
                     differences([{"metadata": {"name": HOSTILE}}], []), pods=1, apps=1
                 )
@@ -304,6 +304,7 @@ async def test_verbose_watch_logs_no_control_characters() -> None:
 
     assert end.status == 2
     assert "reversed" in end.err
+    assert " WARNING aioinformer.informer.listwatch." in end.err
     assert len([it for it in end.err.splitlines() if "aioinformer" in it]) > 2
     assert commands_in(end.out + end.err) == set()
     assert forged(end.err) == []

@@ -128,6 +128,16 @@ def test_the_log_is_silent_unless_asked_for(
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    ("verbose", "level"), [(1, logging.INFO), (2, logging.DEBUG), (3, logging.DEBUG)]
+)
+def test_verbose_sets_the_level_of_the_log(verbose: int, level: int) -> None:
+    async def life() -> int:
+        return logging.getLogger("aioinformer.informer").getEffectiveLevel()
+
+    assert run(life, verbose=verbose) == level
+
+
 async def test_pause_waits_as_long_as_it_should() -> None:
     before = asyncio.get_running_loop().time()
     await pause(30)
@@ -218,7 +228,7 @@ def test_says_what_to_install_if_something_is_missing(
         signal.signal(signal.SIGINT, interrupts)
 
     assert "pip install 'aioinformer[cli]'" in str(caught.value)
-    assert f"needs {name}, " in str(caught.value)
+    assert f"requires {name}: " in str(caught.value)
 
 
 class Bug(InternalError):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioinformer.cli.terminal import ScreenLine, Terminal, has_colours
+from aioinformer.cli.terminal import ScreenLine, Terminal, has_colors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,7 @@ def lines_of(*texts: str) -> list[ScreenLine]:
 
 async def test_the_first_frame_is_written_whole() -> None:
     with piped() as pipe:
-        await Terminal(colours=True).paint(lines_of("one", "two"), SIZE)
+        await Terminal(colors=True).paint(lines_of("one", "two"), SIZE)
 
         assert pipe.taken() == (
             b"\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J\x1b[1Hone\x1b[K\x1b[2Htwo\x1b[K"
@@ -70,7 +70,7 @@ async def test_the_first_frame_is_written_whole() -> None:
 
 async def test_then_only_what_differs_is() -> None:
     with piped() as pipe:
-        terminal = Terminal(colours=True)
+        terminal = Terminal(colors=True)
         await terminal.paint(lines_of("one", "two", "three"), SIZE)
         pipe.taken()
 
@@ -87,7 +87,7 @@ async def test_then_only_what_differs_is() -> None:
 
 async def test_a_full_line_keeps_its_last_character() -> None:
     with piped() as pipe:
-        terminal = Terminal(colours=True)
+        terminal = Terminal(colors=True)
         screen = pyte.Screen(*SIZE)
         await terminal.paint(lines_of("x" * 20), SIZE)
         pyte.ByteStream(screen).feed(pipe.taken())
@@ -97,7 +97,7 @@ async def test_a_full_line_keeps_its_last_character() -> None:
 
 async def test_all_is_written_again_after_another_size() -> None:
     with piped() as pipe:
-        terminal = Terminal(colours=True)
+        terminal = Terminal(colors=True)
         await terminal.paint(lines_of("one"), SIZE)
         pipe.taken()
         await terminal.paint(lines_of("one"), os.terminal_size((30, 6)))
@@ -107,7 +107,7 @@ async def test_all_is_written_again_after_another_size() -> None:
 
 async def test_leaving_gives_everything_back_once() -> None:
     with piped() as pipe:
-        terminal = Terminal(colours=True)
+        terminal = Terminal(colors=True)
         terminal.leave("never seen")
         assert pipe.taken() == b""
 
@@ -121,14 +121,14 @@ async def test_leaving_gives_everything_back_once() -> None:
 
 async def test_without_colours_there_is_bold() -> None:
     with piped() as pipe:
-        await Terminal(colours=False).paint([ScreenLine("one", "added")], SIZE)
+        await Terminal(colors=False).paint([ScreenLine("one", "added")], SIZE)
 
         assert pipe.taken().endswith(b"\x1b[1H\x1b[1mone\x1b[m\x1b[K")
 
 
 def test_what_is_no_terminal_has_a_usual_size() -> None:
     with piped():
-        assert Terminal(colours=True).size() == (80, 24)
+        assert Terminal(colors=True).size() == (80, 24)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_what_is_no_terminal_has_a_usual_size() -> None:
 def test_colours_are_wanted_unless_said(
     environment: dict[str, str], wanted: bool
 ) -> None:
-    assert has_colours(environment) == wanted
+    assert has_colors(environment) == wanted
 
 
 texts = st.text(st.sampled_from("ab 日"), max_size=10).map(str.rstrip)
@@ -150,7 +150,7 @@ frames = st.lists(st.lists(texts, max_size=SIZE.lines), max_size=6)
 def test_the_screen_is_the_last_frame_whatever_was_there(
     frames: list[list[str]],
 ) -> None:
-    terminal = Terminal(colours=True)
+    terminal = Terminal(colors=True)
     screen = pyte.Screen(*SIZE)
     stream = pyte.Stream(screen)
     painted: list[ScreenLine] = []

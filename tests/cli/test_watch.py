@@ -9,18 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from canned import CannedServer
+from click.testing import CliRunner
 from conftest import pod
 
+from aioinformer.cli import running
+from aioinformer.cli.commands import aioinformer
 from aioinformer.cli.connection import ConnectionOptions
-from aioinformer.cli.error_messages import CommandError
+from aioinformer.cli.error_messages import CommandError, message_of
 from aioinformer.cli.watch import WatchCommandOptions, title_of, watch
-from aioinformer.errors import NotSynced, OptionsError, SelectorSyntaxError
+from aioinformer.errors import (
+    AioInformerError,
+    NotSynced,
+    OptionsError,
+    SelectorSyntaxError,
+)
 from aioinformer.model.resources import NODES, PODS
 from aioinformer.testing import APIServer
 from aioinformer_apiserver.faults import Refuse, Stall
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Coroutine
     from pathlib import Path
 
     Captured = pytest.CaptureFixture[str]
@@ -149,6 +157,107 @@ async def test_a_failed_attempt_is_told_if_there_is_no_time_for_another() -> Non
         server.faults.add(Stall(verb="list", head=False))
         with pytest.raises(NotSynced, match="failed: 503"):
             await watch(WatchCommandOptions(resource="pods", seconds=2), target)
+
+
+async def test_watch_reports_an_outage_and_its_end(capfd: Captured) -> None:
+    async with serving("web-0") as (server, target):
+        options = WatchCommandOptions(resource="pods", seconds=300)
+        watching = asyncio.create_task(watch(options, target))
+        await asyncio.sleep(10)
+        await server.stop()
+        await asyncio.sleep(60)
+        await server.start()
+        await watching
+
+    begin, end = capfd.readouterr().err.splitlines()
+    assert begin.startswith("aioinformer: connection lost, retrying: ")
+    assert "refused the connection" in begin
+    assert end == "aioinformer: connection restored"
+
+
+async def test_watch_reports_an_empty_list_and_the_first_object(
+    capfd: Captured,
+) -> None:
+    async with serving("db-0") as (server, target):
+        options = WatchCommandOptions(
+            resource="pods", namespace="shop", labels="app=web", seconds=30
+        )
+        watching = asyncio.create_task(watch(options, target))
+        await asyncio.sleep(10)
+        body = {"metadata": {"name": "web-0", "labels": {"app": "web"}}}
+        server.create(PODS, body, namespace="shop")
+        await watching
+
+    out, err = capfd.readouterr()
+    assert err == (
+        "aioinformer: no pods in shop with app=web found, waiting for changes\n"
+    )
+    assert [line.split()[:2] for line in out.splitlines()[1:]] == [["ADDED", "web-0"]]
+
+
+async def error_of(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run a command line in this loop, and return the error that it shows."""
+    lives: list[Callable[[], Coroutine[Any, Any, int]]] = []
+
+    def run(life: Callable[[], Coroutine[Any, Any, int]], *, verbose: int) -> int:
+        lives.append(life)
+        return verbose
+
+    monkeypatch.setattr(running, "run", run)
+    CliRunner().invoke(aioinformer, arguments)
+    (life,) = lives
+    with pytest.raises((CommandError, AioInformerError)) as caught:
+        await life()
+
+    return message_of(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(
+            ("pods", "--token", "wrong"),
+            ("401 Unauthorized", "pass a valid --token"),
+            id="token",
+        ),
+        pytest.param(
+            ("widgets.v1.example.com",),
+            ("the server has no resource 'widgets.v1.example.com'",),
+            id="resource",
+        ),
+        pytest.param(
+            ("pods", "--field-selector", "spec.foo=1"),
+            ("400 BadRequest", "check --field-selector"),
+            id="field-selector",
+        ),
+        pytest.param(
+            ("pods", "-l", "app in ("), ("position 8 of 'app in ('",), id="selector"
+        ),
+    ],
+)
+async def test_watch_names_the_wrong_argument(
+    arguments: tuple[str, ...],
+    words: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with APIServer(token="right") as server:
+        place = ("--server", server.url, "--token", "right")
+        line = await error_of("watch", *place, *arguments, monkeypatch=monkeypatch)
+
+    assert all(it in line for it in words), line
+    assert "\n" not in line
+    assert "wrong" not in line
+
+
+async def test_watch_names_an_unreachable_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with APIServer() as server:
+        url = server.url
+
+    line = await error_of("watch", "pods", "--server", url, monkeypatch=monkeypatch)
+
+    assert f"{url} refused the connection" in line
 
 
 @pytest.mark.parametrize(

@@ -130,11 +130,11 @@ class Witness:
 
         obj = event.new if isinstance(event, Updated) else event.obj
         stored = self._informer.store.get_by_key(obj.key)
-        born = self._ledger.born
+        order = self._ledger.order
         if stored is None:
             later = isinstance(event, Deleted) or obj.uid in self._ledger.ended
         elif stored.uid != obj.uid:
-            later = born[stored.uid] > born[obj.uid]
+            later = order[stored.uid] > order[obj.uid]
         else:
             newer = int(stored.resource_version) >= int(obj.resource_version)
             later = newer and not isinstance(event, Deleted)

@@ -1,6 +1,6 @@
 """G7 to G12: life, failure and end of informers, each guarantee over real HTTP.
 
-tests/informer/test_reflector.py has G7's exact times, with a scripted server.
+tests/informer/listwatch/test_reflector.py has G7's exact times, with a scripted server.
 """
 
 from __future__ import annotations

@@ -7,11 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from controller_helpers import Notes
+from controller_helpers import Notes, Slow, config_map, elector_of, managed
 from factory_helpers import Bug, break_requests
 from informer_helpers import settle
 from leader_helpers import MemoryLease, MemoryLock, elector, hang, now
-from manager_helpers import Slow, config_map, elector_of, managed
 
 from aioinformer import (
     Controller,

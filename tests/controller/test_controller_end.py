@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from controller_helpers import controlled, named
+from controller_helpers import Slow, controlled, named
 from leader_helpers import MemoryLease, MemoryLock, elector, hang, now
-from manager_helpers import Slow
 
 from aioinformer.errors import LeadershipLost
 from aioinformer.testing import FakeListerWatcher

@@ -159,10 +159,10 @@ async def test_recorder_runs_in_task_of_user() -> None:
 
 async def test_running_recorder_cannot_be_started() -> None:
     async with recording() as (_, recorder):
-        with pytest.raises(OptionsError, match="runs already"):
+        with pytest.raises(OptionsError, match="is already running"):
             await recorder.run()
 
-        with pytest.raises(OptionsError, match="runs already"):
+        with pytest.raises(OptionsError, match="is already running"):
             await recorder.start()
 
 

@@ -323,7 +323,7 @@ async def test_a_block_that_keeps_its_cancellation_has_lost_all_the_same() -> No
 async def test_an_elector_does_one_thing_at_a_time() -> None:
     one = elector(MemoryLock(MemoryLease(), "a"))
     async with one.leading():
-        with pytest.raises(OptionsError, match="leads or waits already"):
+        with pytest.raises(OptionsError, match="already leading or waiting to lead"):
             await one.run(for_ever)
 
         assert one.is_leader

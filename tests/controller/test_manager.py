@@ -8,10 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from controller_helpers import Notes
+from controller_helpers import Notes, Slow, config_map, elector_of, managed
 from informer_helpers import running, settle
 from leader_helpers import MemoryLease, for_ever, now
-from manager_helpers import Slow, config_map, elector_of, managed
 
 from aioinformer import Client, Controller, Manager, SharedInformerFactory
 from aioinformer.errors import OptionsError, WrongLoop
@@ -358,7 +357,7 @@ async def test_needs_a_client() -> None:
 async def test_runs_once(server: APIServer) -> None:
     manager = Manager(server.client())
     async with manager:
-        with pytest.raises(OptionsError, match="runs already"):
+        with pytest.raises(OptionsError, match="is already running"):
             await manager.start()
 
     with pytest.raises(OptionsError, match="runs once"):

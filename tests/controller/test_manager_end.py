@@ -8,10 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from controller_helpers import Notes
+from controller_helpers import Notes, Slow, config_map, elector_of, managed
 from informer_helpers import settle
 from leader_helpers import MemoryLease, for_ever, now
-from manager_helpers import Slow, config_map, elector_of, managed
 from task_helpers import cancelled, slow_to_end
 
 from aioinformer import Client, Manager

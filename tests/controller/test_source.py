@@ -15,7 +15,6 @@ from aioinformer.controller.source import (
     Source,
     enqueue_owner,
     enqueue_self,
-    priority_of,
 )
 from aioinformer.errors import OptionsError
 from aioinformer.informer.handlers.error_reporter import ErrorReporter
@@ -135,9 +134,9 @@ def test_initial_and_resync_causes_have_low_priority(
     found = Bench(enqueue_self).source.requests(event)
 
     assert found is not None
-    requests, cause = found
+    requests, _, of_cause = found
     assert list(requests) == [ReconcileRequest("default", "a")]
-    assert priority_of(cause) == priority
+    assert of_cause == priority
 
 
 def test_source_refuses_other_than_informer() -> None:

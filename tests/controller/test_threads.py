@@ -9,10 +9,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from controller_helpers import Acts, controlled, named
+from controller_helpers import Acts, config_map, controlled, elector_of, managed, named
 from informer_helpers import settle
 from leader_helpers import MemoryLease, hang
-from manager_helpers import config_map, elector_of, managed
 
 from aioinformer import LeadershipLost
 from aioinformer.errors import OptionsError

@@ -17,6 +17,7 @@ from aioinformer.informer.store.transformer import Transformer
 
 if TYPE_CHECKING:
     from aioinformer.errors import HandlerError
+    from aioinformer.informer.handlers.inbox import Batch
     from aioinformer.informer.notifications import Notification
     from aioinformer.model import KubeObject
     from aioinformer.model.compression import Compression
@@ -44,14 +45,16 @@ class Rig:
         self.pipeline = Pipeline(
             self.indexer,
             self.processor,
-            self._count,
-            self.transforming,
+            transformer=self.transforming,
             compressor=self.compressing,
         )
         self.processor.listen(self.events.append)
+        self._publish = self.processor.publish
+        self.processor.publish = self._count  # type: ignore[method-assign]
 
-    def _count(self) -> None:
+    def _count(self, batch: Batch) -> None:
         self.steps += 1
+        self._publish(batch)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -59,7 +62,7 @@ class Rig:
             group.create_task(self.pipeline.run())
 
     async def relist(self, *objects: KubeObject, version: int) -> None:
-        """A complete list arrives, in pieces of two."""
+        """Pass a complete list to the pipeline, in pieces of two."""
         for start in range(0, len(objects), 2):
             await self.pipeline.stage([*objects[start : start + 2]])
 
@@ -69,12 +72,12 @@ class Rig:
         await self.pipeline.feed([*deltas], str(version))
 
     async def applied(self) -> None:
-        """Wait until nothing goes on any more."""
+        """Wait until all changes are applied and delivered."""
         await asyncio.sleep(0.001)
         await self.processor.drained()
 
     def take(self) -> list[Notification]:
-        """What the handler was told since the last time."""
+        """Return the notifications since the last call."""
         events = list(self.events)
         self.events.clear()
         return events
@@ -97,7 +100,7 @@ def delete(obj: KubeObject) -> Delta[KubeObject]:
 
 
 class View:
-    """What a handler knows, and where it was told what cannot be."""
+    """A handler that tracks objects, and records contradictions in `broken`."""
 
     def __init__(self) -> None:
         self.objects: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Recorded answers of a real server to many writes, and how to compare answers.
+"""Recorded responses of a real server to many writes, and their comparison.
 
 Each entry of the files in `contracts/recorded` is one write and its answer, written by
 `e2e/recordings.py`. The contract tests repeat the writes on either server.
@@ -30,13 +30,13 @@ _PORTS = ("nodePort", "healthCheckNodePort")
 
 @dataclass(frozen=True, kw_only=True)
 class Write:
-    """Write with its answer.
+    """Write with its response.
 
     Attributes:
         resource: Resource of the object.
         body: Object to create.
         update: Later update of the object as a merge patch, or None.
-        answer: Answer in the form of `normalised`.
+        answer: Response in the form of `normalised`.
     """
 
     resource: Resource

@@ -1,4 +1,4 @@
-"""Workloads, in the states that a table tells apart, and what it says of them."""
+"""Workloads in the states that a table distinguishes, and their rows."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ RUNS = [
 def _metric(
     kind: str, about: dict[str, Any], target: dict[str, Any], current: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Make a metric, as wanted and as found."""
+    """Make the spec and the status of a metric."""
     part = kind[0].lower() + kind[1:]
     wanted = {"type": kind, part: {**about, "target": target}}
     return wanted, {"type": kind, part: {**about, "current": current}}
@@ -221,7 +221,7 @@ def _average(value: str) -> dict[str, Any]:
     return {"type": "AverageValue", "averageValue": value}
 
 
-# What is told of a metric that is known, and of one that is not.
+# Cells of a known metric, and of an unknown one.
 _METRICS = {
     "cpu: 40%/80%": _metric(
         "Resource",
@@ -276,7 +276,7 @@ def _scaler(name: str, told: str, wanted: list[Any], found: list[Any]) -> Row:
 
 
 def _unknown(told: str) -> str:
-    """Return what is told of a metric before it is known."""
+    """Return the cell of a metric that is not known yet."""
     about, _, value = told.rpartition(": ")
     target = f"<unknown>/{value.partition('/')[2]}"
     return f"{about}: {target}" if about else target

@@ -1,4 +1,4 @@
-"""Objects of the core group but for pods, and what a table says of them."""
+"""Objects of the core group except pods, and their rows."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _about(namespace: str, **fields: str) -> dict[str, Any]:
 
 
 def event_rows(namespace: str) -> list[Row]:
-    """Make events about objects in a namespace, which has to be their own."""
+    """Make events about objects, in the namespace of these objects."""
     reported = {
         "eventTime": _micro(ago(days=9)),
         "reportingComponent": "x.y/z",
@@ -235,7 +235,7 @@ def _service(
     balancer: list[dict[str, str]] | None = None,
     **spec: Any,
 ) -> Row:
-    """Make a service; told are its type, addresses outside and ports."""
+    """Make a service; its cells are type, external addresses and ports."""
     kind, outside, told_ports = told
     body = {"type": kind, "ports": [{"port": 80, "protocol": "TCP"}], **spec}
     status = None if balancer is None else {"loadBalancer": {"ingress": balancer}}
@@ -260,7 +260,7 @@ SERVICE_ROWS = [
     _service(
         "headless", ["ClusterIP", _NONE, "80/TCP"], address="None", clusterIP="None"
     ),
-    # The ports of nodes are given out by the server.
+    # The server assigns the node ports.
     _service("node", ["NodePort", _NONE, ANY]),
     _service(
         "two",

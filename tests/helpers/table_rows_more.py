@@ -1,4 +1,4 @@
-"""Objects of the smaller groups, and what a table says of them."""
+"""Objects of the smaller groups, and their rows."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _rule(host: str) -> dict[str, Any]:
 
 
 def _ingress(name: str, told: str, *hosts: str, **more: Any) -> Row:
-    """Make an ingress of these hosts; an empty one stands for any."""
+    """Make an ingress of these hosts; an empty one means any."""
     kind, addresses = more.pop("kind", _NONE), more.pop("addresses", "")
     ports, status = more.pop("ports", "80"), more.pop("status", None)
     spec = {"rules": [_rule(host) for host in hosts], **more}

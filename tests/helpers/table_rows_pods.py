@@ -1,4 +1,4 @@
-"""Pods in the states that a table tells apart, and what it says of them."""
+"""Pods in the states that a table distinguishes, and their rows."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ def pod(
     deleted: bool = False,
     **status: Any,
 ) -> Row:
-    """Make a pod with a container for each state, and one at least.
+    """Make a pod with a container for each state, at least one.
 
     Args:
-        name: Of the pod.
-        told: Ready, status and restarts.
-        phase: Empty for a pod that is left as it was created.
-        *states: The statuses of its containers.
-        init: Its init containers.
-        inits: Their statuses.
-        wide: The wide columns that say something: 0 for the IP and so on.
-        spec: More of it.
-        metadata: More of it.
-        deleted: It has been deleted.
-        **status: More of it.
+        name: Name of the pod.
+        told: Cells ready, status and restarts.
+        phase: Phase; empty to leave the pod as created.
+        *states: Statuses of its containers.
+        init: Init containers.
+        inits: Statuses of the init containers.
+        wide: Filled wide columns: 0 for the IP and so on.
+        spec: Further fields of the spec.
+        metadata: Further fields of the metadata.
+        deleted: True if it was deleted.
+        **status: Further fields of the status.
     """
     containers = [container(state["name"]) for state in states] or [container("a")]
     body: dict[str, Any] = {"containers": containers, **(spec or {})}
@@ -77,7 +77,7 @@ def pod(
 
 
 def _held(name: str, told: str, phase: str, *states: Any, **more: Any) -> Row:
-    """Make a pod that has been deleted, but waits."""
+    """Make a deleted pod that waits for a finalizer."""
     return pod(
         name,
         told,
@@ -193,13 +193,13 @@ ENDED = [
 
 
 def initialized(name: str, told: str, *inits: Any, **more: Any) -> Row:
-    """Make a pod whose init containers are so far."""
+    """Make a pod with init containers in these states."""
     init = [container(state["name"]) for state in inits]
     return pod(name, told, "Pending", *_INITIALIZING, init=init, inits=[*inits], **more)
 
 
 def beside(name: str, told: str, sidecar: dict[str, Any], *states: Any) -> Row:
-    """Make a pod with a sidecar that is so far."""
+    """Make a pod with a sidecar in this state."""
     return pod(name, told, "Running", *states, init=_SIDECAR, inits=[sidecar])
 
 

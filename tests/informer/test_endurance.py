@@ -83,7 +83,7 @@ async def informed(
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE)
-async def test_a_server_in_trouble_is_asked_rarely(
+async def test_failing_server_gets_few_requests(
     trouble: list[Fault], way: dict[str, Any]
 ) -> None:
     async with APIServer() as server:
@@ -104,7 +104,7 @@ async def test_a_server_in_trouble_is_asked_rarely(
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("closes", [True, False], ids=["closes", "says-nothing"])
-async def test_who_accepts_and_does_not_speak_is_tried_rarely(
+async def test_server_that_accepts_but_never_responds_gets_few_requests(
     way: dict[str, Any], *, closes: bool
 ) -> None:
     async with (
@@ -117,7 +117,7 @@ async def test_who_accepts_and_does_not_speak_is_tried_rarely(
         assert (informer.status.failures > 0) == closes
 
 
-async def test_who_does_not_accept_is_tried_every_thirty_seconds() -> None:
+async def test_server_that_does_not_accept_is_retried_every_30_s() -> None:
     async with deaf() as url, informed(url) as informer:
         await asyncio.sleep(29)
         assert informer.status.failures == 0
@@ -127,7 +127,7 @@ async def test_who_does_not_accept_is_tried_every_thirty_seconds() -> None:
 
 
 @pytest.mark.parametrize("how", ["end", "fin", "reset"])
-async def test_a_proxy_that_cuts_each_minute_leaves_no_gaps(how: Cutting) -> None:
+async def test_proxy_that_cuts_every_minute_leaves_no_gaps(how: Cutting) -> None:
     async with (
         APIServer() as server,
         proxying(server.url, how=how, seconds=60) as proxy,

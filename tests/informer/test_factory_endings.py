@@ -42,7 +42,7 @@ async def factory(client: Client) -> SharedInformerFactory:
 # ---------------------------------------------------------------- from inside
 
 
-async def test_a_handler_may_shut_the_factory_down(
+async def test_handler_can_shut_down_its_factory(
     factory: SharedInformerFactory,
 ) -> None:
     pods = factory.informer("v1", "pods")
@@ -63,7 +63,7 @@ async def test_a_handler_may_shut_the_factory_down(
         pods.lister.list()
 
 
-async def test_a_handler_that_shuts_it_down_leaves_its_error_to_the_host(
+async def test_shutdown_in_a_handler_leaves_the_failure_to_the_host(
     factory: SharedInformerFactory, client: Client
 ) -> None:
     pods = factory.informer("v1", "pods")
@@ -85,7 +85,7 @@ async def test_a_handler_that_shuts_it_down_leaves_its_error_to_the_host(
         await factory.shutdown()
 
 
-async def test_a_task_of_a_handler_may_shut_the_factory_down(
+async def test_task_of_a_handler_can_shut_down_its_factory(
     factory: SharedInformerFactory,
 ) -> None:
     pods = factory.informer("v1", "pods")
@@ -107,7 +107,7 @@ async def test_a_task_of_a_handler_may_shut_the_factory_down(
 
 
 @pytest.mark.parametrize("informers", [[], ["pods"]], ids=["none", "one"])
-async def test_nobody_waits_for_a_failure_that_cannot_come_any_more(
+async def test_failed_raises_informer_stopped_after_the_end(
     factory: SharedInformerFactory, informers: list[str]
 ) -> None:
     for resource in informers:
@@ -125,7 +125,7 @@ async def test_nobody_waits_for_a_failure_that_cannot_come_any_more(
         await factory.failed()
 
 
-async def test_until_the_last_has_ended_one_may_die(
+async def test_failed_waits_until_the_last_informer_has_ended(
     factory: SharedInformerFactory,
 ) -> None:
     handler = Slow(2)
@@ -148,7 +148,7 @@ async def test_until_the_last_has_ended_one_may_die(
 # ---------------------------------------------------------------- beside an error
 
 
-async def test_the_hosts_own_error_is_more_than_that_of_an_informer(
+async def test_error_of_the_host_precedes_the_failure_of_an_informer(
     factory: SharedInformerFactory,
     client: Client,
 ) -> None:
@@ -166,7 +166,7 @@ async def test_the_hosts_own_error_is_more_than_that_of_an_informer(
     assert any("Bug('pods')" in note for note in caught.value.__notes__)
 
 
-async def test_a_cancellation_is_more_than_the_error_of_an_informer(
+async def test_cancellation_precedes_the_failure_of_an_informer(
     factory: SharedInformerFactory,
     client: Client,
 ) -> None:
@@ -186,7 +186,7 @@ async def test_a_cancellation_is_more_than_the_error_of_an_informer(
     assert task.cancelled()
 
 
-async def test_a_dead_informer_looks_dead_while_its_handlers_go_on(
+async def test_dead_informer_is_reported_while_its_handlers_drain(
     factory: SharedInformerFactory,
     client: Client,
 ) -> None:
@@ -213,7 +213,7 @@ async def test_a_dead_informer_looks_dead_while_its_handlers_go_on(
 
 
 @pytest.mark.parametrize("first_leaves_first", [True, False])
-async def test_the_last_factory_leaves_the_client(first_leaves_first: bool) -> None:
+async def test_last_factory_closes_the_shared_client(first_leaves_first: bool) -> None:
     client = FakeClient()
     factories = [SharedInformerFactory(client) for _ in range(2)]
     for factory in factories:
@@ -234,7 +234,7 @@ async def test_the_last_factory_leaves_the_client(first_leaves_first: bool) -> N
     assert client.record == ["entered", "asked", "asked", "left"]
 
 
-async def test_a_client_that_cannot_be_entered_can_be_tried_again() -> None:
+async def test_client_that_failed_to_start_can_be_started_again() -> None:
     client = FakeClient(broken=OptionsError("no configuration"))
     factory = SharedInformerFactory(client)
     with pytest.raises(OptionsError, match="no configuration"):
@@ -250,7 +250,7 @@ async def test_a_client_that_cannot_be_entered_can_be_tried_again() -> None:
 # ---------------------------------------------------------------- the same indexes twice
 
 
-async def test_the_same_index_may_be_asked_for_twice(
+async def test_same_index_can_be_requested_twice(
     factory: SharedInformerFactory,
 ) -> None:
     first, second = (
@@ -274,7 +274,7 @@ async def test_the_same_index_may_be_asked_for_twice(
 # ---------------------------------------------------------------- the waiter's own task
 
 
-async def test_waiting_in_vain_leaves_the_callers_task_as_it_was(
+async def test_failed_wait_leaves_the_calling_task_uncancelled(
     factory: SharedInformerFactory,
 ) -> None:
     factory.informer("v1", "pods")
@@ -300,7 +300,7 @@ REQUEST: ContextVar[str] = ContextVar("request", default="none")
 
 
 @pytest.mark.parametrize("late", ["handler", "informer", "temporary"])
-async def test_what_is_added_while_it_runs_may_shut_it_down_too(
+async def test_handler_added_to_a_running_factory_can_shut_it_down(
     factory: SharedInformerFactory, late: str
 ) -> None:
     seen: list[str] = []
@@ -329,7 +329,7 @@ async def test_what_is_added_while_it_runs_may_shut_it_down_too(
 
 
 @pytest.mark.parametrize("first", ["factory", "block", "both"])
-async def test_handlers_have_their_time_though_two_end_their_informer(
+async def test_handlers_drain_although_two_callers_stop_their_informer(
     factory: SharedInformerFactory, first: str
 ) -> None:
     handler = Slow(2)

@@ -123,7 +123,7 @@ def asked_for_objects(server: APIServer) -> int:
 
 
 @pytest.mark.parametrize("host", HOSTS.values(), ids=HOSTS)
-async def test_requests_are_answered_from_memory(
+async def test_web_app_answers_from_memory(
     server: APIServer, host: Callable[[Site], AbstractAsyncContextManager[str]]
 ) -> None:
     site = Site(server.client())
@@ -145,7 +145,7 @@ async def test_requests_are_answered_from_memory(
 
 
 @pytest.mark.parametrize("host", HOSTS.values(), ids=HOSTS)
-async def test_G8_a_web_app_says_which_of_its_informers_is_dead(
+async def test_G8_web_app_reports_which_informer_is_dead(
     server: APIServer,
     host: Callable[[Site], AbstractAsyncContextManager[str]],
     caplog: pytest.LogCaptureFixture,
@@ -181,7 +181,7 @@ async def test_G8_a_web_app_says_which_of_its_informers_is_dead(
 
 
 @pytest.mark.parametrize("host", ["uvicorn", "aiohttp"])
-async def test_an_app_that_serves_at_once_says_that_it_is_not_ready(host: str) -> None:
+async def test_app_that_serves_at_once_reports_that_it_is_not_ready(host: str) -> None:
     site = Site(FakeClient())  # is never answered
 
     async with HOSTS[host](site) as url:
@@ -195,7 +195,7 @@ async def test_an_app_that_serves_at_once_says_that_it_is_not_ready(host: str) -
     assert site.client.record == ["entered", "asked", "asked", "left"]  # type: ignore[attr-defined]
 
 
-async def test_an_app_that_waits_does_not_serve_what_it_does_not_have(
+async def test_app_that_waits_for_sync_does_not_serve_without_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     site = Site(FakeClient())
@@ -210,7 +210,7 @@ async def test_an_app_that_waits_does_not_serve_what_it_does_not_have(
     assert not site.client.entered
 
 
-async def test_readiness_may_be_asked_for_in_any_thread(server: APIServer) -> None:
+async def test_readiness_can_be_read_in_any_thread(server: APIServer) -> None:
     site = Site(server.client())
     before = await asyncio.to_thread(site.factory.not_ready)
     async with site.factory:
@@ -224,7 +224,7 @@ async def test_readiness_may_be_asked_for_in_any_thread(server: APIServer) -> No
     assert stopped == {"pods": "stopped", "configmaps": "stopped"}
 
 
-async def test_an_outage_leaves_an_app_ready(server: APIServer) -> None:
+async def test_outage_leaves_an_app_ready(server: APIServer) -> None:
     site = Site(server.client())
     async with site.factory:
         await site.factory.wait_for_cache_sync(timeout=30)

@@ -171,7 +171,7 @@ async def dies_alone(host: str) -> Finished:
 
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
-async def test_G8_web_run_app_goes_on_without_an_informer_that_died() -> None:
+async def test_G8_web_run_app_continues_without_a_dead_informer() -> None:
     end = await dies_alone(ON_AIOHTTP)
 
     assert end.status == 1, "its error is that of the program"
@@ -180,7 +180,7 @@ async def test_G8_web_run_app_goes_on_without_an_informer_that_died() -> None:
 
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
-async def test_G8_uvicorn_goes_on_without_an_informer_that_died() -> None:
+async def test_G8_uvicorn_continues_without_a_dead_informer() -> None:
     end = await dies_alone(ON_UVICORN)
 
     assert "factory_helpers.Bug: pods" in end.err, "told again by uvicorn"
@@ -225,7 +225,7 @@ async def test_it(factory, apiserver):
 """
 
 
-def test_G8_a_pytest_fixture_goes_on_without_an_informer_that_died(
+def test_G8_pytest_fixture_continues_without_a_dead_informer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", TEST_MODULES)

@@ -71,7 +71,7 @@ def check_between_two_writes(objects: list[KubeObject], count: int) -> None:
     assert versions[0] - versions[-1] <= 1
 
 
-def test_reads_meet_the_state_between_two_writes(
+def test_each_read_sees_one_state_between_two_writes(
     indexer: Indexer[KubeObject], lister: Lister
 ) -> None:
     here = lister.namespace("here")
@@ -91,7 +91,7 @@ def test_reads_meet_the_state_between_two_writes(
                 indexer.update(obj)
 
 
-def test_the_json_is_of_the_version_that_it_names(
+def test_json_is_of_the_version_it_names(
     indexer: Indexer[KubeObject], lister: Lister
 ) -> None:
     """Also where versions go back, as those of a restored server do."""

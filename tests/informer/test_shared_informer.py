@@ -50,7 +50,7 @@ BUSY = ServerError("busy", status=503)
 # ---------------------------------------------------------------- handlers
 
 
-async def test_decorated_functions_are_handlers() -> None:
+async def test_decorated_functions_become_handlers() -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))
     record: list[object] = []
@@ -82,7 +82,7 @@ async def test_decorated_functions_are_handlers() -> None:
     assert callable(came)
 
 
-async def test_a_late_handler_gets_a_snapshot_and_every_later_change() -> None:
+async def test_late_handler_gets_a_snapshot_and_every_later_change() -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))
     events: list[object] = []
@@ -102,7 +102,7 @@ async def test_a_late_handler_gets_a_snapshot_and_every_later_change() -> None:
     assert isinstance(events[-1], Updated)
 
 
-async def test_failures_of_handlers_and_index_functions_go_to_on_error() -> None:
+async def test_failures_of_handlers_and_index_functions_reach_on_error() -> None:
     told_of: list[HandlerError] = []
 
     def index(obj: KubeObject) -> list[str]:
@@ -127,7 +127,7 @@ async def test_failures_of_handlers_and_index_functions_go_to_on_error() -> None
     ]
 
 
-def test_handlers_that_cannot_work_are_refused() -> None:
+def test_invalid_handlers_are_refused() -> None:
     with pytest.raises(OptionsError, match="give either"):
         pods_of().add_event_handler()
 
@@ -135,7 +135,7 @@ def test_handlers_that_cannot_work_are_refused() -> None:
 # ---------------------------------------------------------------- what it holds
 
 
-async def test_lists_by_namespace_and_by_the_indexers_given() -> None:
+async def test_objects_are_indexed_by_namespace_and_given_indexers() -> None:
     pods = pods_of(indexers={"node": index_by("spec.nodeName")})
 
     async with running(pods.run()):
@@ -148,12 +148,12 @@ async def test_lists_by_namespace_and_by_the_indexers_given() -> None:
         assert pods.store is pods.indexer
 
 
-def test_the_index_by_namespace_cannot_be_replaced() -> None:
+def test_namespace_index_cannot_be_replaced() -> None:
     with pytest.raises(OptionsError, match="namespace"):
         pods_of(indexers={"namespace": index_by("spec.nodeName")})
 
 
-async def test_an_index_added_while_a_list_arrives_is_complete() -> None:
+async def test_index_added_during_a_list_is_complete() -> None:
     pods = pods_of(Page([thing("a"), thing("b"), thing("c")], version=5))
     calls = 0
 
@@ -170,7 +170,7 @@ async def test_an_index_added_while_a_list_arrives_is_complete() -> None:
     assert sizes == {3}
 
 
-async def test_an_index_is_built_while_much_changes(
+async def test_index_is_built_during_many_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
@@ -239,7 +239,7 @@ async def test_status_in_each_phase() -> None:
     assert status.restarts == 2
 
 
-async def test_status_counts_what_was_wrong() -> None:
+async def test_status_counts_failures() -> None:
     stream = Stream(
         [added(thing("a", 1))], [added(thing("b", 3))], [error_event(404)], END
     )
@@ -258,7 +258,7 @@ async def test_status_counts_what_was_wrong() -> None:
     assert status.not_served
 
 
-def test_status_of_one_that_never_ran() -> None:
+def test_status_of_an_informer_that_never_ran() -> None:
     pods = pods_of()
 
     status = pods.status
@@ -269,7 +269,7 @@ def test_status_of_one_that_never_ran() -> None:
     assert pods.why_not_synced() == "idle, not started yet"
 
 
-async def test_works_with_defaults() -> None:
+async def test_informer_works_with_defaults() -> None:
     pods = SharedInformer(FakeSource())
 
     async with running(pods.run()):
@@ -291,7 +291,9 @@ async def test_works_with_defaults() -> None:
     ],
     ids=["add_event_handler", "add_indexers", "wait_synced", "wait_for_version"],
 )
-async def test_belongs_to_its_loop(use: Callable[[SharedInformer], object]) -> None:
+async def test_running_informer_refuses_another_loop(
+    use: Callable[[SharedInformer], object],
+) -> None:
     pods = pods_of()
 
     async with running(pods.run()):
@@ -312,7 +314,7 @@ async def test_belongs_to_its_loop(use: Callable[[SharedInformer], object]) -> N
     ],
     ids=["status", "has_synced", "lister", "repr"],
 )
-async def test_can_be_read_from_any_thread(
+async def test_informer_can_be_read_in_any_thread(
     read: Callable[[SharedInformer], object],
 ) -> None:
     pods = pods_of()
@@ -323,7 +325,7 @@ async def test_can_be_read_from_any_thread(
         assert error_in_thread(lambda: read(pods)) is None
 
 
-def test_handlers_may_be_added_where_no_loop_runs() -> None:
+def test_handlers_can_be_added_without_a_running_loop() -> None:
     pods = pods_of()
 
     pods.add_event_handler(on_event=Recorder())
@@ -333,7 +335,7 @@ def test_handlers_may_be_added_where_no_loop_runs() -> None:
 # ---------------------------------------------------------------- trust
 
 
-async def test_its_lister_refuses_before_the_first_list_and_behind_the_end() -> None:
+async def test_lister_raises_before_the_first_list_and_after_the_end() -> None:
     pods = pods_of(Page([thing("a")], version=5, seconds=5))
     errors: list[type] = []
 

@@ -64,7 +64,9 @@ async def read_events(pods: SharedInformer) -> None:
 
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("twice", [False, True], ids=["once", "twice"])
-async def test_cancelled_in_any_turn_leaves_nothing(moment: float, twice: bool) -> None:
+async def test_informer_cancelled_in_any_turn_leaves_nothing(
+    moment: float, twice: bool
+) -> None:
     """And whoever uses it is told so; of what is in the store a handler has heard."""
     before = asyncio.all_tasks()
     seen = set()
@@ -128,7 +130,7 @@ class Sink:
         pytest.param({}, id="handler-filter-watch-error-handler"),
     ],
 )
-async def test_code_that_raises_a_cancellation_ends_nothing(
+async def test_user_code_that_raises_cancelled_error_ends_nothing(
     options: dict[str, Any],
 ) -> None:
     stream, page = Stream(), Page([thing("a")], version=5)
@@ -147,7 +149,7 @@ async def test_code_that_raises_a_cancellation_ends_nothing(
     assert (phase, stored, seen.record) == ("watching", ["a@6"], ["a", "a"])
 
 
-async def test_each_such_failure_is_reported() -> None:
+async def test_each_cancelled_error_of_user_code_is_reported() -> None:
     failures: list[HandlerError] = []
     pods = pods_of(
         transform=cancelled,
@@ -167,7 +169,7 @@ class SelfCancelling(Stream):
         raise asyncio.CancelledError
 
 
-async def test_a_source_that_cancels_itself_is_a_bug_and_not_silence() -> None:
+async def test_source_that_raises_cancelled_error_ends_the_informer() -> None:
     """A TaskGroup would take it for a task that it has cancelled, and wait for ever."""
     pods = pods_of(watches=(SelfCancelling(),))
 
@@ -220,7 +222,7 @@ async def test_informer_dies_when_one_of_its_tasks_is_cancelled_alone(
 
 
 @pytest.mark.parametrize("role", ["transform", "index", "on_error", "watch-errors"])
-async def test_informer_dies_when_code_of_the_user_cancels_its_task(role: str) -> None:
+async def test_informer_dies_when_user_code_cancels_its_task(role: str) -> None:
     """And returns as if nothing had been: the cancellation arrives at a later wait."""
 
     def cancel(obj: Any) -> Any:
@@ -245,7 +247,7 @@ async def test_informer_dies_when_code_of_the_user_cancels_its_task(role: str) -
     assert pods.status.phase == "stopped"
 
 
-async def test_stopping_wins_over_a_part_that_is_cancelled_at_the_same_time() -> None:
+async def test_stop_precedes_a_task_cancelled_at_the_same_time() -> None:
     """Closing a loop cancels all of its tasks."""
     for order in (1, -1):
         before = asyncio.all_tasks()
@@ -264,7 +266,7 @@ async def test_stopping_wins_over_a_part_that_is_cancelled_at_the_same_time() ->
         assert deaths == []
 
 
-async def test_a_handler_cancelled_while_its_informer_stops_is_no_failure() -> None:
+async def test_handler_cancelled_during_the_stop_is_no_failure() -> None:
     pods = pods_of()
     pods.add_event_handler(on_event=Slow(), name="greet")
     life = asyncio.create_task(pods.run())
@@ -279,7 +281,7 @@ async def test_a_handler_cancelled_while_its_informer_stops_is_no_failure() -> N
     assert life.cancelled()
 
 
-async def test_a_predicate_that_raises_a_cancellation_ends_its_waiter_alone() -> None:
+async def test_predicate_that_raises_cancelled_error_ends_only_its_waiter() -> None:
     pods = pods_of()
 
     def stop(_: KubeObject | None) -> NoReturn:

@@ -38,7 +38,7 @@ def without_status(obj: KubeObject) -> KubeObject:
 # ---------------------------------------------------------------- transform
 
 
-async def test_handlers_and_readers_see_what_the_transform_left() -> None:
+async def test_handlers_and_readers_see_the_transformed_object() -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,), transform=without_status)
     events: list[Any] = []
@@ -58,7 +58,7 @@ async def test_handlers_and_readers_see_what_the_transform_left() -> None:
     assert not [obj for obj in objects if "status" in obj]
 
 
-async def test_the_transform_may_be_set_before_it_runs() -> None:
+async def test_transform_can_be_set_before_the_run() -> None:
     pods = pods_of(transform=strip_managed_fields)
     pods.set_transform(drop("spec"))
     pods.set_transform(without_status)
@@ -71,7 +71,7 @@ async def test_the_transform_may_be_set_before_it_runs() -> None:
     assert "spec" in first, "the last one counts"
 
 
-async def test_the_transform_may_be_taken_away() -> None:
+async def test_transform_can_be_removed() -> None:
     pods = pods_of(transform=without_status)
     pods.set_transform(None)
 
@@ -81,7 +81,7 @@ async def test_the_transform_may_be_taken_away() -> None:
         assert all("status" in obj for obj in pods.lister.list())
 
 
-async def test_the_transform_cannot_be_set_while_it_runs() -> None:
+async def test_transform_cannot_be_set_during_the_run() -> None:
     pods = pods_of()
 
     async with running(pods.run()):
@@ -95,7 +95,7 @@ async def test_the_transform_cannot_be_set_while_it_runs() -> None:
     assert pods.transform is None
 
 
-def test_a_transform_that_cannot_work_is_refused() -> None:
+def test_invalid_transform_is_refused() -> None:
     async def wait(obj: KubeObject) -> KubeObject:
         return obj
 
@@ -108,7 +108,7 @@ def test_a_transform_that_cannot_work_is_refused() -> None:
             pods_of(transform=wrong)
 
 
-async def test_a_transform_that_fails_is_reported_and_syncs_nevertheless() -> None:
+async def test_failing_transform_is_reported_and_does_not_prevent_the_sync() -> None:
     told: list[HandlerError] = []
 
     def fail(obj: KubeObject) -> KubeObject:
@@ -131,7 +131,7 @@ async def test_a_transform_that_fails_is_reported_and_syncs_nevertheless() -> No
 # ---------------------------------------------------------------- watch errors
 
 
-async def test_a_watch_error_handler_is_told_of_every_failure() -> None:
+async def test_watch_error_handler_gets_every_failure() -> None:
     stream = Stream(5.0, [error_event(410)])
     pods = pods_of(
         BUSY, Page([thing("a")], version=5), watches=(stream, BUSY, Stream())
@@ -147,7 +147,7 @@ async def test_a_watch_error_handler_is_told_of_every_failure() -> None:
     ]
 
 
-async def test_a_watch_error_handler_may_be_changed_while_it_runs() -> None:
+async def test_watch_error_handler_can_be_changed_during_the_run() -> None:
     stream = Stream(5.0, [error_event(410)], 5.0)
     pods = pods_of(BUSY, Page([thing("a")], version=5), watches=(stream,))
     first: list[Exception] = []
@@ -163,7 +163,7 @@ async def test_a_watch_error_handler_may_be_changed_while_it_runs() -> None:
     assert (len(first), len(second)) == (1, 1)
 
 
-def test_a_watch_error_handler_that_cannot_work_is_refused() -> None:
+def test_invalid_watch_error_handler_is_refused() -> None:
     async def wait(error: Exception) -> None:
         pass
 
@@ -179,7 +179,7 @@ def test_a_watch_error_handler_that_cannot_work_is_refused() -> None:
     ],
     ids=["set_transform", "set_watch_error_handler"],
 )
-async def test_settings_belong_to_its_loop(
+async def test_settings_refuse_another_loop(
     setting: Callable[[SharedInformer], None],
 ) -> None:
     pods = pods_of()

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioinformer.errors import OptionsError
-from aioinformer.model.keys import meta_namespace_key, split_key, version_number
+from aioinformer.model.keys import meta_namespace_key, split_key
+from aioinformer.model.object_meta import version_number
 from aioinformer.model.objects import KubeObject
 
 names = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,20}[a-z0-9])?", fullmatch=True)

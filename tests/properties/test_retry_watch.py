@@ -129,7 +129,7 @@ def version_of(event: WatchEvent) -> int:
     stops=st.lists(st.integers(0, 40), max_size=4),
 )
 @examples(60)
-async def test_each_event_behind_the_first_version_is_handed_on_once_and_in_order(
+async def test_each_event_after_the_first_version_is_yielded_once_and_in_order(
     start: int,
     history: list[tuple[int, type]],
     old: int,

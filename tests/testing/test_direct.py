@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from aioinformer.watch import WatchEvent
     from aioinformer_apiserver.http.response import ResponseWriter
     from aioinformer_apiserver.requests.request import APIRequest
-    from aioinformer_apiserver.storage.waker import Waker
+    from aioinformer_apiserver.storage.dispatcher import Waker
 
 BIG = "x" * 10_000
 

@@ -80,7 +80,7 @@ def test_bytes_of_a_long_line_are_joined_once() -> None:
     for chunk in chunks:
         assert framer.feed(chunk) == b""
 
-    kept = framer._parts
+    kept = framer.parts
     assert all(one is other for one, other in zip(kept, chunks, strict=True))
     assert framer.feed(b"\n") == bytes(200) + b"\n"
 

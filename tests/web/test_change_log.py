@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from aioinformer.informer.notifications import Added, Deleted, Updated
 from aioinformer.web.change_log import (
+    OBJECTS_PER_STEP,
     PAGE,
-    STRIDE,
     ChangeLog,
     Reader,
     StreamEvent,
@@ -182,10 +182,10 @@ def test_unselected_objects_are_skipped_in_bounded_steps(count: int) -> None:
     reader = journal.reader(accepts)
     assert reader.step() == StreamEvent(StreamEventType.RESET)
     first = reader.step()
-    assert len(asked) == min(STRIDE, count + 1)
-    assert (first is not None) is (count < STRIDE)
+    assert len(asked) == min(OBJECTS_PER_STEP, count + 1)
+    assert (first is not None) is (count < OBJECTS_PER_STEP)
     assert first is None or text_of(first) == "added last@1"
-    assert told(reader) == ["added last@1", "synced"][count < STRIDE :]
+    assert told(reader) == ["added last@1", "synced"][count < OBJECTS_PER_STEP :]
 
 
 def test_readers_of_equal_selections_share_one_judgement() -> None:
@@ -232,7 +232,7 @@ def test_each_step_of_a_resume_judges_few_departures() -> None:
         most = max(most, asked - before)
 
     assert found == 201
-    assert most <= 2 * STRIDE
+    assert most <= 2 * OBJECTS_PER_STEP
 
 
 def test_reader_holds_one_page_of_what_it_has_to_go_through() -> None:

@@ -7,11 +7,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from controller_helpers import Notes
+from controller_helpers import Notes, elector_of, managed
 from factory_helpers import Bug, FakeClient, break_requests
 from informers import plain
 from leader_helpers import MemoryLease
-from manager_helpers import elector_of, managed
 
 from aioinformer import Manager, SharedInformerFactory
 from aioinformer.errors import OptionsError

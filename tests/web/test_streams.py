@@ -213,7 +213,7 @@ async def test_the_query_asks_for_less_and_never_for_more(server: APIServer) -> 
     async with pods_of(server) as (_, pods):
         stream = EventStream(pods, namespace=["default"], label_selector="app=web")
         with pytest.raises(OptionsError, match="namespace 'shop' is not available"):
-            stream.ask([("namespace", "shop")])
+            stream.check([("namespace", "shop")])
 
         page = Page(stream, labelSelector="app in (web,db)", cache="no")
         async with page.reading():
@@ -223,14 +223,14 @@ async def test_the_query_asks_for_less_and_never_for_more(server: APIServer) -> 
 async def test_a_query_may_be_refused(server: APIServer) -> None:
     async with pods_of(server) as (_, pods):
         with pytest.raises(SelectorSyntaxError):
-            EventStream(pods).ask([("labelSelector", "app in")])
+            EventStream(pods).check([("labelSelector", "app in")])
 
         stream = EventStream(pods, query=False)
-        stream.ask([("other", "x")])
+        stream.check([("other", "x")])
         with pytest.raises(
             OptionsError, match="does not accept namespace= or labelSelector="
         ):
-            stream.ask([("labelSelector", "app=web")])
+            stream.check([("labelSelector", "app=web")])
 
 
 @pytest.mark.parametrize(

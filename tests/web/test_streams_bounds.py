@@ -127,7 +127,7 @@ async def test_journal_wakes_few_readers_in_each_turn_of_the_loop(
         told += chunk.count(b"event: updated")
 
     tasks = [
-        asyncio.create_task(stream.send(stream.ask(), write)) for _ in range(count)
+        asyncio.create_task(stream.send(stream.check(), write)) for _ in range(count)
     ]
     await asyncio.sleep(30)
     label = {"metadata": {"labels": {"x": "y"}}}
@@ -186,13 +186,13 @@ async def test_stream_keeps_its_bound_when_many_readers_come_at_once(
     pods: Any,
 ) -> None:
     stream = EventStream(pods, max_readers=1)
-    asks = stream.ask(), stream.ask()
+    asks = stream.check(), stream.check()
     page = Page(stream)
     async with page.reading():
         assert await stream.send(asks[0], page.write) is True
         assert stream.readers == 1
         with pytest.raises(TooManyReaders):
-            stream.ask()
+            stream.check()
 
 
 @pytest.mark.parametrize("options", [{"max_readers": 0}, {"write_timeout": 0}], ids=str)
@@ -285,4 +285,4 @@ async def test_timeout_of_a_write_itself_is_raised(pods: Any) -> None:
 
     stream = EventStream(pods)
     with pytest.raises(TimeoutError, match="of the host"):
-        await stream.send(stream.ask(), write)
+        await stream.send(stream.check(), write)

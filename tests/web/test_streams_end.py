@@ -79,7 +79,7 @@ async def test_stream_ends_with_informer(server: APIServer) -> None:
             assert task.done()
             assert page.in_order is True
             with pytest.raises(InformerStopped):
-                page.stream.ask()
+                page.stream.check()
 
 
 async def test_stream_ends_when_host_stops(server: APIServer) -> None:
@@ -92,7 +92,7 @@ async def test_stream_ends_when_host_stops(server: APIServer) -> None:
             assert task.done()
             assert page.in_order is True
             with pytest.raises(InformerStopped):
-                page.stream.ask()
+                page.stream.check()
 
 
 async def test_a_stuck_page_holds_up_the_end_for_a_second(server: APIServer) -> None:
@@ -119,7 +119,7 @@ async def test_stream_raises_exception_of_write(server: APIServer) -> None:
     async with pods_of(server) as (_, pods):
         stream = EventStream(pods, resume_seconds=0)
         with pytest.raises(Broken):
-            await stream.send(stream.ask(), write)
+            await stream.send(stream.check(), write)
 
         assert (handlers_of(pods), stream.readers) == (0, 0)
 
@@ -144,7 +144,7 @@ async def test_stream_may_end_between_ask_and_send(
 ) -> None:
     async with pods_of(server) as (factory, pods):
         page, stream = Page(EventStream(pods)), EventStream(pods)
-        asks = page.stream.ask(), stream.ask()
+        asks = page.stream.check(), stream.check()
         stream.close()
         assert await stream.send(asks[1], page.write) is True
         await factory.shutdown()
@@ -183,7 +183,7 @@ async def test_a_page_of_another_loop_is_refused(server: APIServer) -> None:
         page = Page(EventStream(pods))
 
         def elsewhere() -> None:
-            asyncio.run(page.stream.send(page.stream.ask(), page.write))
+            asyncio.run(page.stream.send(page.stream.check(), page.write))
 
         async with page.reading():
             with pytest.raises(WrongLoop):

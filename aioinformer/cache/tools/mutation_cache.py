@@ -16,7 +16,8 @@ from aioinformer.cache.deltas import DeletedFinalStateUnknown
 from aioinformer.cache.store import Indexer
 from aioinformer.cache.tools.stores import LoopClock
 from aioinformer.errors import OptionsError
-from aioinformer.model.keys import key_of, version_number
+from aioinformer.model.keys import key_of
+from aioinformer.model.object_meta import version_number
 from aioinformer.model.times import Duration, seconds_of
 
 if TYPE_CHECKING:

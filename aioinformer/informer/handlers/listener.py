@@ -88,7 +88,8 @@ class Listener:
             self._stages.append(accepts.passing)
 
         self._task: asyncio.Task[None] | None = None
-        self._ended = False
+        # An event of its own: progress comes with each notification.
+        self._over = asyncio.Event()
         self.removed = False
         """Nothing waits for it any more, and nothing is delivered."""
         self._closed = False
@@ -159,7 +160,7 @@ class Listener:
     @property
     def ended(self) -> bool:
         """Its task is over, or never began and never will."""
-        return self._ended
+        return self._over.is_set()
 
     async def wait_synced(self) -> None:
         """Wait until the handler has dealt with the initial state.
@@ -185,22 +186,18 @@ class Listener:
 
     async def wait_ended(self) -> None:
         """Wait until its task is over. Cancellation: safe."""
-        while not self._ended:
-            await self._wait_for_progress()
+        await self._over.wait()
 
     async def _wait_for(self, condition: Callable[[], bool]) -> None:
         while not condition():
-            if self._ended or self.removed:
+            if self.ended or self.removed:
                 raise InformerStopped(f"handler {self.name} has ended")
 
-            await self._wait_for_progress()
-
-    async def _wait_for_progress(self) -> None:
-        self._followers += 1
-        try:
-            await self._progress.wait()
-        finally:
-            self._followers -= 1
+            self._followers += 1
+            try:
+                await self._progress.wait()
+            finally:
+                self._followers -= 1
 
     def _tell(self) -> None:
         """Wake who waits for progress; most of the time that is nobody."""
@@ -213,7 +210,7 @@ class Listener:
 
     def end(self) -> None:
         """Nothing will be delivered any more; whoever waits is told. Idempotent."""
-        self._ended = True
+        self._over.set()
         self._slowness.close()
         self._threads.close()
         if self._resync is not None:

@@ -1,9 +1,9 @@
-"""`ReflectorOptions`: how one reflector lists and watches."""
+"""`ReflectorOptions` and `ReflectorStore`: the options and the store of a reflector."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from aioinformer.errors import InternalError, OptionsError
 from aioinformer.model.times import Duration, seconds_of
@@ -18,6 +18,7 @@ __all__ = [
     "INTERNAL_ERROR_SECONDS",
     "WATCH_GRACE_SECONDS",
     "WATCH_SECONDS",
+    "ReflectorKeywords",
     "ReflectorOptions",
     "ReflectorStore",
     "store_calls",
@@ -35,29 +36,32 @@ INTERNAL_ERROR_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReflectorOptions:
-    """How one reflector lists and watches."""
+    """Options of one reflector.
+
+    The options of `SharedInformerFactory.informer` of the same names are passed on.
+    """
 
     page_size: int | None = None
-    """Objects in a page; None for 500 where pages make sense. A server with a watch
-    cache answers the first list whole, whatever this says. No effect on streams, nor on
-    the list that is asked for whole after one whose further pages could not be had."""
+    """Number of objects in a page; None for 500 if pages help. A server with a watch
+    cache returns the first list whole. Streams have no pages, nor has a list that is
+    requested whole because later pages of the previous one failed."""
 
     watch_seconds: Duration = WATCH_SECONDS
-    """How long the server should keep one watch open: drawn from [w, 2w) for each,
-    so that many informers do not come back together. At least 1 s; whole seconds."""
+    """Minimum duration of a watch, at least 1 s. The server is requested to end each
+    after a random time from [w, 2w), so that informers do not reconnect together."""
 
     watch_grace_seconds: Duration = WATCH_GRACE_SECONDS
     """Seconds after which the client ends a watch that the server should have ended."""
 
     streaming_list: bool = False
-    """Ask for lists as streams: a watch that begins with the current objects and goes
-    on. It spares an older server's memory, and takes longer. A server that does not do
-    it is asked for pages instead, from then on."""
+    """Whether to request lists as streams: watches that begin with the current objects.
+    Streams save memory in older servers, and take longer. If the server does not support
+    them, lists are requested in pages from then on."""
 
     internal_error_seconds: Duration = INTERNAL_ERROR_SECONDS
-    """For how long watches that end in an internal error of the server (500), one after
-    the other and without news, are resumed; then a list gets over what the server
-    perhaps cannot read any more. 0 lists again at once, as client-go does."""
+    """Seconds for which watches are resumed that end in internal errors (500) in a row.
+    Then the reflector relists, in case the server cannot read its storage. With 0 it
+    relists at once, as client-go does."""
 
     def __post_init__(self) -> None:
         if self.page_size is not None and self.page_size < 1:
@@ -81,48 +85,59 @@ class ReflectorOptions:
             )
 
 
+class ReflectorKeywords(TypedDict, total=False):
+    """The same options as keyword arguments."""
+
+    page_size: int | None
+    watch_seconds: Duration
+    watch_grace_seconds: Duration
+    streaming_list: bool
+    internal_error_seconds: Duration
+
+
 class ReflectorStore(Protocol):
-    """Where a reflector puts what it learns. A relist is bracketed: stage, commit."""
+    """Store of a reflector. A list is staged in pieces and then committed."""
 
     def known(self, key: str) -> KubeObject | None:
-        """The newest state that this store was given for `key`; None if it is gone."""
+        """Return the newest state that was fed for `key`; None if it was deleted."""
 
     async def stage(self, objects: list[KubeObject], *, anew: bool = False) -> None:
-        """Take some objects of the list under way, in the place of what is staged.
+        """Stage some objects of the current list, in place of those staged before.
 
         Args:
-            objects: As the server gave them.
-            anew: Versions known before mean nothing: the same one may be another state.
+            objects: Objects as the server sent them.
+            anew: True if known versions mean nothing: the same version may be another
+                state.
         """
 
     async def stage_deleted(self, keys: list[str]) -> None:
-        """Of the list under way, objects that were deleted while it streamed in."""
+        """Unstage objects that were deleted while the list was streamed."""
 
     async def stage_unreadable(self, keys: list[str]) -> None:
-        """Of the list under way, objects that are there but cannot be read."""
+        """Stage the known states of objects that exist but cannot be read."""
 
     async def discard(self) -> None:
-        """The list under way failed: forget what was staged."""
+        """Drop the staged objects, because the list failed."""
 
     async def commit(self, resource_version: str) -> None:
-        """The list is complete: what was staged is everything there is."""
+        """Replace all objects by the staged ones, because the list is complete."""
 
     async def vacate(self) -> None:
-        """The server has the resource no more: nothing is there, until a list says so."""
+        """Remove all objects, because the server no longer has the resource."""
 
     async def feed(
         self, deltas: list[Delta[KubeObject]], resource_version: str
     ) -> None:
-        """Take changes, and the version up to which they bring everything."""
+        """Queue changes, and the version that they lead up to."""
 
 
 def store_failed(error: Exception) -> InternalError:
-    """Return what ends the reflector after an error of its store."""
+    """Return the error that ends the reflector after an error of its store."""
     return InternalError(f"the store failed: {error!r}")
 
 
 class _StoreCalls:
-    """Tells what a store raises from what a source raises; reusable and reentrant."""
+    """Context that makes errors of the store end the reflector; reentrant."""
 
     def __enter__(self) -> None:
         pass
@@ -138,4 +153,4 @@ class _StoreCalls:
 
 
 store_calls = _StoreCalls()
-"""Enter it around calls of a store: what they raise ends the reflector."""
+"""Context for calls of a store, so that their errors end the reflector."""

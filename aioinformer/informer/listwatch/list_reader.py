@@ -1,4 +1,4 @@
-"""`ListReader`: stages lists, which come in pages or as streams, and says how they ended."""
+"""`ListReader`: stages lists, in pages or as streams, and returns how each ended."""
 
 from __future__ import annotations
 
@@ -34,66 +34,65 @@ __all__ = ["ListReader"]
 logger = guarded_logger(__name__)
 
 WARN_SECONDS = 10.0
-"""After so long without an event a stream that is not complete is worth a warning, as
-in client-go; once for each such pause, as there is an end to our patience."""
+"""Pause of an incomplete stream that is logged as a warning, as in client-go."""
 
-ASK_SECONDS = 30.0
-"""How long the server may take to say whether it has the resource."""
+DISCOVERY_SECONDS = 30.0
+"""Time limit of the discovery request for a resource whose list ended in 404."""
 
 
 class ListReader:
     """Stages the lists of one reflector in its store, one after the other.
 
     Args:
-        source: Asked whether the server has the resource, if it can tell.
-        store: Where the objects are staged.
-        account: Told what comes.
-        page_size: Objects in a page if the user chose it, else None.
+        source: Source; if it is a `ServedCheck`, used for discovery.
+        store: Store in which the objects are staged.
+        stats: Statistics of the reflector.
+        page_size: Number of objects in a page; None for the default.
     """
 
     def __init__(
         self,
         source: ListerWatcher,
         store: ReflectorStore,
-        account: ReflectorStats,
+        stats: ReflectorStats,
         page_size: int | None,
     ) -> None:
         self._source = source
         self._store = store
-        self._account = account
+        self._stats = stats
         self._page_size = page_size
         self._absence = Absence()
-        # Of the current list; the tokens are those of the pages asked for so far.
+        # Of the current list. The tokens are those of the pages requested so far.
         self._began = 0.0
         self._items = 0
         self._tokens: set[str] = set()
 
     @property
     def absent(self) -> bool:
-        """For long, the server has not named the resource among those it serves."""
+        """True while the resource is absent; see `Absence`."""
         return self._absence.confirmed
 
     def begin(self) -> None:
-        """A list is about to be asked for."""
+        """Begin a list."""
         self._began, self._items = _now(), 0
         self._tokens.clear()
-        self._account.measures.list_began()
+        self._stats.metrics.list_began()
 
     def completed(self, version: str) -> None:
-        """What was staged has been committed."""
+        """Record that the list was committed."""
         self._absence.ended()
-        self._account.measures.reached(version)
-        self._account.measures.list_completed(_now() - self._began, self._items)
+        self._stats.metrics.reached(version)
+        self._stats.metrics.list_completed(_now() - self._began, self._items)
 
     async def failed(
         self, error: Exception, *, established: bool = False, endless: bool = False
     ) -> ListFailed:
-        """A list was refused, or broke off; finds out whether there is anything to list.
+        """Return the outcome of a failed list; after a 404, run discovery.
 
         Args:
-            error: What it failed with.
-            established: It was a stream that the server had accepted.
-            endless: It was a stream without an end in sight.
+            error: Error of the list.
+            established: True for a stream that the server had accepted.
+            endless: True for a stream whose initial events did not end in time.
         """
         absent = False
         if isinstance(error, NotFound):
@@ -104,16 +103,16 @@ class ListReader:
         return ListFailed(error, established, endless, absent)
 
     async def _is_served(self) -> bool | None:
-        """Ask whether the server has the resource; None if that cannot be told."""
+        """Return True if discovery lists the resource; None if it is unknown."""
         if not isinstance(self._source, ServedCheck):
             return None
 
         try:
-            async with asyncio.timeout(ASK_SECONDS):
+            async with asyncio.timeout(DISCOVERY_SECONDS):
                 return await self._source.is_served()
         except (ApiError, TransportError, DecodeError, TimeoutError) as exc:
-            name = self._account.name
-            logger.debug("%s: cannot tell what the server has: %r", name, exc)
+            name = self._stats.name
+            logger.debug("%s: discovery after a 404 failed: %r", name, exc)
             return None
 
     # ------------------------------------------------------------ in pages
@@ -121,7 +120,7 @@ class ListReader:
     async def read_page(
         self, pages: PagesAhead, phase: Listing
     ) -> PageListed | ListFailed:
-        """Stage one page; the next one is asked for as soon as it is known.
+        """Stage one page; request the next one as soon as its token is known.
 
         Cancellation:
             Leaves the list incomplete.
@@ -129,14 +128,14 @@ class ListReader:
         self._tokens.add(phase.token)
         try:
             async with pages.page(list_options(phase, self._page_size)) as page:
-                self._account.answered()
+                self._stats.answered()
                 async with aclosing(aiter(page)) as pieces:
                     async for objects in pieces:
-                        self._ask_ahead(pages, phase, page.continue_token)
+                        self._request_ahead(pages, phase, page.continue_token)
                         await self._stage(objects, anew=phase.anew)
 
-                self._account.last_contact = _now()
-                await self._note_unreadable(page)
+                self._stats.last_contact = _now()
+                await self._stage_unreadable(page)
                 if not page.resource_version:
                     raise DecodeError("a list without a resource version to watch from")
 
@@ -144,15 +143,15 @@ class ListReader:
         except (ApiError, TransportError, DecodeError) as exc:
             return await self.failed(exc)
 
-    def _ask_ahead(self, pages: PagesAhead, phase: Listing, token: str) -> None:
+    def _request_ahead(self, pages: PagesAhead, phase: Listing, token: str) -> None:
         if token and token not in self._tokens:
             pages.ask(list_options(replace(phase, token=token), self._page_size))
 
     def _next_token(self, page: ListPage) -> str:
-        """Where the page behind this one begins; empty behind the last one.
+        """Return the token of the next page; empty after the last one.
 
         Raises:
-            DecodeError: There it would be one that was read before.
+            DecodeError: If that page was read before.
         """
         token = page.continue_token
         if token and token in self._tokens:
@@ -161,14 +160,14 @@ class ListReader:
         return token
 
     async def _stage(self, objects: list[KubeObject], *, anew: bool) -> None:
-        self._account.last_contact = _now()
+        self._stats.last_contact = _now()
         self._items += len(objects)
         with store_calls:
             await self._store.stage(objects, anew=anew)
 
-    async def _note_unreadable(self, page: ListPage) -> None:
+    async def _stage_unreadable(self, page: ListPage) -> None:
         if page.skipped:
-            self._account.unreadable(page.skipped, page.unreadable)
+            self._stats.unreadable(page.skipped, page.unreadable)
             with store_calls:
                 await self._store.stage_unreadable(page.unreadable)
 
@@ -180,7 +179,7 @@ class ListReader:
         """Stage the initial events of a watch, up to their end.
 
         Returns:
-            How that went, and the events that came behind the end.
+            Outcome of the list, and the events after its end.
 
         Cancellation:
             Leaves the list incomplete.
@@ -195,8 +194,8 @@ class ListReader:
             self._check_readable(watch, phase)
         except TimeoutError:
             error = TransportError(
-                f"after {initial.count} events, the end of the initial ones is not in "
-                "sight: the server does not seem to stream lists"
+                f"no end of the initial events after {initial.count} events: the server "
+                "does not seem to support streamed lists"
             )
             return await self.failed(error, established=True, endless=True), []
         except (ApiError, TransportError, DecodeError) as exc:
@@ -210,7 +209,7 @@ class ListReader:
         """Wait for the next initial events.
 
         Raises:
-            TimeoutError: They have taken too long.
+            TimeoutError: If they take too long.
         """
         now = _now()
         deadline = initial.deadline(now)
@@ -222,9 +221,9 @@ class ListReader:
                 raise
 
         logger.warning(
-            "%s: still waiting for the end of a streamed list, after %d events; none "
-            "came for %d s",
-            self._account.name,
+            "%s: waiting for the end of a streamed list (%d events so far, none for the "
+            "last %d s)",
+            self._stats.name,
             initial.count,
             WARN_SECONDS,
         )
@@ -234,7 +233,7 @@ class ListReader:
     async def _stage_portion(
         self, batch: list[WatchEvent], initial: InitialEvents, *, anew: bool
     ) -> list[WatchEvent]:
-        """Stage what a batch says; returns what of it came behind the end."""
+        """Stage a batch of initial events; return the events after their end."""
         if not batch:
             raise TransportError("a streamed list ended before it was complete")
 
@@ -247,10 +246,12 @@ class ListReader:
         return portion.rest
 
     def _check_readable(self, watch: Watch, phase: Listing) -> None:
-        """What was skipped must not seem deleted: a page names it, a stream does not.
+        """Check that no known object seems deleted because its event was skipped.
+
+        A page has the keys of unreadable objects, a stream does not.
 
         Raises:
-            DecodeError: Something was, which perhaps is known.
+            DecodeError: If an event was skipped that may be of a known object.
         """
         if not watch.skipped:
             return
@@ -261,8 +262,8 @@ class ListReader:
             )
 
         logger.warning(
-            "%s: %d events of a streamed list cannot be read, and are left out",
-            self._account.name,
+            "%s: skipping %d unreadable events of a streamed list",
+            self._stats.name,
             watch.skipped,
         )
 

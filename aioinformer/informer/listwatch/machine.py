@@ -1,10 +1,10 @@
-"""The list-watch machine: what to ask the server next, given what it answered.
+"""List-watch machine: decides on the next request after each response.
 
-Pure and synchronous: it never waits, logs, or looks at a clock. The reflector asks what
-the phase says, gives the outcome to `advance`, and performs the actions it returns.
+Pure and synchronous: it does not wait, log, or read a clock. The reflector sends the
+request of the phase, passes the outcome to `advance`, and performs the actions returned.
 
-Theory of operation. A phase holds just what is meaningful in it; v is the version it
-goes on from, r that of the answer, and the first row that fits is the one that counts:
+A phase has only the fields that mean something in it. Below, v is the version to continue
+from and r the version of the response. The first row that fits applies:
 
 =================  ==========================  ====================  =================
 phase              input                       next phase            actions
@@ -12,11 +12,11 @@ phase              input                       next phase            actions
 Listing(v)         page with a token           Listing(v, token)
   "                last page, or all initial   Listing("", anew)     Discard, Report
                    events, of an r older than
-                   what is known
+                   the known version
   "                last page, or all initial   Watching(r)           Commit(r)
                    events, of another r
-  "                not served for long, while  Listing("0")          Discard, Vacate,
-                   something was listed                              Report
+  "                absent resource that was    Listing("0")          Discard, Vacate,
+                   listed before                                     Report
   "                broken history              Listing("", anew)     Discard, Report
   "                410, version too large,     Listing("")           Discard, Report
                    invalid request
@@ -30,24 +30,24 @@ Watching(v)        broken history at r         Listing("", anew)     Report
   "                other end at r              Watching(r)           Report, if failed
 =================  ==========================  ====================  =================
 
-`Listing("")` asks for the newest state, `Listing("0")` for any that the server has at
-hand, `Listing(v)` for one not older than v. Each remembers what is known, to notice that
-a server's history went backwards (restored from a backup); `anew` takes its list as it
-is, because then the same version may mean another state. A list that fails behind its
-first page, but for a failure that passes, is asked for whole the next time, once: its
-pages may be the reason. They expire (410) before a slow reader is through, or lead in a
-circle. client-go asks for the whole list then, too.
+`Listing("")` requests the newest state, `Listing("0")` any state that the server has,
+`Listing(v)` a state not older than v. Each remembers the known version, to notice that a
+server's history went backwards (restored from a backup). With `anew`, the next list is
+accepted as it is, because the same version may now be another state. If a list fails
+after its first page, other than by a failure that passes, the next one is requested
+whole, once. Its pages may be the cause: they expire (410) before a slow reader has read
+them, or lead in a circle. client-go also requests the whole list then.
 
-Whether lists are asked for as streams goes along from phase to phase. A stream that
-fails may decide how its list is asked for next; the rows above decide the rest:
+Whether lists are requested as streams is passed from phase to phase. A failed stream may
+change how its list is requested next; the rows above decide on the rest:
 
 ==================================================  ==================================
-a stream                                            lists from then on
+stream                                              next lists
 ==================================================  ==================================
-no end of its initial events in sight, or 405, or   in pages, for good
-invalid with no version to blame (then v stays)
+no end of its initial events, or 405, or invalid    in pages, for good
+without a version as the cause (then v stays)
 410, version too large, invalid, broken history,    streams
-429, unreachable (no word about streams)
+429, unreachable (nothing about streams)
 third failure in a row, after it was accepted       in pages, for good
 third failure in a row, before                      this one in pages, then streams;
                                                     streams at once if its first page
@@ -55,9 +55,9 @@ third failure in a row, before                      this one in pages, then stre
 other failure                                       streams
 ==================================================  ==================================
 
-client-go answers any failure of a stream by a list, at once, and the next time asks for a
-stream again: a server without streams is asked in vain each time, and one that is
-restarting gets the larger request of the two.
+client-go lists in pages at once after any failure of a stream, and requests a stream the
+next time. So it always requests a stream in vain from a server without streams, and sends
+the larger request to a server that is restarting.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ from aioinformer.informer.listwatch.recovery import (
     recovery_for,
 )
 from aioinformer.informer.listwatch.watch_events import NO_VERSION, history_reset
-from aioinformer.model.keys import version_number
+from aioinformer.model.object_meta import version_number
 from aioinformer.watch.interface import ListOptions, WatchOptions
 
 __all__ = [
@@ -100,8 +100,8 @@ __all__ = [
 PAGE_SIZE = 500
 
 STREAMS_TO_GIVE_UP = 3
-"""A server restarts, a proxy cuts: that many streams of initial events in a row which
-failed are no accident."""
+"""Number of failed streams in a row after which streams are given up. One or two may be
+restarts of the server or a proxy."""
 
 
 # ---------------------------------------------------------------- phases
@@ -109,44 +109,44 @@ failed are no accident."""
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A list has to be asked for, or its next page."""
+    """Phase in which a list, or its next page, is requested."""
 
     version: str = "0"
-    """Not older than this; `"0"` for any, `""` for the newest."""
+    """Minimum version; `"0"` for any state, `""` for the newest."""
 
     token: str = ""
-    """The page to ask for; empty for the first one."""
+    """Token of the requested page; empty for the first one."""
 
     listed: str = ""
-    """The version of the pages so far."""
+    """Version of the pages so far."""
 
     known: str | None = None
-    """The version up to which everything was known before; None before any list."""
+    """Version that the store has; None before the first list."""
 
     anew: bool = False
-    """The server's history is another one: what was known means nothing any more."""
+    """True if the server has another history, so that known versions mean nothing."""
 
     streaming: bool = False
-    """Asked for as a stream: a watch that begins with the current objects."""
+    """True to request a stream: a watch that begins with the current objects."""
 
     broken: int = 0
-    """Streams in a row that failed without a word about streams."""
+    """Number of streams in a row that failed for reasons other than being streams."""
 
     detour: bool = False
-    """In pages this once, as streams failed before they began."""
+    """True to request pages only this time, because streams failed to begin."""
 
     whole: bool = False
-    """Not in pages this once, as further pages could not be had."""
+    """True to request no pages this time, because later pages failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """A complete list is in the store; changes after `version` have to be asked for."""
+    """Phase in which changes after `version` are requested; the store has a list."""
 
     version: str
 
     streaming: bool = False
-    """Lists are asked for as streams, should one be needed."""
+    """True if later lists are requested as streams."""
 
 
 Phase: TypeAlias = Listing | Watching
@@ -157,7 +157,7 @@ Phase: TypeAlias = Listing | Watching
 
 @dataclass(frozen=True, slots=True)
 class PageListed:
-    """A page was read to its end and staged."""
+    """Input: a page was read and staged."""
 
     version: str
     token: str = ""
@@ -165,37 +165,37 @@ class PageListed:
 
 @dataclass(frozen=True, slots=True)
 class StreamListed:
-    """The initial events of a stream are complete and staged; it goes on as a watch."""
+    """Input: the initial events of a stream are staged, and it continues as a watch."""
 
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class ListFailed:
-    """A list, in pages or as a stream, was refused, or broke off."""
+    """Input: a list, in pages or as a stream, was refused or broke off."""
 
     error: Exception
     established: bool = False
-    """It was a stream that the server had accepted."""
+    """True for a stream that the server had accepted."""
 
     endless: bool = False
-    """It was a stream whose initial events did not come to their end in time."""
+    """True for a stream whose initial events did not end in time."""
 
     absent: bool = False
-    """For long, the server has not even named the resource among those it serves."""
+    """True if the resource is absent; see `Absence`."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchEnded:
-    """A watch is over, and everything up to `version` was taken from it."""
+    """Input: a watch has ended, and the store has everything up to `version`."""
 
     version: str
     error: Exception | None = None
     established: bool = True
-    """The server accepted it; False if the request itself failed."""
+    """True if the server accepted it; False if the request failed."""
 
     persistent: bool = False
-    """Internal errors of the server have been ending watches for too long."""
+    """True if internal errors of the server have been ending watches for too long."""
 
 
 Input: TypeAlias = PageListed | StreamListed | ListFailed | WatchEnded
@@ -206,26 +206,26 @@ Input: TypeAlias = PageListed | StreamListed | ListFailed | WatchEnded
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Everything staged is the complete list of this version."""
+    """Action: commit the staged objects, the complete list of this version."""
 
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Forget what was staged."""
+    """Action: drop the staged objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Tell about an error."""
+    """Action: report an error."""
 
     error: Exception
 
 
 @dataclass(frozen=True, slots=True)
 class Vacate:
-    """The server has the resource no more: every object is gone."""
+    """Action: remove all objects, because the server no longer has the resource."""
 
 
 Action: TypeAlias = Commit | Discard | Report | Vacate
@@ -235,10 +235,10 @@ Action: TypeAlias = Commit | Discard | Report | Vacate
 
 
 def advance(phase: Phase, happened: Input) -> tuple[Phase, list[Action]]:
-    """The next phase, and what to do on the way to it.
+    """Return the next phase, and the actions to perform before it.
 
     Raises:
-        InternalError: The input cannot happen in this phase; nothing is decided.
+        InternalError: If the input cannot happen in this phase.
     """
     match phase, happened:
         case Listing(streaming=False), PageListed(version=version, token=token):
@@ -256,34 +256,34 @@ def advance(phase: Phase, happened: Input) -> tuple[Phase, list[Action]]:
 
 
 def list_options(phase: Listing, page_size: int | None) -> ListOptions:
-    """The list request of a phase.
+    """Return the list request of a phase.
 
-    A limit never goes with a bare version: the server would read the past.
+    A limit is never combined with a bare version, which requests exactly that state.
 
     Args:
-        phase: What is to be listed.
-        page_size: Objects in one page if the user chose it, else None.
+        phase: Phase of the machine.
+        page_size: Number of objects in a page; None for the default.
     """
     if phase.token:
         return ListOptions(limit=page_size or PAGE_SIZE, continue_token=phase.token)
 
-    anything = phase.version in NO_VERSION
-    limit = page_size or (PAGE_SIZE if anything else 0)
+    any_version = phase.version in NO_VERSION
+    limit = page_size or (PAGE_SIZE if any_version else 0)
     return ListOptions(
         resource_version=phase.version,
-        resource_version_match="" if anything else "NotOlderThan",
+        resource_version_match="" if any_version else "NotOlderThan",
         limit=0 if phase.whole else limit,
     )
 
 
 def stream_options(phase: Listing, seconds: int) -> WatchOptions:
-    """The request for a list as a stream.
+    """Return the request for a list as a stream.
 
     Args:
-        phase: What is to be listed.
-        seconds: When the server is to end the stream, which goes on as a watch.
+        phase: Phase of the machine.
+        seconds: Seconds after which the server should end the stream.
     """
-    # No version at hand there: the newest, which the stream waits for.
+    # Streams cannot request "any state".
     version = "" if phase.version == "0" else phase.version
     return WatchOptions(
         resource_version=version, send_initial_events=True, timeout_seconds=seconds
@@ -291,7 +291,7 @@ def stream_options(phase: Listing, seconds: int) -> WatchOptions:
 
 
 def _listed(phase: Listing, listed: str, token: str) -> tuple[Phase, list[Action]]:
-    """After a page: the next one, or the end of the list."""
+    """Return the phase after a page: the next page, or the end of the list."""
     if token:
         return replace(phase, token=token, listed=listed), []
 
@@ -299,7 +299,7 @@ def _listed(phase: Listing, listed: str, token: str) -> tuple[Phase, list[Action
 
 
 def _complete(phase: Listing, listed: str) -> tuple[Phase, list[Action]]:
-    """After a complete list: the watch, or the list again if it cannot be believed."""
+    """Return the phase after a complete list: a watch, or a relist if it is too old."""
     number = version_number(listed)
     known = phase.known or ""
     if not phase.anew and 0 <= number < version_number(known):
@@ -318,7 +318,7 @@ def _list_failed(phase: Listing, failed: ListFailed) -> tuple[Phase, list[Action
     recovery = recovery_for(failed.error)
     whole = bool(phase.token) and recovery is not Recovery.RESUME
     if phase.streaming and _refuses_streams(phase, failed):
-        # The version is not to blame for it.
+        # The version is not the cause.
         phase, recovery = replace(phase, streaming=False, broken=0), Recovery.RELIST
     elif phase.streaming:
         phase = _after_stream(phase, failed, recovery)
@@ -329,7 +329,7 @@ def _list_failed(phase: Listing, failed: ListFailed) -> tuple[Phase, list[Action
 
 
 def _again(phase: Listing, recovery: Recovery, *, whole: bool = False) -> Listing:
-    """The same list from its beginning, or that of a version that can be had."""
+    """Return the list from its first page, with the version of the recovery."""
     phase = replace(phase, token="", listed="", whole=whole)
     match recovery:
         case Recovery.RELIST_ANEW:
@@ -341,10 +341,10 @@ def _again(phase: Listing, recovery: Recovery, *, whole: bool = False) -> Listin
 
 
 def _refuses_streams(phase: Listing, failed: ListFailed) -> bool:
-    """Whether a stream failed for being one, so that a list may succeed.
+    """Return True if a stream failed for being one, so that a list may succeed.
 
-    Servers without them say that the request is invalid, or take it for a common watch,
-    whose initial events nobody marks as complete.
+    Servers without streams refuse the request as invalid, or start a plain watch, whose
+    initial events never end.
     """
     unversioned = phase.version in NO_VERSION
     invalid = isinstance(failed.error, Invalid) and unversioned
@@ -352,7 +352,7 @@ def _refuses_streams(phase: Listing, failed: ListFailed) -> bool:
 
 
 def _after_stream(phase: Listing, failed: ListFailed, recovery: Recovery) -> Listing:
-    """How to ask for a list whose stream failed, perhaps for another reason."""
+    """Return the phase after a failed stream whose server may support streams."""
     about_versions = recovery in (Recovery.RELIST_NEWEST, Recovery.RELIST_ANEW)
     unreachable = pace_of(failed.error) is Failure.UNREACHABLE
     if about_versions or unreachable or isinstance(failed.error, TooManyRequests):
@@ -361,8 +361,8 @@ def _after_stream(phase: Listing, failed: ListFailed, recovery: Recovery) -> Lis
     if phase.broken + 1 < STREAMS_TO_GIVE_UP:
         return replace(phase, broken=phase.broken + 1)
 
-    # One that never begins: a proxy may be waiting for its end, where a list gets
-    # through; or the server is down, and can do streams when it is back.
+    # A stream that never begins may be buffered by a proxy, which passes lists. Or the
+    # server is down, and supports streams when it is back.
     return replace(phase, streaming=False, broken=0, detour=not failed.established)
 
 
@@ -373,7 +373,7 @@ def _watch_ended(phase: Watching, ended: WatchEnded) -> tuple[Phase, list[Action
         recovery = recovery_for(error, persistent=ended.persistent)
 
     if version in NO_VERSION and recovery is not Recovery.RELIST_ANEW:
-        # Watched from no version, what was deleted in between would stay.
+        # A watch from no version would miss the deletions in between.
         recovery = Recovery.RELIST_NEWEST
 
     next_phase = _after(recovery, version, phase.streaming)

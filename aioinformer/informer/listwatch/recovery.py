@@ -1,4 +1,7 @@
-"""What an error means for a list-watch: how to go on, and whether a person has to act."""
+"""Rules for continuing after errors: which list or watch follows, and how long to wait.
+
+Pure and synchronous: times are passed in.
+"""
 
 from __future__ import annotations
 
@@ -36,24 +39,24 @@ __all__ = [
 
 
 class Recovery(enum.Enum):
-    """How to go on after an error."""
+    """Next request after an error."""
 
-    RESUME = "watch again from the last version"
-    RELIST = "list again, not older than the last version"
-    RELIST_NEWEST = "list again, the newest state"
-    RELIST_ANEW = "list again, the newest state, and believe nothing known before"
+    RESUME = "watch from the last version"
+    RELIST = "list, not older than the last version"
+    RELIST_NEWEST = "list the newest state"
+    RELIST_ANEW = "list the newest state, and ignore known versions"
 
 
 def recovery_for(error: Exception, *, persistent: bool = False) -> Recovery:
-    """How to go on after a watch, or a list, failed; the one table of it.
+    """Return the next request after a failed list or watch. All rules are here.
 
-    There is no error after which an informer gives up: permissions, credentials and
-    kinds come back while it runs.
+    No error makes an informer give up: permissions, credentials and kinds come back while
+    it runs.
 
     Args:
-        error: What it failed with.
-        persistent: Internal errors of the server have been ending watches for too long:
-            perhaps what is stored there cannot be read, which only a list gets over.
+        error: Error of the list or watch.
+        persistent: True if internal errors have been ending watches for too long. Perhaps
+            the server cannot read its storage, and only a list gets past that.
     """
     match error:
         case HistoryReset():
@@ -61,17 +64,17 @@ def recovery_for(error: Exception, *, persistent: bool = False) -> Recovery:
         case ResourceExpired():
             return Recovery.RELIST_NEWEST
         case ApiError() if isinstance(error, Invalid) or _too_large(error):
-            # A version that the server has not reached, or does not understand.
+            # The server has not reached the version, or does not understand it.
             return Recovery.RELIST_NEWEST
         case NotFound():
-            return Recovery.RELIST  # the kind may be gone: a list tells
+            return Recovery.RELIST  # shows whether the kind still exists
         case _ if is_unsupported(error):
-            return Recovery.RELIST  # no watches there: lists are better than nothing
+            return Recovery.RELIST  # without watches, lists are better than nothing
         case DecodeError() | ServerError(reason="StorageReadError"):
-            # Watched again from there, the same would come again, for ever.
+            # A watch from the same version would fail in the same way, forever.
             return Recovery.RELIST
         case _ if is_foreign(error):
-            return Recovery.RELIST  # the same, of a source that cannot read
+            return Recovery.RELIST  # perhaps a source that cannot read the response
         case _ if persistent and is_internal(error):
             return Recovery.RELIST
         case _:
@@ -79,7 +82,7 @@ def recovery_for(error: Exception, *, persistent: bool = False) -> Recovery:
 
 
 def pace_of(error: Exception | None) -> Failure | None:
-    """Classify what a list or watch ended with, for its `Backoff`; None for no error."""
+    """Classify the error of a list or watch for its `Backoff`; None for no error."""
     version_void = isinstance(error, ResourceExpired | HistoryReset) or (
         isinstance(error, ApiError) and _too_large(error)
     )
@@ -87,65 +90,65 @@ def pace_of(error: Exception | None) -> Failure | None:
 
 
 def is_foreign(error: Exception) -> bool:
-    """True for what a source should not raise, such as an `OSError` of a full disk."""
+    """Return True for errors that a source should not raise, such as an `OSError`."""
     return not isinstance(error, AioInformerError)
 
 
 def is_internal(error: Exception) -> bool:
-    """True for a failure inside of the server (500), which may pass or stay."""
+    """Return True for an internal error of the server (500), which may pass or stay."""
     return isinstance(error, ServerError) and error.status == 500
 
 
 def is_refusal(error: Exception) -> bool:
-    """True for an answer that only a person can change.
+    """Return True for an error that only a person can correct.
 
-    The request is wrong (400, 422: a field that cannot be selected by), or we are not
-    known (401), not allowed (403), or ask for what is not served (404, 405); or nothing
-    was asked, as the client was never entered, or in another loop.
+    The request is wrong (400, 422: for example an unsupported field selector), or not
+    authenticated (401), or not allowed (403), or not served (404, 405). Or it was not
+    sent, because the client was not entered, or was entered in another loop.
     """
     kinds = Invalid | Unauthorized | Forbidden | NotFound | OptionsError | WrongLoop
     return isinstance(error, kinds) or is_unsupported(error)
 
 
 def is_unsupported(error: Exception) -> bool:
-    """True if the resource is there, but not with this verb (405)."""
+    """Return True if the resource exists, but does not support the verb (405)."""
     return isinstance(error, ApiError) and error.status == 405
 
 
 def _too_large(error: ApiError) -> bool:
-    """Whether the version asked for is ahead of the server.
+    """Return True if the server has not reached the requested version.
 
-    Current servers say so in a cause of the Status; those before 1.19 only in words,
-    of the cause or of the Status itself.
+    Current servers set a cause in the Status. Those before 1.19 only use a message, of
+    the cause or of the Status itself.
     """
     causes = error.details.get("causes")
     causes = causes if isinstance(causes, list) else ()
     causes = [cause for cause in causes if isinstance(cause, dict)]
-    words = [error.message, *(str(cause.get("message")) for cause in causes)]
+    messages = [error.message, *(str(cause.get("message")) for cause in causes)]
     return any(
         cause.get("reason") == "ResourceVersionTooLarge" for cause in causes
-    ) or (any("Too large resource version" in text for text in words))
+    ) or (any("Too large resource version" in text for text in messages))
 
 
 ABSENT_SECONDS = 60.0
-"""For so long the server must not have named a resource before it counts as absent. A
-definition that is replaced, or a server that starts, misses some for a few seconds."""
+"""Seconds for which discovery must not list a resource before it counts as absent. While
+a definition is replaced, or a server starts, some are missing for a few seconds."""
 
 
 class Absence:
-    """Follows whether the server has a resource; pure and synchronous.
+    """Detects that the server no longer has a resource.
 
-    A list that ends in 404 means little: the next server behind the balancer may know
-    the resource. Only when in addition the server has not named it among those it
-    serves, each time it was asked, for a minute, it is absent.
+    A list that ends in 404 proves little: the next server of the load balancer may know
+    the resource. It is absent if, in addition, discovery has not listed it for a minute,
+    each time it was requested.
 
-    The minute is one without anything else between: a list that fails otherwise, as it
-    does while a server is away, begins it anew, because a server that starts does not
-    know all its kinds yet. A question without an answer neither counts nor begins it
-    anew.
+    A list that fails otherwise starts the minute again: while a server is unreachable or
+    starting, it does not know all its kinds. A failed discovery request neither counts
+    nor starts it again.
 
     Attributes:
-        confirmed: It is absent; until the server names it, or a list succeeds.
+        confirmed: True while the resource is absent: until discovery lists it, or a list
+            succeeds.
     """
 
     def __init__(self) -> None:
@@ -156,14 +159,14 @@ class Absence:
         return f"<Absence since={self._since} confirmed={self.confirmed}>"
 
     def answered(self, served: bool | None, now: float) -> bool:
-        """A list ended in 404, and the server was asked whether it has the resource.
+        """Record the result of discovery after a list that ended in 404.
 
         Args:
-            served: What it said; None if that could not be learnt.
-            now: In seconds of any clock that does not go back.
+            served: True if discovery lists the resource; None if it failed.
+            now: Time in seconds of a monotonic clock.
 
         Returns:
-            True if it said no, and has done so for long.
+            True if the resource is absent.
         """
         if served is None:
             return False
@@ -180,138 +183,132 @@ class Absence:
         return lasted
 
     def interrupted(self) -> None:
-        """A list failed otherwise: what was said before does not count any more."""
+        """Record a list that failed otherwise; earlier results no longer count."""
         self._since = None
 
     def ended(self) -> None:
-        """The resource is there."""
+        """Record that the resource exists."""
         self._since = None
         self.confirmed = False
 
 
 GAPS = 2.5
-"""That many of the longest gap between bookmarks without a sign of life are death. Real
-servers send one about every minute, which makes 150 s."""
-
+"""Number of longest gaps between bookmarks after which a silent watch counts as dead.
+Real servers send one about every minute, which makes 150 s."""
 
 SHORTEST_SECONDS = 90.0
-"""The least silence that counts, however quickly bookmarks come."""
-
+"""Least silence that counts, however often bookmarks come."""
 
 TOGETHER_SECONDS = 5.0
-"""Bookmarks closer than that count as one: they tell no rhythm. Some servers send two at
-the beginning of a watch, and then none."""
-
+"""Gap below which bookmarks count as one. Some servers send two at the beginning of a
+watch, and then none."""
 
 LONGEST_GAP_SECONDS = 120.0
-"""What is longer tells no rhythm either, but a pause: of this process (a laptop asleep)
-or of a server that has no rhythm. It would make 300 s or more of silence, which is when
-the server ends a watch anyway."""
-
+"""Longest gap that counts. A longer one is a pause of this process (a laptop asleep), or
+comes from a server without regular bookmarks. It would make 300 s or more of silence,
+which is when the server ends a watch anyway."""
 
 REMEMBERED_GAPS = 8
-"""The longest of so many counts, so that one slow moment is forgotten in minutes."""
+"""Number of gaps of which the longest counts, so that one slow moment is forgotten in
+minutes."""
 
-
-DEATHS_TO_DOUBT = 2
-"""That many watches in a row ended by the watchdog, without a gap between bookmarks in
-them, look as if the server had stopped to send any."""
+WATCHES_TO_DISARM = 2
+"""Number of watches in a row that the watchdog ended without a gap between bookmarks. The
+server seems to have stopped sending bookmarks."""
 
 
 class Watchdog:
-    """Learns the rhythm of a server's bookmarks, and says when silence is death.
+    """Learns the interval of a server's bookmarks, and how much silence is too much.
 
-    It is armed once two bookmarks came in one watch: silence then counts as death after
-    2.5 times the longest of the last gaps between bookmarks, but not before 90 s. Any
-    event is a sign of life, not bookmarks alone. Some resources get no bookmarks at all;
-    for them it never is armed.
+    It is armed once a watch has had two bookmarks. A watch then counts as dead after 2.5
+    times the longest of the last gaps between bookmarks, and at least 90 s, without any
+    event. Some resources get no bookmarks at all. For them it is never armed.
 
-    What was learnt in one watch holds in the next ones, as a connection may stall
-    before its first bookmark. Only a watch that it had to end without a bookmark, or
-    two in a row without two of them, disarms it until it has learnt anew: perhaps the
-    server has stopped to send them, and there must be no loop of false alarms.
+    Gaps of one watch count in the next ones, as a connection may stall before its first
+    bookmark. Only a watch that it ended without a bookmark, or two in a row without two
+    of them, disarm it. Perhaps the server has stopped sending bookmarks, and false alarms
+    must not repeat forever.
 
-    One belongs to one list-watch. client-go has none; there a stalled connection is
-    found by the probes of TCP and HTTP/2, which a proxy may answer.
+    There is one for each list-watch. client-go has none: it finds a stalled connection by
+    TCP and HTTP/2 probes, which a proxy may answer.
     """
 
-    # Invariants: no gap is outside of TOGETHER_SECONDS to LONGEST_GAP_SECONDS, so patience
-    # is between 90 and 300 s. There are less than DEATHS_TO_DOUBT deaths. Between two
-    # watches nothing is heard, if the watchdog ended the first.
+    # Invariants: all gaps are between TOGETHER_SECONDS and LONGEST_GAP_SECONDS, so a watch
+    # may be silent for 90 to 300 s. `_ended_watches` is below WATCHES_TO_DISARM. After the
+    # watchdog has ended a watch, `_last_event` is None until the next one begins.
 
     def __init__(self) -> None:
         self._gaps: deque[float] = deque(maxlen=REMEMBERED_GAPS)
-        self._deaths = 0
-        # Of the current watch: its last sign of life, its last bookmark.
-        self._heard: float | None = None
-        self._bookmark: float | None = None
+        self._ended_watches = 0
+        # Of the current watch.
+        self._last_event: float | None = None
+        self._last_bookmark: float | None = None
 
     def __repr__(self) -> str:
-        state = f"armed, {self._patience():g}s" if self.armed else "not armed"
+        state = f"armed, {self._silence():g}s" if self.armed else "not armed"
         return f"<Watchdog {state}>"
 
     @property
     def armed(self) -> bool:
-        """True if it knows how often bookmarks come, so that silence means something."""
+        """True if the interval of bookmarks is known, so that silence means something."""
         return bool(self._gaps)
 
     @property
     def longest_gap(self) -> float:
-        """The longest of the last gaps between bookmarks in seconds; 0 if not armed."""
+        """Longest of the last gaps between bookmarks in seconds; 0 if not armed."""
         return max(self._gaps, default=0.0)
 
     def begin(self, now: float) -> None:
-        """The server has accepted a new watch.
+        """Record the beginning of a watch.
 
         Args:
-            now: In seconds of any clock that does not go back.
+            now: Time in seconds of a monotonic clock.
         """
-        if self._heard is not None:
-            self._deaths = 0  # the watch before ended in another way
+        if self._last_event is not None:
+            self._ended_watches = 0  # the previous watch ended in another way
 
-        self._heard = now
-        self._bookmark = None
+        self._last_event = now
+        self._last_bookmark = None
 
-    def heard(self, now: float) -> None:
-        """Something came in the watch, whatever it was."""
-        self._heard = now
+    def event(self, now: float) -> None:
+        """Record an event of any type."""
+        self._last_event = now
 
     def bookmark(self, now: float) -> None:
-        """A bookmark came in the watch; the same as `heard()`, and learns of it."""
-        self._heard = now
-        if self._bookmark is None:
-            self._bookmark = now
+        """Record a bookmark, which is also an event, and its gap."""
+        self._last_event = now
+        if self._last_bookmark is None:
+            self._last_bookmark = now
             return
 
-        gap = now - self._bookmark
+        gap = now - self._last_bookmark
         if gap < TOGETHER_SECONDS:
             return
 
-        self._bookmark = now
+        self._last_bookmark = now
         if gap <= LONGEST_GAP_SECONDS:
             self._gaps.append(gap)
-            self._deaths = 0
+            self._ended_watches = 0
 
     def deadline(self) -> float | None:
-        """When the watch counts as dead if nothing comes; None if silence is normal.
+        """Return the time at which a silent watch counts as dead; None if it does not.
 
-        It moves with every sign of life, also towards the past of what it said before
-        (a first gap was learnt, a long one forgotten): ask again when a timer fires, and
-        after each bookmark.
+        Each event moves it, sometimes to an earlier time (the first gap is known, or a
+        long one was forgotten). Call it when a timer fires, and after each bookmark.
         """
-        if self._heard is None or not self._gaps:
+        if self._last_event is None or not self._gaps:
             return None
 
-        return self._heard + self._patience()
+        return self._last_event + self._silence()
 
-    def bitten(self) -> None:
-        """The watch was ended because its deadline had passed."""
-        self._deaths += 1
-        if self._bookmark is None or self._deaths >= DEATHS_TO_DOUBT:
+    def ended_watch(self) -> None:
+        """Record that the watch was ended because its deadline had passed."""
+        self._ended_watches += 1
+        if self._last_bookmark is None or self._ended_watches >= WATCHES_TO_DISARM:
             self._gaps.clear()
-            self._deaths = 0
+            self._ended_watches = 0
 
-        self._heard = None
+        self._last_event = None
 
-    def _patience(self) -> float:
+    def _silence(self) -> float:
         return max(GAPS * self.longest_gap, SHORTEST_SECONDS)

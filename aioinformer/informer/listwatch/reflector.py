@@ -1,11 +1,11 @@
-"""`Reflector`: keeps a store in step with one list-watch, for as long as it runs.
+"""`Reflector`: keeps a store up to date with one list-watch.
 
-It asks what the machine says, has the answers read, and waits between attempts. All
-decisions are in `machine`; all state of the objects is in the store.
+It performs the requests that `machine` decides on, and waits between attempts. The store
+has all state of the objects.
 
-The way of a failure: `ListReader` or `WatchReader` says how its answer ended, `advance`
-decides what is next (by the table in `recovery`), `ReflectorStats` counts it, logs it and tells
-the user, `Backoff` says how long to wait.
+After a failure, `ListReader` or `WatchReader` returns how the response ended, `advance`
+decides on the next request (by the rules in `recovery`), `ReflectorStats` counts and logs
+the failure and calls the user's handler, and `Backoff` computes the delay.
 """
 
 from __future__ import annotations
@@ -69,46 +69,43 @@ logger = guarded_logger(__name__)
 
 
 class Reflector:
-    """Lists, watches, and lists again where needed, until it is cancelled.
+    """Lists, watches, and relists where needed, until it is cancelled.
 
-    Only two things end it: its cancellation, and a bug (a store that raises, a broken
-    invariant). No answer of a server does, no failure of a network, and nothing else
-    that a source raises: permissions, credentials, disks and servers come back while it
-    runs.
+    Only its cancellation and bugs end it (a store that raises, a broken invariant).
+    Responses, network failures and other errors of the source do not: permissions,
+    credentials, disks and servers come back while it runs.
 
-    * Every end of a list or watch (clean, refused, cut off, garbled, silent) is followed
-      by another attempt: a watch from the last version, or a list where that cannot do.
-    * An attempt is a list, in pages or as a stream, or a watch; a complete stream goes
-      on as one. After one that failed the next begins 0.8 to 60 s later, and not before
-      a `Retry-After` is over; see `Backoff`. A list is followed by its watch at once; a
-      stream that the server turns out not to do, once, by the list in pages.
-    * While the server cannot be reached, all reflectors of one client take turns to
-      probe it; see `Connectivity`.
-    * A watch that has fallen silent is ended: after 2.5 times the longest pause between
-      bookmarks, at least 90 s, once their rhythm is known. A new one that says nothing
-      for 60 s is checked: its server may have gone back to an older state.
-    * Where the resource is not served any more, the store keeps what it has; when the
-      server has not named it for a minute, the store is vacated, the phase is
-      `"absent"`, and the attempts go on.
+    * After every end of a list or watch (clean, refused, cut off, malformed, silent), it
+      makes another attempt: a watch from the last version, or a list if needed.
+    * An attempt is a list, in pages or as a stream, or a watch; a complete stream
+      continues as a watch. After a failed attempt the next one begins 0.8 to 60 s later,
+      and not before a `Retry-After`; see `Backoff`. A watch follows its list at once. If
+      the server turns out not to support streams, the list in pages follows at once.
+    * While the server is unreachable, the reflectors of one client take turns to probe
+      it; see `Connectivity`.
+    * A silent watch is ended after 2.5 times the longest gap between bookmarks, at least
+      90 s, once there were bookmarks. A new watch that is silent for 60 s is checked: the
+      server may have been restored to an older state.
+    * If the resource is no longer served, the store keeps its objects. After a minute
+      without it in discovery, they are removed, the phase is `"absent"`, and attempts
+      continue.
 
-    It owns no task: `run()` is its whole life, and its only one. Besides the watch or
-    list under way it holds one connection at most, of the next page. All of it belongs
-    to one event loop.
+    It owns no task: everything happens in `run()`, which may be called once. Besides the
+    current list or watch it has at most one connection, for the next page. It belongs to
+    one event loop.
 
-    client-go's reflector is the model. It also resyncs its store; here that is done for
-    each handler, by its informer. Its check of streamed lists against common ones, meant
-    for its own tests, has no counterpart.
+    client-go's reflector is the model. It also resyncs its store; here each handler has
+    its own resync. Its check of streamed lists, meant for its own tests, is left out.
 
     Args:
-        source: What to list and watch. One that is a `ServedCheck` as well is asked
-            whether the resource exists; without it none is ever absent. One that is
-            `Connected` shares with others what is known of the server.
-        store: Where the objects go.
-        name: Names it in the log and in metrics.
-        options: How to list and watch.
-        on_change: Called after each change of its state; must not wait.
-        metrics: Where measurements go; their names are told by `Measures`.
-        rng: Where jitter comes from.
+        source: Source to list and watch. If it is a `ServedCheck`, a missing resource can
+            become absent. If it is `Connected`, it shares the state of the connection.
+        store: Store of the objects.
+        name: Name in log and metrics.
+        options: Options of lists and watches.
+        on_change: Function called after each change of its state; must not wait.
+        metrics: Sink of the measurements; see `ReflectorMetrics` for their names.
+        rng: Source of jitter.
     """
 
     def __init__(
@@ -132,29 +129,29 @@ class Reflector:
         self._connectivity = (
             source.connectivity if isinstance(source, Connected) else Connectivity()
         )
-        self._account = account = ReflectorStats(name, metrics, self._connectivity)
-        self._lists = ListReader(source, store, account, options.page_size)
+        self._stats = stats = ReflectorStats(name, metrics, self._connectivity)
+        self._lists = ListReader(source, store, stats, options.page_size)
         self._grace_seconds = seconds_of(options.watch_grace_seconds)
-        patience = seconds_of(options.internal_error_seconds)
-        self._watches = WatchReader(source, store, account, patience)
+        internal_error_seconds = seconds_of(options.internal_error_seconds)
+        self._watches = WatchReader(source, store, stats, internal_error_seconds)
         self._phase: Phase = Listing(streaming=options.streaming_list)
         self._pausing = False
         self._begun = False
-        # What the attempt under way was reported to have failed with.
+        # Error of the current attempt.
         self._error: Exception | None = None
 
     def __repr__(self) -> str:
         return f"<Reflector {self.name} phase={self._phase!r} failures={self.failures}>"
 
     async def run(self) -> NoReturn:
-        """Keep the store in step, for ever.
+        """Keep the store up to date, until cancelled.
 
         Raises:
-            OptionsError: It was called before: what a list was at is not known then.
-            InternalError: A bug of ours; errors of the server never end it.
+            OptionsError: If it was called before: the state of a list is lost then.
+            InternalError: If there is a bug in this package or in the store.
 
         Cancellation:
-            The way to stop it. Its connections are closed before this returns.
+            Stops it. Its connections are closed before this returns.
         """
         if self._begun:
             raise OptionsError(f"{self.name} runs once")
@@ -168,7 +165,7 @@ class Reflector:
             async with self._connectivity.turn():
                 self._pausing, self._error = False, None
                 self._backoff.begin(_now())
-                outcome = await self._try()
+                outcome = await self._attempt()
 
             listed = isinstance(outcome, PageListed)
             if not (listed and isinstance(self._phase, Watching)):
@@ -177,33 +174,31 @@ class Reflector:
     def set_watch_error_handler(
         self, handler: Callable[[Exception], None] | None
     ) -> None:
-        """Have a function told of every failure from here on.
+        """Set a function to call with the error of every list or watch that fails.
 
-        It is called with what a list or watch failed with: refusals, broken and garbled
-        answers, ERROR events, silence, a history that went backwards. Each is counted
-        and logged anyway, and followed by another attempt whatever the function does.
-        A watch that the server ends in time is no failure.
+        Failures are refusals, incomplete and malformed responses, ERROR events, silence,
+        and server histories that went backwards. Each is also counted and logged, and
+        another attempt follows. The regular end of a watch is no failure.
 
-        client-go's handler is told of failed lists and refused watches alone, not of
-        what ends a watch that had begun.
+        client-go's handler is only called for failed lists and refused watches.
 
         Args:
-            handler: A plain function that does not wait. What it raises is logged and
-                dropped. None for nobody.
+            handler: Plain function that does not wait; its errors are logged and dropped.
+                None removes the handler.
 
         Raises:
-            OptionsError: If it is a coroutine function, or no function at all.
+            OptionsError: If it is not a plain function.
         """
-        self._account.set_handler(handler)
+        self._stats.set_handler(handler)
 
-    # ------------------------------------------------------------ how it is doing
+    # ------------------------------------------------------------ state
 
     @property
     def phase(self) -> str:
         """`"listing"`, `"watching"`, `"backing off"` or `"absent"`.
 
-        `"absent"`: for a minute at least, the server has not named the resource among
-        those it serves; whatever is done about it meanwhile.
+        It is `"absent"` while discovery has not listed the resource for a minute,
+        whatever the current attempt does.
         """
         if self._lists.absent:
             return "absent"
@@ -215,77 +210,81 @@ class Reflector:
 
     @property
     def last_contact(self) -> float | None:
-        """When the server last kept us up to date, on the loop's clock."""
-        return self._account.last_contact
+        """Time of the last contact with the server, on the loop's clock."""
+        return self._stats.last_contact
 
     @property
     def last_event(self) -> float | None:
-        """When the last change came, on the loop's clock."""
-        return self._account.last_event
+        """Time of the last change, on the loop's clock."""
+        return self._stats.last_event
 
     @property
     def in_step(self) -> float | None:
-        """When the store was last known to follow the server, on the loop's clock.
+        """Time at which the store was last known to be up to date, on the loop's clock.
 
-        A list was complete, an event or bookmark came, a watch ended in time. The parts
-        of a list, and a watch that is just accepted, are contact, but prove nothing.
+        That is when a list was complete, an event or bookmark came, or a watch ended
+        regularly. Pages, and the start of a watch, are contact, but prove nothing.
         """
-        return self._account.in_step
+        return self._stats.in_step
 
     @property
     def last_error(self) -> Exception | None:
-        """The last failure, until the next success."""
-        return self._account.last_error
+        """Last failure, until the next success."""
+        return self._stats.last_error
 
     @property
     def restarts(self) -> int:
-        """Attempts that were begun after an error."""
-        return self._account.restarts
+        """Number of attempts after errors."""
+        return self._stats.restarts
 
     @property
     def failures(self) -> int:
-        """Attempts that failed in a row."""
-        return self._account.failures
+        """Number of attempts that failed in a row."""
+        return self._stats.failures
 
     @property
     def refusals(self) -> int:
-        """Attempts that ended in a refusal, which only a person can change, in a row."""
-        return self._account.refusals
+        """Number of attempts in a row with an error that only a person can correct."""
+        return self._stats.refusals
 
     @property
     def duplicates(self) -> int:
-        """Events that repeated what was known."""
-        return self._account.duplicates
+        """Number of events that repeated a known state."""
+        return self._stats.duplicates
 
     @property
     def history_resets(self) -> int:
-        """How often the server's versions went backwards."""
-        return self._account.history_resets
+        """Number of times that the server's versions went backwards."""
+        return self._stats.history_resets
 
     @property
     def skipped(self) -> int:
-        """Objects and events that could not be read."""
-        return self._account.skipped
+        """Number of objects and events that could not be read."""
+        return self._stats.skipped
 
     @property
     def not_served(self) -> bool:
-        """To the last attempt the server said that it has no such resource (404)."""
-        return self._account.not_served
+        """True if the last attempt failed with 404: the resource is not served."""
+        return self._stats.not_served
 
     @property
     def streamless(self) -> bool:
-        """Lists were asked for as streams, until the server turned out not to do them."""
-        return self._account.streamless
+        """True if lists as streams were given up, because the server does not support them."""
+        return self._stats.streamless
 
     # ------------------------------------------------------------ attempts
 
-    async def _try(self) -> Input:
-        """Make one attempt, whatever the source raises; returns how it ended."""
+    async def _attempt(self) -> Input:
+        """Make one attempt, with all its steps; return its outcome."""
         try:
-            outcome = await self._attempt()
+            if isinstance(self._phase, Watching):
+                outcome: Input = await self._watch(self._phase.version)
+                await self._step(outcome)
+            else:
+                outcome = await self._list(self._phase)
         except InternalError:
             raise
-        except Exception as exc:  # noqa: BLE001 - reported by the step
+        except Exception as exc:  # noqa: BLE001 - reported by `_step()`
             outcome = (
                 ListFailed(exc)
                 if isinstance(self._phase, Listing)
@@ -298,26 +297,18 @@ class Reflector:
 
         return outcome
 
-    async def _attempt(self) -> Input:
-        """Make one attempt, with all its steps; returns how it ended."""
-        match self._phase:
-            case Listing(streaming=True) as phase:
-                outcome = await self._list_as_stream(phase)
-                pages = self._pages_instead(outcome)
-                if pages is None:
-                    return outcome
+    async def _list(self, phase: Listing) -> Input:
+        if not phase.streaming:
+            return await self._list_in_pages(phase)
 
-                # If it fails as well, the next attempt has to wait for this one's gap.
-                self._backoff.begin(_now())
-                return await self._list_in_pages(pages)
-            case Listing() as phase:
-                return await self._list_in_pages(phase)
-            case Watching(version=version):
-                outcome = await self._watch(version)
-                await self._step(outcome)
-                return outcome
-            case _:
-                assert_never(self._phase)
+        outcome = await self._list_as_stream(phase)
+        pages = self._pages_instead(outcome)
+        if pages is None:
+            return outcome
+
+        # If the pages fail as well, the delay counts from here.
+        self._backoff.begin(_now())
+        return await self._list_in_pages(pages)
 
     async def _list_in_pages(self, phase: Listing) -> Input:
         self._lists.begin()
@@ -331,7 +322,7 @@ class Reflector:
                 phase = after
 
     async def _list_as_stream(self, phase: Listing) -> Input:
-        """List by a watch that begins with the current objects, and follow it."""
+        """List by a watch that begins with the current objects, then follow that watch."""
         self._lists.begin()
         outcome: Input
         async with AsyncExitStack() as stack:
@@ -353,7 +344,7 @@ class Reflector:
             if isinstance(after, Listing):
                 return outcome
 
-            # From here on it is a watch: only how long that lives counts.
+            # From here on it is a watch, and only its duration counts.
             self._backoff.begin(_now())
             outcome = await self._watches.follow(watch, after.version, rest)
 
@@ -361,9 +352,9 @@ class Reflector:
         return outcome
 
     def _pages_instead(self, outcome: Input) -> Listing | None:
-        """The same list in pages, at once, if streams have just been given up.
+        """Return the list in pages that follows at once if streams were just given up.
 
-        That happens once; so it does not have to wait, unless it was asked to.
+        That happens once, so there is no delay, unless the server requested one.
         """
         if not _gives_up_streams(self._phase) or _retry_after(outcome) is not None:
             return None
@@ -387,29 +378,29 @@ class Reflector:
 
     async def _open(self, stack: AsyncExitStack, options: WatchOptions) -> Watch:
         watch = await stack.enter_async_context(self._source.watch(options))
-        stack.enter_context(self._account.watching(watch))
-        self._account.answered()
+        stack.enter_context(self._stats.watching(watch))
+        self._stats.answered()
         return watch
 
     def _seconds(self) -> int:
-        """How long the server should keep the next watch open."""
+        """Return the seconds after which the server should end the next watch."""
         least = seconds_of(self._options.watch_seconds)
         return max(int(least * (1.0 + self._rng.random())), math.ceil(least))
 
     # ------------------------------------------------------------ steps
 
     async def _step(self, outcome: Input) -> Phase:
-        """Let the machine decide, and do what it says; returns the phase from here on."""
+        """Advance the machine, perform its actions, and return the new phase."""
         before = self._phase
         self._phase, actions = advance(before, outcome)
         if _accepted(outcome) and self._backoff.lived(_now()):
-            self._account.watched_well()
+            self._stats.reset_series()
 
         for action in actions:
             await self._perform(action, outcome)
 
         if before.streaming and _gives_up_streams(self._phase):
-            self._account.streams_given_up()
+            self._stats.streams_given_up()
 
         self._on_change()
         return self._phase
@@ -421,7 +412,7 @@ class Reflector:
                     await self._store.commit(version)
 
                 self._lists.completed(version)
-                self._account.in_step = _now()
+                self._stats.in_step = _now()
                 self._succeeded()
                 logger.info("%s: listed at version %s", self.name, version)
             case Discard():
@@ -432,23 +423,23 @@ class Reflector:
                     await self._store.vacate()
 
                 logger.warning(
-                    "%s: the server has this resource no more; all of it is gone",
+                    "%s: resource is no longer served; removing all objects",
                     self.name,
                 )
             case Report(error=error):
                 self._error = error
-                self._account.failed(
+                self._stats.failed(
                     error, watched=_accepted(outcome), absent=self._lists.absent
                 )
             case _:
                 assert_never(action)
 
     def _succeeded(self) -> None:
-        self._account.succeeded(_now())
+        self._stats.succeeded(_now())
         self._on_change()
 
     async def _pause(self, outcome: Input) -> None:
-        """Wait until the next attempt may begin."""
+        """Wait for the delay before the next attempt."""
         wait = self._backoff.end(
             _now(),
             pace_of(self._error),
@@ -466,12 +457,12 @@ class Reflector:
 
 
 def _accepted(outcome: Input) -> bool:
-    """True for a watch that the server accepted, however it went on."""
+    """Return True for a watch that the server accepted, however it ended."""
     return isinstance(outcome, WatchEnded) and outcome.established
 
 
 def _retry_after(outcome: Input) -> float | None:
-    """Seconds that the server asked to wait."""
+    """Return the seconds that the server requested to wait, or None."""
     match outcome:
         case (
             ListFailed(error=ApiError() as error)
@@ -483,9 +474,9 @@ def _retry_after(outcome: Input) -> float | None:
 
 
 def _gives_up_streams(phase: Phase) -> TypeGuard[Listing]:
-    """True for a list in pages, as is every one from then on.
+    """Return True for a list in pages, after which all lists are in pages.
 
-    Not for one that is in pages just this once, and not for the watch behind a list.
+    False for a list that is in pages only this time, and for the watch after a list.
     """
     return isinstance(phase, Listing) and not phase.streaming and not phase.detour
 

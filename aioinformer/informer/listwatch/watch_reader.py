@@ -1,4 +1,4 @@
-"""`WatchReader`: feeds watches to a store, and says how they ended."""
+"""`WatchReader`: feeds watches to a store, and returns how each ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aioinformer.informer.listwatch.interface import store_failed
 from aioinformer.informer.listwatch.machine import WatchEnded
 from aioinformer.informer.listwatch.recovery import Watchdog, is_internal
 from aioinformer.informer.listwatch.watch_events import history_reset, to_changes
-from aioinformer.model.keys import version_number
+from aioinformer.model.object_meta import version_number
 from aioinformer.watch.interface import ListOptions
 
 if TYPE_CHECKING:
@@ -30,49 +30,45 @@ if TYPE_CHECKING:
 
 __all__ = ["WatchReader", "WatchdogTimer"]
 
-
 logger = guarded_logger(__name__)
 
-
 SILENCE_SECONDS = 60.0
-"""Servers send a bookmark about every minute: a new watch that says nothing for so long
-may be one from a version that the server has not reached."""
-
+"""Silence at the beginning of a watch that is checked. Servers send a bookmark about
+every minute. One that does not may be older than the version that the watch starts at."""
 
 CHECK_SECONDS = 30.0
-"""How long the check of a silent watch may take: meanwhile nobody reads that watch."""
-
+"""Time limit of the check of a silent watch; meanwhile the watch is not read."""
 
 INTERNAL_RESET_SECONDS = 90.0
-"""Internal errors further apart are not of one row. Attempts begin up to 60 s apart, and
-one may take 30 s to be refused."""
+"""Time between internal errors that do not count as a series. Attempts begin up to 60 s
+apart, and a refusal may take 30 s."""
 
 
 class WatchReader:
     """Feeds the watches of one reflector to its store, one after the other.
 
     Args:
-        source: Asked for its newest version when a watch is silent.
-        store: Where changes go.
-        account: Told what comes.
-        internal_error_seconds: For how long internal errors may end watches.
+        source: Source whose newest version is requested when a watch is silent.
+        store: Store of the changes.
+        stats: Statistics of the reflector.
+        internal_error_seconds: Seconds for which internal errors may end watches.
     """
 
     def __init__(
         self,
         source: ListerWatcher,
         store: ReflectorStore,
-        account: ReflectorStats,
+        stats: ReflectorStats,
         internal_error_seconds: float,
     ) -> None:
         self._source = source
         self._store = store
-        self._account = account
+        self._stats = stats
         self._watchdog = Watchdog()
         self._internal_error_seconds = internal_error_seconds
         self._internal_errors = self._no_internal_errors()
-        # The version up to which the current watch has been fed to the store.
-        self._taken = ""
+        # The version up to which the current watch was fed to the store.
+        self._version = ""
         self._items = 0
 
     async def follow(
@@ -81,44 +77,57 @@ class WatchReader:
         """Feed a watch to the store until it ends.
 
         Args:
-            watch: Read to its end.
-            version: Up to which everything is in the store.
-            rest: The first events of it, which have been read already; None if nothing
-                has: then its silence is doubted.
+            watch: Watch to read to its end.
+            version: Version that the store has.
+            rest: First events of the watch, if they were read before. None checks a
+                silent watch.
 
         Cancellation:
-            Safe: what was fed was fed completely.
+            Safe: batches are fed whole.
         """
         began = _now()
-        self._taken, self._items = version, 0
-        self._account.measures.watch_began()
-        failure: Exception | None
-        with WatchdogTimer(watch, self._watchdog) as guard:
+        self._version, self._items = version, 0
+        self._stats.metrics.watch_began()
+        failure: Exception | None = None
+        with WatchdogTimer(watch, self._watchdog) as timer:
             try:
-                failure = await self._read(watch, guard, rest)
+                if rest is None:
+                    batch = await self._first_batch(watch)
+                else:
+                    batch = rest or await watch.next_batch()
+
+                while batch:
+                    timer.reading = False
+                    failure = await self._feed(batch, timer)
+                    if failure is not None:
+                        break
+
+                    timer.reading = True
+                    del batch  # or its deleted objects would live until the next one
+                    batch = await watch.next_batch()
             except (ApiError, TransportError, DecodeError, HistoryReset) as exc:
                 failure = exc
 
-        if guard.failure is not None and not isinstance(failure, HistoryReset):
-            failure = guard.failure  # the rest follows from that
+        if timer.failure is not None and not isinstance(failure, HistoryReset):
+            failure = timer.failure  # the cause of any other
 
-        self._account.measures.watch_ended(_now() - began, self._items)
+        self._stats.metrics.watch_ended(_now() - began, self._items)
         if failure is None:
-            self._account.in_step = self._account.last_contact = _now()
+            self._stats.in_step = self._stats.last_contact = _now()
 
         return self._ended(version, failure, established=True)
 
     def refused(self, version: str, error: Exception) -> WatchEnded:
-        """A watch from a version was refused, or could not be asked for."""
-        self._taken = version
+        """Return the outcome of a watch that the server refused, or never got."""
+        self._version = version
         return self._ended(version, error, established=False)
 
     def _ended(
         self, version: str, failure: Exception | None, *, established: bool
     ) -> WatchEnded:
         now = _now()
-        if self._taken != version:
-            # It got on, so the server can read what it stores.
+        if self._version != version:
+            # The watch made progress, so the server can read its storage.
             self._internal_errors = self._no_internal_errors()
 
         persistent = False
@@ -127,7 +136,7 @@ class WatchReader:
             retry = self._internal_errors.should_retry(now)
             persistent = is_internal(failure) and not retry
 
-        return WatchEnded(self._taken, failure, established, persistent)
+        return WatchEnded(self._version, failure, established, persistent)
 
     def _no_internal_errors(self) -> RetryWithDeadline:
         return RetryWithDeadline(
@@ -138,81 +147,61 @@ class WatchReader:
 
     # ------------------------------------------------------------ reading
 
-    async def _read(
-        self, watch: Watch, guard: WatchdogTimer, rest: list[WatchEvent] | None
+    async def _feed(
+        self, batch: list[WatchEvent], timer: WatchdogTimer
     ) -> Exception | None:
-        """Feed a watch to the store until it ends; returns why, if by an error."""
-        if rest is None:
-            batch = await self._first_batch(watch)
-        else:
-            batch = rest or await watch.next_batch()
-
-        while batch:
-            guard.reading = False
-            failure = await self._take(batch, guard)
-            if failure is not None:
-                return failure
-
-            guard.reading = True
-            del batch  # what it deleted is not kept until the next one comes
-            batch = await watch.next_batch()
-
-        return None
-
-    async def _take(
-        self, batch: list[WatchEvent], guard: WatchdogTimer
-    ) -> Exception | None:
-        """Feed a batch to the store; returns why the watch is over, if it says so."""
-        now = _now()
-        account = self._account
-        account.last_contact = now
+        """Feed a batch to the store; return the error that it ends the watch with."""
+        now = asyncio.get_running_loop().time()
+        stats = self._stats
+        stats.last_contact = timer.last_batch = now
         self._items += len(batch)
-        sifted = to_changes(batch, self._taken, self._store.known)
-        # What is neither a change nor a repetition is a bookmark, or an error.
-        changes = len(sifted.deltas) + sifted.duplicates
-        guard.heard(now, bookmark=sifted.error is None and changes < len(batch))
-        if sifted.deltas:
-            account.last_event = now
+        changes = to_changes(batch, self._version, self._store.known)
+        known = len(changes.deltas) + changes.duplicates
+        if changes.error is None and known < len(batch):
+            timer.bookmark(now)  # what is neither change nor error is a bookmark
+
+        if changes.deltas:
+            stats.last_event = now
 
         try:
-            await self._store.feed(sifted.deltas, sifted.version)
+            await self._store.feed(changes.deltas, changes.version)
         except InternalError:
             raise
         except Exception as exc:
             raise store_failed(exc) from exc
 
-        self._taken = sifted.version
-        if sifted.error is None:
-            account.in_step = now
+        self._version = changes.version
+        if changes.error is None:
+            stats.in_step = now
 
-        account.duplicates += sifted.duplicates
-        if account.measures.enabled:
-            account.measures.reached(sifted.version)
+        stats.duplicates += changes.duplicates
+        if stats.metrics.enabled:
+            stats.metrics.reached(changes.version)
 
-        return sifted.error
+        return changes.error
 
     async def _first_batch(self, watch: Watch) -> list[WatchEvent]:
-        """Wait for the first events of a watch; check a server that is silent for long.
+        """Wait for the first events of a watch; check a server that stays silent.
 
-        A server whose history went backwards answers a watch from a version that it has
-        not reached (yet) with silence, for as long as that takes.
+        A server that was restored to an older state sends nothing on a watch until it
+        reaches the watch's version.
 
         Raises:
-            HistoryReset: Its newest version is older than ours.
+            HistoryReset: If its newest version is older than that of the store.
         """
         try:
             async with asyncio.timeout(SILENCE_SECONDS):
                 return await watch.next_batch()
         except TimeoutError:
             newest = await self._newest_version()
-            if 0 <= newest < version_number(self._taken):
+            if 0 <= newest < version_number(self._version):
                 what = f"a list of the newest version, {newest},"
-                raise history_reset(what, self._taken) from None
+                raise history_reset(what, self._version) from None
 
         return await watch.next_batch()
 
     async def _newest_version(self) -> int:
-        """Ask for the newest version there is; -1 if that cannot be told."""
+        """Request the server's newest version; return -1 if that fails."""
         try:
             async with (
                 asyncio.timeout(CHECK_SECONDS),
@@ -224,7 +213,7 @@ class WatchReader:
 
                 return version_number(page.resource_version)
         except (ApiError, TransportError, DecodeError, TimeoutError) as exc:
-            name = self._account.name
+            name = self._stats.name
             logger.debug("%s: a check of a silent watch failed: %r", name, exc)
             return -1
 
@@ -234,19 +223,19 @@ def _now() -> float:
 
 
 class WatchdogTimer:
-    """The timer that ends one watch when the watchdog says that it is dead.
+    """Timer that ends one watch when the watchdog considers it dead.
 
-    Enter it while the watch is read. An event costs it nothing, a batch of them the
-    noting of a time: the timer is set once, and when it fires it is set again for the
-    deadline of then.
+    Enter it while the watch is read. An event costs nothing, and a batch one assignment:
+    the timer is set once, and set again for the later deadline when it fires.
 
     Args:
-        watch: Stopped when it is dead; whoever reads it gets its end.
-        watchdog: Says when; one for all watches of a reflector.
+        watch: Watch to stop when it is dead; its reader sees the end.
+        watchdog: Watchdog of the reflector, for all its watches.
 
     Attributes:
-        failure: Why the watch was ended, if it was.
-        reading: False while nobody waits for the watch, whose silence says nothing then.
+        failure: Error that ended the watch, or None.
+        reading: False while nothing reads the watch, so that silence means nothing.
+        last_batch: Time of the last batch on the loop's clock.
     """
 
     def __init__(self, watch: Watch, watchdog: Watchdog) -> None:
@@ -255,11 +244,11 @@ class WatchdogTimer:
         self._watch = watch
         self._watchdog = watchdog
         self._loop = asyncio.get_running_loop()
-        self._heard = self._loop.time()
+        self.last_batch = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
-        self._watchdog.begin(self._heard)
+        self._watchdog.begin(self.last_batch)
         self._set()
         return self
 
@@ -268,17 +257,13 @@ class WatchdogTimer:
             self._timer.cancel()
             self._timer = None
 
-    def heard(self, now: float, *, bookmark: bool) -> None:
-        """Events came, perhaps a bookmark among them."""
-        self._heard = now
-        if bookmark:
-            self._watchdog.bookmark(now)
-            self._set()
-        else:
-            self._watchdog.heard(now)
+    def bookmark(self, now: float) -> None:
+        """Pass a bookmark to the watchdog, and set the timer for its new deadline."""
+        self._watchdog.bookmark(now)
+        self._set()
 
     def _set(self) -> None:
-        """Have the timer fire at the deadline, or before it."""
+        """Set the timer to the deadline, unless it fires before that anyway."""
         deadline = self._watchdog.deadline()
         if deadline is None:
             return
@@ -295,20 +280,21 @@ class WatchdogTimer:
         self._timer = None
         now = self._loop.time()
         if not self.reading:
-            # What has come since lies unread, and this may have taken long.
-            self.heard(now, bookmark=False)
+            # Batches that arrived since then are unread, and this one may take long.
+            self.last_batch = now
 
+        self._watchdog.event(self.last_batch)
         deadline = self._watchdog.deadline()
         if deadline is not None and deadline <= now:
-            self._bite(now)
+            self._stop_watch(now)
         else:
             self._set()
 
-    def _bite(self, now: float) -> None:
+    def _stop_watch(self, now: float) -> None:
         gap = self._watchdog.longest_gap
         self.failure = TransportError(
-            f"nothing came for {now - self._heard:.0f} s, though bookmarks came every "
+            f"nothing came for {now - self.last_batch:.0f} s, though bookmarks came every "
             f"{gap:.0f} s"
         )
-        self._watchdog.bitten()
+        self._watchdog.ended_watch()
         self._watch.stop()

@@ -1,10 +1,10 @@
-"""`Pipeline`: the way from the reflector through the queue into the store.
+"""`Pipeline`: applies the changes and lists of a reflector to the store.
 
-Everything that changes the store of an informer is here, in synchronous steps. A step
-first changes the store and then queues what changed for the listeners, without a wait
-between them: so a handler never finds the store behind what it is told, and a handler
-that is added between two steps has seen exactly what the store held then. Index functions
-that fail are reported when the step is over, as `on_error` may add such a handler.
+All changes of an informer's store are here, in synchronous steps. A step first changes
+the store and then queues notifications for the listeners, without an `await` in between.
+So a handler never sees a store older than its notification, and a handler added between
+two steps gets exactly the objects of the store. Errors of index functions are reported at
+the end of a step, as `on_error` may add a handler.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from aioinformer.informer.store.transformer import (
 from aioinformer.informer.store.waiters import StoreWaiters
 from aioinformer.metrics import NULL_SINK
 from aioinformer.model.compression import SAMPLES
-from aioinformer.model.keys import version_number
+from aioinformer.model.object_meta import version_number
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -57,8 +57,8 @@ __all__ = ["Pipeline", "SharedStore"]
 
 
 SWEEP_SECONDS = 0.5
-"""So long after a change, decoded bodies are looked through for those of gone objects:
-for each change alone that would take 5 microseconds."""
+"""Seconds after a change until decoded bodies of removed objects are dropped. For each
+change alone that would take 5 microseconds."""
 
 
 # Between two looks at the budget; a change takes about two microseconds.
@@ -94,6 +94,11 @@ class SharedStore:
         """True once the first complete lists of all pipelines are in the store."""
         return all(pipeline.synced for pipeline in self.pipelines)
 
+    def version_in(self, namespace: str) -> str:
+        """Return the version that the pipeline of a namespace has applied."""
+        versions = (it.version for it in self.pipelines if it.namespace == namespace)
+        return next(versions, "")
+
 
 class Pipeline:
     """Takes what a reflector reads, applies it to the store, and notifies handlers.
@@ -108,7 +113,8 @@ class Pipeline:
     Args:
         indexer: Store of the informer; only its pipelines write to it.
         processor: Processor that notifies the handlers.
-        on_applied: Function called after each change of the store. It must not wait.
+        on_synced: Function called when the first complete list is in the store. It must
+            not wait.
         transformer: Transform of the user, which may be set until the reflector runs.
         queue: Queue between reflector and store. None for a `DeltaFIFO`.
         waiters: Waiters for states of the store, woken in the step that changes it.
@@ -125,7 +131,7 @@ class Pipeline:
         self,
         indexer: Indexer[KubeObject],
         processor: Processor,
-        on_applied: Callable[[], None] = lambda: None,
+        on_synced: Callable[[], None] = lambda: None,
         transformer: Transformer | None = None,
         queue: Queue[KubeObject] | None = None,
         waiters: StoreWaiters | None = None,
@@ -137,12 +143,13 @@ class Pipeline:
     ) -> None:
         self._indexer = indexer
         self._processor = processor
-        self._on_applied = on_applied
+        self._on_synced = on_synced
         self._transformer = Transformer() if transformer is None else transformer
         self._waiters = StoreWaiters() if waiters is None else waiters
         self._compressor = BodyCompressor() if compressor is None else compressor
         self._metrics = metrics
-        self._namespace = namespace
+        self.namespace = namespace
+        """Namespace of its objects; empty if it has the whole store."""
         self._shared = shared
         if shared is not None:
             shared.pipelines.append(self)
@@ -166,16 +173,16 @@ class Pipeline:
         self._applied_version = ""
         # Decoded bodies of the objects of the last list; None before any object.
         self._decoded: DecodedBodies | None = None
-        # Set while unused bodies may be in there.
+        # Set while it may contain unused bodies.
         self._sweep: asyncio.TimerHandle | None = None
         self.synced = False
         """True once the first complete list is in the store and the handlers' queues."""
         self.duplicates = 0
-        """Changes that repeated a known state, and were dropped."""
+        """Number of dropped changes that a list was ahead of."""
 
     @property
     def version(self) -> str:
-        """The version up to which everything fed is in the store."""
+        """Version up to which everything fed is in the store."""
         if self._shared is None:
             return self._indexer.resource_version
 
@@ -183,37 +190,38 @@ class Pipeline:
 
     @property
     def waiting(self) -> int:
-        """Entries that wait to be applied."""
+        """Number of queued entries."""
         return len(self._fifo)
 
     def known(self, key: str) -> KubeObject | None:
-        """The newest state that this was given for `key`, applied or still queued.
+        """Return the newest state that was fed for `key`, applied or still queued.
 
-        None if there is none, or if it was deleted. Of one that the transform left out
-        just the identity and version.
+        None if there is none, or if it was deleted. Objects that the transform left out
+        have only their identity and version.
         """
         left_out = self._left_out.get(key)
         if left_out is not None:
             return left_out
 
-        waiting = self._fifo.newest(key)
-        if waiting is not None:
-            return None if waiting.type is DeltaType.DELETED else waiting.object
+        queued = self._fifo.newest(key)
+        if queued is not None:
+            return None if queued.type is DeltaType.DELETED else queued.object
 
         contents = self._committed or self._indexer.contents
         return contents.objects.get(key)
 
     async def stage(self, objects: list[KubeObject], *, anew: bool = False) -> None:
-        """Take some objects of the list under way.
+        """Stage some objects of the current list.
 
-        What is in the store already, with the same uid and version, is kept: then the
-        new bytes are let go at once, and a relist needs no second copy of everything.
-        If the list names an object again, its newer state stays, or the later one if
-        their versions cannot be compared.
+        Stored objects with the same uid and version are reused: then the new bytes are
+        freed at once, and a relist needs no second copy of all objects. If the list has
+        an object twice, the newer state is staged, or the later one if their versions
+        cannot be compared.
 
         Args:
-            objects: As the server gave them.
-            anew: The same version may be another state: keep only what is equal.
+            objects: Objects as the server sent them.
+            anew: True if the same version may be another state, so that only equal
+                objects are reused.
 
         Cancellation:
             Leaves the list incomplete: `discard()` it.
@@ -223,7 +231,7 @@ class Pipeline:
             await self._compressor.renew(self._listed)
 
         current = self._indexer.contents
-        # Most often a first list: there is nothing to ask about any of it.
+        # Usually a first list, whose objects need no checks.
         put = staged.contents.put if self._takes_all(current) else None
         listed = staged.contents.objects
         staged.newest = newest_version(
@@ -234,7 +242,9 @@ class Pipeline:
         for obj in objects:
             if put is not None and obj.key not in listed:
                 put(obj.key, obj)
-            elif not staged.is_ahead_of(obj):  # else an older state, of another page
+            elif not staged.is_ahead_of(
+                obj
+            ):  # else it is an older state of another page
                 self._stage(obj, staged, current, anew=anew)
 
             if budget.over():
@@ -245,9 +255,9 @@ class Pipeline:
             await self._compress(staged)
 
     async def stage_unreadable(self, keys: list[str]) -> None:
-        """Of the list under way, objects that are there but cannot be read.
+        """Stage the stored states of objects that exist but cannot be read.
 
-        What the store holds of them stays, rather than seeming deleted.
+        Otherwise they would seem deleted.
 
         Cancellation:
             Leaves the list incomplete: `discard()` it.
@@ -259,7 +269,7 @@ class Pipeline:
         for key in keys:
             old = current.objects.get(key)
             if key in staged:
-                pass  # the list had a state of it that could be read
+                pass  # the list also has a readable state of it
             elif old is not None:
                 staged.keep(key, old, current)
             elif key in self._left_out:
@@ -271,9 +281,9 @@ class Pipeline:
         budget.end()
 
     async def stage_deleted(self, keys: list[str]) -> None:
-        """Of the list under way, objects that were deleted while it streamed in.
+        """Unstage objects that were deleted while the list was streamed.
 
-        Keys that it has not named are no error.
+        Unknown keys are ignored.
 
         Cancellation:
             Leaves the list incomplete: `discard()` it.
@@ -283,17 +293,17 @@ class Pipeline:
             staged.remove(key)
 
     async def discard(self) -> None:
-        """The list under way failed: forget what was staged.
+        """Drop the staged objects, because the list failed.
 
         Cancellation:
-            Safe: it is forgotten.
+            Safe: they are dropped.
         """
         staged, self._staged = self._staged, None
         if staged is not None:
             await release(list(staged.contents.objects.values()))
 
     async def commit(self, resource_version: str) -> None:
-        """The list is complete: what was staged is everything there is.
+        """Queue the staged objects as a complete list.
 
         Cancellation:
             Safe: it is queued, or it is not.
@@ -312,12 +322,12 @@ class Pipeline:
         await self._fifo.feed_replacement(staged.contents, resource_version)
 
     async def vacate(self) -> None:
-        """The server has the resource no more: every object is gone.
+        """Remove all objects, because the server no longer has the resource.
 
-        As with a list of nothing: the store is emptied in one step, and each object is
-        told as `Deleted(final_state_unknown=True)`. What is synced stays so. The store
-        keeps its version: all up to there was seen, and where the resource comes back,
-        the versions go on. Without a list before, nothing happens.
+        That is like an empty list: the store is emptied in one step, and handlers get
+        `Deleted(final_state_unknown=True)` for each object. The store stays synced and
+        keeps its version: if the resource comes back, versions continue. Before the first
+        list, nothing happens.
 
         Cancellation:
             Safe: it is queued, or it is not.
@@ -329,7 +339,7 @@ class Pipeline:
     async def feed(
         self, deltas: list[Delta[KubeObject]], resource_version: str
     ) -> None:
-        """Take changes, and the version up to which they bring everything.
+        """Queue changes, and the version that they lead up to.
 
         Cancellation:
             Safe: all of them are queued, or none.
@@ -339,7 +349,7 @@ class Pipeline:
 
         ahead = self._listed_ahead >= 0
         if ahead:
-            deltas = [delta for delta in deltas if not self._overtaken(delta.object)]
+            deltas = [delta for delta in deltas if not self._was_listed(delta)]
 
         newest: dict[str, KubeObject | None] | None = None
         if self._transformer.enabled:
@@ -369,10 +379,10 @@ class Pipeline:
         return self._staged
 
     def _takes_all(self, current: Contents[KubeObject]) -> bool:
-        """True if what is listed is stored as it comes, whatever it is."""
+        """Return True if listed objects are stored without checks or changes."""
         known = current.objects or self._left_out
-        changing = self._transformer.function or self._compressor.compression
-        return not (known or changing)
+        converted = self._transformer.function or self._compressor.compression
+        return not (known or converted)
 
     def _stage(
         self,
@@ -405,10 +415,10 @@ class Pipeline:
                 staged.uncompressed.append(key)
 
     async def _compress(self, staged: StagedList) -> None:
-        """Compress what came before that could be done; by a dictionary made of it.
+        """Compress the objects that were staged before there was a dictionary.
 
         Cancellation:
-            Safe: what is left is still to be done.
+            Safe: call it again for the rest.
         """
         contents, waiting = staged.contents, staged.uncompressed
         if self._compressor.waits:
@@ -420,7 +430,7 @@ class Pipeline:
         while waiting:
             key = waiting.pop()
             obj = contents.objects.get(key)
-            if obj is not None:  # not gone meanwhile
+            if obj is not None:  # not unstaged meanwhile
                 contents.keep(key, self._compressor(obj), contents)
 
             if budget.over():
@@ -429,36 +439,38 @@ class Pipeline:
         budget.end()
 
     def _listed(self, key: str) -> KubeObject | None:
-        """The state of an object in the list under way; else the one known before."""
+        """Return the staged state of an object, or the one known before."""
         listed = self._begin_staging().contents.objects.get(key)
         return self.known(key) if listed is None else listed
 
-    def _overtaken(self, obj: KubeObject) -> bool:
-        """True for a state that is older than what the list said of the same key.
+    def _was_listed(self, delta: Delta[KubeObject]) -> bool:
+        """Return True for a change that the last list has already, or a newer state.
 
-        A list may be newer than the version that it names. The watch from there tells
-        once more how it came to what was listed, in states that would lead back.
+        A list may be newer than its version. The watch from that version then repeats
+        changes that led to the listed states.
 
-        Asked only as long as the watch is behind the list: of an object that no list
-        could read, a state may be kept from a history in which versions were higher.
+        Only called until the watch has caught up with the list: an unreadable object may
+        keep a state from a history in which versions were higher.
         """
-        known = self.known(obj.key)
+        known = self.known(delta.object.key)
         if known is None:
             return False
 
-        number = version_number(obj.resource_version)
-        overtaken = 0 <= number < version_number(known.resource_version)
-        self.duplicates += overtaken
-        return overtaken
+        number = version_number(delta.object.resource_version)
+        listed = 0 <= number < version_number(known.resource_version) or (
+            delta.type is not DeltaType.DELETED and same_state(known, delta.object)
+        )
+        self.duplicates += listed
+        return listed
 
     async def _transformed(
         self, deltas: list[Delta[KubeObject]], newest: dict[str, KubeObject | None]
     ) -> list[Delta[KubeObject]]:
-        """The changes that are left when all objects have passed the transform.
+        """Transform the objects of changes; return the changes that are left.
 
         Args:
-            deltas: As they came.
-            newest: Learns what is known of each object after them.
+            deltas: Changes as they came.
+            newest: Filled with the newest known state of each changed object.
         """
         result: list[Delta[KubeObject]] = []
         budget = LoopBudget.current()
@@ -469,9 +481,6 @@ class Pipeline:
             if delta.type is DeltaType.DELETED:
                 newest[key] = None
                 change = transform_deletion(self._transformer, delta, before)
-            elif before is not None and same_state(before, delta.object):
-                self.duplicates += 1
-                change = None
             else:
                 newest[key], change = transform_state(self._transformer, delta, before)
 
@@ -487,10 +496,10 @@ class Pipeline:
     # ------------------------------------------------------------ applying
 
     async def run(self) -> NoReturn:
-        """Apply what is queued, for ever.
+        """Apply queued entries until cancelled.
 
         Cancellation:
-            The way to stop it; what is queued then is not applied.
+            Stops it; entries still queued are not applied.
         """
         budget = LoopBudget.current()
         apply: Callable[[LoopBudget], Awaitable[None]] = self._apply_slice
@@ -524,10 +533,12 @@ class Pipeline:
             await self._apply_slice(budget)
 
     async def _apply_slice(self, budget: LoopBudget) -> None:
-        """Apply a part of what is queued: some changes, or up to one complete list."""
+        """Apply a part of the queue: some changes, or up to one complete list."""
         await budget.start()
         indexer = self._indexer
-        indexer.holding = True  # see `hold_reports()`; this is once for each change
+        indexer.holding = (
+            True  # see `hold_reports()`; inline, as every event passes here
+        )
         try:
             replacement = self._apply_changes(budget)
         finally:
@@ -561,7 +572,7 @@ class Pipeline:
                     replacement = entry
                     break
 
-                continue  # a resync: each handler has its own, by its own timer
+                continue  # a resync of the queue; handlers have their own
 
             for delta in entry:
                 self._apply(delta, contents, notifications)
@@ -573,17 +584,23 @@ class Pipeline:
 
                 until_check = _CHANGES_BETWEEN_CHECKS
 
+        waiters = self._waiters
         if notifications:
             if self._decoded is None:
-                self._note_decoded(object_of(notifications[0]))
+                self._note_decoded(notifications[0])
 
             self._processor.publish(notifications)
-            self._waiters.changed(notifications)
+            if waiters.waiting:
+                waiters.changed(notifications)
 
         if replacement is None and (version := fifo.applied()) is not None:
-            self._indexer.applied(self._reached(version))
+            self._applied_version = version
+            shared = self._shared
+            self._indexer.applied(version if shared is None else shared.version)
 
-        self._on_applied()
+        if waiters.waiting:
+            waiters.applied(self._version_in)
+
         return replacement
 
     def _apply(
@@ -592,7 +609,7 @@ class Pipeline:
         contents: Contents[KubeObject],
         notifications: list[Notification],
     ) -> None:
-        """Change the store by one change, and note what is to be told."""
+        """Apply one change to the store, and append its notifications."""
         obj = delta.object
         key = obj.key
         old = contents.objects.get(key)
@@ -602,11 +619,6 @@ class Pipeline:
                 seen = old.uid == obj.uid
                 notifications.append(Deleted(obj if seen else old, not seen))
 
-            return
-
-        if old is not None and same_state(old, obj):
-            # As when the page of a list is newer than the version of the list.
-            self.duplicates += 1
             return
 
         taken = obj
@@ -619,16 +631,15 @@ class Pipeline:
         elif old.uid == obj.uid:
             notifications.append(Updated(old, obj))
         else:
-            # Its end was not seen: another object of that name is there now.
+            # The deletion was missed: another object has that name now.
             notifications.append(Deleted(old, True))
             notifications.append(Added(obj))
 
     async def _apply_replacement(self, replacement: Replacement[KubeObject]) -> None:
-        """Put a complete list in place of everything, and tell what changed.
+        """Replace all objects by a complete list, and notify handlers of the changes.
 
-        What takes time comes first. Then store and listeners' queues change in one step,
-        so that whoever leaves the informer once the store shows a list has its handlers
-        told of all of it.
+        Slow work comes first. Then store and listeners' queues change in one step: if the
+        informer is stopped once the store shows a list, its handlers still get all of it.
         """
         new = replacement.contents
         now = await self._complete(new)
@@ -638,36 +649,40 @@ class Pipeline:
         if before and self._processor.listeners:
             changes = await _difference(before, now, initial=first)
 
-        # Perhaps a newer one: that of a bookmark which came behind the list.
+        # Perhaps newer than the list: the version of a bookmark after it.
         version = self._fifo.applied() or replacement.resource_version
         self._indexer.hold_reports()
         try:
-            self._indexer.swap(new, self._reached(version))
+            self._applied_version = version
+            shared = self._shared
+            self._indexer.swap(new, version if shared is None else shared.version)
             if self._committed is new:
                 self._committed = None
 
             if not before:
                 self._processor.publish(Snapshot(list(now.values()), initial=first))
 
-            # In batches that go as they are delivered.
+            # In batches, which are freed as they are delivered.
             for start in range(0, len(changes), _BATCH):
                 self._processor.publish(changes[start : start + _BATCH])
 
             for obj in now.values():
-                self._note_decoded(obj)
+                self._decoded = obj.context.decoded_bodies
                 break
 
             self._waiters.replaced(before, now)
             if first:
                 self.synced = True
-                self._mark_synced()
+                if self._shared is None or self._shared.synced:
+                    self._processor.mark_synced()
 
-            self._on_applied()
+                self._on_synced()
+
+            self._waiters.applied(self._version_in)
         finally:
             self._indexer.release_reports()
 
-        # The old maps themselves stay whole, as a reader in another thread may be just
-        # about to look into them.
+        # The old maps are not changed: another thread may be reading them.
         replaced = list(before.values())
         del before
         await release(changes)
@@ -679,7 +694,7 @@ class Pipeline:
         if self._shared is None:
             return contents.objects
 
-        return contents.indexes[NAMESPACE_INDEX].buckets.get(self._namespace, {})
+        return contents.indexes[NAMESPACE_INDEX].buckets.get(self.namespace, {})
 
     async def _complete(self, new: Contents[KubeObject]) -> Mapping[str, KubeObject]:
         """Make a list the contents of the whole store. Return the objects listed."""
@@ -703,32 +718,30 @@ class Pipeline:
         await self._indexer.complete(new)
         return listed
 
-    def _reached(self, version: str) -> str:
-        """Record the version applied. Return the version of the whole store."""
-        self._applied_version = version
-        return version if self._shared is None else self._shared.version
+    def _version_in(self, namespace: str | None) -> str:
+        """Return the version up to which a namespace, or all, is in the store."""
+        if namespace is None or self._shared is None:
+            return self._indexer.resource_version
 
-    def _mark_synced(self) -> None:
-        if self._shared is None or self._shared.synced:
-            self._processor.mark_synced()
+        return self._shared.version_in(namespace)
 
     # ------------------------------------------------------------ decoded bodies
 
-    def _note_decoded(self, obj: KubeObject) -> None:
-        """Know the cache of decoded bodies of an object, and of those like it."""
-        self._decoded = obj.context.decoded_bodies
+    def _note_decoded(self, event: Notification) -> None:
+        """Record the cache of decoded bodies, which all objects of a list share."""
+        self._decoded = object_of(event).context.decoded_bodies
 
     def _sweep_later(self) -> None:
         loop = asyncio.get_running_loop()
         self._sweep = loop.call_later(SWEEP_SECONDS, self._drop_decoded)
 
     def _drop_decoded(self) -> None:
-        """Drop the decoded bodies of objects that are gone, when nobody has them."""
+        """Drop the decoded bodies of removed objects that nothing refers to."""
         self._sweep = None
         if self._decoded is not None:
             self._decoded.drop_unused()
 
-        # A handler that compares two states reads the older one, too.
+        # Queued notifications refer to old states, which handlers may read.
         if any(listener.depth for listener in self._processor.listeners):
             self._sweep_later()
 
@@ -736,7 +749,7 @@ class Pipeline:
 async def _difference(
     old: Mapping[str, KubeObject], new: Mapping[str, KubeObject], *, initial: bool
 ) -> list[Notification]:
-    """What changed between two complete states: deletions first, then in list order."""
+    """Return the changes between two lists: deletions first, then in list order."""
     changes: list[Notification] = []
     budget = LoopBudget.current()
     await budget.start()

@@ -1,11 +1,10 @@
-"""`StagedList`: a list that is being read, before it replaces the store."""
+"""`StagedList`: a list that is being read and will replace the store's contents."""
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from aioinformer.model.keys import version_number
+from aioinformer.model.object_meta import version_number
 
 if TYPE_CHECKING:
     from aioinformer.cache.store import Contents
@@ -13,11 +12,9 @@ if TYPE_CHECKING:
 
 __all__ = ["StagedList", "newest_version"]
 
-_version_of = attrgetter("resource_version")
-
 
 class StagedList:
-    """A list that is being read: its objects, and those the transform left out."""
+    """Staged objects of a list, and those that the transform left out."""
 
     __slots__ = ("contents", "left_out", "newest", "uncompressed")
 
@@ -27,14 +24,14 @@ class StagedList:
         self.left_out: dict[str, KubeObject] = {}
         # The highest version of an object that was listed, if all are decimal.
         self.newest = ""
-        # The keys of what came before anything could be compressed, and waits for that.
+        # Keys of objects that were staged before there was a dictionary to compress them.
         self.uncompressed: list[str] = []
 
     def __contains__(self, key: str) -> bool:
         return key in self.contents.objects or key in self.left_out
 
     def is_ahead_of(self, obj: KubeObject) -> bool:
-        """True if the list has a newer state of an object that it names again.
+        """Return True if a newer state of an object is staged.
 
         Versions that are not decimal are not compared.
         """
@@ -46,7 +43,7 @@ class StagedList:
         return 0 <= number < version_number(listed.resource_version)
 
     def put(self, key: str, obj: KubeObject, taken: KubeObject) -> None:
-        """Add an object, in the form that is stored and the form that came."""
+        """Add an object: the one to store, and an equal one for index functions."""
         self.left_out.pop(key, None)
         self.contents.put(key, obj, taken)
 
@@ -67,13 +64,13 @@ class StagedList:
 
 
 def newest_version(versions: list[str]) -> str:
-    """The highest of some versions."""
+    """Return the highest of some versions."""
     if len(set(map(len, versions))) == 1:
-        return max(versions)  # the usual case, without a call for each
+        return max(versions)  # usual, and without a call for each
 
     return max(set(versions), key=_as_a_number)
 
 
 def _as_a_number(version: str) -> tuple[int, str]:
-    """Compares as the number does, at a fifth of what it costs to read it."""
+    """Return a key that sorts like the number, at a fifth of the cost of `int()`."""
     return len(version), version

@@ -1,7 +1,7 @@
-"""`StoreWaiters`: who waits for what a store shows, each woken by what concerns it.
+"""`StoreWaiters`: tasks that wait for states of a store.
 
-Plain state. Whoever changes the store says so in the same step; who waits is woken then,
-and looks when its turn comes. What nobody waits for costs a look into a dict.
+Plain state. The pipeline calls it in the same step in which it changes the store. Each
+task is only woken for what it waits for. Without waiting tasks, a change costs nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from aioinformer.informer.notifications import Deleted, Updated
-from aioinformer.model.keys import version_number
+from aioinformer.model.object_meta import version_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,7 +27,7 @@ __all__ = ["KeyWaiter", "StoreWaiters"]
 
 
 class KeyWaiter:
-    """One who waits for changes of one key, and those it has not looked at yet."""
+    """Task that waits for changes of one key, and the states it has not read yet."""
 
     __slots__ = ("news", "states")
 
@@ -35,20 +35,22 @@ class KeyWaiter:
         self.news = asyncio.Event()
         self.states: deque[KubeObject | None] = deque()
 
-    def tell(self, state: KubeObject | None) -> None:
-        """The key has this state now; None if it is gone."""
+    def add(self, state: KubeObject | None) -> None:
+        """Add a new state of the key; None for a deletion."""
         self.states.append(state)
         self.news.set()
 
 
-# A version, a number that orders equal ones, and whom to wake.
+# A version, a number that orders equal versions, and the event to set.
 _VersionWaiter = tuple[float, int, asyncio.Event]
 
 
 class StoreWaiters:
-    """Those who wait for what the store of one informer shows."""
+    """Tasks that wait for states of one informer's store."""
 
     def __init__(self) -> None:
+        self.waiting = 0
+        """Number of tasks that wait or were just woken. With none, calls have no effect."""
         self._by_key: dict[str, list[KeyWaiter]] = {}
         self._steps: dict[asyncio.Event, None] = {}
         # By namespace, or None for all of the store; each sorted by version.
@@ -62,7 +64,7 @@ class StoreWaiters:
     def __repr__(self) -> str:
         return f"<StoreWaiters {len(self)}>"
 
-    # ------------------------------------------------------------ who waits
+    # ------------------------------------------------------------ waiting
 
     @contextmanager
     def for_key(self, key: str) -> Iterator[KeyWaiter]:
@@ -70,44 +72,50 @@ class StoreWaiters:
         waiter = KeyWaiter()
         waiters = self._by_key.setdefault(key, [])
         waiters.append(waiter)
+        self.waiting += 1
         try:
             yield waiter
         finally:
+            self.waiting -= 1
             waiters.remove(waiter)
             if not waiters:
                 del self._by_key[key]
 
     @contextmanager
     def for_steps(self) -> Iterator[asyncio.Event]:
-        """Wait for any change of the store; clear the event before looking."""
+        """Wait for any change of the store; clear the event before reading the store."""
         news = asyncio.Event()
         self._steps[news] = None
+        self.waiting += 1
         try:
             yield news
         finally:
+            self.waiting -= 1
             del self._steps[news]
 
     @contextmanager
     def for_version(
         self, wanted: int, namespace: str | None
     ) -> Iterator[asyncio.Event]:
-        """Wait for a version of all of the store, or of a namespace; wakes once."""
+        """Wait for a version of a namespace, or of the store for None; wakes once."""
         waiter = (wanted, next(self._numbers), asyncio.Event())
         waiters = self._versions.setdefault(namespace, [])
         insort(waiters, waiter)
+        self.waiting += 1
         try:
             yield waiter[-1]
         finally:
+            self.waiting -= 1
             if not waiter[-1].is_set():
                 waiters.remove(waiter)
 
             if not waiters and self._versions.get(namespace) is waiters:
                 del self._versions[namespace]
 
-    # ------------------------------------------------------------ who is woken
+    # ------------------------------------------------------------ waking
 
     def changed(self, batch: Iterable[Notification]) -> None:
-        """These changes are in the store."""
+        """Wake the tasks that wait for one of these changes."""
         by_key = self._by_key
         if not by_key:
             return
@@ -115,12 +123,12 @@ class StoreWaiters:
         for event in batch:
             obj = event.new if isinstance(event, Updated) else event.obj
             for waiter in by_key.get(obj.key, ()):
-                waiter.tell(None if isinstance(event, Deleted) else obj)
+                waiter.add(None if isinstance(event, Deleted) else obj)
 
     def replaced(
         self, before: Mapping[str, KubeObject], now: Mapping[str, KubeObject]
     ) -> None:
-        """Other objects have taken the place of some in the store."""
+        """Wake the tasks that wait for a key that a list has changed."""
         for key, waiters in self._by_key.items():
             was, state = before.get(key), now.get(key)
             if was is state:
@@ -128,32 +136,32 @@ class StoreWaiters:
 
             for waiter in waiters:
                 if was is not None and state is not None and was.uid != state.uid:
-                    waiter.tell(None)  # one has gone, another has come
+                    waiter.add(None)  # one was deleted, another created
 
-                waiter.tell(state)
+                waiter.add(state)
 
     def applied(self, version: Callable[[str | None], str]) -> None:
-        """The store has changed.
+        """Wake the tasks that wait for any change, or for a version that is reached.
 
         Args:
-            version: Up to which version everything is in the store, by namespace, or
-                for all of them.
+            version: Function that returns the version of a namespace, or of the store for
+                None.
         """
         for news in self._steps:
             news.set()
 
         for namespace, waiters in self._versions.items():
             number = version_number(version(namespace) or "0")
-            # Versions that cannot be compared are an error, for each of them to raise.
+            # If versions cannot be compared, each task raises an error.
             _wake(waiters, math.inf if number < 0 else number)
 
     def wake_versions(self) -> None:
-        """Versions may not mean any more what they meant."""
+        """Wake the tasks that wait for versions, because the history may be another one."""
         for waiters in self._versions.values():
             _wake(waiters, math.inf)
 
     def wake_all(self) -> None:
-        """Everybody is to look whether there is anything left to wait for."""
+        """Wake all tasks, because the informer may have ended."""
         self.wake_versions()
         for news in self._steps:
             news.set()
@@ -164,7 +172,7 @@ class StoreWaiters:
 
 
 def _wake(waiters: list[_VersionWaiter], reached: float) -> None:
-    """Wake, and take out, those who wait for no more than what is reached."""
+    """Wake and remove the tasks whose version is reached."""
     due = bisect_right(waiters, reached, key=lambda waiter: waiter[0])
     for waiter in waiters[:due]:
         waiter[-1].set()

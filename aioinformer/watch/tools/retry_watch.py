@@ -29,7 +29,7 @@ from aioinformer.errors import (
     Unauthorized,
     WrongLoop,
 )
-from aioinformer.model.keys import version_number
+from aioinformer.model.object_meta import version_number
 from aioinformer.model.times import Duration, seconds_of
 from aioinformer.watch.connectivity import Connectivity
 from aioinformer.watch.events import EventType, WatchEvent

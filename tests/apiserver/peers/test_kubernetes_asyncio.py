@@ -44,12 +44,16 @@ async def names(k: Any, place: str, **options: Any) -> list[str]:
 # ------------------------------------------------------------------------ reading
 
 
-async def test_kubernetes_asyncio_gets_created_object(k: Any, place: str) -> None:
-    metadata = k.client.V1ObjectMeta(name="a", labels={"is": "a"})
-    body = k.client.V1ConfigMap(metadata=metadata, data={"colour": "red"})
-    made = await k.core.create_namespaced_config_map(place, body)
+@pytest.mark.parametrize("name", ["kubernetes_asyncio", "kubernetes.aio"])
+async def test_kubernetes_asyncio_gets_created_object(
+    name: str, target: ServerUnderTest, place: str, tmp_path: Path
+) -> None:
+    async with connected(name, kubeconfig_of(target, tmp_path)) as k:
+        metadata = k.client.V1ObjectMeta(name="a", labels={"is": "a"})
+        body = k.client.V1ConfigMap(metadata=metadata, data={"colour": "red"})
+        made = await k.core.create_namespaced_config_map(place, body)
 
-    got = await k.core.read_namespaced_config_map("a", place)
+        got = await k.core.read_namespaced_config_map("a", place)
 
     assert isinstance(got, k.client.V1ConfigMap)
     assert got == made

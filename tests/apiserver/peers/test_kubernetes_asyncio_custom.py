@@ -11,7 +11,7 @@ from official_clients import (
     MERGE_PATCH,
     connected,
     established,
-    told,
+    types_and_names,
 )
 from peer_servers import (
     ADDED_CHANGED_DELETED,
@@ -144,5 +144,5 @@ async def test_kubernetes_asyncio_dynamic_client_finds_new_kind(
 
     assert (gadgets.name, gadgets.namespaced) == ("gadgets", True)
     assert sorted(gadgets.subresources) == ["scale", "status"]
-    assert told(seen) == ADDED_CHANGED_DELETED
+    assert types_and_names(seen) == ADDED_CHANGED_DELETED
     assert [it["object"].spec.replicas for it in seen] == [2, 3, 3]

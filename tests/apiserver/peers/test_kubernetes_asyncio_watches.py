@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from official_clients import ASYNC_CLIENTS, connected, told
+from official_clients import ASYNC_CLIENTS, connected, types_and_names
 from peer_servers import ADDED_CHANGED_DELETED, config_map, kubeconfig_of
 
 from aioinformer.testing import APIServer, faults
@@ -69,7 +69,7 @@ async def test_kubernetes_asyncio_watch_returns_models_until_timeout(
         timeout_seconds=1,
     )
 
-    assert told(seen) == ADDED_CHANGED_DELETED
+    assert types_and_names(seen) == ADDED_CHANGED_DELETED
     assert {type(it["object"]) for it in seen} == {k.client.V1ConfigMap}
     assert [it["object"].data for it in seen] == [None, {"k": "v"}, {"k": "v"}]
 
@@ -86,7 +86,7 @@ async def test_kubernetes_asyncio_watch_gets_events_at_once(k: Any, place: str) 
             await life_of(k, place, "a")
             seen = [await first, await anext(stream), await anext(stream)]
 
-    assert told(seen) == ADDED_CHANGED_DELETED
+    assert types_and_names(seen) == ADDED_CHANGED_DELETED
 
 
 async def test_kubernetes_asyncio_watch_without_version_gets_existing_objects(
@@ -103,7 +103,7 @@ async def test_kubernetes_asyncio_watch_without_version_gets_existing_objects(
         timeout_seconds=1,
     )
 
-    assert sorted(told(seen)) == [("ADDED", "a"), ("ADDED", "c")]
+    assert sorted(types_and_names(seen)) == [("ADDED", "a"), ("ADDED", "c")]
 
 
 async def test_kubernetes_asyncio_watches_custom_objects_as_dictionaries(
@@ -128,7 +128,7 @@ async def test_kubernetes_asyncio_watches_custom_objects_as_dictionaries(
         k, custom.list_namespaced_custom_object, **where, timeout_seconds=1
     )
 
-    assert told(seen) == [("ADDED", "a")]
+    assert types_and_names(seen) == [("ADDED", "a")]
     assert seen[0]["object"]["size"] == 3
 
 
@@ -200,7 +200,7 @@ async def test_kubernetes_asyncio_watch_resumes_after_end(
             if it.verb == "watch"
         ]
 
-    assert told(seen) == [("ADDED", "a"), ("ADDED", "b")]
+    assert types_and_names(seen) == [("ADDED", "a"), ("ADDED", "b")]
     assert versions == [None, seen[0]["raw_object"]["metadata"]["resourceVersion"]]
 
 
@@ -220,4 +220,4 @@ async def test_kubernetes_asyncio_watch_retries_once_after_410(
 
         seen = await events(k, list_maps, "default", stop_after=2)
 
-    assert told(seen) == [("ADDED", "a"), ("ADDED", "b")]
+    assert types_and_names(seen) == [("ADDED", "a"), ("ADDED", "b")]

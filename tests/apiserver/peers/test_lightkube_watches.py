@@ -61,7 +61,7 @@ async def first(
     return seen
 
 
-def told(events: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
+def types_and_names(events: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
     return [(operation, it.metadata.name) for operation, it in events]
 
 
@@ -75,7 +75,7 @@ async def test_lightkube_watch_gets_changes_after_version(
 
     events = await first(3, client, resource_version=before)
 
-    assert told(events) == ADDED_CHANGED_DELETED
+    assert types_and_names(events) == ADDED_CHANGED_DELETED
     assert [it for _, it in events[:2]] == [made, changed]
     assert events[2][1].data == {"k": "v"}
 
@@ -88,7 +88,7 @@ async def test_lightkube_watch_without_version_gets_existing_objects(
 
     events = await first(2, client, labels={"is": ["c", "a"]})
 
-    assert sorted(told(events)) == [("ADDED", "a"), ("ADDED", "c")]
+    assert sorted(types_and_names(events)) == [("ADDED", "a"), ("ADDED", "c")]
 
 
 async def test_lightkube_watches_custom_objects_as_dictionaries(
@@ -102,7 +102,7 @@ async def test_lightkube_watches_custom_objects_as_dictionaries(
 
     events = await first(3, client, Widget, resource_version=before)
 
-    assert told(events) == ADDED_CHANGED_DELETED
+    assert types_and_names(events) == ADDED_CHANGED_DELETED
     assert [it["size"] for _, it in events] == [3, 4, 4]
 
 
@@ -120,7 +120,7 @@ async def test_lightkube_watch_resumes_after_end(
 
             await client.create(a_map("b"))
 
-    assert told(seen) == [("ADDED", "a"), ("ADDED", "b")]
+    assert types_and_names(seen) == [("ADDED", "a"), ("ADDED", "b")]
 
 
 async def test_lightkube_watch_of_old_version_raises_api_error(
@@ -139,7 +139,7 @@ async def test_lightkube_watch_restarts_after_410(client: AsyncClient) -> None:
         1, client, Widget, resource_version="1", on_error=on_error_retry
     )
 
-    assert told(events) == [("ADDED", "a")]
+    assert types_and_names(events) == [("ADDED", "a")]
 
 
 @pytest.mark.realtime
@@ -158,4 +158,8 @@ def test_lightkube_sync_client_lists_before_watch(config: KubeConfig) -> None:
         events = list(islice(watch, 3))
 
     assert listed == ["a"]
-    assert told(events) == [("MODIFIED", "a"), ("DELETED", "a"), ("ADDED", "b")]
+    assert types_and_names(events) == [
+        ("MODIFIED", "a"),
+        ("DELETED", "a"),
+        ("ADDED", "b"),
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from store_helpers import beside
+from informer_helpers import running
 
 from aioinformer.cache import Mutation, MutationDetector
 
@@ -24,7 +24,7 @@ async def test_run_compares_in_every_period() -> None:
     obj = {"a": 1}
     detector.add(obj)
 
-    async with beside(detector.run()):
+    async with running(detector.run()):
         await asyncio.sleep(0)
         obj["a"] = 2
         await asyncio.sleep(1.9)
@@ -38,7 +38,7 @@ async def test_object_is_compared_for_retain_to_twice_retain() -> None:
     detector = MutationDetector[dict[str, int]](enabled=True, retain=60)
     kept = []
 
-    async with beside(detector.run()):
+    async with running(detector.run()):
         detector.add({"a": 1})
         for _ in range(3):
             await asyncio.sleep(59)
@@ -55,7 +55,7 @@ async def test_late_change_is_found_in_the_older_generation() -> None:
     obj = {"a": 1}
     detector.add(obj)
 
-    async with beside(detector.run()):
+    async with running(detector.run()):
         await asyncio.sleep(65)
         obj["a"] = 2
         await asyncio.sleep(2)
@@ -72,7 +72,7 @@ async def test_many_are_compared_in_slices() -> None:
         detector.add(obj)
 
     left = []
-    async with beside(detector.run()):
+    async with running(detector.run()):
         await asyncio.sleep(0)
         for obj in objects:
             obj["a"] += 1
@@ -110,7 +110,7 @@ async def test_object_added_again_is_compared_for_retain_again() -> None:
     obj = {"a": 1}
     detector.add(obj)
 
-    async with beside(detector.run()):
+    async with running(detector.run()):
         await asyncio.sleep(65)
         detector.add(obj)
         await asyncio.sleep(59)
@@ -133,7 +133,7 @@ async def test_mutation_is_reported_once_despite_concurrent_checks() -> None:
     for obj in objects:
         detector.add(obj)
 
-    async with beside(detector.run()):
+    async with running(detector.run()):
         await asyncio.sleep(2.5)  # they are the older ones now
         for obj in objects:
             obj["a"] += 1
