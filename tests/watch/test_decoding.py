@@ -23,7 +23,7 @@ STATUS = {"kind": "Status", "code": 410, "reason": "Expired", "metadata": {}}
 # ---------------------------------------------------------------- one object
 
 
-def test_decodes_an_object() -> None:
+def test_object_decoder_decodes_object() -> None:
     body = written(pod("web-0", "shop", {"app": "web"}))
 
     obj = ObjectDecoder(PODS).decode(body)
@@ -46,13 +46,15 @@ def test_decodes_an_object() -> None:
         pytest.param(NODES, None, "", id="null"),
     ],
 )
-def test_key_of_an_object(resource: Resource, metadata: Any, key: str) -> None:
+def test_object_decoder_derives_key(
+    resource: Resource, metadata: Any, key: str
+) -> None:
     body = written({"metadata": metadata})
 
     assert ObjectDecoder(resource).decode(body).key == key
 
 
-def test_objects_of_a_decoder_share_labels_and_decodes() -> None:
+def test_objects_of_one_decoder_share_labels_and_cache() -> None:
     decoder = ObjectDecoder(PODS)
     one = decoder.decode(written(pod("a", labels={"app": "web"})))
     other = decoder.decode(written(pod("b", labels={"app": "web"})))
@@ -92,7 +94,7 @@ def read(data: bytes, size: int = 0) -> tuple[list[tuple[str, Any]], int]:
 
 
 @pytest.mark.parametrize("style", ["compact", "spaced", "pretty"])
-def test_reads_every_type_of_event(style: str) -> None:
+def test_stream_decoder_reads_every_event_type(style: str) -> None:
     bookmark = {"kind": "Pod", "metadata": {"resourceVersion": "9"}}
     events: list[tuple[str, Any]] = [
         ("ADDED", pod("a")),
@@ -105,7 +107,7 @@ def test_reads_every_type_of_event(style: str) -> None:
     assert read(b"".join(line(*it, style) for it in events)) == (events, 0)
 
 
-def test_error_event_carries_the_status() -> None:
+def test_error_event_has_status_object() -> None:
     decoder = StreamDecoder(ObjectDecoder(PODS))
 
     (event,) = decoder.feed(line("ERROR", STATUS))
@@ -128,7 +130,7 @@ def test_error_event_carries_the_status() -> None:
         pytest.param(b'{"type":"A\\u0044DED","object":%s}\n', id="escape"),
     ],
 )
-def test_reads_a_line_however_it_is_written(text: bytes) -> None:
+def test_stream_decoder_reads_lines_in_any_style(text: bytes) -> None:
     assert read(text % written(pod("a"))) == ([("ADDED", pod("a"))], 0)
 
 
@@ -155,7 +157,7 @@ def test_reads_a_line_however_it_is_written(text: bytes) -> None:
         ),
     ],
 )
-def test_skips_and_counts_an_event_that_it_cannot_use(text: bytes) -> None:
+def test_stream_decoder_counts_unusable_events(text: bytes) -> None:
     around = line("ADDED", pod("a")), line("DELETED", pod("a"))
 
     found = read(around[0] + text + around[1])
@@ -202,7 +204,7 @@ DEEP_LINES = {
 
 @each_case("text", DEEP_LINES.values(), ids=DEEP_LINES)
 @each_case("kind", ["ADDED", "MODIFIED", "DELETED"])
-def test_reads_the_head_of_an_object_that_nests_too_deeply(
+def test_stream_decoder_reads_metadata_of_deeply_nested_object(
     kind: str, text: bytes
 ) -> None:
     rest = written({"kind": "Pod", **pod("a", labels={"x": "y"})})[1:-1]
@@ -224,7 +226,7 @@ def test_reads_the_head_of_an_object_that_nests_too_deeply(
 @pytest.mark.parametrize(
     "metadata", [{"labels": 7}, {"labels": {"x": 7}}, {"uid": 7}, {"generateName": 7}]
 )
-def test_deletion_needs_no_more_than_a_key(metadata: Any) -> None:
+def test_deleted_event_requires_only_a_key(metadata: Any) -> None:
     gone = pod("a")
     gone["metadata"] = {**gone["metadata"], **metadata}
 
@@ -245,7 +247,7 @@ DEEP_STATUS = b"""{"kind":"Status","code":410,"reason":"Expired","message":"too 
         pytest.param(b'{"type":"ERROR","object":%b,"x":1}\n', id="more-behind"),
     ],
 )
-def test_error_that_nests_too_deeply_says_its_code(text: bytes) -> None:
+def test_deeply_nested_error_event_has_code(text: bytes) -> None:
     (event,), skipped = decode(text % DEEP_STATUS)
 
     error = event.error()
@@ -255,7 +257,7 @@ def test_error_that_nests_too_deeply_says_its_code(text: bytes) -> None:
     assert skipped == 0
 
 
-def test_events_before_a_line_that_is_no_event_are_returned() -> None:
+def test_events_before_malformed_line_are_returned() -> None:
     decoder = StreamDecoder(ObjectDecoder(PODS))
     first, last = line("ADDED", pod("a")), line("ADDED", pod("b"))
 
@@ -271,7 +273,7 @@ def test_events_before_a_line_that_is_no_event_are_returned() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 100, 0])
-def test_last_line_that_is_cut_off_anywhere_raises_decode_error(size: int) -> None:
+def test_truncated_last_line_raises_decode_error(size: int) -> None:
     """Also where what is there ends as a whole line would."""
     first = line("ADDED", pod("a"))
     last = line(
@@ -283,7 +285,7 @@ def test_last_line_that_is_cut_off_anywhere_raises_decode_error(size: int) -> No
             decode(first + last[:end], size)
 
 
-def test_events_before_the_cut_are_returned() -> None:
+def test_events_before_truncated_line_are_returned() -> None:
     decoder = StreamDecoder(ObjectDecoder(PODS))
     first, second = line("ADDED", pod("a")), line("ADDED", pod("b"))
 
@@ -298,7 +300,7 @@ def test_empty_stream_has_no_events() -> None:
     assert read(b"") == ([], 0)
 
 
-def test_event_refers_to_its_own_bytes_only() -> None:
+def test_event_does_not_keep_the_stream_alive() -> None:
     decoder = StreamDecoder(ObjectDecoder(PODS))
     stream = line("ADDED", pod("a")) + line("ADDED", pod("b"), "spaced")
 

@@ -44,14 +44,16 @@ def lines_of(chunks: Iterable[bytes]) -> tuple[list[bytes], bytes]:
         pytest.param([], [], b"", id="nothing"),
     ],
 )
-def test_cuts_behind_the_last_newline(
+def test_line_framer_splits_after_last_newline(
     chunks: list[bytes], fed: list[bytes], rest: bytes
 ) -> None:
     assert lines_of(chunks) == (fed, rest)
 
 
 @given(data=st.lists(st.sampled_from([b"a", b"\n", b"\r", b"{}"])), cuts=CUTS)
-def test_any_split_of_lines_gives_the_same_bytes(data: list[bytes], cuts: Any) -> None:
+def test_line_framer_returns_same_bytes_for_any_split(
+    data: list[bytes], cuts: Any
+) -> None:
     whole = b"".join(data)
 
     fed, rest = lines_of(chunks_of(whole, cuts))
@@ -60,20 +62,20 @@ def test_any_split_of_lines_gives_the_same_bytes(data: list[bytes], cuts: Any) -
     assert b"\n" not in rest
 
 
-def test_rest_is_handed_over_once() -> None:
+def test_line_framer_rest_is_returned_once() -> None:
     framer = LineFramer()
     framer.feed(b"abc")
 
     assert [framer.rest(), framer.rest()] == [b"abc", b""]
 
 
-def test_whole_lines_are_not_copied() -> None:
+def test_line_framer_does_not_copy_whole_lines() -> None:
     chunk = b"line\n"
 
     assert LineFramer().feed(chunk) is chunk
 
 
-def test_bytes_of_a_long_line_are_joined_once() -> None:
+def test_line_framer_joins_long_line_once() -> None:
     framer = LineFramer()
     chunks = pieces_of(bytes(200), 2)
 
@@ -171,7 +173,9 @@ LISTS = [
 
 @each_case("size", [1, 2, 7, 64, 255, 256, 257, 1000, 100_000])
 @each_case("items", LISTS)
-def test_any_size_of_chunks_gives_the_items(items: list[bytes], size: int) -> None:
+def test_item_framer_returns_items_for_any_chunk_size(
+    items: list[bytes], size: int
+) -> None:
     behind = b',"metadata":{"a":[{"metadata":1},{"metadata":2}]}}'
     chunks = pieces_of(body_of(items, behind), size)
 
@@ -188,7 +192,7 @@ def test_any_size_of_chunks_gives_the_items(items: list[bytes], size: int) -> No
     cuts=CUTS,
 )
 @settings(max_examples=60)
-def test_any_split_of_any_items_gives_the_items(
+def test_item_framer_returns_any_items_for_any_split(
     items: list[Any], behind: Any, style: str, cuts: list[int]
 ) -> None:
     rest = written(behind, style).replace(b"{", b",", 1)
@@ -201,7 +205,7 @@ def test_any_split_of_any_items_gives_the_items(
 
 
 @pytest.mark.parametrize("items", LISTS[:2])
-def test_items_come_as_they_arrive(items: list[bytes]) -> None:
+def test_item_framer_returns_items_as_they_arrive(items: list[bytes]) -> None:
     """Each when the beginning of the next is here."""
     framer = ItemFramer()
     chunks = [item + b"," for item in items]
@@ -214,7 +218,7 @@ def test_items_come_as_they_arrive(items: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("items", [claims(20), LISTS[3].values[0]], ids=["in", "text"])
-def test_items_come_as_they_arrive_where_a_guess_was_wrong(items: Any) -> None:
+def test_item_framer_returns_items_early_after_wrong_guess(items: Any) -> None:
     framer = ItemFramer()
 
     early = [bytes(item) for it in items for item in framer.feed(it + b",")]
@@ -234,7 +238,7 @@ def test_items_come_as_they_arrive_where_a_guess_was_wrong(items: Any) -> None:
         pytest.param([b"%d" % n for n in range(60_000)], id="numbers"),
     ],
 )
-def test_items_without_a_border_come_after_a_while(items: list[bytes]) -> None:
+def test_items_without_border_are_found_by_scanning(items: list[bytes]) -> None:
     framer = ItemFramer()
     chunks = pieces_of(b" , ".join(items) + b"]}", 16 * KIB)
     held = []
@@ -252,7 +256,7 @@ def test_items_without_a_border_come_after_a_while(items: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("size", [1000, 64 * KIB])
-def test_huge_items_do_not_disturb_their_neighbours(size: int) -> None:
+def test_huge_item_does_not_affect_neighbours(size: int) -> None:
     huge = written({"metadata": {"name": "huge"}, "data": {"a": '{"\\' * 150_000}})
     small = objects(3)
     items = [*small, huge, *small, huge, *small]
@@ -262,13 +266,13 @@ def test_huge_items_do_not_disturb_their_neighbours(size: int) -> None:
     assert early + late == items
 
 
-def test_empty_chunks_change_nothing() -> None:
+def test_item_framer_ignores_empty_chunks() -> None:
     early, late, _ = framed([b"", b'{"a":1}', b"", b',{"a":2}', b"", b"]}", b""])
 
     assert early + late == [b'{"a":1}', b'{"a":2}']
 
 
-def test_white_space_before_the_first_item_is_no_matter() -> None:
+def test_item_framer_accepts_leading_white_space() -> None:
     items = objects(30)
     body = b" " * 1000 + body_of(items)
 
@@ -291,7 +295,7 @@ def test_white_space_before_the_first_item_is_no_matter() -> None:
     ],
 )
 @each_case("size", [1, 5, 1000])
-def test_items_that_are_not_json_raise_decode_error(body: bytes, size: int) -> None:
+def test_malformed_items_raise_decode_error(body: bytes, size: int) -> None:
     chunks = pieces_of(body + b'{"a":3},{"a":4},{"a":5}]}', size)
 
     with pytest.raises(DecodeError, match=r"cannot be read|does not end"):
@@ -310,7 +314,7 @@ def test_items_that_are_not_json_raise_decode_error(body: bytes, size: int) -> N
         pytest.param(b"nonsense]", id="nonsense"),
     ],
 )
-def test_deep_split_refuses_what_is_no_list(text: bytes) -> None:
+def test_split_deep_rejects_malformed_list(text: bytes) -> None:
     with pytest.raises(DecodeError, match=r"does not end|cannot be read"):
         split_deep(text)
 
@@ -319,7 +323,7 @@ def test_deep_split_refuses_what_is_no_list(text: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", [5000, 10**7])
-def test_item_that_nests_too_deeply_costs_no_other(size: int) -> None:
+def test_deeply_nested_item_does_not_affect_others(size: int) -> None:
     deep = b'{"metadata":{"name":"deep"},"a":' + nested() + b"}"
     items = [*objects(2), deep, *objects(2)]
 
@@ -340,7 +344,7 @@ LONG = [
 
 
 @pytest.mark.parametrize(("make", "count"), LONG)
-def test_number_of_calls_grows_as_the_list_does(
+def test_item_framer_makes_linear_number_of_calls(
     make: Callable[[int], list[bytes]], count: int
 ) -> None:
     def cost(count: int) -> int:
@@ -352,7 +356,7 @@ def test_number_of_calls_grows_as_the_list_does(
 
 
 @pytest.mark.parametrize(("make", "count"), LONG)
-def test_each_byte_is_decoded_about_once(
+def test_item_framer_decodes_each_byte_about_once(
     make: Callable[[int], list[bytes]], count: int
 ) -> None:
     body = body_of(make(count))
@@ -366,7 +370,7 @@ def test_each_byte_is_decoded_about_once(
 
 @pytest.mark.parametrize("size", [1, 1000])
 @pytest.mark.parametrize("scanning", [False, True], ids=["guessing", "scanning"])
-def test_bytes_of_a_huge_item_are_joined_once(size: int, scanning: bool) -> None:
+def test_item_framer_joins_huge_item_once(size: int, scanning: bool) -> None:
     framer = CountingFramer()
     if scanning:
         for chunk in (*claims(2), b""):
@@ -388,7 +392,7 @@ def test_bytes_of_a_huge_item_are_joined_once(size: int, scanning: bool) -> None
 
 @given(data=st.data())
 @settings(max_examples=30)
-def test_text_that_never_ends_costs_as_much_as_it_is_long(data: st.DataObject) -> None:
+def test_unterminated_text_takes_linear_time(data: st.DataObject) -> None:
     """Brackets, quotes and backslashes in any order: no step back multiplies."""
     unit = data.draw(st.text('{}[]",\\a', min_size=1, max_size=4)).encode()
 

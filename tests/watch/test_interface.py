@@ -48,7 +48,7 @@ class Proxy(Watch):
         self.arrived.set()
 
 
-async def test_gives_the_batches_as_they_come() -> None:
+async def test_watch_returns_batches_as_they_arrive() -> None:
     watch = Proxy("ab", "c", None)
 
     assert told(await watch.next_batch()) == ["ADDED a", "ADDED b"]
@@ -56,13 +56,13 @@ async def test_gives_the_batches_as_they_come() -> None:
     assert await watch.next_batch() == []
 
 
-async def test_iterates_over_single_events() -> None:
+async def test_watch_iterates_over_single_events() -> None:
     watch = Proxy("ab", "c", None)
 
     assert told([it async for it in watch]) == ["ADDED a", "ADDED b", "ADDED c"]
 
 
-async def test_batches_and_single_events_are_taken_by_turns() -> None:
+async def test_batches_and_single_events_can_alternate() -> None:
     watch = Proxy("abc", "de", "f", None)
 
     assert told([await anext(watch)]) == ["ADDED a"]
@@ -71,7 +71,7 @@ async def test_batches_and_single_events_are_taken_by_turns() -> None:
     assert told([it async for it in watch]) == ["ADDED e", "ADDED f"]
 
 
-async def test_an_iteration_goes_on_where_it_was_left() -> None:
+async def test_iteration_continues_where_it_was_left() -> None:
     watch = Proxy("abc", None)
 
     async for it in watch:
@@ -81,7 +81,7 @@ async def test_an_iteration_goes_on_where_it_was_left() -> None:
     assert told([it async for it in watch]) == ["ADDED b", "ADDED c"]
 
 
-async def test_end_of_the_source_is_fetched_once() -> None:
+async def test_end_of_source_is_fetched_once() -> None:
     watch = Proxy(None, "late")
 
     assert await watch.next_batch() == []
@@ -89,7 +89,7 @@ async def test_end_of_the_source_is_fetched_once() -> None:
     assert watch.fetches == 1
 
 
-async def test_stop_ends_a_waiting_next_batch_at_once() -> None:
+async def test_stop_wakes_waiting_next_batch() -> None:
     loop = asyncio.get_running_loop()
     watch = Proxy()
     waiting = asyncio.create_task(watch.next_batch())
@@ -101,7 +101,7 @@ async def test_stop_ends_a_waiting_next_batch_at_once() -> None:
     assert loop.time() == pytest.approx(1.0)
 
 
-async def test_stopping_ends_it_at_once_for_who_iterates() -> None:
+async def test_stop_wakes_waiting_iteration() -> None:
     watch = Proxy("a")
     seen = []
 
@@ -117,7 +117,7 @@ async def test_stopping_ends_it_at_once_for_who_iterates() -> None:
     assert seen == ["ADDED a"]
 
 
-async def test_stopping_twice_closes_once() -> None:
+async def test_second_stop_does_nothing() -> None:
     watch = Proxy()
     states = [watch.stopped]
 
@@ -137,7 +137,7 @@ async def test_unread_watch_can_be_stopped() -> None:
     assert watch.fetches == 0
 
 
-async def test_stopping_drops_what_was_not_taken() -> None:
+async def test_stop_drops_unread_events() -> None:
     watch = Proxy("abc")
     await anext(watch)
 
@@ -158,14 +158,14 @@ async def test_events_that_arrive_during_stop_are_dropped() -> None:
     assert await waiting == []
 
 
-async def test_leaving_the_context_stops_it() -> None:
+async def test_leaving_context_stops_watch() -> None:
     async with Proxy("a") as watch:
         assert told(await watch.next_batch()) == ["ADDED a"]
 
     assert watch.stopped
 
 
-async def test_an_error_within_the_context_stops_it() -> None:
+async def test_error_within_context_stops_watch() -> None:
     watch = Proxy()
 
     with pytest.raises(ZeroDivisionError):
@@ -175,7 +175,7 @@ async def test_an_error_within_the_context_stops_it() -> None:
     assert watch.stopped
 
 
-async def test_error_of_the_source_is_raised_after_earlier_events() -> None:
+async def test_error_of_source_is_raised_after_earlier_events() -> None:
     watch = Proxy("ab", TransportError("broken"), None)
 
     assert told([await anext(watch), await anext(watch)]) == ["ADDED a", "ADDED b"]
@@ -185,7 +185,7 @@ async def test_error_of_the_source_is_raised_after_earlier_events() -> None:
     assert await watch.next_batch() == []
 
 
-async def test_a_cancelled_wait_loses_nothing() -> None:
+async def test_cancelled_wait_loses_no_events() -> None:
     watch = Proxy()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):

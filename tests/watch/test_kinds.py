@@ -45,7 +45,7 @@ def called(kind: str | None, api_version: str | None, name: str = "a") -> Any:
         pytest.param({"kind": "Pod", "x": 1, "apiVersion": "v1"}, id="apart"),
     ],
 )
-def test_reads_the_type_wherever_it_stands(body: Any, style: str) -> None:
+def test_type_of_reads_fields_at_any_position(body: Any, style: str) -> None:
     assert type_of(written(body, style)) == ("Pod", "v1")
 
 
@@ -78,12 +78,12 @@ def test_type_of_returns_empty_strings_for_missing_fields(
         pytest.param(b"[]", id="array"),
     ],
 )
-def test_a_type_that_cannot_be_read_raises_decode_error(body: bytes) -> None:
+def test_type_of_raises_decode_error_for_malformed_type(body: bytes) -> None:
     with pytest.raises(DecodeError):
         type_of(body)
 
 
-def test_type_is_read_behind_what_nests_too_deeply() -> None:
+def test_type_of_reads_type_after_deeply_nested_value() -> None:
     body = b'{"apiVersion":"v1","data":' + nested() + b',"kind":"Pod"}'
 
     assert type_of(body) == ("Pod", "v1")
@@ -114,7 +114,7 @@ def test_type_is_read_behind_what_nests_too_deeply() -> None:
     ],
 )
 @each_case("style", ["compact", "spaced"])
-def test_only_the_requested_type_passes(
+def test_kind_check_passes_only_requested_type(
     resource: Resource,
     kind: str | None,
     api_version: str | None,
@@ -140,7 +140,7 @@ def watched(resource: Resource, *objects: Any, kind: str = "ADDED") -> list[Any]
 
 
 @pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"])
-def test_a_watch_skips_objects_of_another_type(kind: str) -> None:
+def test_watch_skips_objects_of_other_type(kind: str) -> None:
     strangers = [
         called("Node", "v1"),
         called("Pod", "v2"),
@@ -152,19 +152,19 @@ def test_a_watch_skips_objects_of_another_type(kind: str) -> None:
     assert found == [("a", "1"), ("b", "1"), 3]
 
 
-def test_watch_accepts_objects_without_a_type() -> None:
+def test_watch_accepts_objects_without_type() -> None:
     assert watched(PODS, called(None, None)) == [("a", "99"), 0]
     assert watched(NODES, called(None, "v1")) == [("a", "99"), 0]
 
 
-def test_a_watch_of_a_kind_that_is_not_known_takes_all_but_tables() -> None:
+def test_watch_of_unknown_kind_accepts_all_but_tables() -> None:
     table = TABLE | {"metadata": {"name": "t"}}
 
     assert watched(UNKNOWN, called("Any", "v7"), table) == [("a", "99"), 1]
 
 
 @pytest.mark.parametrize("text", [b'{"type": %s, "object": %s}', b'{"object":%s}'])
-def test_watch_skips_other_types_however_the_line_is_written(text: bytes) -> None:
+def test_watch_skips_other_types_in_any_style(text: bytes) -> None:
     stranger = written(called("Node", "v1"))
     if text.startswith(b'{"object"'):
         text = b'{"object":%s,"type":"ADDED"}' % stranger
@@ -177,7 +177,7 @@ def test_watch_skips_other_types_however_the_line_is_written(text: bytes) -> Non
     assert decoder.skipped == 1
 
 
-def test_an_error_event_is_not_checked() -> None:
+def test_kind_of_error_event_is_not_checked() -> None:
     decoder = StreamDecoder(ObjectDecoder(PODS))
     event = {"type": "ERROR", "object": called("Node", "v1")}
 
@@ -199,7 +199,7 @@ def listed(resource: Resource, body: Any) -> list[Any]:
     return [it.name for it in objects] + [splitter.skipped]
 
 
-def test_a_list_skips_items_of_another_type() -> None:
+def test_list_skips_items_of_other_type() -> None:
     items = [
         called("Pod", "v1", "a"),
         called("Node", "v1", "b"),
@@ -221,7 +221,7 @@ def test_a_list_skips_items_of_another_type() -> None:
     ],
 )
 @each_case("behind", [False, True])
-def test_a_list_of_another_type_raises_decode_error(
+def test_list_of_other_type_raises_decode_error(
     kind: str, api_version: str, message: str, behind: bool
 ) -> None:
     head = {"kind": kind, "apiVersion": api_version, "metadata": AT_7}
@@ -231,7 +231,7 @@ def test_a_list_of_another_type_raises_decode_error(
         listed(PODS, items | head if behind else head | items)
 
 
-def test_a_table_is_no_list_of_a_kind_that_is_not_known_either() -> None:
+def test_list_of_unknown_kind_rejects_table() -> None:
     with pytest.raises(DecodeError, match="not a list: Table"):
         listed(UNKNOWN, TABLE)
 
@@ -241,14 +241,14 @@ def test_a_table_is_no_list_of_a_kind_that_is_not_known_either() -> None:
         listed(UNKNOWN, TABLE | {"items": [pod("a")]})
 
 
-def test_items_of_a_list_without_a_kind_are_checked() -> None:
+def test_items_of_list_without_kind_are_checked() -> None:
     items = [called("Deployment", "apps/v1", "a"), called("Pod", "v1", "b")]
     body = {"kind": "List", "apiVersion": "v1", "metadata": AT_7, "items": items}
 
     assert listed(DEPLOYMENTS, body) == ["a", 1]
 
 
-def test_untyped_item_in_a_list_without_a_kind_is_accepted() -> None:
+def test_untyped_item_of_list_without_kind_is_accepted() -> None:
     items = [called(None, None)]
     body = {"kind": "List", "apiVersion": "v1", "metadata": AT_7, "items": items}
     splitter = ListSplitter(ObjectDecoder(DEPLOYMENTS))

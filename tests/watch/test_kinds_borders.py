@@ -89,7 +89,7 @@ def listed_kinds() -> dict[tuple[str, str], Any]:
     }
 
 
-def test_sure_kinds_cannot_contain_arrays_of_objects_with_metadata() -> None:
+def test_kinds_with_sure_borders_contain_no_objects_with_metadata() -> None:
     """Of a real server's types, as it tells them."""
     places = {
         which: sorted(set(look_alikes(schema, which[1], within=frozenset())))
@@ -111,7 +111,7 @@ def test_sure_kinds_cannot_contain_arrays_of_objects_with_metadata() -> None:
     "which",
     [("example.com/v1", "Pod"), ("v2", "Pod"), ("v1", "Widget"), ("", "Pod"), ("", "")],
 )
-def test_sure_kinds_have_no_custom_resources(which: tuple[str, str]) -> None:
+def test_custom_resources_have_no_sure_borders(which: tuple[str, str]) -> None:
     assert not has_sure_borders(*which)
 
 
@@ -181,7 +181,7 @@ def list_of_pods() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("size", [1_000, 8_192, 70_000, 1_000_000])
-def test_text_that_looks_like_a_border_does_not_split_items(size: int) -> None:
+def test_text_like_a_border_does_not_split_items(size: int) -> None:
     items = [*long_start(), *map(confusing, range(40)), *long_start(2)]
     body = list_of(items)
 
@@ -193,7 +193,7 @@ def test_text_that_looks_like_a_border_does_not_split_items(size: int) -> None:
     sizes=st.lists(st.integers(1, 20_000), min_size=1, max_size=10),
 )
 @settings(max_examples=60)
-def test_any_split_of_a_long_list_gives_its_objects(
+def test_long_list_is_read_for_any_split(
     found: list[dict[str, str]], sizes: list[int]
 ) -> None:
     items = [
@@ -212,7 +212,7 @@ def test_any_split_of_a_long_list_gives_its_objects(
 
 
 @pytest.mark.parametrize("resource", [DEPLOYMENTS, STATEFUL_SETS, WIDGETS], ids=str)
-def test_templates_and_claims_are_no_items(resource: Resource) -> None:
+def test_templates_and_claims_are_not_split_as_items(resource: Resource) -> None:
     """Claims begin as items do: nobody gets an object into a cache that way."""
     claims = [] if resource is DEPLOYMENTS else [{"x": {}}, CLAIM, CLAIM]
     spec = {"template": {"metadata": {}, "spec": {}}, "volumeClaimTemplates": claims}
@@ -227,7 +227,7 @@ def test_templates_and_claims_are_no_items(resource: Resource) -> None:
 
 @each_case("style", STYLES)
 @each_case("colon", [":", ": ", " :"])
-def test_lists_that_are_written_otherwise_are_proved(style: str, colon: str) -> None:
+def test_list_in_other_style_is_proved(style: str, colon: str) -> None:
     found = json.loads(list_of([*long_start(), *map(confusing, range(10))]))
     options = STYLES[style] | {"separators": (",", colon)}
     body = json.dumps(found, **options).encode()
@@ -235,7 +235,7 @@ def test_lists_that_are_written_otherwise_are_proved(style: str, colon: str) -> 
     assert [it.to_dict() for it in objects_in(body)] == whole(body)
 
 
-def test_an_item_that_begins_otherwise_is_found() -> None:
+def test_item_that_starts_differently_is_found() -> None:
     """Whoever mixes ways of writing within a list gets all of it proved."""
     typed = [pod("a"), pod("b")]
     swapped = [dict(reversed(it.items())) for it in typed]
@@ -247,7 +247,7 @@ def test_an_item_that_begins_otherwise_is_found() -> None:
 # ---------------------------------------------------------------- what is no JSON
 
 
-def test_a_body_that_is_no_json_shows_when_it_is_read() -> None:
+def test_malformed_body_raises_when_read() -> None:
     """As in a watch; and it costs no other object."""
     spec = {"nodeName": "nothing", "template": {"metadata": {"name": "inner"}}}
     bad = untyped(pod("bad", metadata={"managedFields": []}, spec=spec))
@@ -263,7 +263,7 @@ def test_a_body_that_is_no_json_shows_when_it_is_read() -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1, 9])
-def test_malformed_start_of_a_list_raises(place: int) -> None:
+def test_malformed_start_of_list_raises(place: int) -> None:
     items = long_start()
     items[place]["spec"] = {"nodeName": "nothing"}
     body = list_of(items).replace(b'"nothing"', b"nothing")
@@ -272,7 +272,7 @@ def test_malformed_start_of_a_list_raises(place: int) -> None:
         objects_in(body)
 
 
-def test_a_head_that_is_no_json_is_that_of_a_damaged_list() -> None:
+def test_malformed_metadata_fails_list() -> None:
     items = [*long_start(), untyped(pod("bad")), *long_start(3)]
     body = list_of(items).replace(b'"bad"', b"bad")
 
@@ -280,7 +280,7 @@ def test_a_head_that_is_no_json_is_that_of_a_damaged_list() -> None:
         objects_in(body)
 
 
-def test_a_head_of_the_wrong_shape_is_left_out_and_told() -> None:
+def test_metadata_of_wrong_shape_is_skipped_and_reported() -> None:
     bad = untyped(pod("bad", metadata={"labels": {"a": {"b": "c"}}}))
     splitter = ListSplitter(ObjectDecoder(PODS))
 

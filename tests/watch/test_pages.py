@@ -33,7 +33,7 @@ async def turns(number: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-async def test_gives_a_page_that_was_not_asked_for_ahead() -> None:
+async def test_page_can_be_read_without_request_ahead() -> None:
     source = FakeSource([Page([thing("a")], token="t")])
 
     async with PagesAhead(source) as pages, pages.page(FIRST) as page:
@@ -44,7 +44,7 @@ async def test_gives_a_page_that_was_not_asked_for_ahead() -> None:
     assert source.open == 0
 
 
-async def test_asks_for_the_next_page_while_one_is_read() -> None:
+async def test_next_page_is_requested_while_one_is_read() -> None:
     source = FakeSource([Page([thing("a")], token="t"), Page([thing("b")])])
 
     async with PagesAhead(source) as pages:
@@ -62,7 +62,7 @@ async def test_asks_for_the_next_page_while_one_is_read() -> None:
     assert len(source.asked) == 2
 
 
-async def test_asking_again_for_the_same_page_changes_nothing() -> None:
+async def test_repeated_ask_changes_nothing() -> None:
     source = FakeSource([Page([thing("a")])])
 
     async with PagesAhead(source) as pages:
@@ -76,7 +76,7 @@ async def test_asking_again_for_the_same_page_changes_nothing() -> None:
     assert source.asked == ["list t"]
 
 
-async def test_a_page_that_was_read_can_be_asked_for_again() -> None:
+async def test_read_page_can_be_requested_again() -> None:
     source = FakeSource([Page([thing("a")]), Page([thing("b")])])
 
     async with PagesAhead(source) as pages:
@@ -88,7 +88,7 @@ async def test_a_page_that_was_read_can_be_asked_for_again() -> None:
                 assert await names_of(page) == name
 
 
-async def test_drops_the_page_ahead_for_another_one() -> None:
+async def test_ask_for_other_page_drops_page_ahead() -> None:
     source = FakeSource([Page([thing("a")]), Page([thing("b")])])
 
     async with PagesAhead(source) as pages:
@@ -103,7 +103,7 @@ async def test_drops_the_page_ahead_for_another_one() -> None:
             assert await names_of(page) == "b"
 
 
-async def test_drops_the_page_ahead_if_another_one_is_wanted() -> None:
+async def test_reading_other_page_drops_page_ahead() -> None:
     source = FakeSource([Page([thing("a")]), Page([thing("b")])])
 
     async with PagesAhead(source) as pages:
@@ -121,7 +121,7 @@ async def test_drops_the_page_ahead_if_another_one_is_wanted() -> None:
     assert len(source.asked) == 3
 
 
-async def test_an_error_is_raised_by_the_page_that_wants_it() -> None:
+async def test_error_of_page_ahead_is_raised_by_its_page() -> None:
     source = FakeSource([Page([thing("a")]), EXPIRED])
 
     async with PagesAhead(source) as pages:
@@ -145,7 +145,7 @@ async def test_error_of_an_unused_page_ahead_is_dropped() -> None:
     assert source.asked == ["list t"]
 
 
-async def test_an_error_while_reading_a_page_asked_for_ahead_is_the_readers() -> None:
+async def test_error_while_reading_page_ahead_is_raised_to_reader() -> None:
     source = FakeSource([Page([thing("a")], error=TransportError("broken"))])
 
     async with PagesAhead(source) as pages:
@@ -171,7 +171,7 @@ async def test_pages_ahead_leaves_no_task_and_no_connection(
     assert source.open == 0
 
 
-async def test_leaves_all_that_was_dropped() -> None:
+async def test_dropped_pages_are_left() -> None:
     source = FakeSource([Page()])
 
     async with PagesAhead(source) as pages:
@@ -189,7 +189,7 @@ async def test_leaves_all_that_was_dropped() -> None:
 
 
 @each_case("turn", range(12))
-async def test_can_be_cancelled_in_every_turn(turn: int) -> None:
+async def test_pages_ahead_can_be_cancelled_in_every_turn_of_loop(turn: int) -> None:
     source = FakeSource([Page([thing("a")]), Page([thing("b")]), Page([thing("c")])])
 
     async def read() -> str:
@@ -212,7 +212,7 @@ async def test_can_be_cancelled_in_every_turn(turn: int) -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_a_wait_for_the_page_ahead_can_be_cancelled() -> None:
+async def test_wait_for_page_ahead_can_be_cancelled() -> None:
     source = FakeSource([Silence()])
 
     async with PagesAhead(source) as pages:

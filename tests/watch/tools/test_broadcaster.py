@@ -39,7 +39,7 @@ async def read(watch: Watch, number: int) -> list[str]:
 
 
 @pytest.mark.parametrize("length", [0, 1, 10])
-async def test_every_watch_gets_every_event_in_order(length: int) -> None:
+async def test_broadcaster_sends_events_to_all_watches_in_order(length: int) -> None:
     broadcaster = Broadcaster(length)
     watches = [await broadcaster.watch(), await broadcaster.watch()]
 
@@ -82,7 +82,7 @@ async def test_watch_starts_after_waiting_events() -> None:
     assert told(await second.next_batch()) == ["ADDED d"]
 
 
-async def test_a_watch_with_a_prefix_gives_that_first() -> None:
+async def test_watch_with_prefix_returns_prefix_first() -> None:
     broadcaster = Broadcaster(1)
     watch = await broadcaster.watch_with_prefix(TABLE)
 
@@ -110,7 +110,7 @@ async def test_full_watch_blocks_later_events_for_all_watches() -> None:
     assert await read(slow, 3) == ["ADDED b", "ADDED c", "ADDED d"]
 
 
-async def test_full_watch_misses_events_if_they_are_dropped() -> None:
+async def test_full_watch_misses_events_with_drop_behavior() -> None:
     broadcaster = Broadcaster(1, DROP)
     slow, quick = await broadcaster.watch(), await broadcaster.watch()
     seen = []
@@ -125,7 +125,7 @@ async def test_full_watch_misses_events_if_they_are_dropped() -> None:
     assert (slow.skipped, quick.skipped) == (len(TABLE) - 1, 0)
 
 
-async def test_a_burst_of_one_sender_does_not_outrun_the_readers() -> None:
+async def test_burst_of_one_sender_is_not_dropped() -> None:
     broadcaster = Broadcaster(1, DROP)
     watch = await broadcaster.watch()
     reader = asyncio.create_task(read(watch, 100))
@@ -138,7 +138,7 @@ async def test_a_burst_of_one_sender_does_not_outrun_the_readers() -> None:
     assert watch.skipped == 0
 
 
-async def test_events_without_a_watch_are_dropped() -> None:
+async def test_events_without_watches_are_dropped() -> None:
     broadcaster = Broadcaster(1)
     for event in TABLE * 20:
         await broadcaster.action(event)
@@ -149,7 +149,7 @@ async def test_events_without_a_watch_are_dropped() -> None:
 # ---------------------------------------------------------------- senders
 
 
-async def test_sender_waits_while_the_incoming_queue_is_full() -> None:
+async def test_sender_waits_while_incoming_queue_is_full() -> None:
     broadcaster = Broadcaster(1)
     watch = await broadcaster.watch()
     # One lies in the watch, one more than that holds up the line of 25.
@@ -168,7 +168,7 @@ async def test_sender_waits_while_the_incoming_queue_is_full() -> None:
     assert await read(watch, 27) == [f"ADDED {name}" for name in names[1:]]
 
 
-async def test_action_or_drop_sends_unless_the_incoming_queue_is_full() -> None:
+async def test_action_or_drop_sends_unless_incoming_queue_is_full() -> None:
     broadcaster = Broadcaster(0, incoming_length=1)
     watch = await broadcaster.watch()
 
@@ -190,7 +190,7 @@ async def test_incoming_length_limits_waiting_events() -> None:
     assert len(await read(watch, 1001)) == 1001
 
 
-async def test_a_cancelled_sender_takes_its_event_back() -> None:
+async def test_cancelled_sender_withdraws_event() -> None:
     broadcaster = Broadcaster(0, incoming_length=1)
     watch = await broadcaster.watch()
     for event in TABLE[:2]:
@@ -209,7 +209,7 @@ async def test_a_cancelled_sender_takes_its_event_back() -> None:
 # ---------------------------------------------------------------- stopping a watch
 
 
-async def test_watches_are_stopped_before_during_and_after_the_shutdown() -> None:
+async def test_watches_can_be_stopped_around_shutdown() -> None:
     broadcaster = Broadcaster(0)
     first, second = await broadcaster.watch(), await broadcaster.watch()
     first.stop()
@@ -222,7 +222,7 @@ async def test_watches_are_stopped_before_during_and_after_the_shutdown() -> Non
     await broadcaster.shutdown()
 
 
-async def test_stopping_a_full_watch_unblocks_the_others() -> None:
+async def test_stopping_full_watch_unblocks_others() -> None:
     broadcaster = Broadcaster(1)
     stuck, watch = await broadcaster.watch(), await broadcaster.watch()
 
@@ -238,7 +238,7 @@ async def test_stopping_a_full_watch_unblocks_the_others() -> None:
     await broadcaster.shutdown()
 
 
-async def test_two_watches_are_stopped_while_they_hold_up_each_other() -> None:
+async def test_stopping_two_full_watches_unblocks_broadcaster() -> None:
     broadcaster = Broadcaster(1)
     watches = [await broadcaster.watch(), await broadcaster.watch()]
     for event in TABLE:
@@ -251,7 +251,7 @@ async def test_two_watches_are_stopped_while_they_hold_up_each_other() -> None:
             watch.stop()
 
 
-async def test_stopping_wakes_its_reader_at_once() -> None:
+async def test_stop_wakes_reader() -> None:
     loop = asyncio.get_running_loop()
     broadcaster = Broadcaster(1)
     watch = await broadcaster.watch()
@@ -264,7 +264,7 @@ async def test_stopping_wakes_its_reader_at_once() -> None:
     assert loop.time() == pytest.approx(1.0)
 
 
-async def test_a_cancelled_reader_loses_nothing() -> None:
+async def test_cancelled_reader_loses_no_events() -> None:
     for number in range(4):
         broadcaster = Broadcaster(1)
         watch = await broadcaster.watch()
@@ -293,14 +293,14 @@ async def test_a_cancelled_reader_loses_nothing() -> None:
         pytest.param(1, WAIT, 0, id="nothing-comes-in"),
     ],
 )
-def test_lengths_that_cannot_work_are_refused(
+def test_broadcaster_rejects_invalid_lengths(
     length: int, behavior: FullChannelBehavior, incoming: int
 ) -> None:
     with pytest.raises(OptionsError, match="_length"):
         Broadcaster(length, behavior, incoming_length=incoming)
 
 
-async def test_broadcaster_refuses_invalid_events() -> None:
+async def test_broadcaster_rejects_invalid_events() -> None:
     broadcaster = Broadcaster(1)
 
     with pytest.raises(OptionsError, match="SURPRISE"):
@@ -329,7 +329,7 @@ async def test_broadcaster_raises_wrong_loop_in_another_loop() -> None:
     assert told(await watch.next_batch()) == ["ADDED bar"]
 
 
-async def test_broadcaster_may_be_made_before_its_loop_runs() -> None:
+async def test_broadcaster_can_be_created_outside_a_loop() -> None:
     broadcaster = await asyncio.to_thread(Broadcaster, 1)
     watch = await broadcaster.watch()
 
@@ -337,7 +337,7 @@ async def test_broadcaster_may_be_made_before_its_loop_runs() -> None:
     assert told(await watch.next_batch()) == ["ADDED foo"]
 
 
-async def test_says_in_what_state_it_is() -> None:
+async def test_broadcaster_repr_shows_state() -> None:
     broadcaster = Broadcaster(0)
     watch = await broadcaster.watch()
     await broadcaster.action(TABLE[0])

@@ -42,7 +42,7 @@ CALLS: dict[str, Callable[[Broadcaster], Coroutine[None, None, object]]] = {
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-async def test_watch_after_shutdown_raises(
+async def test_watch_after_shutdown_raises_queue_shut_down(
     call: Callable[[Broadcaster], Coroutine[None, None, object]],
 ) -> None:
     broadcaster = Broadcaster(10)
@@ -52,7 +52,7 @@ async def test_watch_after_shutdown_raises(
         await call(broadcaster)
 
 
-async def test_action_after_shutdown_raises() -> None:
+async def test_action_after_shutdown_raises_queue_shut_down() -> None:
     broadcaster = Broadcaster(10)
     await broadcaster.shutdown()
 
@@ -110,7 +110,7 @@ async def test_watch_requested_before_shutdown_is_registered() -> None:
     assert told([event async for event in second]) == told(TABLE[1:])
 
 
-async def test_a_cancelled_shutdown_goes_on() -> None:
+async def test_cancelled_shutdown_continues() -> None:
     broadcaster = Broadcaster(0)
     watch = await broadcaster.watch()
     await broadcaster.action(TABLE[0])
@@ -124,7 +124,7 @@ async def test_a_cancelled_shutdown_goes_on() -> None:
         await broadcaster.shutdown()
 
 
-async def test_watches_begun_during_a_shutdown_race_with_it_and_end() -> None:
+async def test_watches_started_during_shutdown_end() -> None:
     broadcaster = Broadcaster(1)
     ended: list[bool] = []
 

@@ -39,20 +39,20 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("version", ["", "0"])
-def test_refuses_a_version_that_nothing_can_be_resumed_from(version: str) -> None:
+def test_retry_watch_rejects_version_that_cannot_be_resumed(version: str) -> None:
     with pytest.raises(OptionsError, match="cannot be resumed from version"):
         RetryWatch(FakeSource(), version)
 
 
 @pytest.mark.parametrize("seconds", [0, 0.9, -1, float("nan")])
-def test_refuses_watches_of_no_length(seconds: float) -> None:
+def test_retry_watch_rejects_too_short_watches(seconds: float) -> None:
     with pytest.raises(OptionsError):
         RetryWatch(FakeSource(), "1", watch_seconds=seconds)
 
     RetryWatch(FakeSource(), "1", watch_seconds=1)  # is none of these
 
 
-async def test_begins_behind_the_version_with_bookmarks_and_an_end() -> None:
+async def test_retry_watch_requests_version_bookmarks_and_timeout() -> None:
     source, watch = retry_watch(Stream(events_of(9)), version="8")
 
     async with watch:
@@ -66,7 +66,7 @@ async def test_begins_behind_the_version_with_bookmarks_and_an_end() -> None:
     assert not options.send_initial_events
 
 
-async def test_asks_for_nothing_before_it_is_read() -> None:
+async def test_retry_watch_sends_nothing_before_it_is_read() -> None:
     source, watch = retry_watch(Stream(events_of(2)))
 
     async with watch:
@@ -74,7 +74,7 @@ async def test_asks_for_nothing_before_it_is_read() -> None:
         assert source.asked == []
 
 
-async def test_hands_on_changes_in_order_and_no_bookmarks() -> None:
+async def test_retry_watch_forwards_changes_without_bookmarks() -> None:
     stream = Stream(
         [added(thing("a", 2)), bookmark(3)],
         [bookmark(4)],
@@ -125,7 +125,7 @@ SURVIVED: list[Any] = [
 
 
 @each_case("trouble", SURVIVED)
-async def test_goes_on_from_the_last_version_after(
+async def test_retry_watch_resumes_from_last_version_after_failure(
     trouble: Stream | Exception,
 ) -> None:
     if isinstance(trouble, Stream):
@@ -142,7 +142,9 @@ async def test_goes_on_from_the_last_version_after(
     assert source.open == 0
 
 
-async def test_events_before_the_trouble_are_handed_on_at_once(looptime: float) -> None:
+async def test_retry_watch_forwards_events_before_failure_immediately(
+    looptime: float,
+) -> None:
     steps: list[Step] = [[*events_of(2), error_event(500), *events_of(3)]]
     source, watch = retry_watch(Stream(*steps))
 
@@ -164,7 +166,9 @@ async def test_events_before_the_trouble_are_handed_on_at_once(looptime: float) 
         pytest.param(6, [[7], [9, 11], [], [11, 12, 55]], id="4-watches"),
     ],
 )
-async def test_survives_closed_watches(version: int, streams: list[list[int]]) -> None:
+async def test_retry_watch_survives_closed_watches(
+    version: int, streams: list[list[int]]
+) -> None:
     watches = [Stream(events_of(*versions), END) for versions in streams]
     source, watch = retry_watch(*watches, version=str(version))
     wanted = list(dict.fromkeys(number for each in streams for number in each))
@@ -181,7 +185,7 @@ async def test_survives_closed_watches(version: int, streams: list[list[int]]) -
     assert source.asked == asked
 
 
-async def test_a_bookmark_moves_the_version_to_resume_from() -> None:
+async def test_bookmark_updates_version_to_resume_from() -> None:
     source, watch = retry_watch(
         Stream([*events_of(2), bookmark(90)], END), Stream(events_of(91))
     )
@@ -192,7 +196,7 @@ async def test_a_bookmark_moves_the_version_to_resume_from() -> None:
     assert source.asked == ["watch '1'", "watch '90'"]
 
 
-async def test_counts_what_was_skipped_in_all_watches() -> None:
+async def test_retry_watch_counts_skipped_events_of_all_watches() -> None:
     first, second = Stream(events_of(2), END), Stream(events_of(3))
     first.skipped, second.skipped = 2, 3
     _, watch = retry_watch(first, second)
@@ -209,7 +213,7 @@ async def test_counts_what_was_skipped_in_all_watches() -> None:
 # ---------------------------------------------------------------- how it ends
 
 
-async def test_an_error_event_of_410_is_handed_on_and_the_last_one() -> None:
+async def test_retry_watch_ends_with_410_error_event() -> None:
     source, watch = retry_watch(
         Stream([*events_of(2), error_event(410, "Expired"), *events_of(3)])
     )
@@ -237,7 +241,7 @@ async def test_an_error_event_of_410_is_handed_on_and_the_last_one() -> None:
     ids=lambda error: str(error.status),
 )
 @pytest.mark.parametrize("first", [True, False], ids=["at-first", "later"])
-async def test_a_final_refusal_is_handed_on_as_one_error_event(
+async def test_retry_watch_ends_with_error_event_of_final_refusal(
     refusal: Forbidden, first: bool
 ) -> None:
     before = [] if first else [Stream(events_of(2), END)]
@@ -253,7 +257,7 @@ async def test_a_final_refusal_is_handed_on_as_one_error_event(
     assert source.open == 0
 
 
-async def test_a_change_without_a_version_ends_it() -> None:
+async def test_retry_watch_ends_with_error_for_change_without_version() -> None:
     source, watch = retry_watch(Stream([*events_of(2), added(thing("x", ""))]))
 
     async with watch:
@@ -264,7 +268,7 @@ async def test_a_change_without_a_version_ends_it() -> None:
     assert source.asked == ["watch '1'"]
 
 
-async def test_mistakes_of_the_program_are_raised() -> None:
+async def test_retry_watch_raises_options_error_of_client() -> None:
     _, watch = retry_watch(OptionsError("this client is not entered"))
 
     async with watch:
@@ -277,7 +281,7 @@ async def test_mistakes_of_the_program_are_raised() -> None:
     [TimeoutError("mine"), OSError(28, "No space left on device"), KeyError("token")],
     ids=repr,
 )
-async def test_whatever_a_source_raises_is_a_watch_that_failed(
+async def test_retry_watch_survives_any_exception_of_source(
     error: Exception,
 ) -> None:
     source, watch = retry_watch(error, Stream(error), Stream(events_of(2)))

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         pytest.param("x", "7", True, id="a-number-behind-a-word"),
     ],
 )
-def test_a_change_is_handed_on_unless_it_is_known(
+def test_decide_forwards_change_above_last_version(
     change: Callable[[KubeObject], WatchEvent], version: str, new: str, handed_on: bool
 ) -> None:
     event = change(thing("a", new))
@@ -71,14 +71,14 @@ def test_a_change_is_handed_on_unless_it_is_known(
         pytest.param("x", "y", "y", id="words"),
     ],
 )
-def test_a_bookmark_is_noted_and_never_handed_on(
+def test_decide_ignores_bookmark_and_notes_version(
     version: str, new: str, after: str
 ) -> None:
     assert decide(bookmark(new), version) == Ignore(after)
 
 
 @pytest.mark.parametrize("change", [added, modified, deleted])
-def test_a_change_without_a_version_ends_it(
+def test_decide_ends_for_change_without_version(
     change: Callable[[KubeObject], WatchEvent],
 ) -> None:
     decision = decide(change(thing("a", "")), "7")
@@ -102,7 +102,7 @@ def test_a_change_without_a_version_ends_it(
         pytest.param(error_event(410), id="code-alone"),
     ],
 )
-def test_an_error_event_of_410_is_the_last_one(event: WatchEvent) -> None:
+def test_decide_ends_for_410_error_event(event: WatchEvent) -> None:
     assert decide(event, "7") == Finish(event)
 
 
@@ -119,7 +119,7 @@ def test_an_error_event_of_410_is_the_last_one(event: WatchEvent) -> None:
         pytest.param(WatchEvent(EventType.ERROR, thing("a")), None, id="no-status"),
     ],
 )
-def test_any_other_error_event_is_survived(
+def test_decide_retries_after_other_error_event(
     event: WatchEvent, seconds: float | None
 ) -> None:
     decision = decide(event, "7")
@@ -129,7 +129,7 @@ def test_any_other_error_event_is_survived(
     assert isinstance(decision.error, ApiError | DecodeError)
 
 
-def test_an_error_event_that_cannot_be_read_is_survived() -> None:
+def test_decide_retries_after_malformed_error_event() -> None:
     head = b'{"metadata":{"name":"x","uid":"u","resourceVersion":"1","labels":{}},'
     event = WatchEvent(EventType.ERROR, ObjectDecoder(NODES).decode(head + b'"data":'))
 
@@ -159,7 +159,7 @@ FAILURES: dict[type[Exception], bool] = {
 }
 
 
-def test_the_table_has_every_error_of_a_source() -> None:
+def test_decide_table_has_every_error_of_a_source() -> None:
     kinds = {getattr(errors, name) for name in errors.__all__}
 
     assert set(FAILURES) == {
@@ -169,7 +169,7 @@ def test_the_table_has_every_error_of_a_source() -> None:
 
 
 @each_case("kind, again", FAILURES.items())
-def test_a_failure_is_survived_where_asking_again_could_help(
+def test_decide_retries_after_temporary_failure(
     kind: type[Exception], again: bool
 ) -> None:
     error = kind("why")
@@ -183,7 +183,7 @@ def test_a_failure_is_survived_where_asking_again_could_help(
 
 
 @pytest.mark.parametrize("again", [True, False], ids=["survived", "final"])
-def test_a_refusal_keeps_what_the_server_said(again: bool) -> None:
+def test_decide_keeps_status_of_refusal(again: bool) -> None:
     error = ApiError.from_status(
         {
             "code": 503 if again else 403,
@@ -209,14 +209,14 @@ def test_a_refusal_keeps_what_the_server_said(again: bool) -> None:
     assert decision.event.object.at("status") == "Failure"
 
 
-def test_a_final_refusal_says_for_how_long_its_header_asks() -> None:
+def test_decide_keeps_retry_after_of_final_refusal() -> None:
     decision = decide(Forbidden("not yet", status=403, retry_after=9.0), "7")
 
     assert isinstance(decision, Finish)
     assert decision.event.error().retry_after == 9.0
 
 
-def test_too_large_a_version_is_waited_for() -> None:
+def test_decide_retries_after_too_large_version() -> None:
     """The server that answers is behind the one that gave the version."""
     error = ApiError.from_status(
         {
@@ -233,7 +233,7 @@ def test_too_large_a_version_is_waited_for() -> None:
     assert decide(error, "9") == Retry(error)
 
 
-def test_the_end_of_a_stream_is_survived() -> None:
+def test_decide_retries_after_end_of_stream() -> None:
     decision = decide(None, "7")
 
     assert decision == Retry(None)
