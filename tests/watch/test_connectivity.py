@@ -1,4 +1,4 @@
-"""`Connectivity`: who probes a server that cannot be reached, and when."""
+"""`Connectivity`: probes of an unreachable server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aioinformer.watch.connectivity import Connectivity
 
 
 class Watcher:
-    """Makes attempts of some length, which fail until the server is back."""
+    """Task that makes attempts of some length, which fail until the server is back."""
 
     def __init__(self, shared: Connectivity, log: list[tuple[str, float]]) -> None:
         self.shared = shared
@@ -68,7 +68,7 @@ async def test_connectivity_allows_one_probe_at_a_time_and_per_second(
 
 
 async def test_response_ends_probe_while_attempt_continues() -> None:
-    """A watch may last for minutes, and be the last to notice the next outage."""
+    """A watch may last for minutes, and would be the last to notice the next outage."""
     shared = down()
     async with shared.turn():
         shared.reached()

@@ -80,7 +80,7 @@ def line(kind: str, obj: object, style: str = "compact") -> bytes:
 
 
 def decode(data: bytes, size: int = 0) -> tuple[list[WatchEvent], int]:
-    """The events of a whole stream, and how many were skipped."""
+    """Return the events of a whole stream, and the number of skipped ones."""
     decoder = StreamDecoder(ObjectDecoder(PODS))
     pieces = pieces_of(data, size or len(data) or 1)
     events = [event for piece in pieces for event in decoder.feed(piece)]
@@ -88,7 +88,7 @@ def decode(data: bytes, size: int = 0) -> tuple[list[WatchEvent], int]:
 
 
 def read(data: bytes, size: int = 0) -> tuple[list[tuple[str, Any]], int]:
-    """The same, and all bodies are looked into."""
+    """Return types and decoded objects of a stream, and the number of skipped ones."""
     events, skipped = decode(data, size)
     return [(it.type, it.object.to_dict()) for it in events], skipped
 
@@ -121,7 +121,7 @@ def test_error_event_has_status_object() -> None:
     [
         pytest.param(b'{"object":%s,"type":"ADDED"}\n', id="other-order"),
         pytest.param(b'{"type":"ADDED","more":{},"object":%s}\n', id="more-between"),
-        pytest.param(b'{"type":"ADDED","object":%s,"more":7}\n', id="more-behind"),
+        pytest.param(b'{"type":"ADDED","object":%s,"more":7}\n', id="more-after"),
         pytest.param(b'{"type":"ADDED","object": %s }\n', id="blanks"),
         pytest.param(b' {"type":"ADDED","object":%s} \n', id="blanks-around"),
         pytest.param(b'{"type":"ADDED","object":%s}\r\n', id="carriage-return"),
@@ -197,7 +197,7 @@ DEEP_LINES = {
     "as-servers-write-it": b'{"type":"%b","object":{"apiVersion":"v1","data":%b,%b}}\n',
     "type-in-front": b'{"type":"%b","object":{"kind":"Pod","apiVersion":"v1","a":%b,%b}}\n',
     "in-the-metadata": b'{"type":"%b","object":{"metadata":{"x":%b},%b}}\n',
-    "more-behind": b'{"type":"%b","object":{"data":%b,%b},"more":{"x":1}}\n',
+    "more-after": b'{"type":"%b","object":{"data":%b,%b},"more":{"x":1}}\n',
     "blanks": b'{"type": "%b", "object": {"data":%b,%b}}\n',
 }
 
@@ -244,7 +244,7 @@ DEEP_STATUS = b"""{"kind":"Status","code":410,"reason":"Expired","message":"too 
     [
         pytest.param(b'{"type":"ERROR","object":%b}\n', id="as-servers-write-it"),
         pytest.param(b'{"object":%b,"type":"ERROR"}\n', id="other-order"),
-        pytest.param(b'{"type":"ERROR","object":%b,"x":1}\n', id="more-behind"),
+        pytest.param(b'{"type":"ERROR","object":%b,"x":1}\n', id="more-after"),
     ],
 )
 def test_deeply_nested_error_event_has_code(text: bytes) -> None:
@@ -274,7 +274,7 @@ def test_events_before_malformed_line_are_returned() -> None:
 
 @pytest.mark.parametrize("size", [1, 100, 0])
 def test_truncated_last_line_raises_decode_error(size: int) -> None:
-    """Also where what is there ends as a whole line would."""
+    """Also if the rest ends like a whole line."""
     first = line("ADDED", pod("a"))
     last = line(
         "ADDED", pod("b", spec={"x": {"y": {}}}, status={"a": {"b": {"c": {}}}})

@@ -20,7 +20,7 @@ STATUS = {"kind": "Status", "code": 410, "reason": "Expired", "metadata": {}}
 
 
 def pod_list(**fields: Any) -> dict[str, Any]:
-    """A list of pods as a server writes it: its items do not say what they are."""
+    """Return a list of pods as servers write it, without types of the items."""
     items = [pod("a"), pod("b"), pod("c")]
     for item in items:
         del item["apiVersion"], item["kind"]
@@ -93,7 +93,7 @@ def test_list_splitter_returns_objects_as_they_arrive() -> None:
 @each_case("style", ["compact", "spaced", "pretty"])
 @each_case("size", [1, 50, 0])
 def test_list_splitter_keeps_types_of_custom_objects(style: str, size: int) -> None:
-    """They say what they are, and their lists say it behind the items."""
+    """Custom objects have a type, and their lists have it after the items."""
     items = [
         {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": name}}
         for name in "abc"
@@ -172,7 +172,7 @@ def test_list_splitter_reads_empty_list(fields: Any, style: str, size: int) -> N
 
 @pytest.mark.parametrize("metadata", [{}, {"resourceVersion": None, "continue": None}])
 def test_list_of_aggregated_api_may_lack_version(metadata: Any) -> None:
-    """Lists of metrics.k8s.io have none; null reads as absent."""
+    """Lists of metrics.k8s.io have none. Null counts as absent."""
     metrics = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
     names = {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1"}
     body = written({**names, "metadata": metadata, "items": []})
@@ -256,24 +256,24 @@ def test_malformed_deep_item_fails_list() -> None:
         pytest.param(written(pod_list(kind="Pod")), id="kind-of-an-object"),
         pytest.param(b'{"items":[]}', id="nothing-but-items"),
         pytest.param(
-            b'{"items":[],"metadata":{"resourceVersion":"7"}}', id="no-kind-behind"
+            b'{"items":[],"metadata":{"resourceVersion":"7"}}', id="no-kind-after"
         ),
-        pytest.param(b'{"items":[],"kind":"PodList"}', id="no-metadata-behind"),
+        pytest.param(b'{"items":[],"kind":"PodList"}', id="no-metadata-after"),
         pytest.param(
             b'{"items":[],"kind":"Table","metadata":{"resourceVersion":"7"}}',
-            id="table-behind",
+            id="table-after",
         ),
         pytest.param(written(pod_list(kind="NodeList")), id="other-kind-in-front"),
         pytest.param(
             written(dict(reversed(pod_list(kind="NodeList").items()))),
-            id="other-kind-behind",
+            id="other-kind-after",
         ),
-        pytest.param(written(pod_list()) + b"}", id="more-behind"),
+        pytest.param(written(pod_list()) + b"}", id="more-after"),
         pytest.param(b'{"items":[{}]}' + written(pod_list()), id="two-lists"),
         pytest.param(b'{"a":' + nested() + b"}", id="too-deep"),
         pytest.param(b'{"kind":"\xff","items":[]}', id="not-utf8-in-front"),
-        pytest.param(b'{"items":[],"kind":"\xff"}', id="not-utf8-behind"),
-        pytest.param(b'{"items":[{}],"a":' + nested() + b"}", id="too-deep-behind"),
+        pytest.param(b'{"items":[],"kind":"\xff"}', id="not-utf8-after"),
+        pytest.param(b'{"items":[{}],"a":' + nested() + b"}", id="too-deep-after"),
         pytest.param(b'{"items":[' + nested() + b",", id="too-deep-cut-off"),
     ],
 )
@@ -284,7 +284,7 @@ def test_decoding_a_non_list_raises_decode_error(body: bytes, size: int) -> None
 
 
 def test_list_of_custom_objects_without_metadata_raises() -> None:
-    """Only the metadata tells it from another response: such lists need no version."""
+    """Only the metadata marks it as a list, as such lists need no version."""
     widgets = Resource("example.com", "v1", "widgets", "Widget")
     names = {"kind": "WidgetList", "apiVersion": "example.com/v1"}
 
@@ -333,18 +333,18 @@ def test_list_with_late_items_is_decoded_at_end(size: int) -> None:
 
 
 def test_list_splitter_searches_items_in_first_bytes_only() -> None:
-    """What looks like the beginning of the items costs a decode to find out."""
+    """Each text that looks like the start of the items costs a decode."""
 
     def cost(decoys: int) -> int:
         body = written({"x": [{"items": [7]}] * decoys, **pod_list()})
         return calls_of(lambda: split(body, 64 * 1024))
 
-    # 14 bytes each: 64 KiB of them, then a few calls for each piece.
+    # 14 bytes each: 64 KiB of them, then a few calls for each chunk.
     assert cost(20_000) < cost(10_000) + 100
 
 
 @pytest.mark.parametrize("size", [1, 0])
-def test_list_of_lists_raises_decode_error(size: int) -> None:
+def test_lists_inside_a_list_are_skipped(size: int) -> None:
     items = [pod_list(), {**pod("a"), "items": [pod("inner")]}, pod_list()]
 
     found, splitter = split(written(pod_list(kind="List", items=items)), size)

@@ -1,4 +1,4 @@
-"""`MetadataDecoder`: objects of which nothing but the metadata is asked for."""
+"""`MetadataDecoder`: objects with metadata only."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def lines_of(chunks: Iterable[bytes]) -> tuple[list[bytes], bytes]:
     "chunks, fed, rest",
     [
         pytest.param([b"a\nb\n"], [b"a\nb\n"], b"", id="whole-lines"),
-        pytest.param([b"a\nb"], [b"a\n"], b"b", id="a-line-begun"),
+        pytest.param([b"a\nb"], [b"a\n"], b"b", id="incomplete-line"),
         pytest.param([b"a", b"b\nc"], [b"", b"ab\n"], b"c", id="a-line-in-two"),
         pytest.param([b"a", b"\n"], [b"", b"a\n"], b"", id="newline-alone"),
         pytest.param([b"a", b"b", b"c"], [b"", b"", b""], b"abc", id="no-newline"),
@@ -91,7 +91,7 @@ def test_line_framer_joins_long_line_once() -> None:
 
 
 class CountingFramer(ItemFramer):
-    """Counts the bytes that are given to the decoder."""
+    """Framer that counts the bytes passed to the decoder."""
 
     decoded = 0
 
@@ -102,19 +102,19 @@ class CountingFramer(ItemFramer):
         return super()._take(comma, split)
 
 
-def body_of(items: Iterable[bytes], behind: bytes = b"}") -> bytes:
-    """What stands behind the opening bracket of a list."""
-    return b",".join(items) + b"]" + behind
+def body_of(items: Iterable[bytes], rest_text: bytes = b"}") -> bytes:
+    """Return the text after the opening bracket of a list."""
+    return b",".join(items) + b"]" + rest_text
 
 
 def framed(
     chunks: Iterable[bytes], framer: ItemFramer | None = None
 ) -> tuple[list[bytes], list[bytes], bytes]:
-    """The items that came early, those that came at the end, and what is behind."""
+    """Return the items returned early, the items at the end, and the rest."""
     framer = framer or ItemFramer()
     early = [bytes(item) for chunk in chunks for item in framer.feed(chunk)]
-    late, behind = split_deep(framer.rest())
-    return early, [bytes(item) for item in late], behind
+    late, rest_text = split_deep(framer.rest())
+    return early, [bytes(item) for item in late], rest_text
 
 
 def objects(count: int, **more: Any) -> list[bytes]:
@@ -122,7 +122,7 @@ def objects(count: int, **more: Any) -> list[bytes]:
 
 
 def custom(count: int) -> list[bytes]:
-    """Custom objects: what managed them and who owns them begins as they do."""
+    """Return custom objects whose managed fields and owners start like items."""
     kind = {"apiVersion": "example.com/v1", "kind": "Foo"}
     manager = {"apiVersion": "example.com/v1", "fieldsType": "FieldsV1", "manager": "m"}
     owner = {**kind, "name": "o", "uid": "u"}
@@ -142,7 +142,7 @@ def custom(count: int) -> list[bytes]:
 
 
 def claims(count: int) -> list[bytes]:
-    """Objects with objects inside that begin alike, as in a StatefulSet.
+    """Return objects that contain objects starting like items, as in a StatefulSet.
 
     They are scanned for brackets, so a chunk may end after a backslash of the text.
     """
@@ -176,26 +176,26 @@ LISTS = [
 def test_item_framer_returns_items_for_any_chunk_size(
     items: list[bytes], size: int
 ) -> None:
-    behind = b',"metadata":{"a":[{"metadata":1},{"metadata":2}]}}'
-    chunks = pieces_of(body_of(items, behind), size)
+    rest_text = b',"metadata":{"a":[{"metadata":1},{"metadata":2}]}}'
+    chunks = pieces_of(body_of(items, rest_text), size)
 
     early, late, rest = framed(chunks)
 
     assert early + late == [item.strip() for item in items]
-    assert rest == behind
+    assert rest == rest_text
 
 
 @given(
     items=st.lists(values, max_size=6),
-    behind=st.dictionaries(st.just("x"), values),
+    rest_text=st.dictionaries(st.just("x"), values),
     style=styles,
     cuts=CUTS,
 )
 @settings(max_examples=60)
 def test_item_framer_returns_any_items_for_any_split(
-    items: list[Any], behind: Any, style: str, cuts: list[int]
+    items: list[Any], rest_text: Any, style: str, cuts: list[int]
 ) -> None:
-    rest = written(behind, style).replace(b"{", b",", 1)
+    rest = written(rest_text, style).replace(b"{", b",", 1)
     body = written(items, style)[1:] + rest
 
     early, late, found_rest = framed(chunks_of(body, cuts))
@@ -206,7 +206,7 @@ def test_item_framer_returns_any_items_for_any_split(
 
 @pytest.mark.parametrize("items", LISTS[:2])
 def test_item_framer_returns_items_as_they_arrive(items: list[bytes]) -> None:
-    """Each when the beginning of the next is here."""
+    """Each is returned when the start of the next one has arrived."""
     framer = ItemFramer()
     chunks = [item + b"," for item in items]
     chunks[-1] = items[-1] + b"]}"
@@ -248,9 +248,9 @@ def test_items_without_border_are_found_by_scanning(items: list[bytes]) -> None:
         found += [bytes(item) for item in framer.feed(chunk)]
         held.append(len(b"".join(framer._parts)))
 
-    late, behind = split_deep(framer.rest())
+    late, rest_text = split_deep(framer.rest())
     assert found + [bytes(item) for item in late] == items
-    assert behind == b"}"
+    assert rest_text == b"}"
     assert max(held) <= (256 + 16) * KIB
     assert held[-1] < 100
 
@@ -327,10 +327,10 @@ def test_deeply_nested_item_does_not_affect_others(size: int) -> None:
     deep = b'{"metadata":{"name":"deep"},"a":' + nested() + b"}"
     items = [*objects(2), deep, *objects(2)]
 
-    early, late, behind = framed(pieces_of(body_of(items, b',"x":1}'), size))
+    early, late, rest_text = framed(pieces_of(body_of(items, b',"x":1}'), size))
 
     assert early + late == items
-    assert behind == b',"x":1}'
+    assert rest_text == b',"x":1}'
 
 
 # ---------------------------------------------------------------- linear cost
@@ -364,7 +364,7 @@ def test_item_framer_decodes_each_byte_about_once(
 
     framed(pieces_of(body, 4 * KIB), framer)
 
-    # All of it once, and what one wrong guess may cost.
+    # All bytes once, and the cost of one wrong guess.
     assert len(body) - 8 * KIB < framer.decoded < len(body) + 256 * KIB
 
 
@@ -382,7 +382,7 @@ def test_item_framer_joins_huge_item_once(size: int, scanning: bool) -> None:
     for chunk in chunks:
         assert framer.feed(chunk) == []
 
-    # What was fed lies there as it came: nothing was put together or taken apart.
+    # The chunks are kept as they came, neither joined nor split.
     kept = framer._parts[-len(chunks) :]
     assert all(one is other for one, other in zip(kept, chunks, strict=True))
     decoded = framer.decoded
@@ -393,7 +393,7 @@ def test_item_framer_joins_huge_item_once(size: int, scanning: bool) -> None:
 @given(data=st.data())
 @settings(max_examples=30)
 def test_unterminated_text_takes_linear_time(data: st.DataObject) -> None:
-    """Brackets, quotes and backslashes in any order: no step back multiplies."""
+    """Brackets, quotes and backslashes in any order cause no repeated backtracking."""
     unit = data.draw(st.text('{}[]",\\a', min_size=1, max_size=4)).encode()
 
     def cost(count: int) -> int:

@@ -1,4 +1,4 @@
-"""Objects of another kind or API version, which nobody asked for, are left out."""
+"""`KindCheck`: objects of another kind or API version are skipped."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ TABLE = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "rows"
 
 
 def called(kind: str | None, api_version: str | None, name: str = "a") -> Any:
-    """A pod that says it is of another type; None leaves it unsaid."""
+    """Return a pod with another type; None leaves a field out."""
     body = pod(name, metadata={"resourceVersion": "99"})
     given = {"kind": kind, "apiVersion": api_version}
     rest = {key: it for key, it in body.items() if key not in given}
     return {key: it for key, it in given.items() if it is not None} | rest
 
 
-# ---------------------------------------------------------------- what an object says
+# ---------------------------------------------------------------- types of objects
 
 
 @each_case("style", ["compact", "spaced", "pretty", "escaped"])
@@ -130,7 +130,7 @@ def test_kind_check_passes_only_requested_type(
 
 
 def watched(resource: Resource, *objects: Any, kind: str = "ADDED") -> list[Any]:
-    """Names and versions of the events that come out, and how many were skipped."""
+    """Return names and versions of the events, and the number of skipped ones."""
     decoder = StreamDecoder(ObjectDecoder(resource))
     lines = (written({"type": kind, "object": it}) for it in objects)
     events = decoder.feed(b"".join(it + b"\n" for it in lines))
@@ -220,15 +220,15 @@ def test_list_skips_items_of_other_type() -> None:
         ("Table", "meta.k8s.io/v1", "expected a list of v1 Pod, got meta.k8s.io/v1 Ta"),
     ],
 )
-@each_case("behind", [False, True])
+@each_case("type_last", [False, True])
 def test_list_of_other_type_raises_decode_error(
-    kind: str, api_version: str, message: str, behind: bool
+    kind: str, api_version: str, message: str, type_last: bool
 ) -> None:
     head = {"kind": kind, "apiVersion": api_version, "metadata": AT_7}
     items = {"items": [pod("a")]}
 
     with pytest.raises(DecodeError, match=message):
-        listed(PODS, items | head if behind else head | items)
+        listed(PODS, items | head if type_last else head | items)
 
 
 def test_list_of_unknown_kind_rejects_table() -> None:

@@ -1,4 +1,4 @@
-"""Lists of built-in kinds are split without a proof: only borders look like borders."""
+"""Lists of built-in kinds are split without a proof."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
 # ---------------------------------------------------------------- which kinds
 
 FIELDS = "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1"
-"""The one free object of all kinds. Of users a server writes it anew, with no arrays."""
+"""The only field of any type. Servers rewrite it for users, without arrays."""
 
 
 def look_alikes(schema: Any, path: str, *, within: frozenset[str]) -> Iterator[str]:
-    """Where an object of a kind can hold an array of what begins with metadata."""
+    """Yield the paths of arrays whose items may start with metadata."""
     for part in schema.get("allOf", ()):
         yield from look_alikes(part, path, within=within)
 
@@ -75,7 +75,7 @@ def fields_of(schema: Any) -> set[str]:
 
 
 def listed_kinds() -> dict[tuple[str, str], Any]:
-    """All kinds that have lists, by API version and kind."""
+    """Return all kinds that have lists, by API version and kind."""
     found = {}
     for schema in definitions().values():
         for it in schema.get("x-kubernetes-group-version-kind", ()):
@@ -90,7 +90,7 @@ def listed_kinds() -> dict[tuple[str, str], Any]:
 
 
 def test_kinds_with_sure_borders_contain_no_objects_with_metadata() -> None:
-    """Of a real server's types, as it tells them."""
+    """Checked against the schemas of a real server."""
     places = {
         which: sorted(set(look_alikes(schema, which[1], within=frozenset())))
         for which, schema in listed_kinds().items()
@@ -119,7 +119,7 @@ def test_custom_resources_have_no_sure_borders(which: tuple[str, str]) -> None:
 
 
 def list_of(items: list[Any], resource: Resource = PODS) -> bytes:
-    """As servers write it; items of built-in kinds do not say what they are."""
+    """Return a list as servers write it, without types of built-in items."""
     head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version}
     return written({**head, "metadata": {"resourceVersion": "7"}, "items": items})
 
@@ -129,7 +129,7 @@ def untyped(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def long_start(count: int = 16) -> list[dict[str, Any]]:
-    """More than what is proved of each list."""
+    """Return more items than are proved in each list."""
     filling = {"annotations": {"text": "x" * 6_000}}
     return [untyped(pod(f"first-{n}", metadata=filling)) for n in range(count)]
 
@@ -154,7 +154,7 @@ CLAIM = {"metadata": {"name": "claim", "labels": {"a": "b"}}, "spec": {}}
 
 
 def confusing(number: int) -> dict[str, Any]:
-    """A pod whose texts look like borders, and with other metadata within it."""
+    """Return a pod with texts that look like borders, and with nested metadata."""
     text = HARD_TEXTS[number % len(HARD_TEXTS)]
     return untyped(
         pod(
@@ -213,7 +213,7 @@ def test_long_list_is_read_for_any_split(
 
 @pytest.mark.parametrize("resource", [DEPLOYMENTS, STATEFUL_SETS, WIDGETS], ids=str)
 def test_templates_and_claims_are_not_split_as_items(resource: Resource) -> None:
-    """Claims begin as items do: nobody gets an object into a cache that way."""
+    """Claims start like items, so users could add objects to a cache otherwise."""
     claims = [] if resource is DEPLOYMENTS else [{"x": {}}, CLAIM, CLAIM]
     spec = {"template": {"metadata": {}, "spec": {}}, "volumeClaimTemplates": claims}
     body = list_of(
@@ -236,7 +236,7 @@ def test_list_in_other_style_is_proved(style: str, colon: str) -> None:
 
 
 def test_item_that_starts_differently_is_found() -> None:
-    """Whoever mixes ways of writing within a list gets all of it proved."""
+    """A list that mixes styles is proved as a whole."""
     typed = [pod("a"), pod("b")]
     swapped = [dict(reversed(it.items())) for it in typed]
     body = list_of([*long_start(), *typed, *long_start(2), *swapped, *long_start(2)])
@@ -248,7 +248,7 @@ def test_item_that_starts_differently_is_found() -> None:
 
 
 def test_malformed_body_raises_when_read() -> None:
-    """As in a watch; and it costs no other object."""
+    """As in a watch, other objects are not affected."""
     spec = {"nodeName": "nothing", "template": {"metadata": {"name": "inner"}}}
     bad = untyped(pod("bad", metadata={"managedFields": []}, spec=spec))
     body = list_of([*long_start(), bad, *long_start(3)])

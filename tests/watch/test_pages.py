@@ -1,4 +1,4 @@
-"""`PagesAhead`: the next page is asked for while the one before is read."""
+"""`PagesAhead`: the next page is requested while one is read."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_reading_other_page_drops_page_ahead() -> None:
             assert source.open == 1
 
         async with pages.page(SECOND) as page:
-            assert await names_of(page) == "b", "it was asked for again"
+            assert await names_of(page) == "b", "it was requested again"
 
     assert len(source.asked) == 3
 

@@ -1,4 +1,4 @@
-"""One sequence of events, told to any number of watches."""
+"""`Broadcaster`: one sequence of events for any number of watches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from canned import told
+from canned import summaries
 from conftest import pod
 
 from aioinformer.errors import OptionsError, WrongLoop
@@ -32,7 +32,7 @@ async def turns(number: int = 5) -> None:
 
 
 async def read(watch: Watch, number: int) -> list[str]:
-    return told([await anext(watch) for _ in range(number)])
+    return summaries([await anext(watch) for _ in range(number)])
 
 
 # ---------------------------------------------------------------- distribution
@@ -50,7 +50,7 @@ async def test_broadcaster_sends_events_to_all_watches_in_order(length: int) -> 
 
         await broadcaster.shutdown()
 
-    assert [reader.result() for reader in readers] == [told(TABLE)] * 2
+    assert [reader.result() for reader in readers] == [summaries(TABLE)] * 2
     assert [await watch.next_batch() for watch in watches] == [[], []]
 
 
@@ -62,8 +62,8 @@ async def test_watch_gets_no_earlier_events() -> None:
     second = await broadcaster.watch()
     await broadcaster.action("ADDED", pod("c"))
 
-    assert told(await first.next_batch()) == ["ADDED b", "ADDED c"]
-    assert told(await second.next_batch()) == ["ADDED c"]
+    assert summaries(await first.next_batch()) == ["ADDED b", "ADDED c"]
+    assert summaries(await second.next_batch()) == ["ADDED c"]
 
 
 async def test_watch_starts_after_waiting_events() -> None:
@@ -79,18 +79,21 @@ async def test_watch_starts_after_waiting_events() -> None:
 
     assert await read(first, 4) == ["ADDED a", "ADDED b", "ADDED c", "ADDED d"]
     second = await asking
-    assert told(await second.next_batch()) == ["ADDED d"]
+    assert summaries(await second.next_batch()) == ["ADDED d"]
 
 
 async def test_watch_with_prefix_returns_prefix_first() -> None:
     broadcaster = Broadcaster(1)
     watch = await broadcaster.watch_with_prefix(TABLE)
 
-    # Room for all of the prefix and one more: nobody is held up.
+    # Room for the whole prefix and one more, so others are not blocked.
     await broadcaster.action("ADDED", pod("new"))
     await asyncio.create_task(broadcaster.shutdown())
 
-    assert told([event async for event in watch]) == [*told(TABLE), "ADDED new"]
+    assert summaries([event async for event in watch]) == [
+        *summaries(TABLE),
+        "ADDED new",
+    ]
 
 
 async def test_full_watch_blocks_later_events_for_all_watches() -> None:
@@ -99,14 +102,14 @@ async def test_full_watch_blocks_later_events_for_all_watches() -> None:
     for name in "abcd":
         await broadcaster.action("ADDED", pod(name))
 
-    assert told(await quick.next_batch()) == ["ADDED a", "ADDED b"]
+    assert summaries(await quick.next_batch()) == ["ADDED a", "ADDED b"]
     reading = asyncio.create_task(quick.next_batch())
     await turns()
     assert not reading.done()
 
     assert await read(slow, 1) == ["ADDED a"]
 
-    assert told(await reading) == ["ADDED c"]
+    assert summaries(await reading) == ["ADDED c"]
     assert await read(slow, 3) == ["ADDED b", "ADDED c", "ADDED d"]
 
 
@@ -116,12 +119,12 @@ async def test_full_watch_misses_events_with_drop_behavior() -> None:
     seen = []
     for event in TABLE:
         await broadcaster.action(event)
-        seen += told(await quick.next_batch())
+        seen += summaries(await quick.next_batch())
 
     await broadcaster.shutdown()
 
-    assert told([event async for event in slow]) == ["ADDED foo"]
-    assert seen == told(TABLE)
+    assert summaries([event async for event in slow]) == ["ADDED foo"]
+    assert seen == summaries(TABLE)
     assert (slow.skipped, quick.skipped) == (len(TABLE) - 1, 0)
 
 
@@ -152,7 +155,7 @@ async def test_events_without_watches_are_dropped() -> None:
 async def test_sender_waits_while_incoming_queue_is_full() -> None:
     broadcaster = Broadcaster(1)
     watch = await broadcaster.watch()
-    # One lies in the watch, one more than that holds up the line of 25.
+    # One is in the watch, and another one blocks the incoming queue of 25.
     names = [f"p-{number}" for number in range(28)]
     for name in names[:27]:
         await broadcaster.action("ADDED", pod(name))
@@ -175,7 +178,7 @@ async def test_action_or_drop_sends_unless_incoming_queue_is_full() -> None:
     kept = [broadcaster.action_or_drop(event) for event in TABLE]
 
     assert kept == [True, True, False, False]
-    assert await read(watch, 2) == told(TABLE[:2])
+    assert await read(watch, 2) == summaries(TABLE[:2])
     assert broadcaster.action_or_drop(TABLE[3])
 
 
@@ -203,7 +206,7 @@ async def test_cancelled_sender_withdraws_event() -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(broadcaster.action(TABLE[3]))
 
-        assert await read(watch, 3) == told([*TABLE[:2], TABLE[3]])
+        assert await read(watch, 3) == summaries([*TABLE[:2], TABLE[3]])
 
 
 # ---------------------------------------------------------------- stopping a watch
@@ -234,7 +237,7 @@ async def test_stopping_full_watch_unblocks_others() -> None:
         assert not reader.done()
         stuck.stop()
 
-    assert reader.result() == told(TABLE)
+    assert reader.result() == summaries(TABLE)
     await broadcaster.shutdown()
 
 
@@ -279,7 +282,7 @@ async def test_cancelled_reader_loses_no_events() -> None:
         await broadcaster.shutdown()
         seen += [event async for event in watch]
 
-        assert told(seen) == ["ADDED foo"]
+        assert summaries(seen) == ["ADDED foo"]
 
 
 # ---------------------------------------------------------------- the rest
@@ -326,7 +329,7 @@ async def test_broadcaster_raises_wrong_loop_in_another_loop() -> None:
     await asyncio.to_thread(elsewhere)
 
     await broadcaster.action(TABLE[1])
-    assert told(await watch.next_batch()) == ["ADDED bar"]
+    assert summaries(await watch.next_batch()) == ["ADDED bar"]
 
 
 async def test_broadcaster_can_be_created_outside_a_loop() -> None:
@@ -334,7 +337,7 @@ async def test_broadcaster_can_be_created_outside_a_loop() -> None:
     watch = await broadcaster.watch()
 
     assert broadcaster.action_or_drop(TABLE[0])
-    assert told(await watch.next_batch()) == ["ADDED foo"]
+    assert summaries(await watch.next_batch()) == ["ADDED foo"]
 
 
 async def test_broadcaster_repr_shows_state() -> None:

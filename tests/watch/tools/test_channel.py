@@ -1,4 +1,4 @@
-"""The channel below fakes and broadcasters: room, order, and who is woken."""
+"""`Channel`: room, order and wake-ups."""
 
 from __future__ import annotations
 

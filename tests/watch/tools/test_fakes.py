@@ -1,4 +1,4 @@
-"""Watches whose events a test sends."""
+"""Watches whose events are sent by a test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
-from canned import told
+from canned import summaries
 from conftest import pod
 
 from aioinformer.errors import (
@@ -36,7 +36,7 @@ async def turns(number: int = 5) -> None:
 
 
 async def send(watch: Fake, name: str) -> None:
-    """Send by either of them: one waits, the other does not."""
+    """Send an event by either fake: one of them waits."""
     waiting = watch.add(pod(name))
     if waiting is not None:
         await waiting
@@ -81,7 +81,7 @@ async def test_fake_watch_returns_actions_in_order() -> None:
         group.create_task(talk())
         events = [event async for event in watch]
 
-    assert told(events[:4]) == [
+    assert summaries(events[:4]) == [
         *("ADDED foo", "MODIFIED qux", "MODIFIED bar", "DELETED bar")
     ]
     assert events[4].type is EventType.BOOKMARK
@@ -96,7 +96,7 @@ async def test_fake_watch_sender_waits_for_reader() -> None:
     await asyncio.sleep(60)
     assert not sending.done()
 
-    assert told([await anext(watch)]) == ["ADDED a"]
+    assert summaries([await anext(watch)]) == ["ADDED a"]
 
     await sending
 
@@ -106,11 +106,11 @@ async def test_fake_watch_iteration_takes_one_event_at_a_time() -> None:
     sending = [asyncio.create_task(watch.add(pod(name))) for name in "abc"]
     await turns()
 
-    assert told([await anext(watch)]) == ["ADDED a"]
+    assert summaries([await anext(watch)]) == ["ADDED a"]
     await turns()
 
     assert [it.done() for it in sending] == [True, False, False]
-    assert told(await watch.next_batch()) == ["ADDED b", "ADDED c"]
+    assert summaries(await watch.next_batch()) == ["ADDED b", "ADDED c"]
     await asyncio.wait(sending)
 
 
@@ -125,7 +125,7 @@ async def test_fake_watch_sender_waits_for_room_in_buffer() -> None:
     await anext(watch)
     await sending
 
-    assert told(await watch.next_batch()) == ["ADDED b", "ADDED c"]
+    assert summaries(await watch.next_batch()) == ["ADDED b", "ADDED c"]
 
 
 async def test_stop_raises_queue_shut_down_to_all_waiting_senders() -> None:
@@ -154,7 +154,7 @@ async def test_cancelled_sender_withdraws_event() -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(watch.add(pod("b")))
 
-        assert told(await watch.next_batch()) == ["ADDED b"]
+        assert summaries(await watch.next_batch()) == ["ADDED b"]
 
 
 async def test_fake_watch_rejects_negative_size() -> None:
@@ -177,7 +177,7 @@ async def test_race_free_fake_watch_returns_actions_in_order() -> None:
 
     events = [event async for event in watch]
 
-    assert told(events[:4]) == [
+    assert summaries(events[:4]) == [
         *("ADDED foo", "MODIFIED qux", "MODIFIED bar", "DELETED bar")
     ]
     assert events[4].object.resource_version == "7"
@@ -205,7 +205,7 @@ async def test_race_free_fake_watch_buffers_100_events() -> None:
 
     assert len(await watch.next_batch()) == 100
     watch.add(pod("one-more"))
-    assert told(await watch.next_batch()) == ["ADDED one-more"]
+    assert summaries(await watch.next_batch()) == ["ADDED one-more"]
 
 
 async def test_race_free_fake_watch_iteration_frees_room_for_one_event() -> None:
@@ -233,7 +233,7 @@ async def test_send_from_other_thread_raises_wrong_loop() -> None:
         await asyncio.to_thread(watch.add, pod("a"))
 
     watch.add(pod("b"))
-    assert told(await reading) == ["ADDED b"]
+    assert summaries(await reading) == ["ADDED b"]
 
 
 # ---------------------------------------------------------------- both
@@ -274,7 +274,7 @@ async def test_end_follows_sent_events(make: Callable[[], Fake]) -> None:
     watch.end()
     watch.end()
 
-    assert told([event async for event in watch]) == ["ADDED a", "ADDED b"]
+    assert summaries([event async for event in watch]) == ["ADDED a", "ADDED b"]
     assert await watch.next_batch() == []
     assert not watch.stopped
 
@@ -300,7 +300,7 @@ async def test_end_rejects_waiting_senders() -> None:
     await sending[0]
     with pytest.raises(QueueShutDown):
         await sending[1]
-    assert told([event async for event in watch]) == ["ADDED a"]
+    assert summaries([event async for event in watch]) == ["ADDED a"]
 
 
 @both
@@ -314,7 +314,7 @@ async def test_reset_reopens_watch(make: Callable[[], Fake], way: str) -> None:
 
     assert not watch.stopped
     await send(watch, "b")
-    assert told(await watch.next_batch()) == ["ADDED b"]
+    assert summaries(await watch.next_batch()) == ["ADDED b"]
 
 
 @both
@@ -328,7 +328,7 @@ async def test_reset_reopens_watch_after_its_end(
     watch.reset()
     await send(watch, "b")
 
-    assert told([await anext(watch)]) == ["ADDED b"]
+    assert summaries([await anext(watch)]) == ["ADDED b"]
 
 
 @both
@@ -341,7 +341,7 @@ async def test_reader_during_reset_gets_the_end(make: Callable[[], Fake]) -> Non
     await send(watch, "b")
 
     assert await reading == []
-    assert told(await watch.next_batch()) == ["ADDED b"]
+    assert summaries(await watch.next_batch()) == ["ADDED b"]
 
 
 @both
@@ -359,7 +359,7 @@ async def test_cancelled_reader_loses_no_events(make: Callable[[], Fake]) -> Non
         watch.end()
         seen += [event async for event in watch]
 
-        assert told(seen) == ["ADDED a"]
+        assert summaries(seen) == ["ADDED a"]
 
 
 @both

@@ -1,11 +1,11 @@
-"""Watches over watches: what passes, what is recorded, and how they end."""
+"""`filtered()` and `Recorder`: forwarded events, and the end."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from canned import told
+from canned import summaries
 from conftest import pod
 from fake_source import Stream, added, modified, thing
 
@@ -47,20 +47,20 @@ async def turns(number: int = 5) -> None:
 async def test_filtered_returns_only_kept_events() -> None:
     watch = filtered(played(*TABLE), without_b)
 
-    assert told([event async for event in watch]) == ["ADDED foo", "ADDED qux"]
+    assert summaries([event async for event in watch]) == ["ADDED foo", "ADDED qux"]
 
 
 async def test_filtered_batches_have_only_kept_events() -> None:
     watch = filtered(played(*TABLE), without_b)
 
-    assert told(await watch.next_batch()) == ["ADDED foo", "ADDED qux"]
+    assert summaries(await watch.next_batch()) == ["ADDED foo", "ADDED qux"]
     assert await watch.next_batch() == []
 
 
 async def test_batch_without_kept_events_does_not_end_watch() -> None:
     source = Stream([TABLE[1]], [TABLE[2]], [TABLE[3]], "end")
 
-    assert told(await filtered(source, without_b).next_batch()) == ["ADDED qux"]
+    assert summaries(await filtered(source, without_b).next_batch()) == ["ADDED qux"]
 
 
 async def test_filter_may_return_another_event() -> None:
@@ -69,16 +69,16 @@ async def test_filter_may_return_another_event() -> None:
 
     watch = filtered(played(*TABLE[:2]), shout)
 
-    assert told(await watch.next_batch()) == ["BOOKMARK foo-x", "BOOKMARK bar-x"]
+    assert summaries(await watch.next_batch()) == ["BOOKMARK foo-x", "BOOKMARK bar-x"]
 
 
 async def test_events_and_batches_of_filtered_watch_can_alternate() -> None:
     source = Stream(TABLE, [TABLE[3]], "end")
     watch = filtered(source, without_b)
 
-    assert told([await anext(watch)]) == ["ADDED foo"]
-    assert told(await watch.next_batch()) == ["ADDED qux"]
-    assert told([await anext(watch)]) == ["ADDED qux"]
+    assert summaries([await anext(watch)]) == ["ADDED foo"]
+    assert summaries(await watch.next_batch()) == ["ADDED qux"]
+    assert summaries([await anext(watch)]) == ["ADDED qux"]
     with pytest.raises(StopAsyncIteration):
         await anext(watch)
 
@@ -104,7 +104,7 @@ async def test_filtered_iteration_takes_one_event_from_source() -> None:
     sending = [asyncio.create_task(source.action(event)) for event in TABLE]
     await turns()
 
-    assert told([await anext(watch)]) == ["ADDED foo"]
+    assert summaries([await anext(watch)]) == ["ADDED foo"]
     await turns()
 
     assert [it.done() for it in sending] == [True, False, False, False]
@@ -129,7 +129,7 @@ async def test_filtered_processes_long_batch_in_slices(
     watch = filtered(played(*TABLE), without_b)
     batches = []
     while batch := await watch.next_batch():
-        batches.append(told(batch))
+        batches.append(summaries(batch))
 
     assert batches == [["ADDED foo"], ["ADDED qux"]]
 
@@ -199,7 +199,7 @@ async def test_filtered_watch_ends_when_its_source_is_stopped() -> None:
 async def test_filtered_raises_errors_of_source() -> None:
     watch = filtered(Stream([TABLE[0]], TransportError("broken")), without_b)
 
-    assert told([await anext(watch)]) == ["ADDED foo"]
+    assert summaries([await anext(watch)]) == ["ADDED foo"]
     with pytest.raises(TransportError, match="broken"):
         await anext(watch)
 
@@ -223,14 +223,14 @@ async def test_cancelled_reader_loses_no_events(
         await asyncio.wait({reading})
         await read(watch, seen)
 
-        assert told(seen) == ["ADDED foo", "ADDED qux"], number
+        assert summaries(seen) == ["ADDED foo", "ADDED qux"], number
 
 
 # ---------------------------------------------------------------- a filter that fails
 
 
 class Fragile:
-    """A filter that fails at `bar`, and notes what it was given."""
+    """Filter that fails at `bar`, and records its arguments."""
 
     def __init__(self) -> None:
         self.given: list[str] = []
@@ -247,11 +247,11 @@ async def test_filter_error_replaces_its_event() -> None:
     fragile = Fragile()
     watch = filtered(played(*TABLE), fragile)
 
-    assert told([await anext(watch)]) == ["ADDED foo"]
+    assert summaries([await anext(watch)]) == ["ADDED foo"]
     with pytest.raises(ZeroDivisionError):
         await anext(watch)
 
-    assert told([event async for event in watch]) == ["ADDED baz", "ADDED qux"]
+    assert summaries([event async for event in watch]) == ["ADDED baz", "ADDED qux"]
     assert fragile.given == ["foo", "bar", "baz", "qux"]
 
 
@@ -261,11 +261,11 @@ async def test_filter_error_is_raised_after_earlier_batch() -> None:
     for event in TABLE:
         source.action(event)
 
-    assert told(await watch.next_batch()) == ["ADDED foo"]
+    assert summaries(await watch.next_batch()) == ["ADDED foo"]
     with pytest.raises(ZeroDivisionError):
         await watch.next_batch()
 
-    assert told(await watch.next_batch()) == ["ADDED baz", "ADDED qux"]
+    assert summaries(await watch.next_batch()) == ["ADDED baz", "ADDED qux"]
     assert fragile.given == ["foo", "bar", "baz", "qux"]
 
 
@@ -276,7 +276,7 @@ async def test_filter_error_is_raised_to_iteration_after_batch() -> None:
     with pytest.raises(ZeroDivisionError):
         await anext(watch)
 
-    assert told([await anext(watch)]) == ["ADDED baz"]
+    assert summaries([await anext(watch)]) == ["ADDED baz"]
 
 
 async def test_stop_drops_filter_error() -> None:
@@ -312,7 +312,7 @@ async def test_filter_may_stop_watch(whole: bool) -> None:
     else:
         assert [event async for event in watch] == []
 
-    assert told(given) == ["ADDED foo"]
+    assert summaries(given) == ["ADDED foo"]
 
 
 # ---------------------------------------------------------------- the recorder
@@ -322,19 +322,19 @@ async def test_recorder_keeps_events() -> None:
     recorder = Recorder(played(*TABLE))
     assert recorder.events == []
 
-    assert told([event async for event in recorder]) == told(TABLE)
+    assert summaries([event async for event in recorder]) == summaries(TABLE)
 
-    assert told(recorder.events) == told(TABLE)
+    assert summaries(recorder.events) == summaries(TABLE)
 
 
 async def test_recorder_keeps_only_returned_events() -> None:
     recorder = Recorder(played(*TABLE))
 
     await anext(recorder)
-    assert told(recorder.events) == ["ADDED foo"]
+    assert summaries(recorder.events) == ["ADDED foo"]
 
     await recorder.next_batch()
-    assert told(recorder.events) == told(TABLE)
+    assert summaries(recorder.events) == summaries(TABLE)
 
 
 async def test_recorder_events_are_a_copy() -> None:
@@ -352,7 +352,7 @@ async def test_recorder_keeps_events_after_stop() -> None:
         await anext(recorder)
 
     assert source.stopped
-    assert told(recorder.events) == ["ADDED foo"]
+    assert summaries(recorder.events) == ["ADDED foo"]
 
 
 async def test_repr_of_wrapping_watches_shows_source() -> None:

@@ -18,7 +18,7 @@ from fake_source import (
     thing,
 )
 from informer_helpers import settle
-from retry_helpers import BROKEN, events_of, retry_watch, take, told
+from retry_helpers import BROKEN, events_of, retry_watch, summaries, take
 
 from aioinformer.errors import (
     DecodeError,
@@ -83,8 +83,8 @@ async def test_retry_watch_forwards_changes_without_bookmarks() -> None:
     source, watch = retry_watch(stream)
 
     async with watch:
-        assert told(await watch.next_batch()) == ["ADDED 2"]
-        assert told(await watch.next_batch()) == ["MODIFIED 5", "DELETED 6"]
+        assert summaries(await watch.next_batch()) == ["ADDED 2"]
+        assert summaries(await watch.next_batch()) == ["MODIFIED 5", "DELETED 6"]
 
     assert source.asked == ["watch '1'"]
 
@@ -116,7 +116,7 @@ SURVIVED: list[Any] = [
     pytest.param(Stream([error_event(500, "InternalError")]), id="500-event"),
     pytest.param(Stream([error_event(9001)]), id="unknown-code"),
     pytest.param(Stream([error_event(403)]), id="403-event"),
-    pytest.param(Stream([bookmark(1), error_event(500)]), id="behind-others"),
+    pytest.param(Stream([bookmark(1), error_event(500)]), id="after-others"),
     pytest.param(Stream(BROKEN), id="connection-breaks"),
     pytest.param(Stream(DecodeError("what?")), id="unreadable"),
     pytest.param(Stream(ServerError("odd", status=500)), id="an-api-error-in-a-stream"),
@@ -149,7 +149,7 @@ async def test_retry_watch_forwards_events_before_failure_immediately(
     source, watch = retry_watch(Stream(*steps))
 
     async with watch:
-        assert told(await watch.next_batch()) == ["ADDED 2"]
+        assert summaries(await watch.next_batch()) == ["ADDED 2"]
         assert looptime == 0
         assert watch.failures == 1
 
@@ -176,13 +176,13 @@ async def test_retry_watch_survives_closed_watches(
     async with watch:
         assert await take(watch, len(wanted)) == [f"ADDED {it}" for it in wanted]
 
-    # Each began behind what the ones before had told.
-    last, asked = version, []
+    # Each starts after the last version of those before.
+    last, requests = version, []
     for versions in streams:
-        asked.append(f"watch '{last}'")
+        requests.append(f"watch '{last}'")
         last = max([last, *versions])
 
-    assert source.asked == asked
+    assert source.asked == requests
 
 
 async def test_bookmark_updates_version_to_resume_from() -> None:
@@ -250,7 +250,7 @@ async def test_retry_watch_ends_with_error_event_of_final_refusal(
     async with watch:
         *changes, last = [event async for event in watch]
 
-    assert told(changes) == ([] if first else ["ADDED 2"])
+    assert summaries(changes) == ([] if first else ["ADDED 2"])
     assert last.type is EventType.ERROR
     assert vars(last.error()) == vars(refusal)
     assert len(source.requests) == len(before) + 1

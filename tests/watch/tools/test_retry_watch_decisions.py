@@ -1,4 +1,4 @@
-"""`decide`: the whole table of what to do after an event or an error."""
+"""`decide`: the whole table of decisions after an event or an error."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
         pytest.param("7", "0", False, id="zero"),
         pytest.param("x", "a", True, id="words-are-not-compared"),
         pytest.param("x", "x", True, id="not-even-equal-words"),
-        pytest.param("7", "x", True, id="a-word-behind-a-number"),
-        pytest.param("x", "7", True, id="a-number-behind-a-word"),
+        pytest.param("7", "x", True, id="a-word-after-a-number"),
+        pytest.param("x", "7", True, id="a-number-after-a-word"),
     ],
 )
 def test_decide_forwards_change_above_last_version(
@@ -111,7 +111,7 @@ def test_decide_ends_for_410_error_event(event: WatchEvent) -> None:
     [
         pytest.param(error_event(500, "InternalError"), None, id="500"),
         pytest.param(error_event(504, "Timeout"), None, id="504"),
-        pytest.param(error_event(403, "Forbidden"), None, id="403-asked-again"),
+        pytest.param(error_event(403, "Forbidden"), None, id="403-with-retry-after"),
         pytest.param(error_event(9001), None, id="unknown-code"),
         pytest.param(
             error_event(504, details={"retryAfterSeconds": 12}), 12, id="asks-to-wait"
@@ -142,7 +142,7 @@ def test_decide_retries_after_malformed_error_event() -> None:
 
 # ---------------------------------------------------------------- failures
 
-# Of each class that a source may raise: whether asking again could help.
+# Whether a retry may help, for each class of errors of a source.
 FAILURES: dict[type[Exception], bool] = {
     ApiError: True,
     Unauthorized: False,
@@ -202,9 +202,9 @@ def test_decide_keeps_status_of_refusal(again: bool) -> None:
 
     assert isinstance(decision, Finish)
     assert decision.event.type is EventType.ERROR
-    told = decision.event.error()
-    assert type(told) is Forbidden
-    assert vars(told) == vars(error)
+    final = decision.event.error()
+    assert type(final) is Forbidden
+    assert vars(final) == vars(error)
     assert decision.event.object.at("kind") == "Status"
     assert decision.event.object.at("status") == "Failure"
 
@@ -217,7 +217,7 @@ def test_decide_keeps_retry_after_of_final_refusal() -> None:
 
 
 def test_decide_retries_after_too_large_version() -> None:
-    """The server that answers is behind the one that gave the version."""
+    """The server is older than the one that returned the version."""
     error = ApiError.from_status(
         {
             "code": 504,

@@ -1,4 +1,4 @@
-"""`RetryWatch`: its pace, its end by `stop()`, and cancelled readers."""
+"""`RetryWatch`: pace, `stop()`, and cancelled readers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fake_source import END, FakeSource, Silence, Stream, error_event
 from informer_helpers import Even
-from retry_helpers import BROKEN, events_of, retry_watch, take, take_all, told
+from retry_helpers import BROKEN, events_of, retry_watch, summaries, take, take_all
 
 from aioinformer.errors import ServerError
 from aioinformer.watch import RetryWatch
@@ -133,7 +133,7 @@ async def test_retry_watch_repr_shows_state() -> None:
 
 
 async def ended_by_stop(watch: RetryWatch, after: float) -> list[str]:
-    """What a reader got until the watch was stopped; that takes no time."""
+    """Return the events read until the watch was stopped; stopping takes no time."""
     loop = asyncio.get_running_loop()
     reading = asyncio.create_task(take_all(watch))
     await asyncio.sleep(after)
@@ -151,7 +151,7 @@ async def ended_by_stop(watch: RetryWatch, after: float) -> list[str]:
         pytest.param([Stream()], 5, id="while-reading"),
         pytest.param([Silence()], 5, id="while-connecting"),
         pytest.param([ServerError("", status=503, retry_after=99.0)], 5, id="pausing"),
-        pytest.param([Stream(END)], 1.1, id="pausing-behind-an-end"),
+        pytest.param([Stream(END)], 1.1, id="pausing-after-an-end"),
         pytest.param([Stream()], 0, id="before-its-first-step"),
     ],
 )
@@ -275,7 +275,7 @@ async def test_cancelled_wait_loses_no_events() -> None:
                     await watch.next_batch()
 
         stream.send(*events_of(2))
-        assert told(await watch.next_batch()) == ["ADDED 2"]
+        assert summaries(await watch.next_batch()) == ["ADDED 2"]
 
     assert source.asked == ["watch '1'"], "the connection outlived them"
 

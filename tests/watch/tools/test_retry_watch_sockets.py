@@ -1,4 +1,4 @@
-"""`RetryWatch` over real sockets, with a server and a network that misbehave."""
+"""`RetryWatch` over sockets, with faults of server and network."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def client(server: APIServer) -> AsyncIterator[Client]:
 
 
 def watch_of(server: APIServer, client: Client) -> RetryWatch:
-    """A watch of what is written from now on."""
+    """Return a watch of objects written from now on."""
     source = ListWatch(client, CONFIG_MAPS)
     return RetryWatch(source, server.resource_version, rng=Even())
 
@@ -67,7 +67,7 @@ async def names_of(watch: RetryWatch, number: int) -> str:
 TROUBLES: dict[str, list[Fault]] = {
     "none": [],
     "cut-before-the-head": [Cut(head=False)],
-    "cut-behind-the-head": [Cut(after_bytes=0)],
+    "cut-after-the-head": [Cut(after_bytes=0)],
     "cut-in-a-line": [Cut(after_bytes=700)],
     "cut-by-a-reset": [Cut(after_bytes=700, reset=True)],
     "ended-cleanly": [
@@ -109,7 +109,7 @@ async def test_retry_watch_returns_every_change_once_and_in_order(
                 await watch.next_batch()
 
 
-# What a network does to a watch; `n` differs from fault to fault.
+# Faults of a network; `n` differs between faults.
 ANY: list[Callable[[int], Fault]] = [
     lambda n: Cut(after_bytes=n * 50),
     lambda n: Cut(after_bytes=n * 50, reset=True),

@@ -1,4 +1,4 @@
-"""`until` and `until_without_retry`: waiting for what a watch tells."""
+"""`until` and `until_without_retry`: waiting for events."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def is_(kind: EventType, seen: list[str] | None = None) -> Callable[[WatchEvent], bool]:
-    """A condition on the type; notes what it is offered."""
+    """Return a condition on the type, which records its events."""
 
     def condition(event: WatchEvent) -> bool:
         if seen is not None:
@@ -352,7 +352,7 @@ async def test_until_raises_error_of_condition_and_closes() -> None:
 
 
 async def test_until_example_of_docstring_works() -> None:
-    """What the docstring shows."""
+    """The example is that of the docstring."""
     async with APIServer(auto_namespaces=True) as server, server.client() as client:
         spec = {"containers": [{"name": "main", "image": "registry.example/app:1"}]}
         body = {"metadata": {"name": "web"}, "spec": spec}
