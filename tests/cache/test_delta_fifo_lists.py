@@ -57,7 +57,9 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("calls", "known", "entries"), LISTS)
-def test_a_list_comes_by_objects(calls: str, known: str, entries: list[str]) -> None:
+def test_replace_queues_listed_objects_and_deletions(
+    calls: str, known: str, entries: list[str]
+) -> None:
     fifo = DeltaFIFO(known_objects=holding(known))
 
     use(fifo, calls)
@@ -69,7 +71,7 @@ def test_a_list_comes_by_objects(calls: str, known: str, entries: list[str]) -> 
     ("calls", "known", "entries"),
     [case for case in LISTS if not case.values[1]],
 )
-def test_a_list_comes_by_objects_without_known_objects(
+def test_replace_without_known_objects_queues_listed_objects(
     calls: str, known: str, entries: list[str]
 ) -> None:
     fifo = DeltaFIFO[Thing]()
@@ -87,7 +89,7 @@ def test_listed_objects_are_sync_without_emit_replaced() -> None:
     assert take_all(fifo) == ["+a1 .a2 !a2", ".b2 .b3"]
 
 
-def test_a_list_comes_with_its_version() -> None:
+def test_replace_applies_version_of_list() -> None:
     fifo = DeltaFIFO[Thing]()
     fifo.replace(things("a1 b1"), "7")
 
@@ -99,7 +101,7 @@ def test_a_list_comes_with_its_version() -> None:
     assert history == [None, None, "7"]
 
 
-def test_a_list_without_a_version_brings_none() -> None:
+def test_replace_without_version_applies_none() -> None:
     fifo = DeltaFIFO[Thing]()
     fifo.replace(things("a1"))
 
@@ -131,7 +133,7 @@ def test_a_list_without_a_version_brings_none() -> None:
         pytest.param("+a1, !a1, -a2", "", ["+a1 -a2"], id="what-was-older-stays"),
     ],
 )
-def test_a_deletion_is_queued_if_the_object_is_queued_or_known(
+def test_deletion_is_queued_if_object_is_queued_or_known(
     calls: str, known: str, entries: list[str]
 ) -> None:
     fifo = DeltaFIFO(known_objects=holding(known))
@@ -141,7 +143,7 @@ def test_a_deletion_is_queued_if_the_object_is_queued_or_known(
     assert take_all(fifo) == entries
 
 
-def test_without_known_objects_the_queue_alone_decides() -> None:
+def test_deletion_without_known_objects_is_queued_if_object_is_queued() -> None:
     fifo = DeltaFIFO[Thing]()
 
     use(fifo, "-a1, +b1, -b2")
@@ -176,7 +178,7 @@ def test_resync_queues_known_objects_without_queued_deltas(
     assert take_all(fifo) == entries
 
 
-def test_a_resync_without_known_objects_queues_nothing() -> None:
+def test_resync_without_known_objects_queues_nothing() -> None:
     fifo = DeltaFIFO[Thing]()
 
     fifo.resync()
@@ -204,7 +206,7 @@ def test_a_resync_without_known_objects_queues_nothing() -> None:
         pytest.param("+a1, [b1 c1]", "", 0, id="a-change-before-the-list"),
     ],
 )
-async def test_has_synced_once_the_first_list_was_taken(
+async def test_delta_fifo_has_synced_after_first_list_was_popped(
     calls: str, known: str, pops: int
 ) -> None:
     fifo = DeltaFIFO(known_objects=holding(known))
@@ -233,7 +235,7 @@ async def test_empty_feed_does_not_make_the_queue_synced() -> None:
         fifo.wait_filled().send(None)
 
 
-async def test_deletions_that_a_first_list_makes_are_initial() -> None:
+async def test_deletions_of_first_list_are_initial() -> None:
     fifo = DeltaFIFO(known_objects=holding("a1 b1 c1"))
     fifo.replace([], "7")
 

@@ -90,7 +90,7 @@ def keys_by_value(index: Index[Any]) -> dict[str, set[str]]:
         ),
     ],
 )
-def test_index_by_answers_what_is_at_the_path(
+def test_index_by_returns_values_at_path(
     path: Path, more: dict[str, Any], values: list[str]
 ) -> None:
     obj = KubeObject.of(pod("web", **more))
@@ -99,7 +99,7 @@ def test_index_by_answers_what_is_at_the_path(
 
 
 @pytest.mark.parametrize("path", ["", "spec..nodeName", ()])
-def test_index_by_refuses_at_once_what_is_no_path(path: Path) -> None:
+def test_index_by_rejects_malformed_path(path: Path) -> None:
     with pytest.raises(OptionsError):
         index_by(path)
 
@@ -113,7 +113,7 @@ def test_index_by_refuses_at_once_what_is_no_path(path: Path) -> None:
         pytest.param({}, [], id="has-none"),
     ],
 )
-def test_index_by_label_answers_the_value_of_the_label(
+def test_index_by_label_returns_value_of_label(
     labels: dict[str, str], values: list[str]
 ) -> None:
     obj = KubeObject.of(pod("web", labels=labels))
@@ -121,7 +121,7 @@ def test_index_by_label_answers_the_value_of_the_label(
     assert list(index_by_label("app")(obj)) == values
 
 
-def test_by_namespace_answers_the_namespace() -> None:
+def test_namespace_index_returns_namespace() -> None:
     assert list(by_namespace(KubeObject.of(pod("web", "shop")))) == ["shop"]
 
 
@@ -148,7 +148,7 @@ def test_by_namespace_answers_the_namespace() -> None:
         ),
     ],
 )
-def test_an_object_is_found_under_each_of_its_values(
+def test_index_finds_object_under_each_value(
     function: Any, tags: Any, values: set[str]
 ) -> None:
     index = Index[Thing](function)
@@ -159,7 +159,7 @@ def test_an_object_is_found_under_each_of_its_values(
     assert index.buckets == {value: {"key": thing} for value in values}
 
 
-def test_a_generator_of_values_is_read_once() -> None:
+def test_index_reads_generator_of_values_once() -> None:
     index = Index[str](lambda text: (word for word in text.split()))
 
     index.put("key", "a b a", None)
@@ -187,7 +187,7 @@ def test_a_generator_of_values_is_read_once() -> None:
         pytest.param("", "", id="never-had-any"),
     ],
 )
-def test_an_update_leaves_exactly_the_new_values(
+def test_index_update_leaves_exactly_new_values(
     function: Any, before: str, after: str
 ) -> None:
     index = Index[Thing](function)
@@ -206,7 +206,7 @@ def test_an_update_leaves_exactly_the_new_values(
 
 
 @both_kinds
-def test_a_bucket_that_becomes_empty_is_removed(function: Any) -> None:
+def test_index_removes_empty_bucket(function: Any) -> None:
     index = Index[Thing](function)
     one, two = Thing(("a", "b")), Thing(("b",))
     index.put("one", one, None)
@@ -220,7 +220,7 @@ def test_a_bucket_that_becomes_empty_is_removed(function: Any) -> None:
     assert index.buckets == {}
 
 
-def test_removing_what_has_no_value_changes_nothing() -> None:
+def test_index_remove_of_object_without_values_changes_nothing() -> None:
     index = Index[Thing](tags_of)
     index.put("a", Thing(("x",)), None)
     index.put("b", Thing(()), None)
@@ -243,7 +243,7 @@ def test_index_drops_the_values_of_a_removed_object() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 1500])
-def test_any_number_of_values_can_be_updated(count: int) -> None:
+def test_index_updates_any_number_of_values(count: int) -> None:
     index = Index[Thing](tags_of)
     tags = tuple(f"10.0.{number}" for number in range(count))
     old, same, fewer = Thing(tags, 1), Thing(tags, 2), Thing(tags[1:], 3)
@@ -258,7 +258,7 @@ def test_any_number_of_values_can_be_updated(count: int) -> None:
 # ---------------------------------------------------------------- the function
 
 
-def test_the_function_is_called_once_for_each_object() -> None:
+def test_index_function_is_called_once_for_each_object() -> None:
     asked: list[int] = []
 
     def function(thing: Thing) -> Iterable[str]:
@@ -289,7 +289,7 @@ def test_the_function_is_called_once_for_each_object() -> None:
         pytest.param(("a", "\ud800"), id="not-unicode"),
     ],
 )
-def test_refuses_an_answer_that_is_not_strings_before_anything_has_changed(
+def test_index_rejects_values_that_are_not_strings_before_any_change(
     function: Any, tags: Any
 ) -> None:
     index = Index[Thing](function)
@@ -302,7 +302,7 @@ def test_refuses_an_answer_that_is_not_strings_before_anything_has_changed(
     assert index.buckets == {"a": {"key": old}, "b": {"key": old}}
 
 
-def test_an_answer_that_cannot_be_recomputed_counts_as_none() -> None:
+def test_index_function_that_fails_on_removal_counts_as_no_value() -> None:
     """The function failed when the object came: it is in no bucket."""
     index = Index[Any](index_by_label("app"))
     with_label = KubeObject.of(pod("web", labels={"app": "a"}))
@@ -322,7 +322,7 @@ class Watched(dict[str, Thing]):
 
 
 @both_kinds
-def test_an_update_hides_an_object_under_no_value_that_it_keeps(function: Any) -> None:
+def test_index_update_never_hides_object_under_kept_value(function: Any) -> None:
     index = Index[Thing](function)
     old, new = Thing(("a", "kept")), Thing(("b", "kept"))
     index.put("key", old, None)
@@ -333,7 +333,7 @@ def test_an_update_hides_an_object_under_no_value_that_it_keeps(function: Any) -
     assert index.buckets == {"b": {"key": new}, "kept": {"key": new}}
 
 
-def test_values_that_are_known_are_entered_without_asking() -> None:
+def test_index_enters_known_values_without_calling_function() -> None:
     def function(thing: Thing) -> Iterable[str]:
         raise AssertionError("not to be asked")
 
@@ -349,7 +349,7 @@ def test_values_that_are_known_are_entered_without_asking() -> None:
     assert target.buckets == source.buckets
 
 
-def test_find_answers_each_object_that_shares_a_value_once() -> None:
+def test_index_find_returns_each_object_that_shares_a_value_once() -> None:
     index = Index[Thing](tags_of)
     things = [Thing(("a", "b"), 1), Thing(("b", "c"), 2), Thing(("d",), 3)]
     for thing in things:
@@ -361,7 +361,7 @@ def test_find_answers_each_object_that_shares_a_value_once() -> None:
 
 
 @both_kinds
-def test_an_empty_copy_has_the_function(function: Any) -> None:
+def test_empty_copy_of_index_has_same_function(function: Any) -> None:
     index = Index[Thing](function)
     index.put("key", Thing(("a",)), None)
 
@@ -375,7 +375,7 @@ def test_an_empty_copy_has_the_function(function: Any) -> None:
 
 @both_kinds
 @given(steps=st.lists(st.tuples(st.sampled_from("xyz"), st.none() | st.text("abc"))))
-def test_buckets_follow_any_sequence_of_changes(
+def test_index_buckets_follow_any_sequence_of_changes(
     function: Any, steps: list[tuple[str, str | None]]
 ) -> None:
     """A key is in the bucket of a value just if its object has it; none is empty."""

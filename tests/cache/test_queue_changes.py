@@ -55,17 +55,19 @@ def fifo(request: pytest.FixtureRequest) -> Fifo:
         ),
     ],
 )
-def test_key_of_returns(fifo: Fifo, obj: object, key: str) -> None:
+def test_key_of_returns_key_of_object_or_deltas(
+    fifo: Fifo, obj: object, key: str
+) -> None:
     assert fifo.key_of(obj) == key
 
 
-def test_key_of_refuses_an_empty_list(fifo: Fifo) -> None:
+def test_key_of_rejects_empty_list(fifo: Fifo) -> None:
     with pytest.raises(OptionsError, match="empty list"):
         fifo.key_of([])
 
 
 @each_kind
-def test_a_tombstone_needs_no_key_function(kind: Any) -> None:
+def test_tombstone_needs_no_key_function(kind: Any) -> None:
     fifo = kind(key_func=lambda number: str(number % 10))
     fifo.add(11)
 
@@ -86,7 +88,7 @@ CALLS: list[Any] = [
 
 @each_kind
 @pytest.mark.parametrize("call", CALLS)
-def test_an_object_without_a_key_is_refused(kind: Any, call: Any) -> None:
+def test_queue_rejects_object_without_key(kind: Any, call: Any) -> None:
     fifo = kind(known_objects=holding("a1 b1"))
 
     with pytest.raises(OptionsError):
@@ -104,7 +106,7 @@ def stamped(thing: Thing) -> Thing:
 
 @each_kind
 @pytest.mark.parametrize("known", [None, "a5"], ids=["nothing-known", "a-known"])
-async def test_each_object_passes_the_transformer_once(
+async def test_each_object_passes_transformer_once(
     kind: Any, known: str | None
 ) -> None:
     store = None if known is None else holding(known)
@@ -166,7 +168,7 @@ def failing(thing: Thing) -> Thing:
 
 @each_kind
 @pytest.mark.parametrize("call", CALLS)
-def test_object_is_not_queued_if_the_transformer_fails(kind: Any, call: Any) -> None:
+def test_object_is_not_queued_if_transformer_fails(kind: Any, call: Any) -> None:
     """Nor is anything that came together with it."""
     fifo = kind(transformer=failing, known_objects=holding("a1 b1"))
 
@@ -177,7 +179,7 @@ def test_object_is_not_queued_if_the_transformer_fails(kind: Any, call: Any) -> 
 
 
 @each_kind
-async def test_a_batch_that_the_transformer_fails_for_is_not_queued(kind: Any) -> None:
+async def test_batch_is_not_queued_if_transformer_fails(kind: Any) -> None:
     fifo = kind(transformer=failing)
     batch = [Delta(DeltaType.ADDED, thing) for thing in things("a1 b13 c1")]
 
@@ -306,7 +308,7 @@ async def batches_of(fifo: Fifo, limit: int = 1000) -> Batches:
     ],
 )
 @each_kind
-async def test_a_batch_has(
+async def test_pop_batch_pops_entries_up_to_limit(
     kind: Any,
     listed: str,
     changes: str,
@@ -335,7 +337,7 @@ async def test_a_batch_has(
         pytest.param("+a1 +b1 @ +c1 +d1", ["+a1, +b1", "@", "+c1, +d1"], id="resync"),
     ],
 )
-async def test_a_batch_of_ordered_changes_has_each_key_once(
+async def test_ordered_fifo_batch_has_each_key_once(
     changes: str, batches: list[str]
 ) -> None:
     fifo = OrderedFIFO[Thing]()
@@ -344,14 +346,14 @@ async def test_a_batch_of_ordered_changes_has_each_key_once(
     assert await batches_of(fifo) == batches
 
 
-async def test_a_batch_by_key_has_all_changes_of_each() -> None:
+async def test_delta_fifo_batch_has_all_changes_of_each_key() -> None:
     fifo = DeltaFIFO[Thing]()
     put(fifo, "+a1", "+b1", "~a2")
 
     assert await batches_of(fifo) == ["+a1 ~a2, +b1"]
 
 
-async def test_a_batch_that_is_fed_makes_it_synced(fifo: Fifo) -> None:
+async def test_queue_has_synced_after_feed(fifo: Fifo) -> None:
     await fifo.feed([], "6")
     before = fifo.has_synced
 
@@ -385,7 +387,7 @@ async def test_requeued_batch_is_queued_again_as_a_whole(
     assert fifo.applied() == "7"
 
 
-async def test_a_batch_that_fails_counts_as_taken(fifo: Fifo) -> None:
+async def test_failed_batch_counts_as_popped(fifo: Fifo) -> None:
     def fail(entries: object, initial: bool) -> None:
         raise ZeroDivisionError
 
@@ -398,7 +400,7 @@ async def test_a_batch_that_fails_counts_as_taken(fifo: Fifo) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1])
-async def test_a_batch_of_less_than_one_is_refused(fifo: Fifo, limit: int) -> None:
+async def test_pop_batch_rejects_limit_below_one(fifo: Fifo, limit: int) -> None:
     fifo.add(Thing("a"))
 
     with pytest.raises(OptionsError, match="at least one"):

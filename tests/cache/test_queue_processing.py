@@ -56,7 +56,7 @@ async def test_queue_has_synced_after_the_last_listed_entry_was_processed(
     assert during == [(True, False)] * (1 if one_entry else 2) + [(False, True)]
 
 
-async def test_an_entry_whose_processor_fails_counts_as_taken(fifo: Fifo) -> None:
+async def test_entry_whose_processing_fails_counts_as_popped(fifo: Fifo) -> None:
     def fail(entry: object, initial: bool) -> None:
         raise ZeroDivisionError
 
@@ -248,7 +248,7 @@ async def test_sync_waits_for_the_change_that_replaces_a_requeued_entry() -> Non
     assert (fifo.has_synced, fifo.applied()) == (True, "5")
 
 
-async def test_a_requeue_raises_its_cause(queue: Fifo) -> None:
+async def test_requeue_raises_its_cause(queue: Fifo) -> None:
     def fail(entry: object, initial: bool) -> None:
         raise Requeue from ZeroDivisionError("busy")
 
@@ -311,7 +311,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.mark.parametrize(
     ("entries", "seconds"), [(1, 0.1), (2, 0.2), (10, 1.0), (11, 1.0), (1000, 1.0)]
 )
-def test_processing_is_slow_after(entries: int, seconds: float) -> None:
+def test_slow_processing_threshold_grows_with_entries(
+    entries: int, seconds: float
+) -> None:
     assert slow_after(entries) == pytest.approx(seconds)
 
 
@@ -404,7 +406,7 @@ async def test_depth_is_measured_for_a_consumer_that_pops_without_waiting(
     assert [value for _, value, _ in sink.told] == [3, 0]
 
 
-async def test_a_sink_that_fails_is_logged_once(
+async def test_failing_sink_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Failing(Sink):

@@ -46,7 +46,7 @@ def tags_of(indexer: Indexer[Thing]) -> dict[str, set[str]]:
 
 
 @pytest.mark.usefixtures("slices")
-async def test_indexes_are_built_in_slices_and_appear_complete(
+async def test_build_indexers_works_in_slices_and_publishes_complete_indexes(
     indexer: Indexer[Thing],
 ) -> None:
     building = asyncio.create_task(
@@ -180,7 +180,7 @@ class Labelled:
 
 
 @pytest.mark.usefixtures("slices")
-async def test_a_build_that_is_cancelled_leaves_no_index(
+async def test_cancelled_index_build_leaves_no_index(
     indexer: Indexer[Thing],
 ) -> None:
     building = asyncio.create_task(indexer.build_indexers({"tag": by_tag}))
@@ -232,7 +232,7 @@ async def test_index_can_be_built_by_several_tasks_at_once(
     assert contents_of(indexer) == tags_of(indexer)
 
 
-async def test_building_an_existing_index_does_nothing(indexer: Indexer[Thing]) -> None:
+async def test_build_of_existing_index_does_nothing(indexer: Indexer[Thing]) -> None:
     before = indexer.contents.indexes["version"]
 
     await indexer.build_indexers({"version": by_version})

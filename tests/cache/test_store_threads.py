@@ -66,7 +66,7 @@ def numbered(objects: list[KubeObject]) -> list[tuple[int, int]]:
     return [(int(it.name[1:]), int(it.resource_version)) for it in objects]
 
 
-def test_readers_see_a_state_between_two_writes(
+def test_threads_read_a_state_between_two_writes(
     indexer: Indexer[KubeObject],
 ) -> None:
     def read() -> None:
@@ -82,7 +82,7 @@ def test_readers_see_a_state_between_two_writes(
                 indexer.update(obj)
 
 
-def test_an_object_that_moves_is_found_by_all_of_its_values_together(
+def test_threads_find_updated_object_by_any_of_its_values(
     indexer: Indexer[KubeObject],
 ) -> None:
     """It always shares a value with one that has two of the three."""
@@ -99,7 +99,7 @@ def test_an_object_that_moves_is_found_by_all_of_its_values_together(
                 indexer.update(obj)
 
 
-def test_readers_see_the_old_or_the_new_contents(
+def test_threads_read_old_or_new_contents(
     indexer: Indexer[KubeObject],
 ) -> None:
     def read() -> None:
@@ -121,7 +121,9 @@ def test_readers_see_the_old_or_the_new_contents(
             indexer.replace(generation(version), str(version))
 
 
-def test_objects_come_and_go_under_readers(indexer: Indexer[KubeObject]) -> None:
+def test_threads_read_while_objects_are_added_and_deleted(
+    indexer: Indexer[KubeObject],
+) -> None:
     def read() -> None:
         for objects in (indexer.list(), indexer.by_index(NAMESPACE_INDEX, "n")):
             names = [number for number, _ in sorted(numbered(objects))]
@@ -142,7 +144,7 @@ def test_objects_come_and_go_under_readers(indexer: Indexer[KubeObject]) -> None
                 indexer.add(obj)
 
 
-def test_indexes_are_added_under_readers(indexer: Indexer[KubeObject]) -> None:
+def test_threads_read_while_indexes_are_added(indexer: Indexer[KubeObject]) -> None:
     def read() -> None:
         for name in indexer.indexers:
             if name.startswith("late"):
@@ -154,7 +156,7 @@ def test_indexes_are_added_under_readers(indexer: Indexer[KubeObject]) -> None:
             indexer.update(state(number % KEYS, number))
 
 
-def test_the_json_of_a_lister_is_one_state(indexer: Indexer[KubeObject]) -> None:
+def test_lister_json_is_one_state(indexer: Indexer[KubeObject]) -> None:
     lister = Lister(indexer, lambda *_: None, lambda *_: None)
 
     def read() -> None:

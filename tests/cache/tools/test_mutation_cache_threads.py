@@ -60,7 +60,7 @@ class CatchingUp(Indexer[Item]):
         pytest.param(lambda it: it.by_index("tag", "x")[0], id="by_index"),
     ],
 )
-def test_a_write_that_the_store_gets_meanwhile_is_read(
+def test_write_that_reaches_store_during_read_is_returned(
     read: Callable[[MutationCache[Item]], Item], clock: ManualClock
 ) -> None:
     """Another thread forgets the write, because the store has it now."""
@@ -98,7 +98,7 @@ def test_mutation_cache_may_be_used_from_any_thread(clock: ManualClock) -> None:
     assert len(cache) <= 5
 
 
-def test_a_write_made_meanwhile_is_kept(clock: ManualClock) -> None:
+def test_write_made_during_read_is_kept(clock: ManualClock) -> None:
     """Another thread writes again while a read finds that the store has the first."""
     indexer = CatchingUp({"tag": by_tag})
     cache = MutationCache(indexer, clock=clock)

@@ -173,7 +173,7 @@ def found_in(obj: Any, change: Callable[[Any], object]) -> list[tuple[str, ...]]
         ),
     ],
 )
-def test_a_change_is_found_where_it_is(
+def test_mutation_detector_reports_path_of_change(
     obj: Any, change: Callable[[Any], object], path: str
 ) -> None:
     [paths] = found_in(obj, change)
@@ -229,7 +229,7 @@ def test_objects_of_informers_are_not_copied() -> None:
 # ---------------------------------------------------------------- how it is told
 
 
-def test_a_change_is_logged_without_values(caplog: pytest.LogCaptureFixture) -> None:
+def test_mutation_is_logged_without_values(caplog: pytest.LogCaptureFixture) -> None:
     told: list[Mutation[Machine]] = []
     detector = MutationDetector[Machine](
         "machines", enabled=True, on_mutation=told.append
@@ -256,7 +256,7 @@ def test_a_change_is_logged_without_values(caplog: pytest.LogCaptureFixture) -> 
     assert "hidden" not in caplog.text
 
 
-def test_a_callback_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_on_mutation_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     def fail(mutation: Mutation[list[int]]) -> None:
         raise OSError("disk full")
 
@@ -329,6 +329,6 @@ async def test_disabled_detector_does_nothing(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     "options", [{"period": 0}, {"retain": -1}, {"period": float("inf")}]
 )
-def test_refuses_options_that_cannot_work(options: dict[str, float]) -> None:
+def test_mutation_detector_rejects_invalid_options(options: dict[str, float]) -> None:
     with pytest.raises(OptionsError):
         MutationDetector[Any](**options)  # type: ignore[arg-type]

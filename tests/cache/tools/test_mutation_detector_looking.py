@@ -65,7 +65,7 @@ async def test_late_change_is_found_in_the_older_generation() -> None:
 
 
 @pytest.mark.usefixtures("slices")
-async def test_many_are_compared_in_slices() -> None:
+async def test_mutation_detector_compares_in_slices() -> None:
     detector = MutationDetector[dict[str, int]](enabled=True, period=1)
     objects = [{"a": number} for number in range(50)]
     for obj in objects:
@@ -88,7 +88,7 @@ async def test_many_are_compared_in_slices() -> None:
 # ---------------------------------------------------------------- added again
 
 
-def test_a_change_is_found_though_the_object_is_added_again() -> None:
+def test_change_is_found_after_object_is_added_again() -> None:
     """Whoever takes an object out, changes it, and puts it back, has changed it."""
     detector = MutationDetector[dict[str, int]](enabled=True)
     obj = {"a": 1}

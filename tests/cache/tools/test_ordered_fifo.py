@@ -38,7 +38,7 @@ def use(fifo: OrderedFIFO[Thing], text: str) -> None:
         pytest.param("+a1 @ ~a2 @ @", id="resyncs-stay-where-they-came"),
     ],
 )
-def test_everything_comes_in_the_order_it_came(
+def test_ordered_fifo_pops_changes_in_order(
     fifo: OrderedFIFO[Thing], changes: str
 ) -> None:
     put(fifo, *changes.split())
@@ -71,7 +71,7 @@ def test_ordered_newest_returns_the_delta_after_the_last_list(
 # ---------------------------------------------------------------- in one entry
 
 
-def test_a_list_is_one_entry(fifo: OrderedFIFO[Thing]) -> None:
+def test_ordered_fifo_queues_list_as_one_entry(fifo: OrderedFIFO[Thing]) -> None:
     use(fifo, "+a1, [a2 b2 a3], []")
 
     entries = [fifo.pop_nowait() for _ in range(len(fifo))]
@@ -85,7 +85,7 @@ def test_a_list_is_one_entry(fifo: OrderedFIFO[Thing]) -> None:
     assert [entry.resource_version for entry in whole] == ["1", "2"]
 
 
-def test_a_list_can_be_swapped_into_an_indexed_store() -> None:
+def test_ordered_fifo_list_can_be_swapped_into_indexer() -> None:
     fifo = OrderedFIFO[str](key_func=lambda text: text[0])
     store = Store[str](key_func=lambda text: text[0])
     fifo.replace(["apple", "banana"], "7")
@@ -109,7 +109,7 @@ def test_a_list_can_be_swapped_into_an_indexed_store() -> None:
         pytest.param("[a1], [b1]", 1, id="only-the-first"),
     ],
 )
-async def test_has_synced_once_the_first_list_was_processed(
+async def test_ordered_fifo_has_synced_after_first_list_was_processed(
     fifo: OrderedFIFO[Thing], calls: str, pops: int
 ) -> None:
     before = fifo.has_synced
@@ -202,7 +202,7 @@ async def test_bookmarks_keep_their_place_between_changes(
         pytest.param("~a2, /, @", "a1", ".a1", id="resync-after-it-was-taken"),
     ],
 )
-def test_with_known_objects_lists_and_resyncs_come_by_objects(
+def test_ordered_fifo_with_known_objects_queues_lists_by_objects(
     calls: str, known: str, entries: str
 ) -> None:
     fifo = OrderedFIFO(known_objects=holding(known))
@@ -222,7 +222,7 @@ def test_with_known_objects_lists_and_resyncs_come_by_objects(
         pytest.param("[a1], [b1]", "", 1, id="only-the-first"),
     ],
 )
-async def test_by_objects_it_has_synced_once_each_was_processed(
+async def test_ordered_fifo_by_objects_has_synced_after_each_was_processed(
     calls: str, known: str, pops: int
 ) -> None:
     fifo = OrderedFIFO(known_objects=holding(known))
@@ -236,7 +236,7 @@ async def test_by_objects_it_has_synced_once_each_was_processed(
     assert flags == [not synced for synced in history]
 
 
-def test_a_list_by_objects_comes_with_its_version() -> None:
+def test_ordered_fifo_list_by_objects_applies_its_version() -> None:
     fifo = OrderedFIFO(known_objects=holding("c0"))
     fifo.replace(things("a1"), "7")
 
@@ -248,7 +248,7 @@ def test_a_list_by_objects_comes_with_its_version() -> None:
     assert history == [None, "7"]
 
 
-def test_a_list_by_objects_without_a_version_brings_none() -> None:
+def test_ordered_fifo_list_by_objects_without_version_applies_none() -> None:
     fifo = OrderedFIFO(known_objects=holding(""))
     fifo.replace(things("a1"))
     fifo.pop_nowait()
