@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import pod
+from each_case import each_case
 from fifo_helpers import Thing, deltas, holding, listing, put, take_all
 from queue_helpers import settle
 
@@ -26,8 +27,8 @@ def fifo() -> DeltaFIFO[Thing]:
 # ---------------------------------------------------------------- order
 
 
-@pytest.mark.parametrize(
-    ("changes", "entries"),
+@each_case(
+    "changes, entries",
     [
         pytest.param("", [], id="nothing"),
         pytest.param("+a1 +b1 +c1", ["+a1", "+b1", "+c1"], id="first-in-first-out"),
@@ -196,7 +197,7 @@ async def test_deletion_has_version_of_its_event(
     fifo.pop_nowait()
     brought = fifo.applied()
 
-    # Nobody saw this one, and so nobody knows its version.
+    # A deletion that was not seen has no version.
     fifo.add(Thing("b"))
     fifo.delete(DeletedFinalStateUnknown("b", Thing("b")))
     fifo.pop_nowait()
@@ -207,7 +208,7 @@ async def test_deletion_has_version_of_its_event(
 async def test_version_is_applied_after_all_earlier_batches(
     fifo: DeltaFIFO[Thing],
 ) -> None:
-    """The second batch changes only what is in front: it waits for the rest too."""
+    """The second batch changes only the first entry, but waits for the others too."""
     await fifo.feed(deltas("a", "b"), "7")
     await fifo.feed(deltas("a"), "8")
 
@@ -302,7 +303,7 @@ async def test_versions_that_are_never_read_do_not_accumulate(
 ) -> None:
     put(fifo, "+x1")
     for number in range(50):
-        await fifo.feed([], str(number))  # bookmarks behind something that waits
+        await fifo.feed([], str(number))  # bookmarks after a queued change
 
     lengths = [len(fifo._progress.versions)]
     for number in range(50):

@@ -1,8 +1,9 @@
-"""`DeltaFIFO` by objects: lists, their ends, resyncs, and when it has synced."""
+"""`DeltaFIFO.replace()`: lists by objects, deletions, resyncs, and sync."""
 
 from __future__ import annotations
 
 import pytest
+from each_case import each_case
 from fifo_helpers import Thing, holding, nothing, put, take_all, text_of, things
 
 from aioinformer.cache import DeltaFIFO
@@ -25,13 +26,13 @@ def use(fifo: DeltaFIFO[Thing], text: str) -> list[str]:
 # ---------------------------------------------------------------- lists
 
 LISTS = [
-    # A list and what it is the end of; what is known; what comes out.
+    # Lists and deletions; known objects; popped entries.
     pytest.param("[a1 b2]", "", ["*a1", "*b2"], id="in-list-order"),
     pytest.param("[a1 b1 a2]", "", ["*a1 *a2", "*b1"], id="one-key-twice"),
     pytest.param("[]", "", [], id="of-nothing"),
     pytest.param("+a1, [a2]", "", ["+a1 *a2"], id="added-and-listed"),
     pytest.param("-a1, [a2]", "a1", ["-a1 *a2"], id="deleted-and-listed"),
-    # What is only queued.
+    # Objects that are only queued.
     pytest.param("+a1, []", "", ["+a1 !a1"], id="only-queued"),
     pytest.param("+a1, [a2], []", "", ["+a1 *a2 !a2"], id="only-listed-before"),
     pytest.param("+a1, -a2, []", "", ["+a1 -a2"], id="deleted-before"),
@@ -39,7 +40,7 @@ LISTS = [
     pytest.param(
         "+a1, -a1, +a2, []", "", ["+a1 -a1 +a2 !a2"], id="deleted-and-added-before"
     ),
-    # What is known.
+    # Known objects.
     pytest.param("[b1]", "a1 b0 c1", ["*b1", "!a1", "!c1"], id="known"),
     pytest.param("-a2, [b1]", "a1", ["-a2", "*b1"], id="known-but-deleted-before"),
     pytest.param("+a2, [b1]", "a1", ["+a2 !a2", "*b1"], id="queued-rather-than-known"),
@@ -47,7 +48,7 @@ LISTS = [
         "-a2, +a3, [b1]", "a1", ["-a2 +a3 !a3", "*b1"], id="created-again-before"
     ),
     pytest.param("@, [b1]", "a1", [".a1 !a1", "*b1"], id="resynced-before"),
-    # A whole list that waits is what will be known: it has a, b and c.
+    # A queued whole list determines the known objects: a, b and c.
     pytest.param(
         "=5, [a1 d1]", "e1", ["=5", "*a1", "*d1", "!b0", "!c0"], id="whole-list"
     ),
@@ -56,7 +57,7 @@ LISTS = [
 ]
 
 
-@pytest.mark.parametrize(("calls", "known", "entries"), LISTS)
+@each_case("calls, known, entries", LISTS)
 def test_replace_queues_listed_objects_and_deletions(
     calls: str, known: str, entries: list[str]
 ) -> None:
@@ -67,8 +68,8 @@ def test_replace_queues_listed_objects_and_deletions(
     assert take_all(fifo) == entries
 
 
-@pytest.mark.parametrize(
-    ("calls", "known", "entries"),
+@each_case(
+    "calls, known, entries",
     [case for case in LISTS if not case.values[1]],
 )
 def test_replace_without_known_objects_queues_listed_objects(
@@ -113,8 +114,8 @@ def test_replace_without_version_applies_none() -> None:
 # ---------------------------------------------------------------- deletions
 
 
-@pytest.mark.parametrize(
-    ("calls", "known", "entries"),
+@each_case(
+    "calls, known, entries",
     [
         pytest.param("-a1", "", [], id="unknown"),
         pytest.param("-a1", "a0", ["-a1"], id="known"),
@@ -124,7 +125,7 @@ def test_replace_without_version_applies_none() -> None:
         pytest.param("=5, -a2", "", ["=5", "-a2"], id="in-a-whole-list"),
         pytest.param("=5, -d2", "d1", ["=5"], id="not-in-a-whole-list"),
         pytest.param("!a1", "a0", ["!a1"], id="tombstone"),
-        # Two in a row: the one that knows more is left.
+        # Two in a row: the one with more information stays.
         pytest.param("-a1, !a2", "a0", ["-a1"], id="final-state-then-tombstone"),
         pytest.param("!a1, -a2", "a0", ["-a2"], id="tombstone-then-final-state"),
         pytest.param("!a1, !a2", "a0", ["!a2"], id="two-tombstones"),
@@ -154,13 +155,13 @@ def test_deletion_without_known_objects_is_queued_if_object_is_queued() -> None:
 # ---------------------------------------------------------------- resyncs
 
 
-@pytest.mark.parametrize(
-    ("calls", "known", "entries"),
+@each_case(
+    "calls, known, entries",
     [
         pytest.param("@", "a1 b1", [".a1", ".b1"], id="each-known-one"),
         pytest.param("@, @", "a1", [".a1"], id="once"),
-        pytest.param("~a2, @", "a1 b1", ["~a2", ".b1"], id="not-behind-a-change"),
-        pytest.param("-a2, @", "a1", ["-a2"], id="not-behind-a-deletion"),
+        pytest.param("~a2, @", "a1 b1", ["~a2", ".b1"], id="not-after-a-change"),
+        pytest.param("-a2, @", "a1", ["-a2"], id="not-after-a-deletion"),
         pytest.param("~a2, /, @", "a1", [".a1"], id="after-the-change-was-taken"),
         pytest.param("~d1, @", "", ["~d1"], id="not-what-is-only-queued"),
         pytest.param(
@@ -192,7 +193,7 @@ def test_resync_without_known_objects_queues_nothing() -> None:
 @pytest.mark.parametrize(
     ("calls", "known", "pops"),
     [
-        # How many entries have to be taken until it has synced.
+        # Number of entries to pop until it has synced.
         pytest.param("+a1", "", 0, id="a-change-alone"),
         pytest.param("-a1", "", 0, id="a-deletion-that-was-left-out"),
         pytest.param("[]", "", 0, id="empty-list"),

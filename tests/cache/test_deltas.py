@@ -1,10 +1,11 @@
-"""Deltas: the few things that are more than fields."""
+"""Deltas, replacements and tombstones."""
 
 from __future__ import annotations
 
 import gc
 
 import pytest
+from each_case import each_case
 
 from aioinformer.cache.deltas import (
     DeletedFinalStateUnknown,
@@ -16,8 +17,8 @@ from aioinformer.cache.store import Contents
 from aioinformer.model.keys import meta_namespace_key
 
 
-@pytest.mark.parametrize(
-    ("kind", "value"),
+@each_case(
+    "kind, value",
     [
         (DeltaType.ADDED, "Added"),
         (DeltaType.UPDATED, "Updated"),

@@ -1,4 +1,4 @@
-"""Index functions, and one index: what is under which value."""
+"""Index functions, and one index."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import pod
+from each_case import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Thing:
-    """Whatever `tags` is, is what the index function answers."""
+    """Object whose `tags` are the result of the index function."""
 
     tags: Any
     number: int = 0
@@ -61,8 +62,8 @@ def keys_by_value(index: Index[Any]) -> dict[str, set[str]]:
 # ---------------------------------------------------------------- index functions
 
 
-@pytest.mark.parametrize(
-    ("path", "more", "values"),
+@each_case(
+    "path, more, values",
     [
         pytest.param("spec.nodeName", {}, ["node-1"], id="string"),
         pytest.param("spec.nodeName", {"spec": {"nodeName": None}}, [], id="null"),
@@ -104,8 +105,8 @@ def test_index_by_rejects_malformed_path(path: Path) -> None:
         index_by(path)
 
 
-@pytest.mark.parametrize(
-    ("labels", "values"),
+@each_case(
+    "labels, values",
     [
         pytest.param({"app": "web", "tier": "a"}, ["web"], id="has-it"),
         pytest.param({"app": ""}, [""], id="empty"),
@@ -129,8 +130,8 @@ def test_namespace_index_returns_namespace() -> None:
 
 
 @both_kinds
-@pytest.mark.parametrize(
-    ("tags", "values"),
+@each_case(
+    "tags, values",
     [
         pytest.param((), set(), id="none"),
         pytest.param([], set(), id="none-in-a-list"),
@@ -171,8 +172,8 @@ def test_index_reads_generator_of_values_once() -> None:
 
 
 @both_kinds
-@pytest.mark.parametrize(
-    ("before", "after"),
+@each_case(
+    "before, after",
     [
         pytest.param("a", "a", id="same"),
         pytest.param("a", "b", id="moves"),
@@ -259,10 +260,10 @@ def test_index_updates_any_number_of_values(count: int) -> None:
 
 
 def test_index_function_is_called_once_for_each_object() -> None:
-    asked: list[int] = []
+    calls: list[int] = []
 
     def function(thing: Thing) -> Iterable[str]:
-        asked.append(thing.number)
+        calls.append(thing.number)
         return tags_of(thing)
 
     index = Index[Thing](function)
@@ -272,11 +273,11 @@ def test_index_function_is_called_once_for_each_object() -> None:
     index.values_of("key", two)
     index.remove("key", two)
 
-    assert asked == [1, 2]
+    assert calls == [1, 2]
 
 
 @both_kinds
-@pytest.mark.parametrize(
+@each_case(
     "tags",
     [
         pytest.param(None, id="nothing"),
@@ -303,7 +304,7 @@ def test_index_rejects_values_that_are_not_strings_before_any_change(
 
 
 def test_index_function_that_fails_on_removal_counts_as_no_value() -> None:
-    """The function failed when the object came: it is in no bucket."""
+    """The function failed when the object was added, so it is in no bucket."""
     index = Index[Any](index_by_label("app"))
     with_label = KubeObject.of(pod("web", labels={"app": "a"}))
 
@@ -315,7 +316,7 @@ def test_index_function_that_fails_on_removal_counts_as_no_value() -> None:
 
 
 class Watched(dict[str, Thing]):
-    """Stands for a reader in another thread, who looks at any time."""
+    """Dict that checks what a reader in another thread could see."""
 
     def __delitem__(self, key: str) -> None:
         raise AssertionError(f"{key} was missing for a moment")
@@ -335,7 +336,7 @@ def test_index_update_never_hides_object_under_kept_value(function: Any) -> None
 
 def test_index_enters_known_values_without_calling_function() -> None:
     def function(thing: Thing) -> Iterable[str]:
-        raise AssertionError("not to be asked")
+        raise AssertionError("not to be calls")
 
     source = Index[Thing](tags_of)
     target = Index[Thing](function)
@@ -378,7 +379,7 @@ def test_empty_copy_of_index_has_same_function(function: Any) -> None:
 def test_index_buckets_follow_any_sequence_of_changes(
     function: Any, steps: list[tuple[str, str | None]]
 ) -> None:
-    """A key is in the bucket of a value just if its object has it; none is empty."""
+    """A key is in the bucket of a value if and only if its object has the value."""
     index = Index[Thing](function)
     held: dict[str, Thing] = {}
     for number, (key, tags) in enumerate(steps):

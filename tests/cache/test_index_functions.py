@@ -1,4 +1,4 @@
-"""Index functions: by owner, one's own, and what is refused as one."""
+"""Index functions: by owner, custom ones, and rejected ones."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from conftest import pod
+from each_case import each_case
 from store_helpers import Thing, by_tag
 
 from aioinformer.cache import Indexer, index_by, index_by_label, index_by_owner
@@ -25,8 +26,8 @@ def owner(uid: str | None, **more: Any) -> dict[str, Any]:
 # ---------------------------------------------------------------- by owner
 
 
-@pytest.mark.parametrize(
-    ("owners", "uids", "controllers"),
+@each_case(
+    "owners, uids, controllers",
     [
         pytest.param([], [], [], id="none"),
         pytest.param(None, [], [], id="null"),
@@ -72,8 +73,8 @@ def test_malformed_owner_references_are_reported() -> None:
     assert isinstance(failures[0].__cause__, msgspec.ValidationError)
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
+@each_case(
+    "one, other, same",
     [
         pytest.param(index_by_owner(), index_by_owner(), True, id="owner"),
         pytest.param(
@@ -114,7 +115,7 @@ def test_index_function_can_read_items_of_array() -> None:
 
 
 class Name(str):
-    """A string of a class of its own, as some libraries have them."""
+    """String of a separate class, as in some libraries."""
 
     __slots__ = ()
 
@@ -124,8 +125,8 @@ class Phase(enum.StrEnum):
     FAILED = "Failed"
 
 
-@pytest.mark.parametrize(
-    ("values", "plain"),
+@each_case(
+    "values, plain",
     [
         pytest.param([Name("a")], ["a"], id="one-of-a-subclass"),
         pytest.param([Name("b"), Name("a")], ["a", "b"], id="several-of-a-subclass"),

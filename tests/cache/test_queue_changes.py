@@ -1,10 +1,11 @@
-"""Changes in both queues of changes: keys, transformers, known objects, batches."""
+"""Changes in queues: keys, transformers, known objects, batches."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from each_case import each_case
 from fifo_helpers import (
     Fifo,
     Thing,
@@ -87,7 +88,7 @@ CALLS: list[Any] = [
 
 
 @each_kind
-@pytest.mark.parametrize("call", CALLS)
+@each_case("call", CALLS)
 def test_queue_rejects_object_without_key(kind: Any, call: Any) -> None:
     fifo = kind(known_objects=holding("a1 b1"))
 
@@ -119,18 +120,18 @@ async def test_each_object_passes_transformer_once(
     entries = [fifo.pop_nowait() for _ in range(len(fifo))]
     by_object = [entry for entry in entries if isinstance(entry, list)]
     seen = sorted(" ".join(map(text_of, by_object)).split())
-    told = ["+b101", "+b105", "+c106", "-b103", "~b102"]
+    queued = ["+b101", "+b105", "+c106", "-b103", "~b102"]
     ends = [] if known is None else ["!a5"]
     if isinstance(fifo, DeltaFIFO):
-        # The tombstone says less than the deletion before it. The end of b comes with
-        # the state that was queued, which has passed already.
-        assert seen == sorted([*told, *ends, "*c107", "!b105"])
+        # The tombstone knows less than the deletion before it. The deletion of b has
+        # the queued state, which was transformed already.
+        assert seen == sorted([*queued, *ends, "*c107", "!b105"])
     elif known is None:
         (whole,) = (entry for entry in entries if isinstance(entry, Replacement))
         assert whole.contents.objects == {"c": Thing("c", 107)}
-        assert seen == sorted([*told, "!b4"])
+        assert seen == sorted([*queued, "!b4"])
     else:
-        assert seen == sorted([*told, "!b4", *ends, "!b105", "*c107"])
+        assert seen == sorted([*queued, "!b4", *ends, "!b105", "*c107"])
 
 
 @each_kind
@@ -167,9 +168,9 @@ def failing(thing: Thing) -> Thing:
 
 
 @each_kind
-@pytest.mark.parametrize("call", CALLS)
+@each_case("call", CALLS)
 def test_object_is_not_queued_if_transformer_fails(kind: Any, call: Any) -> None:
-    """Nor is anything that came together with it."""
+    """Nor is any other object of the same call."""
     fifo = kind(transformer=failing, known_objects=holding("a1 b1"))
 
     with pytest.raises(ZeroDivisionError):
@@ -193,7 +194,7 @@ async def test_batch_is_not_queued_if_transformer_fails(kind: Any) -> None:
 
 
 class Broken(Store[Thing]):
-    """A store of somebody else's: it has keys, and cannot find b."""
+    """Store of a user that has keys, but fails to look up b."""
 
     def get_by_key(self, key: str) -> Thing | None:
         if key == "b":
@@ -253,7 +254,7 @@ def test_resync_leaves_out_objects_whose_lookup_fails(
 
 
 class Batches(list[str]):
-    """Remembers batches, as "a b|c": two keys at once, then one that came alone."""
+    """Record of batches, as "a b|c": two keys at once, then a single entry."""
 
     def __init__(self) -> None:
         self.initial: list[bool] = []

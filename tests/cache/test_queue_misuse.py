@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 from fifo_helpers import Fifo, Thing, deltas, listing, nothing, things
 from queue_helpers import error_in_thread, settle
 
@@ -53,7 +54,7 @@ CALLS = [
 async def test_queue_raises_wrong_loop_while_a_task_waits_in_another_loop(
     kind: Any, call: Any
 ) -> None:
-    """Without the error the consumer would sleep on, although there is an entry."""
+    """Without the error the consumer would not be woken."""
     fifo = kind()
     consumer = asyncio.create_task(fifo.pop(nothing))
     await settle()
@@ -98,7 +99,7 @@ def test_queue_outlives_loop_of_cancelled_wait(kind: Any) -> None:
 
 
 async def consume(entry: object, initial: bool) -> None:
-    raise AssertionError("nobody waits for it")
+    raise AssertionError("must not be awaited")
 
 
 async def stream(entry: object, initial: bool) -> AsyncIterator[None]:
@@ -147,10 +148,10 @@ def test_queue_rejects_coroutine_function_as_transformer(kind: Any) -> None:
 
 
 @each_queue
-@pytest.mark.parametrize("key", [None, 7, ("a", "b")], ids=["none", "number", "tuple"])
-@pytest.mark.parametrize("method", ["add", "update", "delete", "replace"])
+@each_case("key", [None, 7, ("a", "b")], ids=["none", "number", "tuple"])
+@each_case("method", ["add", "update", "delete", "replace"])
 def test_queue_rejects_key_that_is_no_string(kind: Any, key: Any, method: str) -> None:
-    """An entry without a key would be taken for a whole list."""
+    """An entry without a key would be mistaken for a whole list."""
     fifo = kind(key_func=lambda thing: key)
     thing = Thing("a")
 

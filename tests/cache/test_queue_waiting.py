@@ -1,4 +1,4 @@
-"""Waiting for all queues of changes: notifications, closing, cancellation."""
+"""Waiting for queues: notifications, closing, cancellation."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ async def test_each_entry_goes_to_one_of_several_consumers(
 
 
 async def test_queue_keeps_order_of_each_producer(fifo: Fifo) -> None:
-    """Two producers and a consumer, all at once; each thing has a key of its own."""
+    """Two producers and a consumer run concurrently. Each object has its own key."""
     seen: list[Thing] = []
 
     async def produce(name: str) -> None:
@@ -304,7 +304,7 @@ async def test_closed_and_empty_queue_raises_queue_shut_down(
 async def test_queue_coroutines_without_wait_do_not_suspend(
     fifo: Fifo, work: Any
 ) -> None:
-    """Each of them does all of its work in its first step, or none of it."""
+    """Each does all of its work in its first step, or none."""
     await fifo.feed(deltas("a"))
     task = asyncio.create_task(work(fifo))
     task.cancel()
@@ -372,7 +372,7 @@ async def test_waiter_cancelled_during_close_leaves_no_waiter(
 async def test_pop_cancelled_after_a_requeue_loses_nothing(
     fifo: Fifo,
 ) -> None:
-    """The turn of the loop after a requeue is its only wait with an entry in hand."""
+    """The turn after a requeue is its only wait while it holds an entry."""
     fifo.add(Thing("a"))
     popper = fifo.pop(again)
     popper.send(None)

@@ -1,10 +1,11 @@
-"""`Store` and `Indexer`: reading and writing, indexes, replacement in one step."""
+"""`Store` and `Indexer`: reads, writes, indexes, replacement."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 from store_helpers import Thing, by_tag, by_version, contents_of
 
 from aioinformer.cache import DeletedFinalStateUnknown, Indexer, Store
@@ -78,19 +79,19 @@ def test_reads_of_missing_objects_return_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "gone",
+    "deleted",
     [
         pytest.param(Thing("a", version=5), id="another-state"),
         pytest.param(DeletedFinalStateUnknown("a", None), id="tombstone"),
         pytest.param("a", id="key"),
     ],
 )
-def test_delete_removes_the_object_with_the_key(gone: Any) -> None:
+def test_delete_removes_the_object_with_the_key(deleted: Any) -> None:
     store = Store[Any]()
     store.add(Thing("a"))
     store.add(Thing("b"))
 
-    store.delete(gone)
+    store.delete(deleted)
 
     assert store.list_keys() == ["b"]
 
@@ -115,8 +116,8 @@ def no_name(obj: object) -> str:
     raise LookupError("no name")
 
 
-@pytest.mark.parametrize(
-    ("key_func", "cause"),
+@each_case(
+    "key_func, cause",
     [
         pytest.param(meta_namespace_key, None, id="no-metadata"),
         pytest.param(no_name, LookupError, id="fails"),
@@ -186,7 +187,7 @@ def test_resource_version_is_that_applied_last() -> None:
 
 
 def test_writes_do_not_change_resource_version() -> None:
-    """A part of a batch would show a version of which not everything is there."""
+    """Otherwise part of a batch would show a version that is not complete."""
     store = Store[Thing]()
     store.applied("7")
 
@@ -273,10 +274,10 @@ def test_indexes_follow_updates_and_deletions(
 
 
 def test_index_function_is_never_called_for_old_object() -> None:
-    asked: list[int] = []
+    calls: list[int] = []
 
     def function(thing: Thing) -> Iterable[str]:
-        asked.append(thing.version)
+        calls.append(thing.version)
         return thing.tags
 
     indexer = Indexer({"tag": function})
@@ -287,23 +288,23 @@ def test_index_function_is_never_called_for_old_object() -> None:
     indexer.swap(replacement)
     indexer.delete(Thing("a"))
 
-    assert asked == [1, 2]
+    assert calls == [1, 2]
 
 
 class Untouchable(dict[str, Thing]):
-    """Objects that may be looked up by their keys, and not be gone through."""
+    """Dict that allows look-ups by key, but no iteration."""
 
     def refuse(self, *args: object) -> Any:
-        raise AssertionError("all objects are looked at")
+        raise AssertionError("iterates over all objects")
 
     __iter__ = items = keys = values = refuse
 
 
 def test_index_reads_touch_only_matching_objects() -> None:
-    asked: list[Thing] = []
+    calls: list[Thing] = []
 
     def function(thing: Thing) -> Iterable[str]:
-        asked.append(thing)
+        calls.append(thing)
         return thing.tags
 
     indexer = Indexer({"tag": function})
@@ -313,7 +314,7 @@ def test_index_reads_touch_only_matching_objects() -> None:
     contents.objects = Untouchable(contents.objects)
     buckets = contents.indexes["tag"].buckets
     buckets["many"] = Untouchable(buckets["many"])
-    asked.clear()
+    calls.clear()
 
     assert indexer.by_index("tag", "few") == things[:3]
     assert indexer.index_keys("tag", "few") == ["t0", "t1", "t2"]
@@ -322,7 +323,7 @@ def test_index_reads_touch_only_matching_objects() -> None:
     assert indexer.index_keys("tag", "none") == []
     assert indexer.list_index_func_values("tag") == ["few", "many"]
     assert indexer.get_by_key("t7") is things[7]
-    assert asked == [things[0]]
+    assert calls == [things[0]]
     with pytest.raises(AssertionError):
         indexer.list()
 

@@ -1,4 +1,4 @@
-"""Index functions that fail: stored, absent from that index, reported once."""
+"""Failing index functions: the object is stored, and the error reported once."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_label_index_ignores_objects_without_labels(
 def test_namespace_index_reads_only_the_key(
     failures: list[HandlerError],
 ) -> None:
-    """So that it cannot fail, whatever the object is, nor miss one that goes."""
+    """So it fails for no object, and finds each object that is removed."""
     indexer = Indexer[Any]({"namespace": by_namespace}, on_error=failures.append)
     indexer.add(Thing("shop/a"))
     indexer.add(Thing("a"))
@@ -220,8 +220,8 @@ def test_index_failure_without_on_error_is_logged_once(
     assert isinstance(record.exc_info[1], ZeroDivisionError)
 
 
-async def wait(told: object) -> None:
-    raise AssertionError("nobody waits for it")
+async def wait(failure: object) -> None:
+    raise AssertionError("must not be awaited")
 
 
 waiting: Any = wait

@@ -1,4 +1,4 @@
-"""A replacement: built beside what is there, and put in its place in one step."""
+"""Replacement of the contents, built beside the old ones and swapped in."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_index_added_during_replacement_has_all_objects(
 def test_kept_object_listed_twice_has_no_old_index_value(
     indexer: Indexer[Thing],
 ) -> None:
-    """A list in pages may bring a key twice, the second time as it was before."""
+    """A list in pages may have a key twice, the second time in an older state."""
     old, new = Thing("a", ("x",), 1), Thing("a", ("y", "z"), 2)
     indexer.add(old)
     replacement = indexer.replacement()

@@ -1,4 +1,4 @@
-"""`FIFO`: the newest state of each object, once, and a store of what waits."""
+"""`FIFO`: the newest state of each object, and reads of queued objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`MutationCache`: own writes are read until the store has caught up."""
+"""`MutationCache`: own writes are returned until the store has them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 from store_helpers import ManualClock
 
 from aioinformer.cache import (
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Item:
-    """A version of an object: a small `KubeObject`."""
+    """Version of an object: a small `KubeObject`."""
 
     key: str
     resource_version: str
@@ -190,9 +191,7 @@ async def test_default_clock_is_that_of_the_loop() -> None:
     assert (in_time, cache.get_by_key(KEY)) == (item(6), None)
 
 
-@pytest.mark.parametrize(
-    "options", [{"ttl": 0}, {"ttl": -1}, {"ttl": float("inf")}, {"max_size": 0}]
-)
+@each_case("options", [{"ttl": 0}, {"ttl": -1}, {"ttl": float("inf")}, {"max_size": 0}])
 def test_mutation_cache_rejects_invalid_options(options: Any) -> None:
     with pytest.raises(OptionsError):
         MutationCache[Item](Store(), **options)
@@ -233,7 +232,7 @@ def test_on_add_or_update_as_update_handler_uses_new_state(
 
 
 @pytest.mark.parametrize(
-    ("gone", "read"),
+    ("deleted", "read"),
     [
         pytest.param(item(4, "A"), None, id="same-uid-older"),
         pytest.param(item(7, "B"), None, id="other-uid-newer"),
@@ -252,11 +251,11 @@ def test_on_add_or_update_as_update_handler_uses_new_state(
     ],
 )
 def test_on_delete_drops_write_to_deleted_object(
-    cache: MutationCache[Item], gone: Any, read: Item | None
+    cache: MutationCache[Item], deleted: Any, read: Item | None
 ) -> None:
     cache.mutation(item(6, "A"))
 
-    cache.on_delete(gone)
+    cache.on_delete(deleted)
 
     assert cache.get_by_key(KEY) == read
 

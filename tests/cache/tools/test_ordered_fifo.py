@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each_case import each_case
 from fifo_helpers import Thing, deltas, holding, nothing, put, take_all, text_of, things
 
 from aioinformer.cache import OrderedFIFO, Replacement, Store
@@ -31,7 +32,7 @@ def use(fifo: OrderedFIFO[Thing], text: str) -> None:
     "changes",
     [
         pytest.param("+a1 ~a2 -a3", id="one-key"),
-        pytest.param("+a1 +b1 +c1 ~a2 ~b2", id="nobody-jumps-the-line"),
+        pytest.param("+a1 +b1 +c1 ~a2 ~b2", id="in-order"),
         pytest.param("-a1 -a2 !a3", id="deletions-of-what-is-unknown"),
         pytest.param("~a1 ~a1", id="equal-updates"),
         pytest.param("+a1 =5 ~a2 =6 =7 -a3", id="whole-lists-stay-where-they-came"),
@@ -171,15 +172,15 @@ async def test_bookmarks_keep_their_place_between_changes(
 # ---------------------------------------------------------------- by objects
 
 
-@pytest.mark.parametrize(
-    ("calls", "known", "entries"),
+@each_case(
+    "calls, known, entries",
     [
         pytest.param("[a1 b1]", "", "*a1 *b1", id="in-list-order"),
         pytest.param("[a1 a2]", "", "*a1 *a2", id="one-key-twice"),
         pytest.param("[]", "", "", id="of-nothing"),
         pytest.param("+a1, [a2]", "", "+a1 *a2", id="added-and-listed"),
         pytest.param("-a1, [a2]", "", "-a1 *a2", id="deleted-and-listed"),
-        # Ends come first: of what is queued, as it was queued, then of what is known.
+        # Deletions come first: of queued objects in their order, then of known ones.
         pytest.param("+a1, []", "", "+a1 !a1", id="only-queued"),
         pytest.param("+a1, -a2, []", "", "+a1 -a2", id="deleted-before"),
         pytest.param("+a1, [], []", "", "+a1 !a1", id="two-empty-lists"),
@@ -192,13 +193,13 @@ async def test_bookmarks_keep_their_place_between_changes(
         ),
         pytest.param("-a2, [b1]", "a1", "-a2 *b1", id="known-but-deleted-before"),
         pytest.param("@, [b1]", "a1", ".a1 !a1 *b1", id="resynced-before"),
-        pytest.param("[a1], [b1]", "", "*a1 !a1 *b1", id="lists-one-behind-the-other"),
+        pytest.param("[a1], [b1]", "", "*a1 !a1 *b1", id="two-lists"),
         pytest.param("+d1, =5, [a1]", "e1", "+d1 =5 !b0 !c0 *a1", id="whole-list"),
         pytest.param("=5, /, [a1]", "e1", "!e1 *a1", id="whole-list-taken"),
         # Resyncs.
         pytest.param("@", "a1 b1", ".a1 .b1", id="resync"),
-        pytest.param("~a2, @", "a1 b1", "~a2 .b1", id="resync-behind-a-change"),
-        pytest.param("-a2, @", "a1", "-a2", id="resync-behind-a-deletion"),
+        pytest.param("~a2, @", "a1 b1", "~a2 .b1", id="resync-after-a-change"),
+        pytest.param("-a2, @", "a1", "-a2", id="resync-after-a-deletion"),
         pytest.param("~a2, /, @", "a1", ".a1", id="resync-after-it-was-taken"),
     ],
 )

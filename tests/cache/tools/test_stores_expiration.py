@@ -1,4 +1,4 @@
-"""`ExpirationStore`: objects are gone when they have been there for too long."""
+"""`ExpirationStore`: objects expire by age."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 from queue_helpers import error_in_thread
 from store_helpers import ManualClock, Thing
 
@@ -24,15 +25,15 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def store(clock: ManualClock) -> ExpirationStore[Thing]:
-    """Its objects expire after ten seconds."""
+    """Provide a store whose objects expire after ten seconds."""
     return ExpirationStore(TTLPolicy(10), clock=clock)
 
 
 # ---------------------------------------------------------------- the policy
 
 
-@pytest.mark.parametrize(
-    ("ttl", "age", "expired"),
+@each_case(
+    "ttl, age, expired",
     [
         pytest.param(10, 9.9, False, id="younger"),
         pytest.param(10, 10.0, False, id="exactly"),
@@ -132,9 +133,9 @@ def test_policy_that_reads_store_expires_each_object_once(clock: ManualClock) ->
                 return age > 10
 
             self.depth = 1
-            gone = group.get_by_key("first") is None
+            expired = group.get_by_key("first") is None
             self.depth = 0
-            return gone
+            return expired
 
     group: ExpirationStore[Thing] = ExpirationStore(Group(), clock=clock)
     group.add(Thing("first"))
@@ -234,15 +235,15 @@ def test_replace_writes_all_objects_at_one_time(
 
 
 @pytest.mark.parametrize(
-    "gone", [Thing("a", version=5), DeletedFinalStateUnknown("a", None), "a"]
+    "deleted", [Thing("a", version=5), DeletedFinalStateUnknown("a", None), "a"]
 )
-def test_delete_removes_the_object_with_the_key(gone: Any) -> None:
+def test_delete_removes_the_object_with_the_key(deleted: Any) -> None:
     store = ExpirationStore[Any](TTLPolicy(10), clock=ManualClock())
     store.add(Thing("a"))
     store.add(Thing("b"))
 
-    store.delete(gone)
-    store.delete(gone)
+    store.delete(deleted)
+    store.delete(deleted)
 
     assert store.list_keys() == ["b"]
 

@@ -1,4 +1,4 @@
-"""`UndeltaStore`: after each write the whole content is handed on."""
+"""`UndeltaStore`: all objects are pushed after each write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Pushes(list[list[Thing]]):
-    """All that was pushed."""
+    """Record of pushed lists."""
 
     def push(self, things: list[Thing]) -> None:
         self.append(things)
