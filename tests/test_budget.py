@@ -292,7 +292,7 @@ async def test_light_work_continues_between_the_slices(clock: Clock) -> None:
 
 @given(plan=st.lists(st.integers(min_value=1, max_value=9), max_size=6))
 async def test_work_never_exceeds_a_slice_and_a_step(plan: list[int]) -> None:
-    """Whatever works there are: in any four turns, at most 2 ms and one step."""
+    """Any four turns contain at most 2 ms of work and one step."""
     clock = Clock()
     patch = pytest.MonkeyPatch()
     patch.setattr(budget_module, "perf_counter", clock)

@@ -115,7 +115,7 @@ async def test_budget_is_free_after_all_waiters_were_cancelled(
 async def test_rest_of_a_slice_is_kept_without_waiters(
     clock: Clock,
 ) -> None:
-    """Who comes into it would have the rest of a slice, and a whole one behind it."""
+    """A new task would get this rest, and a full slice after it."""
     budget = LoopBudget.current()
     await budget.start()
     clock.work(3)

@@ -51,7 +51,7 @@ async def test_resource_not_served_for_a_minute_is_vacated(
         assert (store.vacated, reflector.phase) == (1, "absent")
 
     listed = [it.time for it in source.requests if it.verb == "list"][1:]
-    assert source.questions == pytest.approx(listed, abs=1e-3), (
+    assert source.served_checks == pytest.approx(listed, abs=1e-3), (
         "after each 404, without a cache"
     )
     assert caplog.text.count("resource is no longer served; removing all objects") == 1
@@ -124,7 +124,7 @@ async def test_nothing_is_vacated_unless_the_server_denies_the_resource(
 
         assert reflector.phase != "absent"
 
-    assert len(source.questions) > 5
+    assert len(source.served_checks) > 5
     assert (store.names, store.vacated, source.open) == (["a@3"], 0, 0)
 
 
@@ -147,7 +147,7 @@ async def test_minute_restarts_after_the_server_was_unreachable() -> None:
         await asyncio.sleep(400)
 
     assert (store.vacated, store.commits) == (0, ["7", "9"])
-    assert source.questions[-1] - source.questions[0] > 60
+    assert source.served_checks[-1] - source.served_checks[0] > 60
 
 
 async def test_resource_that_never_existed_becomes_absent() -> None:
