@@ -120,7 +120,7 @@ def merged(old: Any, change: Any) -> Any:
     return {k: v for k, v in found.items() if k not in change or change[k] is not None}
 
 
-def told_warnings(headers: list[str]) -> list[str]:
+def parsed_warnings(headers: list[str]) -> list[str]:
     """Parse warnings about fields from the `Warning` headers of an answer.
 
     A server may send a header for each warning, or one for all of them.
