@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 from fake_source import FakeSource, Page, Silence, thing
 
 from aioinformer.client import Pager
@@ -59,8 +60,8 @@ async def listed(source: FakeSource, **options: Any) -> PagedList:
 # ---------------------------------------------------------------- whole lists
 
 
-@pytest.mark.parametrize(
-    ("names", "paginated"),
+@each_case(
+    "names, paginated",
     [
         pytest.param([""], False, id="empty"),
         pytest.param(["a"], False, id="a-short-page"),
@@ -303,7 +304,7 @@ async def test_closed_pager_iteration_leaves_no_page_open() -> None:
     assert source.open == 0
 
 
-@pytest.mark.parametrize("turn", range(20))
+@each_case("turn", range(20))
 async def test_pager_can_be_cancelled_in_every_turn_of_loop(turn: int) -> None:
     source = FakeSource(pages_of("ab", "cd", "e"))
     task = asyncio.create_task(listed(source))

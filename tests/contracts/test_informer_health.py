@@ -150,13 +150,13 @@ async def test_forbidden_list_keeps_cache_readable_and_sets_status() -> None:
         pytest.param(
             Refuse(verb="list", status=403, times=9),
             403,
-            "to list and to watch must both be allowed",
+            "both list and watch must be allowed",
             id="403",
         ),
         pytest.param(
             Refuse(verb="list", status=404, times=9),
             404,
-            "the server has no such resource",
+            "the server does not serve the resource",
             id="404",
         ),
         pytest.param(
@@ -197,7 +197,7 @@ async def test_wait_synced_names_fallback_from_streaming_lists() -> None:
 
     text = str(raised.value)
     assert "503" in text
-    assert "lists are asked for in pages, as the server did not stream them" in text
+    assert "listing in pages because the server did not stream lists" in text
 
 
 async def test_streaming_list_is_transformed_once() -> None:

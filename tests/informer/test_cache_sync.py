@@ -53,8 +53,8 @@ async def test_wait_synced_warns_after_10_s_if_the_informer_does_not_run(
     assert early == 0
     (warning,) = [it.getMessage() for it in caplog.records]
     assert warning == (
-        "pods is waited for since 10 s, and nobody runs it: enter its factory, or await "
-        "its run()"
+        "pods has had waiters for 10 s but is not running; enter its factory or await its "
+        "run()"
     )
 
 

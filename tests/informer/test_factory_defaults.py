@@ -54,10 +54,10 @@ def test_default_namespace_does_not_apply_to_cluster_scoped_resources() -> None:
 
 @pytest.mark.parametrize("namespaces", [[], ["shop", ""], [""]], ids=str)
 def test_empty_namespaces_are_refused(namespaces: list[str]) -> None:
-    with pytest.raises(OptionsError, match="give None for all of them"):
+    with pytest.raises(OptionsError, match="or None for all"):
         FactoryDefaults(namespace=namespaces)
 
-    with pytest.raises(OptionsError, match="give None for all of them"):
+    with pytest.raises(OptionsError, match="or None for all"):
         FactoryDefaults().spec("v1", "pods", {"namespace": namespaces})
 
 
@@ -97,11 +97,11 @@ def test_equivalent_selectors_give_the_same_informer() -> None:
 @pytest.mark.parametrize("option", ["label_selector", "field_selector"])
 def test_selectors_must_be_strings(option: str) -> None:
     selector: Any = {"app": "web"}
-    with pytest.raises(OptionsError, match=r"a text such as 'app=web', not \{'app'"):
+    with pytest.raises(OptionsError, match=r"a string like 'app=web', not \{'app'"):
         FactoryDefaults(**{option: selector})
 
     requested: Any = {option: selector}
-    with pytest.raises(OptionsError, match=r"a text such as 'app=web', not \{'app'"):
+    with pytest.raises(OptionsError, match=r"a string like 'app=web', not \{'app'"):
         FactoryDefaults().spec("v1", "pods", requested)
 
 
@@ -169,7 +169,7 @@ def test_invalid_resync_period_is_refused(period: float) -> None:
 
 @pytest.mark.parametrize("key", ["pods", ("v1", "pods")], ids=str)
 def test_keys_of_custom_resync_must_be_resources(key: Any) -> None:
-    with pytest.raises(OptionsError, match=r"custom_resync is by Resource"):
+    with pytest.raises(OptionsError, match=r"keys of custom_resync are Resources"):
         FactoryDefaults(custom_resync={key: 60})
 
 
@@ -287,6 +287,6 @@ def test_unknown_kind_is_no_conflict_with_a_known_one() -> None:
     other.check_same(one, None)
     gadgets = defaults.spec(Resource.of("example.com/v1", "widgets", "G"), "", {})
     with pytest.raises(
-        OptionsError, match=r"kind='Widget'; asked for again .* kind='G':"
+        OptionsError, match=r"kind='Widget', and is requested .* kind='G':"
     ):
         other.check_same(gadgets, None)

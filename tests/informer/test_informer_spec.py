@@ -93,9 +93,9 @@ def test_conflicting_options_of_one_informer_are_refused(
 
     text = str(raised.value)
     name = received.partition("=")[0]
-    assert f"'pods', asked for at a.py:1 with {name}=" in text
-    assert f"asked for again at b.py:2 with {received}" in text
-    assert text.endswith("give name= for a second one")
+    assert f"'pods' exists, requested at a.py:1 with {name}=" in text
+    assert f"is requested at b.py:2 with {received}" in text
+    assert text.endswith("pass name= for a second informer")
 
 
 def test_another_calling_place_is_no_conflict() -> None:
@@ -165,8 +165,8 @@ def test_factory_conflict_error_names_both_calling_places() -> None:
         factory.informer("v1", "pods")
 
     file, _, number = place.rpartition(":")
-    assert f"asked for at {file}:{int(number) - 1} with" in str(raised.value)
-    assert f"asked for again at {__file__}:" in str(raised.value)
+    assert f"requested at {file}:{int(number) - 1} with" in str(raised.value)
+    assert f"is requested at {__file__}:" in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_factory_refuses_conflicting_options(
     factory = SharedInformerFactory(FakeClient())
     pods = factory.informer("v1", "pods", **one)
 
-    with pytest.raises(OptionsError, match="give name= for a second one"):
+    with pytest.raises(OptionsError, match="pass name= for a second informer"):
         factory.informer("v1", "pods", **other)
 
     assert factory.informer("v1", "pods", **one) is pods

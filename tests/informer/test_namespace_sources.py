@@ -142,7 +142,7 @@ async def test_refusal_in_one_namespace_does_not_stop_the_others() -> None:
 
     assert str(raised.value) == (
         "pods is not synced: shop: backing off, 2 attempts failed: 403: no "
-        "(to list and to watch must both be allowed)"
+        "(both list and watch must be allowed)"
     )
     assert raised.value.__cause__ is REFUSED
     assert (status.synced, status.phase, status.last_error) == (
@@ -231,7 +231,7 @@ async def test_read_of_an_unlisted_namespace_is_refused(read: Any) -> None:
     async with running(pods.run()):
         await pods.wait_synced()
         with pytest.raises(
-            OptionsError, match="nothing of namespace 'x', only of shop, web"
+            OptionsError, match="does not have namespace 'x', only shop, web"
         ):
             read(pods)
 

@@ -188,7 +188,7 @@ async def test_index_is_built_during_many_changes(
         await asyncio.sleep(0)
         stream.send(deleted(thing("p0", 6)), modified(thing("p1", 7)))
         stream.send(error_event(410))
-        with pytest.raises(OptionsError, match="another index is named 'node'"):
+        with pytest.raises(OptionsError, match="index 'node' already exists"):
             pods.add_indexers({"node": index_by("spec.other")})
         turns = 0
         while not building.done():

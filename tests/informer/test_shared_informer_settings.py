@@ -86,7 +86,9 @@ async def test_transform_cannot_be_set_during_the_run() -> None:
 
     async with running(pods.run()):
         await settle()
-        with pytest.raises(OptionsError, match="pods runs: set its transform before"):
+        with pytest.raises(
+            OptionsError, match="pods was run already: set its transform earlier"
+        ):
             pods.set_transform(without_status)
 
     with pytest.raises(InformerStopped):

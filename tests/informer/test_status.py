@@ -280,7 +280,7 @@ async def test_read_refuses_a_cache_that_is_too_old() -> None:
         lasting = pods.lister.list()
 
     text = str(raised.value)
-    assert text.startswith("pods is 50.0 s old, and at most 49 s are accepted: ")
+    assert text.startswith("pods is 50.0 s old, more than 49 s: ")
     assert "503: busy" in text
     assert len(fresh) == len(lasting) == 2
 
@@ -294,7 +294,7 @@ async def test_unsynced_cache_is_stale() -> None:
             pods.lister.list(max_staleness=10)
 
         with pytest.raises(
-            Stale, match="pods has no state of the server yet: listing, no error so far"
+            Stale, match="pods has not listed yet: listing, no error so far"
         ):
             pods.lister.list(max_staleness=10, allow_unsynced=True)
 
@@ -357,12 +357,12 @@ async def test_invalid_max_staleness_is_refused(most: float | timedelta) -> None
         (
             Forbidden("no", status=403, reason="Forbidden"),
             2,
-            "2 attempts failed: 403 Forbidden: no (to list and to watch must both be allowed)",
+            "2 attempts failed: 403 Forbidden: no (both list and watch must be allowed)",
         ),
         (
             NotFound("where", status=404, reason="NotFound"),
             1,
-            "1 attempt failed: 404 NotFound: where (the server has no such resource)",
+            "1 attempt failed: 404 NotFound: where (the server does not serve the resource)",
         ),
     ],
     ids=["none", "500", "network", "unreadable", "401", "403", "404"],
@@ -375,6 +375,6 @@ def test_state_includes_the_last_error(
 
 def test_state_includes_abandoned_streams() -> None:
     assert describe_state("backing off", None, 0, streams_given_up=True) == (
-        "backing off, no error so far, lists are asked for in pages, as the server did "
-        "not stream them"
+        "backing off, no error so far, listing in pages because the server did not "
+        "stream lists"
     )

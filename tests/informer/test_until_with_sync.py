@@ -181,7 +181,7 @@ async def test_timeout_before_the_sync_names_the_unmet_conditions(
         await until_with_sync(source, anything, timeout=30)
 
     assert str(caught.value) == (
-        "not within 30 s: 0 of 1 conditions were met, and no event came; not synced: "
+        "timed out after 30 s: 0 of 1 conditions were met, no event was received; not synced: "
         + reason
     )
     assert looptime == 30
@@ -193,9 +193,7 @@ async def test_timeout_before_the_sync_raises_not_synced_with_a_precondition(
 ) -> None:
     source = source_of(TransportError("no route"))
 
-    with pytest.raises(
-        NotSynced, match=r"not synced within 30 s: .*no route"
-    ) as caught:
+    with pytest.raises(NotSynced, match=r"not synced after 30 s: .*no route") as caught:
         await until_with_sync(source, anything, precondition=anything, timeout=30)
 
     assert list(caught.value.results) == ["until_with_sync"]
@@ -210,7 +208,7 @@ async def test_timeout_error_names_the_last_event() -> None:
         await until_with_sync(source_of(watches=(stream,)), is_deleted, timeout=30)
 
     assert str(caught.value) == (
-        "not within 30 s: 0 of 1 conditions were met, the last event was MODIFIED "
+        "timed out after 30 s: 0 of 1 conditions were met, the last event was MODIFIED "
         "default/a at version 7"
     )
 

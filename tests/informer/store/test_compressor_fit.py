@@ -29,7 +29,7 @@ def asks(
     count = 0
     for _ in range(bodies):
         if fit.note(before, after):
-            count += fit.asks_for_training(available)
+            count += fit.needs_training(available)
 
     return count
 
@@ -143,9 +143,7 @@ def test_trainings_are_few_for_any_bodies(
     for (before, share, available), count in phases:
         for _ in range(count):
             bodies += 1
-            if fit.note(before, int(before * share)) and fit.asks_for_training(
-                available
-            ):
+            if fit.note(before, int(before * share)) and fit.needs_training(available):
                 trainings += 1
                 fit.trained(*outcomes[trainings % len(outcomes)])
 

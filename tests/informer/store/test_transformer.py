@@ -180,7 +180,7 @@ def test_error_for_a_returned_dict_explains_the_fix() -> None:
 
     case(A)
 
-    assert "not a dict (for functions of dicts there is transform_dict)" in str(
+    assert "not a dict (use transform_dict for functions of dicts)" in str(
         case.received[0].__cause__
     )
 
