@@ -223,7 +223,7 @@ def test_replace_deletes_objects_whose_lookup_fails(
 
     assert take_all(fifo) == ["!a1", "!b?", "!gone?"]
     assert [record.getMessage() for record in caplog.records] == [
-        "cannot look up b among the known objects"
+        "look-up of b in known_objects failed"
     ]
 
 
@@ -404,7 +404,7 @@ async def test_failed_batch_counts_as_popped(fifo: Fifo) -> None:
 async def test_pop_batch_rejects_limit_below_one(fifo: Fifo, limit: int) -> None:
     fifo.add(Thing("a"))
 
-    with pytest.raises(OptionsError, match="at least one"):
+    with pytest.raises(OptionsError, match="at least 1"):
         await fifo.pop_batch(nothing, nothing, limit=limit)
 
     assert len(fifo) == 1

@@ -1,49 +1,54 @@
-"""The live table in a terminal, as a user sees it: another process, a real clock."""
+"""The live table, as a process in a terminal, and its parts in this process."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from cli_helpers import status
 from conftest import pod
 from hypothesis import given
 from hypothesis import strategies as st
-from processes import in_real_time
 from rich.cells import cell_len
 from terminals import InTerminal, in_terminal
 
 from aioinformer.cache import Store
+from aioinformer.cli.columns import Columns
+from aioinformer.cli.connection import ConnectionOptions
 from aioinformer.cli.live_table import (
     KEPT,
     MARKED_SECONDS,
     ColumnTable,
     InformerHealth,
+    LiveTable,
     RateMeter,
     VisibleObjects,
     draw,
     status_line,
 )
 from aioinformer.cli.terminal import ScreenLine
+from aioinformer.cli.watch import WatchCommandOptions, watch
 from aioinformer.cli.workload import Workload, objects_for
-from aioinformer.errors import TransportError
-from aioinformer.informer import Added, Deleted, Updated
+from aioinformer.errors import NotSynced, TransportError
+from aioinformer.informer import Added, Deleted, SharedInformerFactory, Updated
 from aioinformer.model import KubeObject
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
-
-pytestmark = in_real_time
+    from aioinformer.cli.terminal import Terminal
 
 
 CTRL_C, CTRL_Z = b"\x03", b"\x1a"
 
-
 ENTERED, LEFT, CLEARED = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[2J"
+GREEN = b"\x1b[32m"
 
 
 @pytest.fixture
@@ -57,11 +62,16 @@ def create(server: APIServer, *names: str, namespace: str = "shop") -> None:
         server.create(PODS, {"metadata": {"name": name}}, namespace=namespace)
 
 
+# ---------------------------------------------------------------- as a process
+
+
 async def shown(terminal: InTerminal, word: str) -> list[str]:
     return await terminal.shows(lambda lines: any(word in it for it in lines))
 
 
-async def test_shows_objects_and_marks_what_changes(server: APIServer) -> None:
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_live_table_marks_changes_until_ctrl_c(server: APIServer) -> None:
     create(server, "web-1", "web-0")
     async with in_terminal("watch", "po", "--server", server.url) as terminal:
         title, head, *rows = await shown(terminal, "web-1")
@@ -78,8 +88,6 @@ async def test_shows_objects_and_marks_what_changes(server: APIServer) -> None:
 
         create(server, "web-2")
         assert (await shown(terminal, "+ shop        web-2"))[4].startswith("+ shop")
-        await shown(terminal, "  shop        web-2")
-
         server.delete(PODS, "web-0", namespace="shop")
         await shown(terminal, "- shop        web-0")
         await terminal.shows(lambda lines: not any("web-0" in it for it in lines))
@@ -87,43 +95,40 @@ async def test_shows_objects_and_marks_what_changes(server: APIServer) -> None:
         terminal.press(CTRL_C)
         assert await terminal.end() == 130
 
+    assert GREEN in terminal.written
     assert b"Traceback" not in terminal.written
     last = terminal.written.rpartition(LEFT)[2].decode()
     assert last == "pods in all namespaces: 2 objects, 2 events.\r\n"
 
 
-@pytest.mark.parametrize(("columns", "lines"), [(80, 24), (200, 50), (20, 5)])
-async def test_thousands_of_pods_that_change_neither_wrap_nor_flicker(
-    server: APIServer, columns: int, lines: int
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_live_table_of_thousands_of_changing_pods_never_flickers(
+    server: APIServer,
 ) -> None:
     workload = Workload(server, objects=objects_for(pods=2000), changes_per_second=0)
     workload.populate()
-    namespace, name = "a-long-name-of-a-namespace", "x" * 200
-    create(server, name, namespace=namespace)
-    reason = {"status": {"reason": "日本語" * 30}}
     arguments = ("watch", "pods", "-o", "wide", "--server", server.url)
-    async with in_terminal(*arguments, columns=columns, lines=lines) as terminal:
+    async with in_terminal(*arguments) as terminal:
         await shown(terminal, "more")
-        for _ in range(5):
+        for _ in range(3):
             for _ in range(40):
                 workload.change()
 
-            server.patch(PODS, name, reason, namespace=namespace)
-            reason["status"]["reason"] += "!"
             before = terminal.lines
             screen = await terminal.shows(lambda now, was=before: now != was)  # type: ignore[misc]
-            assert len(screen) == lines
+            assert len(screen) == 24
             assert screen[0].startswith("pods in all")
-            assert all(cell_len(line) <= columns for line in screen)
-            assert "…" in screen[2]
 
-    # All was written once; from then on, only what differs.
+    # The screen is written once, then only its changes.
     assert terminal.written.count(CLEARED) == terminal.written.count(ENTERED) == 1
-    # Nothing moves down or up by itself: each line is written where it belongs.
+    # Each line is written at its own position: nothing scrolls.
     assert b"\n" not in terminal.written
 
 
-async def test_follows_the_size_of_the_terminal(server: APIServer) -> None:
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_live_table_follows_the_size_of_the_terminal(server: APIServer) -> None:
     create(server, *(f"web-{number:02}" for number in range(40)))
     async with in_terminal("watch", "po", "--server", server.url) as terminal:
         await shown(terminal, "19 more")
@@ -137,88 +142,161 @@ async def test_follows_the_size_of_the_terminal(server: APIServer) -> None:
         assert len(screen) == 10
 
 
-async def test_says_that_the_server_is_away_and_recovers() -> None:
-    server = APIServer(auto_namespaces=True)
-    await server.start()
-    create(server, "web-0")
-    async with in_terminal("watch", "po", "--server", server.url) as terminal:
-        await shown(terminal, "web-0")
-        await server.stop()
-        screen = await shown(terminal, "retrying")
-        assert screen[0].startswith("connection lost")
-        assert any("web-0" in line for line in screen)
-
-        await server.start()
-        await shown(terminal, "synced")
-
-    await server.stop()
-
-
-async def test_gives_the_terminal_back_while_it_is_suspended(
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_live_table_restores_the_terminal_while_suspended(
     server: APIServer,
 ) -> None:
     create(server, "web-0")
-    async with in_terminal("watch", "po", "--server", server.url) as terminal:
+    arguments = ("watch", "po", "--server", server.url)
+    async with in_terminal(*arguments, environment={"NO_COLOR": "1"}) as terminal:
         await shown(terminal, "web-0")
         terminal.press(CTRL_Z)
         await terminal.shows(lambda _: LEFT in terminal.written)
         create(server, "web-1")
 
         terminal.resume()
-        await shown(terminal, "web-1")
+        await shown(terminal, "+ shop        web-1")
         assert terminal.written.count(ENTERED) == 2
 
+    assert GREEN not in terminal.written
+
+
+# ---------------------------------------------------------------- in this process
+
+
+async def watched(
+    server: APIServer, monkeypatch: pytest.MonkeyPatch, *, token: str = "", **more: Any
+) -> tuple[bytes, BaseException | None]:
+    """Watch for a second with a terminal as stdout; return its output and its error."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    options = WatchCommandOptions(resource="pods", seconds=1, **more)
+    master, slave = os.openpty()
+    with os.fdopen(slave, "w") as stdout, contextlib.redirect_stdout(stdout):
+        target = ConnectionOptions(server=server.url, token=token or None)
+        results = await asyncio.gather(watch(options, target), return_exceptions=True)
+        stdout.write("end")
+
+    written = b""
+    while not written.endswith(b"end"):
+        written += os.read(master, 65536)
+
+    os.close(master)
+    (error,) = (it if isinstance(it, BaseException) else None for it in results)
+    return written.removesuffix(b"end"), error
+
 
 @pytest.mark.parametrize(
-    ("environment", "coloured"),
+    ("options", "term", "live"),
     [
-        pytest.param({}, True, id="coloured"),
-        pytest.param({"NO_COLOR": "1"}, False, id="no-color"),
-        pytest.param({"NO_COLOR": ""}, True, id="empty-no-color"),
+        pytest.param({}, "xterm", True, id="terminal"),
+        pytest.param({"output": "wide"}, "xterm", True, id="wide"),
+        pytest.param({"plain": True}, "xterm", False, id="plain"),
+        pytest.param({"output": "name"}, "xterm", False, id="names"),
+        pytest.param({}, "dumb", False, id="dumb-terminal"),
     ],
 )
-async def test_colours_are_left_out_if_asked(
-    server: APIServer, environment: dict[str, str], coloured: bool
+async def test_watch_shows_lines_unless_the_table_can_be_live(
+    server: APIServer,
+    options: dict[str, Any],
+    term: str,
+    live: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    arguments = ("watch", "po", "--server", server.url)
-    async with in_terminal(*arguments, environment=environment) as terminal:
-        await shown(terminal, "synced")
-        create(server, "web-0")
-        await shown(terminal, "+ shop")
-
-    assert (b"\x1b[32m" in terminal.written) == coloured
-
-
-@pytest.mark.parametrize(
-    ("options", "environment"),
-    [
-        pytest.param(["--plain"], {}, id="plain"),
-        pytest.param(["-o", "name"], {}, id="names"),
-        pytest.param([], {"TERM": "dumb"}, id="dumb-terminal"),
-    ],
-)
-async def test_lines_are_lines_on_a_terminal_too(
-    server: APIServer, options: list[str], environment: dict[str, str]
-) -> None:
+    monkeypatch.setenv("TERM", term)
     create(server, "web-0")
-    arguments = ("watch", "po", *options, "--server", server.url)
-    async with in_terminal(*arguments, environment=environment) as terminal:
-        await shown(terminal, "web-0")
-        terminal.press(CTRL_C)
-        assert await terminal.end() == 130
+    written, error = await watched(server, monkeypatch, **options)
 
-    assert b"\x1b" not in terminal.written
+    assert error is None
+    assert b"web-0" in written
+    assert (b"\x1b" in written) == live
+    assert written.startswith(ENTERED) == live
 
 
-async def test_an_error_is_a_line_and_the_screen_is_left_alone() -> None:
+async def test_failed_watch_leaves_the_screen_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     async with APIServer(token="right") as server:
-        arguments = ("watch", "po", "--server", server.url, "--token", "wrong")
-        async with in_terminal(*arguments, columns=200) as terminal:
-            assert await terminal.end() == 2
+        written, error = await watched(server, monkeypatch, token="wrong")
 
-    assert b"\x1b" not in terminal.written
-    assert terminal.written.startswith(b"aioinformer: ")
-    assert terminal.written.count(b"\n") == 1
+    assert isinstance(error, NotSynced)
+    assert written == b""
+
+
+class Frames:
+    """Takes the place of a terminal, and keeps the last frame."""
+
+    def __init__(self, columns: int = 80, lines: int = 24) -> None:
+        self._size = os.terminal_size((columns, lines))
+        self.texts: list[str] = []
+
+    def size(self) -> os.terminal_size:
+        return self._size
+
+    async def paint(self, lines: Sequence[ScreenLine], size: os.terminal_size) -> None:
+        assert len(lines) <= size.lines
+        assert [it for it in lines if cell_len(it.text) > size.columns] == []
+        self.texts = [it.text for it in lines]
+
+    def leave(self, last_words: str = "") -> None:
+        self.texts = [last_words]
+
+
+@contextlib.asynccontextmanager
+async def live_table(server: APIServer, frames: Frames) -> AsyncIterator[None]:
+    """Paint a live table of the pods of a server."""
+    async with SharedInformerFactory(server.client()) as factory:
+        informer = factory.informer(PODS)
+        columns = Columns(PODS, wide=True, namespaces=True)
+        table = LiveTable(informer, columns, "pods", cast("Terminal", frames))
+        await informer.wait_synced(timeout=10)
+        painting = asyncio.create_task(table.show())
+        await asyncio.sleep(1)
+        yield
+        painting.cancel()
+        await asyncio.wait({painting})
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(80, 24), (200, 50), (20, 5), (9, 1)])
+async def test_live_table_fits_terminals_of_any_size(
+    server: APIServer, columns: int, lines: int
+) -> None:
+    name, reason = "x" * 200, "日本語" * 30
+    create(server, *(f"web-{number:02}" for number in range(60)))
+    create(server, name, namespace="a-long-name-of-a-namespace")
+    frames = Frames(columns, lines)
+    async with live_table(server, frames):
+        for number in range(3):
+            body = {"status": {"reason": f"{reason}{number}"}}
+            server.patch(PODS, name, body, namespace="a-long-name-of-a-namespace")
+            await asyncio.sleep(1)
+            assert len(frames.texts) == lines
+            assert lines < 3 or frames.texts[2].startswith("~ ")
+            assert lines < 3 or "…" in frames.texts[2]
+
+
+async def test_live_table_reports_an_outage_and_keeps_the_objects() -> None:
+    server = APIServer(auto_namespaces=True)
+    await server.start()
+    create(server, "web-0")
+    frames = Frames()
+    async with live_table(server, frames):
+        await server.stop()
+        await asyncio.sleep(30)
+        assert frames.texts[0].startswith("connection lost for ")
+        assert "retrying" in frames.texts[0]
+        assert "web-0" in frames.texts[2]
+
+        await server.start()
+        await asyncio.sleep(60)
+        assert "synced" in frames.texts[0]
+
+    assert frames.texts == ["pods: 1 objects, 0 events."]
+    await server.stop()
+
+
+# ---------------------------------------------------------------- its parts
 
 
 def test_a_meter_begins_at_zero() -> None:

@@ -297,7 +297,7 @@ async def test_client_does_not_fill_in_unknown_kind(server: CannedServer) -> Non
             lambda it: it.get(NODES, "n", namespace="x"), "cluster-scoped", id="scope"
         ),
         pytest.param(
-            lambda it: it.create(PODS, {}), "give a namespace", id="create-nowhere"
+            lambda it: it.create(PODS, {}), "pass a namespace", id="create-nowhere"
         ),
         pytest.param(
             lambda it: it.update(PODS, {}), "needs metadata.name", id="update-what"
@@ -404,7 +404,9 @@ async def test_error_does_not_quote_response_that_is_no_object(
     server.text("s3cr3t", 200, "text/plain")
 
     async with Client.from_url(server.url) as client:
-        with pytest.raises(DecodeError, match=r"GET /api/v1.*not an object") as caught:
+        with pytest.raises(
+            DecodeError, match=r"invalid object for GET /api/v1"
+        ) as caught:
             await client.get(SECRETS, "a", namespace="x")
 
     assert "s3cr3t" not in str(caught.value)

@@ -116,7 +116,7 @@ async def test_pager_starts_at_given_continue_token(pages_ahead: int) -> None:
     found = await pager.list(ListOptions(continue_token="t0"))
 
     assert text(found.objects) == "cde"
-    assert source.asked == ["list t0", "list t1"]
+    assert source.requested == ["list t0", "list t1"]
 
 
 async def test_pager_raises_for_page_that_continues_with_itself() -> None:
@@ -125,7 +125,7 @@ async def test_pager_raises_for_page_that_continues_with_itself() -> None:
     with pytest.raises(DecodeError, match="repeats a page"):
         await listed(source, continue_token="t0")
 
-    assert source.asked == ["list t0"]
+    assert source.requested == ["list t0"]
 
 
 @pytest.mark.parametrize("error", [EXPIRED, GONE])

@@ -40,7 +40,7 @@ async def test_page_can_be_read_without_request_ahead() -> None:
         assert await names_of(page) == "a"
         assert page.continue_token == "t"
 
-    assert source.asked == ["list ''"]
+    assert source.requested == ["list ''"]
     assert source.open == 0
 
 
@@ -51,7 +51,7 @@ async def test_next_page_is_requested_while_one_is_read() -> None:
         async with pages.page(FIRST) as page:
             pages.ask(SECOND)
             await turns()
-            assert source.asked == ["list ''", "list t"], "before the first is read"
+            assert source.requested == ["list ''", "list t"], "before the first is read"
             assert await names_of(page) == "a"
 
         async with pages.page(SECOND) as page:
@@ -59,7 +59,7 @@ async def test_next_page_is_requested_while_one_is_read() -> None:
 
         assert source.open == 0
 
-    assert len(source.asked) == 2
+    assert len(source.requested) == 2
 
 
 async def test_repeated_ask_changes_nothing() -> None:
@@ -73,7 +73,7 @@ async def test_repeated_ask_changes_nothing() -> None:
         async with pages.page(SECOND) as page:
             assert await names_of(page) == "a"
 
-    assert source.asked == ["list t"]
+    assert source.requested == ["list t"]
 
 
 async def test_read_page_can_be_requested_again() -> None:
@@ -96,7 +96,7 @@ async def test_ask_for_other_page_drops_page_ahead() -> None:
         await turns()
         pages.ask(OTHER)
         await turns()
-        assert source.asked == ["list t", "list u"]
+        assert source.requested == ["list t", "list u"]
         assert source.open == 1
 
         async with pages.page(OTHER) as page:
@@ -118,7 +118,7 @@ async def test_reading_other_page_drops_page_ahead() -> None:
         async with pages.page(SECOND) as page:
             assert await names_of(page) == "b", "it was requested again"
 
-    assert len(source.asked) == 3
+    assert len(source.requested) == 3
 
 
 async def test_error_of_page_ahead_is_raised_by_its_page() -> None:
@@ -142,7 +142,7 @@ async def test_error_of_an_unused_page_ahead_is_dropped() -> None:
         pages.ask(SECOND)
         await turns()
 
-    assert source.asked == ["list t"]
+    assert source.requested == ["list t"]
 
 
 async def test_error_while_reading_page_ahead_is_raised_to_reader() -> None:

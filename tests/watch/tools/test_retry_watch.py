@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("version", ["", "0"])
 def test_retry_watch_rejects_version_that_cannot_be_resumed(version: str) -> None:
-    with pytest.raises(OptionsError, match="cannot be resumed from version"):
+    with pytest.raises(OptionsError, match="cannot resume a watch from version"):
         RetryWatch(FakeSource(), version)
 
 
@@ -71,7 +71,7 @@ async def test_retry_watch_sends_nothing_before_it_is_read() -> None:
 
     async with watch:
         await settle()
-        assert source.asked == []
+        assert source.requested == []
 
 
 async def test_retry_watch_forwards_changes_without_bookmarks() -> None:
@@ -86,7 +86,7 @@ async def test_retry_watch_forwards_changes_without_bookmarks() -> None:
         assert summaries(await watch.next_batch()) == ["ADDED 2"]
         assert summaries(await watch.next_batch()) == ["MODIFIED 5", "DELETED 6"]
 
-    assert source.asked == ["watch '1'"]
+    assert source.requested == ["watch '1'"]
 
 
 async def test_retry_watch_skips_versions_not_above_the_last(
@@ -99,7 +99,7 @@ async def test_retry_watch_skips_versions_not_above_the_last(
     async with watch:
         assert await take(watch, 3) == ["ADDED 5", "ADDED 6", "ADDED 7"]
 
-    assert source.asked == ["watch '4'", "watch '6'"]
+    assert source.requested == ["watch '4'", "watch '6'"]
     assert watch.duplicates == 5
     # The 1st, the 2nd, the 4th.
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
@@ -138,7 +138,7 @@ async def test_retry_watch_resumes_from_last_version_after_failure(
         assert await take(watch, 3) == ["ADDED 2", "ADDED 3", "ADDED 4"]
         assert source.open == 1, "the ones before are closed"
 
-    assert source.asked == ["watch '1'", "watch '3'", "watch '3'"]
+    assert source.requested == ["watch '1'", "watch '3'", "watch '3'"]
     assert source.open == 0
 
 
@@ -153,7 +153,7 @@ async def test_retry_watch_forwards_events_before_failure_immediately(
         assert looptime == 0
         assert watch.failures == 1
 
-    assert source.asked == ["watch '1'"], "what comes behind an ERROR means nothing"
+    assert source.requested == ["watch '1'"], "what comes behind an ERROR means nothing"
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ async def test_bookmark_updates_version_to_resume_from() -> None:
     async with watch:
         await take(watch, 2)
 
-    assert source.asked == ["watch '1'", "watch '90'"]
+    assert source.requested == ["watch '1'", "watch '90'"]
 
 
 async def test_retry_watch_counts_skipped_events_of_all_watches() -> None:
@@ -226,7 +226,7 @@ async def test_retry_watch_ends_with_410_error_event() -> None:
 
     assert [event.type for event in events] == ["ADDED", "ERROR"]
     assert isinstance(events[1].error(), ResourceExpired)
-    assert source.asked == ["watch '1'"]
+    assert source.requested == ["watch '1'"]
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ async def test_retry_watch_ends_with_error_for_change_without_version() -> None:
 
     assert [event.type for event in events] == ["ADDED", "ERROR"]
     assert "default/x has no resource version" in events[1].error().message
-    assert source.asked == ["watch '1'"]
+    assert source.requested == ["watch '1'"]
 
 
 async def test_retry_watch_raises_options_error_of_client() -> None:

@@ -257,7 +257,7 @@ async def test_retry_watch_stopped_while_leaving_starts_no_other() -> None:
 
         assert await reading == []
 
-    assert len(source.asked) == 1
+    assert len(source.requested) == 1
     assert source.open == 0
 
 
@@ -277,7 +277,7 @@ async def test_cancelled_wait_loses_no_events() -> None:
         stream.send(*events_of(2))
         assert summaries(await watch.next_batch()) == ["ADDED 2"]
 
-    assert source.asked == ["watch '1'"], "the connection outlived them"
+    assert source.requested == ["watch '1'"], "the connection outlived them"
 
 
 async def test_cancelled_waits_do_not_shorten_pause() -> None:

@@ -148,7 +148,7 @@ async def test_end_of_watch_raises_watch_closed(number: int) -> None:
         assert f"{last.type} default/a at version {number + 1}" in str(caught.value)
     else:
         assert last is None
-        assert "no event came" in str(caught.value)
+        assert "no event was received" in str(caught.value)
 
     assert caught.value.__cause__ is None
     assert stream.stopped
@@ -219,7 +219,7 @@ async def test_until_without_retry_timeout_names_last_event(
         await until_without_retry(stream, is_(ADDED), is_(DELETED), timeout=timeout)
 
     assert str(caught.value) == (
-        "not within 30 s: 1 of 2 conditions were met, the last event was MODIFIED "
+        "timed out after 30 s: 1 of 2 conditions were met, the last event was MODIFIED "
         "default/a at version 3"
     )
     assert looptime == 30
@@ -231,7 +231,7 @@ async def test_timeout_includes_slow_conditions() -> None:
         await asyncio.sleep(1000)
         return True
 
-    with pytest.raises(TimeoutError, match="not within 5 s: 0 of 1"):
+    with pytest.raises(TimeoutError, match="timed out after 5 s: 0 of 1"):
         await until_without_retry(Stream(events_of(2)), slow, timeout=5)
 
 
@@ -266,7 +266,7 @@ async def test_until_survives_end_of_connections() -> None:
     event = await until(source, "1", is_(ADDED), is_(MODIFIED), timeout=60)
 
     assert event.object.resource_version == "3"
-    assert source.asked == ["watch '1'", "watch '1'", "watch '2'", "watch '2'"]
+    assert source.requested == ["watch '1'", "watch '1'", "watch '2'", "watch '2'"]
     assert source.open == 0
 
 
@@ -301,18 +301,18 @@ async def test_until_raises_watch_closed_after_a_final_refusal() -> None:
     [
         pytest.param(
             [Stream([added(thing("a", 7))])],
-            "not within 30 s: 0 of 1 conditions were met, the last event was ADDED "
+            "timed out after 30 s: 0 of 1 conditions were met, the last event was ADDED "
             "default/a at version 7",
             id="with-an-event",
         ),
         pytest.param(
             [Stream()],
-            "not within 30 s: 0 of 1 conditions were met, and no event came",
+            "timed out after 30 s: 0 of 1 conditions were met, no event was received",
             id="without",
         ),
         pytest.param(
             [ServerError("busy", status=503, retry_after=99.0)],
-            "not within 30 s: 0 of 1 conditions were met, and no event came; the last "
+            "timed out after 30 s: 0 of 1 conditions were met, no event was received; the last "
             "attempt failed: 503: busy",
             id="not-reached",
         ),
