@@ -1,4 +1,4 @@
-"""`LoopBudget`: who works when, counted in turns of the loop and scripted seconds."""
+"""`LoopBudget`: order of work, counted in turns of the loop and scripted seconds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Turns:
-    """Counts the turns of the running loop."""
+    """A counter of the turns of the running loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -224,7 +224,7 @@ async def test_task_admitted_too_late_keeps_its_place(
 
 
 async def in_turns(clock: Clock, turns: Turns, works: list[float]) -> list[int]:
-    """In which turn each of these works was done, of so many milliseconds."""
+    """Return the turn of each work of so many milliseconds."""
     budget = LoopBudget.current()
     worked_in: list[int] = [0] * len(works)
 
@@ -343,7 +343,7 @@ async def test_statistics_count_the_used_time(clock: Clock) -> None:
     assert busy.longest == pytest.approx(0.011)
 
 
-# ---------------------------------------------------------------- one for each loop
+# ---------------------------------------------------------------- budgets of loops
 
 
 async def test_tasks_of_one_loop_share_a_budget() -> None:

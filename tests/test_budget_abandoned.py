@@ -1,4 +1,4 @@
-"""`LoopBudget` when those who have it, or wait for it, fail, hang or are cancelled."""
+"""`LoopBudget`: holders and waiters that fail, hang or are cancelled."""
 
 from __future__ import annotations
 

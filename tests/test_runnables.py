@@ -1,4 +1,4 @@
-"""`Runnables`: how they run side by side, fail and end."""
+"""`Runnables`: concurrent runs, failures and ends."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ async def test_hurry_before_end_skips_drain() -> None:
         await settle()
         bench.group.hurry()
         await asyncio.sleep(5)
-        assert bench.record == [], "it ends nobody by itself"
+        assert bench.record == [], "a failure ends no other"
 
     assert now() - start == 5
     assert bench.record == ["ending"], "each of its cancellations has arrived"

@@ -27,7 +27,7 @@ def thing(**spec: Any) -> dict[str, Any]:
     }
 
 
-def told(found: list[Any]) -> list[tuple[str, str]]:
+def reported(found: list[Any]) -> list[tuple[str, str]]:
     return [(it.field, it.message) for it in found]
 
 
@@ -113,7 +113,7 @@ def test_existing_duplicates_are_accepted_on_update() -> None:
     assert (
         validate_custom_resource(known, thing(a=["x", "x"]), thing(a=["x", "x"])) == []
     )
-    assert told(
+    assert reported(
         validate_custom_resource(known, thing(a=["x", "x"]), thing(a=["x"]))
     ) == [("spec.a[1]", 'Duplicate value: "x"')]
 

@@ -390,5 +390,5 @@ def test_only_the_output_module_writes_to_streams() -> None:
         "Control(x)",
     ],
 )
-def test_ways_out_are_found(code: str) -> None:
+def test_output_checker_finds_forbidden_writes(code: str) -> None:
     assert ways_out(ast.parse(code))

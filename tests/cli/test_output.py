@@ -29,7 +29,7 @@ def piped() -> Iterator[int]:
         yield end
 
 
-async def test_writes_all_of_it_as_the_reader_takes_it() -> None:
+async def test_write_waits_for_slow_reader_and_writes_all() -> None:
     data = bytes(range(256)) * 4096  # a mebibyte: no pipe takes that at once
     async with asyncio.TaskGroup() as group:
         with piped() as end:
@@ -44,7 +44,7 @@ def read_all(descriptor: int) -> bytes:
         return file.read()
 
 
-async def test_can_be_cancelled_while_nobody_reads() -> None:
+async def test_write_can_be_cancelled_while_reader_pauses() -> None:
     with piped() as end:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
@@ -53,21 +53,21 @@ async def test_can_be_cancelled_while_nobody_reads() -> None:
         os.close(end)
 
 
-async def test_tells_that_nobody_will_read() -> None:
+async def test_write_raises_broken_pipe_without_reader() -> None:
     with piped() as end:
         os.close(end)
         with pytest.raises(BrokenPipeError):
             await write("x")
 
 
-async def test_what_the_encoding_lacks_is_a_question_mark() -> None:
+async def test_unencodable_characters_become_question_marks() -> None:
     with piped() as end:
         await write("web…")
 
     assert read_all(end) == b"web?"
 
 
-async def test_files_are_written_too(tmp_path: Path) -> None:
+async def test_write_works_with_files(tmp_path: Path) -> None:
     with (
         (tmp_path / "out").open("w", encoding="utf-8") as file,
         contextlib.redirect_stdout(file),

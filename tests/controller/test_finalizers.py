@@ -81,7 +81,7 @@ async def test_finalizer_added_concurrently_is_not_added_twice() -> None:
             assert it.writes() == ["patch", "get"]
 
 
-async def test_without_a_namespace() -> None:
+async def test_finalizer_works_for_cluster_scoped_objects() -> None:
     cleanup, reconcile = Cleanup(), Recorded()
     async with APIServer() as server, server.client() as client:
         server.create(NODES, {"metadata": {"name": "web"}})
@@ -98,7 +98,7 @@ async def test_without_a_namespace() -> None:
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-async def test_a_resource_that_is_not_that_of_the_objects_is_told(
+async def test_finalizer_with_other_resource_fails_reconcile(
     deleted: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     wrong = Resource("", "v1", "podz", "Pod")
@@ -194,7 +194,7 @@ async def test_deleted_object_is_reconciled_as_without_finalizer() -> None:
 # ---------------------------------------------------------------- how it is written
 
 
-async def test_both_may_take_the_object() -> None:
+async def test_reconcile_and_cleanup_can_take_object() -> None:
     told: list[str] = []
 
     @with_object(KubeObject)
@@ -216,7 +216,7 @@ async def test_both_may_take_the_object() -> None:
     assert sorted(set(told)) == [f"web has ['{OURS}']", "web is cleaned up"]
 
 
-async def test_two_things_have_a_finalizer_each() -> None:
+async def test_two_finalizers_clean_up_in_order() -> None:
     inner, outer = Cleanup(), Cleanup()
     told: list[str] = []
 
@@ -240,7 +240,7 @@ async def test_two_things_have_a_finalizer_each() -> None:
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-async def test_without_a_client_it_says_so(
+async def test_finalizer_without_client_raises_options_error(
     deleted: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     cleanup = Cleanup()
@@ -264,16 +264,16 @@ async def test_without_a_client_it_says_so(
         ("record", "needs a domain, such as 'example.com/record'"),
         (
             "Example.com/record",
-            "prefix of a finalizer must be a DNS subdomain, unlike 'Example.com'",
+            "prefix of a finalizer must be a DNS subdomain, not 'Example.com'",
         ),
         ("example.com/", "'' cannot be a finalizer: at most 63 letters"),
         ("", "'' cannot be a finalizer"),
-        ("a/b/c", "unlike 'a/b'"),
-        ("a.b-/c", "unlike 'a.b-'"),
+        ("a/b/c", "not 'a/b'"),
+        ("a.b-/c", "not 'a.b-'"),
         (None, "a finalizer must be a string, not None"),
     ],
 )
-def test_a_name_that_no_finalizer_can_have(name: Any, problem: str) -> None:
+def test_invalid_finalizer_name_is_refused(name: Any, problem: str) -> None:
     with pytest.raises(OptionsError, match=problem):
         finalizer(PODS, name, cleanup=Cleanup())
 

@@ -32,7 +32,7 @@ async def test_cleanup_runs_once_and_object_is_deleted() -> None:
         assert it.reconcile.finalizers[reconciled:] == [None]
 
 
-async def test_a_cleanup_that_fails_is_retried_and_the_object_waits() -> None:
+async def test_failed_cleanup_is_retried_and_object_stays() -> None:
     cleanup = Cleanup(ValueError("boom"), ValueError("boom"))
     async with site(finalizers=[OURS]) as it, it.controlled(cleanup):
         it.server.delete(PODS, "web", namespace="default")
@@ -41,7 +41,7 @@ async def test_a_cleanup_that_fails_is_retried_and_the_object_waits() -> None:
         assert it.names() == []
 
 
-async def test_a_cleanup_that_is_not_done_is_called_again() -> None:
+async def test_cleanup_with_requeue_is_called_again() -> None:
     cleanup = Cleanup(Result(requeue_after=60), Result())
     async with site(finalizers=[OURS]) as it, it.controlled(cleanup):
         it.server.delete(PODS, "web", namespace="default")
@@ -99,7 +99,7 @@ async def test_finalizer_removed_by_hand_is_not_added_again() -> None:
         assert it.writes() == ["patch", "get"]
 
 
-async def test_another_object_of_that_name_keeps_its_finalizer() -> None:
+async def test_recreated_object_keeps_its_finalizer() -> None:
     class Replaced(Cleanup):
         async def act(self, request: ReconcileRequest, ctx: Context) -> None:
             await super().act(request, ctx)
@@ -116,7 +116,7 @@ async def test_another_object_of_that_name_keeps_its_finalizer() -> None:
         assert cleanup.names == ["web", "web"]
 
 
-async def test_of_two_changes_at_once_none_is_lost_when_it_is_taken_away() -> None:
+async def test_concurrent_change_is_kept_when_finalizer_is_removed() -> None:
     class WhileOthersWrite(Cleanup):
         async def act(self, request: ReconcileRequest, ctx: Context) -> None:
             await super().act(request, ctx)

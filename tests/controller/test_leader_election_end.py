@@ -30,7 +30,7 @@ BROKEN = TransportError("no route")
 
 
 @pytest.mark.parametrize("fault", [hang, failing(BROKEN)], ids=["hang", "fail"])
-async def test_G11_work_is_asked_to_stop_a_deadline_after_the_last_renewal_was_sent(
+async def test_G11_work_is_cancelled_at_deadline_after_last_sent_renewal(
     fault: object,
 ) -> None:
     lock, start = MemoryLock(MemoryLease(), "a"), now()
@@ -49,7 +49,7 @@ async def test_G11_work_is_asked_to_stop_a_deadline_after_the_last_renewal_was_s
     assert now() - start == pytest.approx(28.5)
 
 
-async def test_G11_neither_renews_nor_releases_before_the_work_has_ended() -> None:
+async def test_G11_lease_is_not_written_before_work_has_ended() -> None:
     lease = MemoryLease()
     lock = MemoryLock(lease, "a")
     one = elector(lock)
@@ -71,7 +71,7 @@ async def test_G11_neither_renews_nor_releases_before_the_work_has_ended() -> No
     assert lease.holders == ["a"]
 
 
-async def test_G11_writes_are_refused_from_the_deadline_on() -> None:
+async def test_G11_writes_are_refused_after_deadline() -> None:
     lock = MemoryLock(MemoryLease(), "a")
     one = elector(lock)
     with pytest.raises(LeadershipLost):
@@ -125,7 +125,7 @@ async def test_G11_work_that_outlives_the_lease_is_logged(
 
 
 @pytest.mark.parametrize("holder", ["them", ""])
-async def test_stops_at_once_when_the_lease_names_somebody_else(holder: str) -> None:
+async def test_leader_stops_at_once_when_lease_has_other_holder(holder: str) -> None:
     lease, start = MemoryLease(), now()
     one = elector(MemoryLock(lease, "a"))
     loop = asyncio.get_running_loop()
@@ -142,7 +142,7 @@ async def test_stops_at_once_when_the_lease_names_somebody_else(holder: str) -> 
     assert lease.record == taken
 
 
-async def test_leads_again_after_it_has_lost() -> None:
+async def test_elector_leads_again_after_loss() -> None:
     lease = MemoryLease()
     lock = MemoryLock(lease, "a")
     one = elector(lock)
@@ -164,7 +164,7 @@ async def test_leads_again_after_it_has_lost() -> None:
 # ---------------------------------------------------------------- the end
 
 
-async def test_work_that_returns_ends_it() -> None:
+async def test_run_returns_when_work_returns() -> None:
     lease, start = MemoryLease(), now()
 
     await elector(MemoryLock(lease, "a")).run(lambda: asyncio.sleep(5))
@@ -173,7 +173,7 @@ async def test_work_that_returns_ends_it() -> None:
     assert lease.holders == ["a", ""]
 
 
-async def test_work_that_fails_ends_it_with_its_error() -> None:
+async def test_run_raises_error_of_work() -> None:
     lease = MemoryLease()
 
     async def fail() -> None:
@@ -185,7 +185,7 @@ async def test_work_that_fails_ends_it_with_its_error() -> None:
     assert lease.holders == ["a", ""]
 
 
-async def test_work_that_cancels_itself_has_not_returned() -> None:
+async def test_run_raises_cancellation_of_work_by_itself() -> None:
     lease = MemoryLease()
 
     async def wait_for_what_was_cancelled() -> None:
@@ -199,7 +199,7 @@ async def test_work_that_cancels_itself_has_not_returned() -> None:
     assert lease.holders == ["a", ""]
 
 
-async def test_renews_while_cancelled_work_ends_and_releases_then() -> None:
+async def test_elector_renews_while_cancelled_work_ends_then_releases() -> None:
     lease = MemoryLease()
     lock = MemoryLock(lease, "a")
     one = elector(lock)
@@ -221,7 +221,7 @@ async def test_renews_while_cancelled_work_ends_and_releases_then() -> None:
     assert lease.writes[-1][0] - lease.writes[0][0] == 110.5
 
 
-async def test_a_cancellation_at_any_step_leaves_no_task_and_no_holder() -> None:
+async def test_cancellation_at_any_step_leaves_no_task_and_no_holder() -> None:
     async def slowly(_lock: MemoryLock, _verb: str) -> None:
         for _ in range(3):
             await asyncio.sleep(0)
@@ -251,7 +251,7 @@ async def test_a_cancellation_at_any_step_leaves_no_task_and_no_holder() -> None
 # ---------------------------------------------------------------- the caller
 
 
-async def test_the_caller_is_not_left_cancelled() -> None:
+async def test_lost_leadership_does_not_leave_caller_cancelled() -> None:
     lock = MemoryLock(MemoryLease(), "a")
 
     async def work() -> None:
@@ -267,7 +267,7 @@ async def test_the_caller_is_not_left_cancelled() -> None:
     await asyncio.sleep(1)
 
 
-async def test_a_cancellation_of_the_caller_wins() -> None:
+async def test_cancellation_of_caller_precedes_lost_leadership() -> None:
     lock = MemoryLock(MemoryLease(), "a")
 
     async def lead() -> None:
@@ -285,7 +285,7 @@ async def test_a_cancellation_of_the_caller_wins() -> None:
         await task
 
 
-async def test_an_error_of_the_block_is_passed_on() -> None:
+async def test_error_of_block_is_raised() -> None:
     lock = MemoryLock(MemoryLease(), "a")
 
     async def work() -> None:
@@ -299,7 +299,7 @@ async def test_an_error_of_the_block_is_passed_on() -> None:
         await lead(elector(lock), work)
 
 
-async def test_a_timeout_of_the_block_is_its_own() -> None:
+async def test_timeout_of_block_is_raised() -> None:
     async def work() -> None:
         async with asyncio.timeout(3):
             await for_ever()
@@ -308,7 +308,7 @@ async def test_a_timeout_of_the_block_is_its_own() -> None:
         await lead(elector(MemoryLock(MemoryLease(), "a")), work)
 
 
-async def test_a_block_that_keeps_its_cancellation_has_lost_all_the_same() -> None:
+async def test_block_that_swallows_cancellation_raises_leadership_lost() -> None:
     lock = MemoryLock(MemoryLease(), "a")
 
     async def work() -> None:
@@ -320,7 +320,7 @@ async def test_a_block_that_keeps_its_cancellation_has_lost_all_the_same() -> No
         await lead(elector(lock), work)
 
 
-async def test_an_elector_does_one_thing_at_a_time() -> None:
+async def test_concurrent_leading_is_refused() -> None:
     one = elector(MemoryLock(MemoryLease(), "a"))
     async with one.leading():
         with pytest.raises(OptionsError, match="already leading or waiting to lead"):
@@ -330,7 +330,7 @@ async def test_an_elector_does_one_thing_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("error", [BROKEN, None], ids=["error", "nothing"])
-async def test_a_lock_that_keeps_a_cancellation_for_itself_keeps_nobody(
+async def test_lock_that_swallows_cancellation_does_not_block_end(
     error: Exception | None,
 ) -> None:
     lease, start = MemoryLease(), now()
@@ -352,7 +352,7 @@ async def test_a_lock_that_keeps_a_cancellation_for_itself_keeps_nobody(
     assert lease.holders == ["a", ""]
 
 
-async def test_a_defect_of_the_lock_costs_no_more_than_a_request_that_fails(
+async def test_bug_in_lock_counts_as_failed_attempt(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     lock, start = MemoryLock(MemoryLease(), "a"), now()

@@ -38,7 +38,7 @@ async def candidates(*electors: LeaderElector) -> AsyncIterator[None]:
             task.cancel()
 
 
-async def test_a_claim_that_is_answered_late_counts_from_when_it_was_sent() -> None:
+async def test_late_claim_counts_from_send_time() -> None:
     lock, start = MemoryLock(MemoryLease(), "a"), now()
     lock.late = 9
     one = elector(lock)
@@ -52,9 +52,7 @@ async def test_a_claim_that_is_answered_late_counts_from_when_it_was_sent() -> N
         assert one.deadline == start + 19  # renewed at once, as no time was left
 
 
-async def test_a_claim_that_was_done_without_an_answer_is_taken_over_at_the_next_look() -> (
-    None
-):
+async def test_unanswered_claim_is_adopted_at_next_read() -> None:
     lease, start = MemoryLease(), now()
     lock = MemoryLock(lease, "a")
     lock.late = NEVER
@@ -67,7 +65,7 @@ async def test_a_claim_that_was_done_without_an_answer_is_taken_over_at_the_next
         assert lease.holders == ["a"]
 
 
-async def test_a_replica_that_gets_no_answers_leaves_the_lease_to_another_one() -> None:
+async def test_replica_without_responses_leaves_lease_to_others() -> None:
     lease = MemoryLease()
     deaf, well = MemoryLock(lease, "deaf"), MemoryLock(lease, "well")
     deaf.late = NEVER
@@ -87,7 +85,7 @@ async def test_a_replica_that_gets_no_answers_leaves_the_lease_to_another_one() 
     assert lease.holders == ["deaf", "well", ""]
 
 
-async def test_a_replica_that_gets_no_answers_does_not_keep_the_lease_alive() -> None:
+async def test_replica_without_responses_lets_lease_expire() -> None:
     lease = MemoryLease()
     deaf = MemoryLock(lease, "deaf")
     deaf.late = NEVER
@@ -101,9 +99,7 @@ async def test_a_replica_that_gets_no_answers_does_not_keep_the_lease_alive() ->
     assert min(gaps[1:]) > 15 + 2 * PAUSE
 
 
-async def test_a_replica_that_gets_answers_again_takes_its_own_lease_when_it_has_run_out() -> (
-    None
-):
+async def test_replica_with_responses_again_claims_its_expired_lease() -> None:
     lease = MemoryLease()
     lock = MemoryLock(lease, "a")
     lock.late = NEVER
@@ -126,7 +122,7 @@ async def test_a_replica_that_gets_answers_again_takes_its_own_lease_when_it_has
         pytest.param(ServerError("not ready", status=503), id="503"),
     ],
 )
-async def test_a_replica_that_was_refused_takes_its_own_lease_again_at_once(
+async def test_refused_replica_claims_its_own_lease_at_once(
     error: Exception,
 ) -> None:
     """As while the only server restarts: no claim was written, and nobody is blocked."""
@@ -145,7 +141,7 @@ async def test_a_replica_that_was_refused_takes_its_own_lease_again_at_once(
 
 
 @pytest.mark.parametrize("late", [0.5, 2.6, 4.9])
-async def test_a_leader_with_slow_answers_keeps_leading(late: float) -> None:
+async def test_leader_with_slow_responses_keeps_leading(late: float) -> None:
     lock = MemoryLock(MemoryLease(), "a")
     lock.late = lock.delay = late / 2
     one = elector(lock)

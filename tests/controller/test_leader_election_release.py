@@ -19,7 +19,7 @@ from aioinformer.controller import LeaseRecord
 from aioinformer.errors import Conflict
 
 
-async def test_a_lease_may_be_left_to_run_out() -> None:
+async def test_release_can_be_disabled() -> None:
     lease = MemoryLease()
     lock = MemoryLock(lease, "a")
     await elector(lock, release_on_cancel=False).run(lambda: asyncio.sleep(1))
@@ -35,7 +35,7 @@ async def test_lease_of_another_replica_is_not_released() -> None:
     assert lease.holders == ["a", "them"]
 
 
-async def test_a_release_is_tried_again_after_a_conflict() -> None:
+async def test_release_is_retried_after_conflict() -> None:
     lease = MemoryLease()
     lock = MemoryLock(lease, "a")
     conflicts = 2
@@ -52,7 +52,7 @@ async def test_a_release_is_tried_again_after_a_conflict() -> None:
     assert (conflicts, lease.holders) == (0, ["a", ""])
 
 
-async def test_a_release_that_hangs_is_given_up(
+async def test_hanging_release_is_given_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     lease, start = MemoryLease(), now()
@@ -65,7 +65,7 @@ async def test_a_release_that_hangs_is_given_up(
     assert "cannot release the lease: TimeoutError: no response in time" in caplog.text
 
 
-async def test_a_release_that_meets_nothing_but_conflicts_is_given_up() -> None:
+async def test_release_is_given_up_after_repeated_conflicts() -> None:
     lock, start = MemoryLock(MemoryLease(), "a"), now()
     async with elector(lock).leading():
         lock.sent.clear()
@@ -76,7 +76,7 @@ async def test_a_release_that_meets_nothing_but_conflicts_is_given_up() -> None:
     assert 90 < len(lock.sent) < 110
 
 
-async def test_a_release_that_fails_does_not_hide_what_the_work_has_raised(
+async def test_failed_release_does_not_hide_error_of_work(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     lock = MemoryLock(MemoryLease(), "a")
@@ -91,7 +91,7 @@ async def test_a_release_that_fails_does_not_hide_what_the_work_has_raised(
     assert "cannot release the lease: RuntimeError: a defect" in caplog.text
 
 
-async def test_a_second_cancellation_does_not_tear_the_release() -> None:
+async def test_second_cancellation_does_not_interrupt_release() -> None:
     lease = MemoryLease()
     lock = MemoryLock(lease, "a")
     task = asyncio.create_task(elector(lock).run(for_ever))
@@ -106,7 +106,7 @@ async def test_a_second_cancellation_does_not_tear_the_release() -> None:
     assert lease.holders == ["a", ""]
 
 
-async def test_a_loop_that_is_shut_down_releases_nothing_while_the_work_ends(
+async def test_loop_shutdown_does_not_release_before_work_has_ended(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     lease = MemoryLease()

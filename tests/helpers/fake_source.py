@@ -223,7 +223,7 @@ class FakeSource:
         """Answers that were begun and not left."""
 
     @property
-    def asked(self) -> list[str]:
+    def requested(self) -> list[str]:
         """Return the requests in short: `list '0'`, `list token`, `watch '7'`."""
         return [str(request) for request in self.requests]
 
@@ -392,8 +392,8 @@ class FakeStore:
     @property
     def names(self) -> list[str]:
         """Return the stored objects as `name@version`."""
-        return told(self.objects.values())
+        return states_of(self.objects.values())
 
 
-def told(objects: Iterable[KubeObject]) -> list[str]:
+def states_of(objects: Iterable[KubeObject]) -> list[str]:
     return [f"{obj.name}@{obj.resource_version}" for obj in objects]

@@ -28,7 +28,7 @@ TURNS = 30
 
 @dataclass(eq=False)
 class Block:
-    """A user of an informer for a time."""
+    """A temporary user of an informer."""
 
     resource: str
     enough: asyncio.Event = field(default_factory=asyncio.Event)
@@ -91,7 +91,7 @@ class Trial:
         if self.ended:
             with pytest.raises(InformerStopped):
                 self.factory.informer("v1", resource)
-        elif self.rng.random() < 0.3:  # otherwise all would soon be permanent
+        elif self.rng.random() < 0.3:  # otherwise all informers would soon be permanent
             self.factory.informer("v1", resource)
             self.lasting.add(resource)
 
@@ -109,10 +109,10 @@ class Trial:
         assert there.keys() == self.lasting | {it.resource for it in self.blocks}
         assert {it.status.phase for it in there.values()} <= {"listing"}
         for block in self.blocks:
-            assert block.informer is there[block.resource], "one for all"
+            assert block.informer is there[block.resource], "one for all users"
 
-        for gone in self.seen - set(there.values()):
-            assert gone.status.phase == "stopped"
+        for removed in self.seen - set(there.values()):
+            assert removed.status.phase == "stopped"
 
     async def end(self) -> None:
         for block in self.blocks:

@@ -1,4 +1,4 @@
-"""`Reflector`: a resource that the server does not have, or has no more."""
+"""`Reflector`: resources that the server does not serve, or no longer serves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HERE = Page([thing("a", 3)], version=7)
 
 
 def there_then_gone(*more: Page | Exception, served: object = (False,)) -> ServedSource:
-    """A resource that is listed, watched for a second, and then unknown."""
+    """Make a source that is listed, watched for a second, and then unknown."""
     watches: list[Stream | Exception] = [Stream(1.0, END), GONE]
     assert isinstance(served, tuple)
     return ServedSource([HERE, *(more or (GONE,))], watches, served)
@@ -52,7 +52,7 @@ async def test_resource_not_served_for_a_minute_is_vacated(
 
     listed = [it.time for it in source.requests if it.verb == "list"][1:]
     assert source.questions == pytest.approx(listed, abs=1e-3), (
-        "after each 404, freshly"
+        "after each 404, without a cache"
     )
     assert caplog.text.count("resource is no longer served; removing all objects") == 1
 
@@ -73,9 +73,9 @@ async def test_lists_of_an_absent_resource_start_at_version_0() -> None:
     async with running(reflector_of(source).run()):
         await asyncio.sleep(400)
 
-    lists = [it for it in source.asked if it.startswith("list")]
+    lists = [it for it in source.requested if it.startswith("list")]
     assert lists[:2] == ["list '0'", "list '7'"]
-    assert lists[-1] == "list '0'", "what was known is void"
+    assert lists[-1] == "list '0'", "known versions are void"
 
 
 async def test_resource_that_returns_is_listed_and_watched() -> None:
@@ -139,7 +139,7 @@ async def test_source_without_discovery_is_never_vacated() -> None:
 
 
 async def test_minute_restarts_after_the_server_was_unreachable() -> None:
-    # 404 for half a minute, then away, then 404 as it has just started.
+    # 404 for half a minute, then unreachable, then 404 as it has just started.
     lists = [*[GONE] * 4, BUSY, *[GONE] * 2]
     source, store = there_then_gone(*lists, Page(version=9)), FakeStore()
 
