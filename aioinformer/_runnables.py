@@ -1,4 +1,4 @@
-"""`Runnables`: coroutines that run side by side, each in a task of its own."""
+"""`Runnables`: coroutines that run concurrently, each in a task of its own."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ logger = guarded_logger(__name__)
 
 @dataclass(eq=False, frozen=True, slots=True)
 class Runnable:
-    """A coroutine function that runs until it is cancelled or done.
+    """Coroutine function that runs until it is cancelled or returns.
 
     Attributes:
         name: Name in logs and of the task.
         run: Coroutine function without arguments.
-        hurry: Function that makes a run which is ending end at once. None for a second
+        hurry: Function that skips the drain of a run that is ending. None for a second
             cancellation.
-        on_end: Function called when the task is over. The argument is the reason if
-            neither the owner nor the runnable itself ended it.
+        on_end: Callback for the end of the task. The argument is the reason if neither
+            the owner nor the runnable itself ended it.
     """
 
     name: str
@@ -39,14 +39,14 @@ class Runnable:
 
 
 class Runnables:
-    """A group of runnables, each in a task of its own. It runs once.
+    """Group of runnables, each in a task of its own. It runs once.
 
-    A runnable that fails ends alone: the group reports it, and its owner decides.
+    A runnable that fails does not end the others: the group reports it to its owner.
 
     Args:
-        on_failure: Function called with each runnable that fails, and its error.
-        drain_seconds: Seconds that all may take to end together; then they are hurried.
-            None for no limit.
+        on_failure: Callback for each runnable that fails, with its error.
+        drain_seconds: Seconds that all may take to end. Then they are hurried. None for
+            no limit.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class Runnables:
         self.failure: BaseException | None = None
         """First failure, or None."""
         self.ended = False
-        """True once nothing is started any more."""
+        """True once runnables are not started any more."""
         self._on_failure = on_failure
         self._drain_seconds = drain_seconds
         self._pending: list[Runnable] = []
         self._tasks: dict[Runnable, asyncio.Task[None]] = {}
-        # Asked to end, or failed: a second cancellation would cut short their drain.
+        # Cancelled or failed. A second cancellation would cut short their drain.
         self._ending: set[Runnable] = set()
         self._failed: set[Runnable] = set()
         self._group: asyncio.TaskGroup | None = None
@@ -78,7 +78,7 @@ class Runnables:
 
     @property
     def running(self) -> bool:
-        """True while added runnables start at once."""
+        """True while added runnables are started at once."""
         return self._group is not None and not self.ended
 
     def add(self, runnable: Runnable) -> None:
@@ -101,8 +101,8 @@ class Runnables:
             ready: Function called once the first of them are started.
 
         Cancellation:
-            The way to stop it. Every runnable is cancelled once; this ends when the last
-            of them has. A second cancellation hurries them, and so do `drain_seconds`.
+            Stops it. Every runnable is cancelled once, and this ends after the last of
+            them. A second cancellation hurries them, and so does `drain_seconds`.
         """
         # A runnable added later, perhaps by a request to a web app, inherits the context
         # of this run and not that of the request.
@@ -122,7 +122,7 @@ class Runnables:
                 await self._end_all()
 
     def close(self) -> None:
-        """Start nothing any more. Idempotent."""
+        """Start no more runnables. Idempotent."""
         self.ended = True
         self._decide()
 
@@ -136,9 +136,9 @@ class Runnables:
         """Stop one runnable before the others. Idempotent.
 
         Args:
-            runnable: Runnable to stop; one that was never started is dropped.
+            runnable: Runnable to stop, or to drop if it was never started.
             wait: False to return before it has ended.
-            then: Function called when it has ended.
+            then: Callback for its end.
 
         Cancellation:
             Deferred until the runnable has ended.
@@ -160,7 +160,7 @@ class Runnables:
             await wait_for_end(task)
 
     def hurry(self) -> None:
-        """End at once those runnables that are ending, and those that will."""
+        """Skip the drain of runnables that are ending, now or later."""
         self._hurried = True
         if not (self.ended and self._tasks):
             return
@@ -251,7 +251,7 @@ class Runnables:
             self._decided.set()
 
     async def _end_all(self) -> None:
-        """End all tasks here: the TaskGroup would cancel those again that end already."""
+        """End all tasks. The TaskGroup would cancel those again that are already ending."""
         tasks = list(self._tasks.values())
         for runnable in self._tasks:
             self._cancel(runnable)

@@ -556,7 +556,7 @@ class Supervisor:
             note on the `CancelledError`.
         """
         if self.running:
-            raise OptionsError(f"the {self._name} runs already")
+            raise OptionsError(f"the {self._name} is already running")
 
         ready = asyncio.get_running_loop().create_future()
 

@@ -1,13 +1,12 @@
-"""Watches and changes that the API server for tests can serve on one core.
+"""Watches and changes that the API server for tests serves on one core.
 
-The server runs in a process of its own, pinned to one core, and holds realistic pods.
-On another core, one process reads raw bytes from many watches and keeps the server
-busy. Every change carries the time at which it was asked for, so that each watch tells
-how far it lags behind. In the end every watch must have told every change, once and in
-order.
+The server runs in a process of its own, pinned to one core, and holds realistic pods. On
+another core, one process reads raw bytes from many watches and sends changes. Every
+change carries the time of its request, so that each watch measures its lag. At the end,
+every watch must have received every change, once and in order.
 
-Three runs: changes by `PATCH` and by `PUT` of the status, over HTTP, as a cluster's
-controllers and kubelets make them, and changes by the methods that arrange tests.
+There are three runs: changes by `PATCH` and by `PUT` of the status over HTTP, as
+controllers and kubelets make them, and changes by the methods that arrange objects.
 
     python benchmarks/apiserver.py [--quick] [--rounds N] [--json]
 """
@@ -36,18 +35,18 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from multiprocessing.connection import Connection
 
-QUESTION = "apiserver"
+BENCHMARK = "apiserver"
 RATE = 500
-CONNECTIONS = 32  # Of those who write: controllers and kubelets.
+CONNECTIONS = 32  # User agents of the writers: controllers and kubelets.
 WATCH = "/api/v1/pods?watch=1&resourceVersion={}&timeoutSeconds=600"
-# Where a change says when it was asked for, and which one it is.
+# Stamp in a change: the time of its request, and its number.
 STAMP = re.compile(rb'"message":"stamp ([0-9]+) ([0-9.]+)"')
 
 # ---------------------------------------------------------------- the server
 
 
 def serve(core: int, count: int, pipe: Connection) -> None:
-    """Run the server on one core; `pipe` tells its address, and takes commands."""
+    """Run the server on one core. `pipe` gets its address, and sends commands."""
     os.sched_setaffinity(0, {core})
     asyncio.run(_serve(pods(count), pipe))
 
@@ -95,14 +94,14 @@ async def _obey(
 
 
 def stamped(number: int) -> dict[str, Any]:
-    """Make a patch of a pod's status that carries its number and the time."""
+    """Return a patch of a pod's status that carries a number and the time."""
     return {"status": {"message": f"stamp {number} {time.perf_counter():.6f}"}}
 
 
 async def paced(
     rate: float, count: int, change: Callable[[int], Awaitable[None]]
 ) -> float:
-    """Make so many changes at this rate; returns for how long that was behind at most."""
+    """Make a number of changes at a rate, and return the maximum delay."""
     loop = asyncio.get_running_loop()
     start, behind = loop.time(), 0.0
     for number in range(count):
@@ -115,11 +114,11 @@ async def paced(
 
 
 class Writer:
-    """One keep-alive connection that changes the status of pods.
+    """Keep-alive connection that changes the status of pods.
 
     Args:
-        port: Of the server.
-        whole: Read the pod and replace it, instead of patching it.
+        port: Port of the server.
+        whole: True to read the pod and replace it, instead of patching it.
     """
 
     def __init__(self, port: int, *, whole: bool) -> None:
@@ -173,7 +172,7 @@ def compact(value: Any) -> bytes:
 
 
 class Watch(asyncio.Protocol):
-    """One watch, read raw; keeps which changes it told, and how late.
+    """Raw watch that records the changes it received, and their lag.
 
     Args:
         path: Path of the watched collection.
@@ -189,18 +188,18 @@ class Watch(asyncio.Protocol):
         self._done = asyncio.Event()
 
     async def told(self, count: int) -> None:
-        """Wait until so many changes have been told."""
+        """Wait until a number of changes has been received."""
         self._awaited = count
         if len(self.numbers) < count:
             await self._done.wait()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask for the watch."""
+        """Send the request of the watch."""
         assert isinstance(transport, asyncio.Transport)
         transport.write(f"GET {self._path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
 
     def data_received(self, data: bytes) -> None:
-        """Find the stamps in what has arrived."""
+        """Find the stamps in the received bytes."""
         now = time.perf_counter()
         self.bytes += len(data)
         data = self._tail + data
@@ -213,7 +212,7 @@ class Watch(asyncio.Protocol):
         if self._awaited and len(self.numbers) >= self._awaited:
             self._done.set()
 
-        # A stamp may be cut in two.
+        # A stamp may be split between two chunks.
         self._tail = data[max(end, len(data) - 100) :]
 
 
@@ -222,7 +221,7 @@ class Watch(asyncio.Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """Size of the measurement; `seconds` of each run."""
+    """Size of the measurement. `seconds` is the duration of each run."""
 
     pods: int
     watches: int
@@ -230,7 +229,7 @@ class Size:
 
 
 class Bench:
-    """One server, and what is measured of it."""
+    """One server, and the measurements of it."""
 
     def __init__(self, pipe: Connection, size: Size) -> None:
         self._pipe = pipe
@@ -239,7 +238,7 @@ class Bench:
         self._port = int(self._url.rpartition(":")[2])
 
     async def run(self) -> dict[str, float]:
-        """Make all runs; returns the figures of each."""
+        """Make all runs, and return the figures of each."""
         figures = {"pods_created_per_second": self._size.pods / self._took}
         for how in ("patch", "put", "arranged"):
             found = await self._run(how)
@@ -307,12 +306,14 @@ class Bench:
             await asyncio.gather(*(watch.told(count) for watch in watches))
 
     def _figures(self, watches: list[Watch], count: int) -> dict[str, float]:
-        """Check what was told; of each change, its last receipt counts."""
+        """Check the received changes. The last receipt of each change counts."""
         last = [0.0] * count
         first = watches[0].numbers
-        assert sorted(first) == list(range(count)), "a change is missing or told twice"
+        assert sorted(first) == list(range(count)), (
+            "a change is missing or was received twice"
+        )
         for watch in watches:
-            assert watch.numbers == first, "two watches differ in order"
+            assert watch.numbers == first, "two watches have different orders"
             for number, lag in zip(watch.numbers, watch.lags, strict=True):
                 last[number] = max(last[number], lag)
 
@@ -330,11 +331,11 @@ class Bench:
         return answer
 
 
-# What is shown of each run, and in which unit.
+# Reported values of each run, and their units.
 SHOWN = {
     "changes_per_second": "changes/s",
     "core": "of a core",
-    "cpu_ms_per_change": "ms CPU a change",
+    "cpu_ms_per_change": "ms CPU/change",
     "lag_p50_ms": "ms",
     "lag_p99_ms": "ms",
     "lag_max_ms": "ms",
@@ -355,11 +356,11 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def figure(case: str, unit: str, name: str, runs: list[dict[str, float]]) -> Figure:
-    return median(QUESTION, case, OURS, unit, [one[name] for one in runs])
+    return median(BENCHMARK, case, OURS, unit, [one[name] for one in runs])
 
 
 def measured_alone(size: Size) -> dict[str, float]:
-    """One server on the last core, and whoever uses it on the others."""
+    """Pin the server to the last core, and its clients to the others."""
     allowed = os.sched_getaffinity(0)
     cores = sorted(allowed)
     here, there = multiprocessing.Pipe()

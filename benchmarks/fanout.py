@@ -1,7 +1,7 @@
-"""Cost of one more handler: changes of pods, with 1, 10 and 100 handlers.
+"""Cost of another handler: changes of pods, with 1, 10 and 100 handlers.
 
-All handlers are of one informer, and each is told of every change, through the whole
-pipeline. A run ends when the last of them has been told of the last one.
+All handlers belong to one informer and get every change, through the whole pipeline. A
+run ends when the last handler has got the last change.
 
     python benchmarks/fanout.py [--quick] [--rounds N] [--json]
 """
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from bench.figures import Figure
     from bench.turns import Outcomes
 
-QUESTION = "fanout"
-UNIT = "μs an event"
+BENCHMARK = "fanout"
+UNIT = "μs/event"
 A_CHUNK = 16
 LISTENERS = (1, 10, 100)
 KINDS = {"async": (), "plain": ("--plain",)}
@@ -47,9 +47,9 @@ def measure(options: Options) -> Iterator[Figure]:
         for kind, arguments in KINDS.items()
         for listeners in (LISTENERS[1:] if options.quick else LISTENERS)
     ]
-    outcomes = in_turns(QUESTION, course, contestants, options.rounds)
+    outcomes = in_turns(BENCHMARK, course, contestants, options.rounds)
     for case, outcome in outcomes.items():
-        yield from figures(QUESTION, case, UNIT, {OURS: outcome}, microseconds)
+        yield from figures(BENCHMARK, case, UNIT, {OURS: outcome}, microseconds)
 
     for kind in KINDS:
         yield from _slope(kind, outcomes)
@@ -61,18 +61,18 @@ def _case(kind: str, listeners: int) -> str:
 
 
 def _slope(kind: str, outcomes: Outcomes) -> Iterator[Figure]:
-    """By how much an event grows for each listener from the tenth to the last."""
+    """Return the cost per event of each handler from the tenth to the last."""
     few, many = LISTENERS[-2:]
     less, more = (outcomes[_case(kind, it)] for it in (few, many))
     if isinstance(less, str) or isinstance(more, str):
-        return  # the figures above say why
+        return  # the figures above have the reason
 
-    # Of one round each, so that a busy moment counts for both.
+    # Differences within a round, so that a busy machine affects both.
     slopes = [
         (microseconds(hundred) - microseconds(ten)) / (many - few)
         for ten, hundred in zip(less, more, strict=True)
     ]
-    yield median(QUESTION, f"one more {kind} handler", OURS, UNIT, slopes)
+    yield median(BENCHMARK, f"one more {kind} handler", OURS, UNIT, slopes)
 
 
 def microseconds(report: Report) -> float:

@@ -1,11 +1,11 @@
-"""Reads from a cache: what they take, and whether that grows with what is in it.
+"""Reads from a cache: their durations, and the growth with the size of the cache.
 
-No server and no informer: an `Indexer` as an informer has it, full of its objects, and a
-`Lister` on it. There are as many values of the index as make a hundred objects for each;
-they are anywhere in memory, as the pods of a node are, and values are asked for in no
-order. In a large cache they are therefore rarely in the processor's own: that is all it
-costs that there are many, as who reads the same hundred again and again shows. Times are
-those of the processor: nothing here waits, and other programs count less then.
+There is no server and no informer: an `Indexer` as an informer has it, filled with its
+objects, and a `Lister`. The index has a hundred objects for each value. They are spread
+over memory like the pods of a node, and values are read in random order. So in a large
+cache they are rarely in the processor's cache. That is the whole cost of the size, as the
+reads of the same hundred objects show. Times are processor times: nothing waits here, and
+other programs matter less.
 
     python benchmarks/indexer.py [--quick] [--rounds N] [--json]
 """
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 
     from bench.figures import Figure
 
-QUESTION = "indexer"
+BENCHMARK = "indexer"
 SIZES = (1_000, 10_000, 100_000)
 QUICK_SIZES = (1_000, 2_000)
 TOGETHER = 100
-"""Objects that have one value of the index."""
+"""Objects per value of the index."""
 
-SAME = f"the same {TOGETHER} objects, again and again"
+SAME = f"the same {TOGETHER} objects, repeatedly"
 
 WARM_UP = 100
-"""Reads that do not count: the interpreter adapts to what it runs often."""
+"""Uncounted reads first, in which the interpreter specialises the code."""
 
 NAME_LABEL = "app.kubernetes.io/name"
 PART_LABEL = "app.kubernetes.io/part-of"
-# Of labels without an index, so that each looks at every object.
+# Labels without an index, so that each selector scans all objects.
 SELECTORS = {
     "one label": "tier=t1",
     "two labels": f"tier=t1,{PART_LABEL}=cache",
@@ -59,7 +59,7 @@ class Repeats(NamedTuple):
 
     Attributes:
         short: Repetitions of reads that take microseconds.
-        scans: Repetitions of reads that look at every object.
+        scans: Repetitions of reads that scan all objects.
     """
 
     short: int
@@ -74,8 +74,8 @@ class Times(NamedTuple):
     """Results of one process.
 
     Attributes:
-        short: Microseconds for each read that does not look at every object.
-        scans: Milliseconds for each that does.
+        short: Microseconds for each read that does not scan.
+        scans: Milliseconds for each read that scans all objects.
     """
 
     short: dict[str, float]
@@ -88,50 +88,50 @@ def measure(options: Options) -> Iterator[Figure]:
     runs: dict[int, list[Times]] = {size: [] for size in sizes}
     for number in range(options.rounds):
         for size, times in runs.items():
-            print(f"{QUESTION}: {size:,}, run {number + 1}", file=sys.stderr)
+            print(f"{BENCHMARK}: {size:,}, run {number + 1}", file=sys.stderr)
             times.append(alone(reads, size, repeats))
 
     for size, times in runs.items():
         for name in times[0].short:
             values = [it.short[name] for it in times]
-            yield median(QUESTION, f"{name}, among {size:,}", OURS, "μs", values)
+            yield median(BENCHMARK, f"{name}, among {size:,}", OURS, "μs", values)
 
         for name in times[0].scans:
             values = [it.scans[name] for it in times]
-            yield median(QUESTION, f"{name}, over {size:,}", OURS, "ms", values)
+            yield median(BENCHMARK, f"{name}, over {size:,}", OURS, "ms", values)
 
     yield from _growth(runs)
 
 
 def _growth(runs: dict[int, list[Times]]) -> Iterator[Figure]:
-    """Return how much longer a read takes in a larger store."""
+    """Yield the ratios of the durations in a larger and a smaller store."""
     fewest, most = min(runs), max(runs)
     for name in runs[most][0].short:
         ratios = [
             many.short[name] / few.short[name]
             for many, few in zip(runs[most], runs[fewest], strict=True)
         ]
-        case = f"{name}, among {most:,} against {fewest:,}"
-        yield median(QUESTION, case, OURS, "times the time", ratios)
+        case = f"{name}, among {most:,} compared with {fewest:,}"
+        yield median(BENCHMARK, case, OURS, "ratio", ratios)
 
 
 # ---------------------------------------------------------------- in a process
 
 
 def reads(size: int, repeats: Repeats) -> Times:
-    """Fill an indexer, read from it in all ways, and check what it answers.
+    """Fill an indexer, read from it in all ways, and check the results.
 
     Args:
         size: Number of objects.
         repeats: Repetitions of the reads.
 
     Raises:
-        RuntimeError: A read has found too much or too little, or the cache does not
-            hold what was put into it.
+        RuntimeError: A read found too much or too little, or the cache has another content
+            than was added.
     """
     pods = encoded_pods(size)
     indexer = filled(pods)
-    # An informer's asks at each read whether it lives, and how old it is if told to.
+    # The checks of an informer's lister: whether it runs and, on request, its age.
     lister = Lister(indexer, lambda namespace: None, lambda age, namespace: None)
     drawn = random.Random(size)
 
@@ -148,10 +148,8 @@ def reads(size: int, repeats: Repeats) -> Times:
             lambda it: lister.by_index("group", it), values_of("group")
         ),
         SAME: times(lambda it: lister.by_index("group", it), values_of("group")[:1]),
-        "an application by its label, which has an index": times(
-            lister.list, selectors
-        ),
-        "a namespace, for each object in it": of_namespace * len(namespaces) / size,
+        "objects of an application, by an indexed label": times(lister.list, selectors),
+        "a namespace, per object": of_namespace * len(namespaces) / size,
     }
     scans = {
         f"selector of {name}": _seconds_for_each(lister.list, [text] * repeats.scans)
@@ -163,7 +161,7 @@ def reads(size: int, repeats: Repeats) -> Times:
 
 
 def filled(pods: list[bytes]) -> Indexer[KubeObject]:
-    """An indexer as an informer has it, with the objects of these pods."""
+    """Return an indexer as an informer has it, with the objects of these pods."""
     decode = ObjectDecoder(PODS).decode
     head = b'{"kind":"Pod","apiVersion":"v1",'
     objects = [decode(head + pod[1:]) for pod in pods]
@@ -194,10 +192,10 @@ def _seconds_for_each(read: Callable[[str], object], arguments: Sequence[str]) -
 
 
 def check(lister: Lister, indexer: Indexer[KubeObject], pods: list[bytes]) -> None:
-    """Compare answers with what a look at every object finds."""
+    """Compare the results with a scan of all objects."""
     objects = indexer.list()
     if digest(obj.raw for obj in objects) != digest(pods):
-        raise RuntimeError("the cache does not hold what was put into it")
+        raise RuntimeError("the cache has another content than was added")
 
     for group in indexer.list_index_func_values("group"):
         if len(lister.by_index("group", group)) != TOGETHER:
@@ -217,7 +215,7 @@ def check(lister: Lister, indexer: Indexer[KubeObject], pods: list[bytes]) -> No
 
     spaces = indexer.list_index_func_values(NAMESPACE_INDEX)
     if sum(len(lister.namespace(it).list()) for it in spaces) != len(objects):
-        raise RuntimeError("the namespaces together are not the whole")
+        raise RuntimeError("the namespaces together do not have all objects")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """From the first request of a list to a handler that has seen every pod.
 
-The pods are canned: made ahead, sent by a process that does nothing else. In one case
-nobody looks at the body; in the other there is an index on `spec.nodeName`, and the
-handler reads `status.phase`. Whoever decodes everything pays the same in both.
+The pods are prepared bytes, sent by a process of its own. In one case, the body is not
+read. In the other there is an index on `spec.nodeName`, and the handler reads
+`status.phase`. Clients that decode everything pay the same in both.
 
     python benchmarks/list_sync.py [--quick] [--rounds N] [--json]
 """
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from bench.contestant import Report
     from bench.figures import Figure
 
-QUESTION = "list_sync"
+BENCHMARK = "list_sync"
 LOOKS = {
-    "nobody looks at the body": (),
+    "body not read": (),
     "index on nodeName, handler reads phase": ("--body",),
 }
 MANY = 100_000
 FIT_FOR_MANY = {"client-go typed JSON", "kube-rs", "lightkube"}
-"""Those whose list of 100,000 pods ends within a minute, and fits into memory."""
+"""Contestants that list 100,000 pods within a minute, and within the memory."""
 
 
 def measure(options: Options) -> Iterator[Figure]:
@@ -43,7 +43,7 @@ def measure(options: Options) -> Iterator[Figure]:
             course = Course(pods=pods, options=arguments)
             rounds = options.rounds if size < MANY else options.fewer_rounds
             outcomes = in_turns(case, course, (OURSELVES, *peers), rounds)
-            yield from figures(QUESTION, case, "pods/s", outcomes, rate)
+            yield from figures(BENCHMARK, case, "pods/s", outcomes, rate)
 
 
 def rate(report: Report) -> float:

@@ -1,4 +1,4 @@
-"""Growth of resident memory for each pod that is held, and the peak at a relist.
+"""Resident memory for each stored pod, and the peak of a relist.
 
 python benchmarks/memory.py [--quick] [--rounds N] [--json]
 """
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from bench.contestant import Report
     from bench.figures import Figure
 
-QUESTION = "memory"
-UNIT = "KiB a pod"
+BENCHMARK = "memory"
+UNIT = "KiB/pod"
 VARIANTS = {
     "without managed fields": ("--transform", "drop-managed-fields"),
     "compressed": ("--compression", "zstd"),
@@ -41,18 +41,18 @@ OURS = (
 )
 MANY = 100_000
 FIT_FOR_MANY = {"client-go typed JSON", "kube-rs", "lightkube"}
-"""Those whose list of 100,000 pods ends within a minute, and fits into memory."""
+"""Contestants that list 100,000 pods within a minute, and within the memory."""
 
 
 def measure(options: Options) -> Iterator[Figure]:
     for size in (500,) if options.quick else (10_000, MANY):
         pods = encoded_pods(size)
         peers = [it for it in PEERS if size < MANY or it.name in FIT_FOR_MANY]
-        case = f"{size:,} pods held"
+        case = f"{size:,} pods stored"
         course = Course(pods=pods)
         rounds = options.rounds if size < MANY else options.fewer_rounds
         outcomes = in_turns(case, course, (*OURS, *peers), rounds)
-        yield from figures(QUESTION, case, UNIT, outcomes, held)
+        yield from figures(BENCHMARK, case, UNIT, outcomes, held)
 
     pods = encoded_pods(500 if options.quick else 10_000)
     for share in (0.1, 1.0):
@@ -62,7 +62,7 @@ def measure(options: Options) -> Iterator[Figure]:
         course = Course(pods=pods, options=relist)
         fast = (OURSELVES, *(it for it in PEERS if not it.slow))
         outcomes = in_turns(case, course, fast, options.rounds)
-        yield from figures(QUESTION, case, "of the steady state", outcomes, peak)
+        yield from figures(BENCHMARK, case, "of the steady state", outcomes, peak)
 
 
 def held(report: Report) -> float:
@@ -71,7 +71,7 @@ def held(report: Report) -> float:
 
 
 def peak(report: Report) -> float:
-    """Of what the pods take, not of what the program had before."""
+    """Return the peak, relative to the memory that the pods added."""
     before = report["start"]["resident"]
     steady = report["synced"]["resident"] - before
     return float((report["relisted"]["peak"] - before) / steady)

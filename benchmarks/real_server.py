@@ -1,8 +1,8 @@
 """From the first request to a handler that has seen every pod of a real kube-apiserver.
 
-Server and etcd are those of `make e2e`, started here for the time of this script; they
-work on the same cores as the client, so that what they take is in all figures. The pods
-are created over HTTP, through admission, and have the status of pods that nobody runs.
+Server and etcd are those of `make e2e`, started by this script. They share the cores with
+the client, so that their load affects all figures. The pods are created over HTTP, through
+admission, and have the status of pods that no kubelet runs.
 
     python benchmarks/real_server.py [--quick] [--rounds N] [--json]
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from bench.contestant import Contestant, Report
     from bench.turns import Outcomes
 
-QUESTION = "real_server"
+BENCHMARK = "real_server"
 UNIT = "pods/s"
 WRITERS = 16
 CLUSTER = Path(__file__).parents[1] / "tests" / "e2e" / "cluster.py"
@@ -56,11 +56,11 @@ def measure(options: Options) -> Iterator[Figure]:
     if URL in os.environ:
         asyncio.run(fill(pods(count)))
         outcomes = in_turns(case, options.rounds)
-        yield from figures(QUESTION, case, UNIT, outcomes, rate)
+        yield from figures(BENCHMARK, case, UNIT, outcomes, rate)
     elif shutil.which("go") is None:
-        missing = "building the server needs Go, and there is none here"
+        missing = "building the server requires Go, which is not installed"
         yield Figure(
-            question=QUESTION,
+            benchmark=BENCHMARK,
             case=case,
             contestant=OURS,
             unit=UNIT,
@@ -72,7 +72,7 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def _beside_a_server(options: Options) -> Iterator[Figure]:
-    """The same in another process, which is told where the server is."""
+    """Run the measurement in another process, with the address of the server."""
     again = [sys.executable, __file__, "--json", "--rounds", str(options.rounds)]
     command = [sys.executable, str(CLUSTER), "run", "--", *again]
     if options.quick:
@@ -91,7 +91,7 @@ def rate(report: Report) -> float:
 
 
 async def fill(bodies: list[dict[str, Any]]) -> None:
-    """Create the pods, and what they need."""
+    """Create the pods, and the objects they need."""
     context = ssl.create_default_context(cafile=os.environ[CA])
     connector = aiohttp.TCPConnector(ssl=context, limit=WRITERS)
     headers = {"Authorization": f"Bearer {os.environ[TOKEN]}"}
@@ -122,7 +122,7 @@ async def fill(bodies: list[dict[str, Any]]) -> None:
 def creatable(pod: dict[str, Any]) -> dict[str, Any]:
     """Return a pod as a user requests it, without fields set by the server.
 
-    A real server looks into volumes, so each container has one that is there.
+    A real server validates volumes, so each container has an existing one.
     """
     given = {"uid", "resourceVersion", "creationTimestamp", "managedFields"}
     metadata = {key: it for key, it in pod["metadata"].items() if key not in given}
@@ -134,7 +134,7 @@ def creatable(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def held() -> str:
-    """The digest of a fresh list."""
+    """Return the digest of a fresh list."""
     context = ssl.create_default_context(cafile=os.environ[CA])
     request = urllib.request.Request(
         f"{os.environ[URL]}/api/v1/pods",
@@ -159,7 +159,7 @@ def in_turns(case: str, rounds: int) -> Outcomes:
         url = os.environ[URL]
         report = contest(contestant, url, environment=environment, compare=False)
         if report["end"]["digest"] != wanted:
-            raise Failed(f"{contestant.name} does not hold what the server holds")
+            raise Failed(f"{contestant.name} has another state than the server")
 
         return report
 

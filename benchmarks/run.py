@@ -1,9 +1,9 @@
-"""All benchmarks, one after the other: one table, plots, and what they were made from.
+"""All benchmarks, one after the other, with a table and plots.
 
-Each question is a script of this folder. Its answers are written as soon as they are
-there, so that a run that was interrupted can be continued with `--only`.
+Each benchmark is a script of this folder. Its figures are written when it ends, so that an
+interrupted run can be continued with `--only`.
 
-    python benchmarks/run.py [--only QUESTION ...] [--quick] [--rounds N] [--report]
+    python benchmarks/run.py [--only BENCHMARK ...] [--quick] [--rounds N] [--report]
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bench.page import write_between_marks, write_page
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER.parent / "docs" / "benchmarks"
 README = FOLDER.parent / "README.md"
-QUESTIONS = (
+BENCHMARKS = (
     "list_sync",
     "watch_throughput",
     "memory",
@@ -38,26 +38,30 @@ QUESTIONS = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--only", nargs="+", choices=QUESTIONS, metavar="QUESTION")
+    parser.add_argument("--only", nargs="+", choices=BENCHMARKS, metavar="BENCHMARK")
     parser.add_argument(
-        "--quick", action="store_true", help="small; nothing is written"
+        "--quick", action="store_true", help="smallest run; writes nothing"
     )
-    parser.add_argument("--rounds", type=int, help="runs of each contestant")
-    parser.add_argument("--report", action="store_true", help="from the last figures")
+    parser.add_argument("--rounds", type=int, help="number of runs of each contestant")
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="only write the report from the stored figures",
+    )
     arguments = parser.parse_args()
     kept = {} if arguments.quick else record.read(RESULTS / "figures.json")
     status = 0
-    for question in () if arguments.report else arguments.only or QUESTIONS:
+    for benchmark in () if arguments.report else arguments.only or BENCHMARKS:
         options = ["--quick"] if arguments.quick else []
         if arguments.rounds:
             options += ["--rounds", str(arguments.rounds)]
 
-        figures = ask(question, options)
+        figures = ask(benchmark, options)
         if figures is None:
             status = 1
             continue
 
-        kept[question] = record.circumstances(
+        kept[benchmark] = record.circumstances(
             figures, max(len(it.runs) for it in figures)
         )
         if not arguments.quick:
@@ -70,13 +74,13 @@ def main() -> int:
     return status
 
 
-def ask(question: str, options: list[str]) -> list[Figure] | None:
-    """Run one script; None, and a line on standard error, if it failed."""
-    print(f"### {question}", file=sys.stderr, flush=True)
-    script = [sys.executable, str(FOLDER / f"{question}.py"), "--json", *options]
+def ask(benchmark: str, options: list[str]) -> list[Figure] | None:
+    """Run one script. Return None, and print a line on standard error, if it fails."""
+    print(f"### {benchmark}", file=sys.stderr, flush=True)
+    script = [sys.executable, str(FOLDER / f"{benchmark}.py"), "--json", *options]
     done = subprocess.run(script, stdout=subprocess.PIPE, check=False)
     if done.returncode:
-        print(f"{question} failed with status {done.returncode}", file=sys.stderr)
+        print(f"{benchmark} failed with status {done.returncode}", file=sys.stderr)
         return None
 
     decode = msgspec.json.Decoder(Figure).decode_lines

@@ -1,10 +1,9 @@
-"""Whether the cost of one stays the same when there are many.
+"""Growth of the cost of one object or event with their number.
 
-Three things grow, each alone: the objects of one informer, up to 150,000; the informers
-of one process, which have 10,000 objects together; the handlers of one informer, up to
-100. What is shown is the cost of one object or event, so that what grows in proportion
-is a flat line. An object is one in the store, told to a handler; its memory is
-the growth of the whole process.
+Three things grow, each alone: the objects of one informer, up to 150,000; the informers of
+one process, with 10,000 objects in total; the handlers of one informer, up to 100. The
+figures are the cost of one object or event, so that linear growth is a flat line. An
+object is stored and delivered to a handler. Its memory is the growth of the process.
 
     python benchmarks/scale.py [--quick] [--rounds N] [--json]
 """
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from bench.figures import Figure
     from bench.turns import Outcomes
 
-QUESTION = "scale"
+BENCHMARK = "scale"
 A_CHUNK = 16
 VERSION = re.compile(rb'"resourceVersion":"(\d+)"')
 
@@ -43,9 +42,9 @@ class Amounts:
         objects: Objects of one informer.
         usual: Size that the largest one is compared with.
         informers: Numbers of informers.
-        shared: Objects of these together.
+        shared: Total objects of these informers.
         listeners: Handlers of one informer.
-        events: Events of each of these.
+        events: Events for each of these.
     """
 
     objects: tuple[int, ...]
@@ -76,7 +75,7 @@ QUICK = Amounts(
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One measurement: a case, and what makes it."""
+    """One measurement: a case, and the function that measures it."""
 
     case: str
     course: Course
@@ -87,16 +86,16 @@ def measure(options: Options) -> Iterator[Figure]:
     amounts = QUICK if options.quick else FULL
     pods = encoded_pods(max(amounts.objects))
     listed = [*_objects(amounts, pods), *_informers(amounts, pods)]
-    watched = list(_listeners(amounts, pods))
+    watched = list(_handlers(amounts, pods))
     outcomes = _in_turns([*listed, *watched], options.rounds)
-    yield from _all(listed, outcomes, "μs an object", microseconds_an_object)
-    yield from _all(listed, outcomes, "KiB an object", kib_an_object)
-    yield from _all(watched, outcomes, "μs an event", microseconds_an_event)
+    yield from _all(listed, outcomes, "μs/object", microseconds_an_object)
+    yield from _all(listed, outcomes, "KiB/object", kib_an_object)
+    yield from _all(watched, outcomes, "μs/event", microseconds_an_event)
     yield from _linearity(amounts, outcomes)
 
 
 def _in_turns(points: list[Point], rounds: int) -> Outcomes:
-    """All points once, then all once more: a busy hour is one for all of them."""
+    """Measure all points in turns, so that a busy hour affects all of them."""
     outcomes: Outcomes = {}
     for number in range(rounds):
         for point in points:
@@ -127,21 +126,21 @@ def _informers(amounts: Amounts, pods: list[bytes]) -> Iterator[Point]:
         )
 
 
-def _listeners(amounts: Amounts, pods: list[bytes]) -> Iterator[Point]:
+def _handlers(amounts: Amounts, pods: list[bytes]) -> Iterator[Point]:
     course = Course(
         pods=_first(min(amounts.objects), pods),
         changes=Changes(count=amounts.events, a_chunk=A_CHUNK),
     )
     for count in amounts.listeners:
         yield Point(
-            case=f"listeners: {count:,}",
+            case=f"handlers: {count:,}",
             course=course,
             options=("--listeners", str(count)),
         )
 
 
 def _first(count: int, pods: list[bytes]) -> list[bytes]:
-    """The pods that would have been made if there were only so many; in order."""
+    """Return the pods of a smaller corpus, in order."""
     return [pod for pod in pods if _version(pod) < FIRST_VERSION + count]
 
 
@@ -162,23 +161,23 @@ def _all(
 ) -> Iterator[Figure]:
     for point in points:
         outcome = {OURS: outcomes[point.case]}
-        yield from figures(QUESTION, point.case, unit, outcome, value)
+        yield from figures(BENCHMARK, point.case, unit, outcome, value)
 
 
 def _linearity(amounts: Amounts, outcomes: Outcomes) -> Iterator[Figure]:
-    """Return the cost of one of very many objects, as a multiple of that of 10,000."""
+    """Return the cost of one of very many objects, relative to one of 10,000."""
     most = max(amounts.objects)
-    case = f"{most:,} objects against {amounts.usual:,}"
+    case = f"{most:,} objects compared with {amounts.usual:,}"
     many, usual = (outcomes[f"objects: {it:,}"] for it in (most, amounts.usual))
     if isinstance(many, str) or isinstance(usual, str):
-        return  # the figures above say why
+        return  # the figures above have the reason
 
-    # Of one round each, so that a busy moment counts for both.
+    # Ratios within a round, so that a busy machine affects both.
     ratios = [
         microseconds_an_object(it) / microseconds_an_object(other)
         for it, other in zip(many, usual, strict=True)
     ]
-    yield median(QUESTION, case, OURS, "times the time of one", ratios)
+    yield median(BENCHMARK, case, OURS, "ratio", ratios)
 
 
 def microseconds_an_object(report: Report) -> float:

@@ -1,7 +1,7 @@
 """Time and memory of a starting program: imports, and the first call.
 
-Each import is that of a new interpreter, timed from before the process is started. What
-a bare interpreter takes is measured in turn, and taken off where it says so.
+Each import runs in a new interpreter, timed from before the process is started. A bare
+interpreter is measured in turn, and subtracted where the case says so.
 
     python benchmarks/startup.py [--quick] [--rounds N] [--json]
 """
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
     from bench.figures import Figure
 
-QUESTION = "startup"
+BENCHMARK = "startup"
 BARE = "a bare interpreter"
 BEYOND = f"beyond {BARE}"
 IMPORTS = {
     BARE: "pass",
     OURS: "import aioinformer",
-    # What a program names, and what is loaded when it enters a client.
+    # Names that a program imports, and modules that an entered client loads.
     f"{OURS}, a factory's names": "from aioinformer import Client, SharedInformerFactory",
     f"{OURS}, with a client entered": (
         "from aioinformer import Client, SharedInformerFactory\n"
@@ -64,11 +64,11 @@ class Start(NamedTuple):
 def measure(options: Options) -> Iterator[Figure]:
     if not options.quick:
         for statement in IMPORTS.values():
-            _imported(statement)  # now it is compiled, and in the cache of the disk
+            _imported(statement)  # the modules are compiled now, and in the disk cache
 
     starts: dict[str, list[Start]] = {name: [] for name in IMPORTS}
     for number in range(options.rounds):
-        print(f"{QUESTION}: imports, run {number + 1}", file=sys.stderr)
+        print(f"{BENCHMARK}: imports, run {number + 1}", file=sys.stderr)
         for name, statement in IMPORTS.items():
             starts[name].append(_imported(statement))
 
@@ -81,20 +81,20 @@ def _imports(starts: dict[str, list[Start]]) -> Iterator[Figure]:
     for name, runs in starts.items():
         times = [it.milliseconds for it in runs]
         sizes = [it.mib for it in runs]
-        yield median(QUESTION, "import: time in all", name, "ms", times)
-        yield median(QUESTION, "import: memory in all", name, "MiB", sizes)
+        yield median(BENCHMARK, "import: total time", name, "ms", times)
+        yield median(BENCHMARK, "import: total memory", name, "MiB", sizes)
         if name != BARE:
-            # Of one round each, so that a busy moment counts for both.
+            # Differences within a round, so that a busy machine affects both.
             pairs = list(zip(runs, bare, strict=True))
             times = [it.milliseconds - other.milliseconds for it, other in pairs]
             sizes = [it.mib - other.mib for it, other in pairs]
-            yield median(QUESTION, f"import: time {BEYOND}", name, "ms", times)
-            yield median(QUESTION, f"import: memory {BEYOND}", name, "MiB", sizes)
+            yield median(BENCHMARK, f"import: time {BEYOND}", name, "ms", times)
+            yield median(BENCHMARK, f"import: memory {BEYOND}", name, "MiB", sizes)
 
 
 def _imported(statement: str) -> Start:
     began = time.monotonic()
-    # Without the folder that one happens to stand in.
+    # Without the current folder.
     command = [sys.executable, "-P", "-c", statement + TELL]
     done = subprocess.run(command, env=_environ(), stdout=subprocess.PIPE, check=True)
     now, kib = done.stdout.split()
@@ -102,7 +102,7 @@ def _imported(statement: str) -> Start:
 
 
 def _environ() -> dict[str, str]:
-    """With the caches that pip writes for what it installs, and not for a checkout."""
+    """Return an environment in which modules are compiled as pip compiles them."""
     return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
@@ -114,7 +114,7 @@ def _first_calls(rounds: int) -> Iterator[Figure]:
     first: list[float] = []
     synced: list[float] = []
     for number in range(rounds):
-        print(f"{QUESTION}: first call, run {number + 1}", file=sys.stderr)
+        print(f"{BENCHMARK}: first call, run {number + 1}", file=sys.stderr)
         with canned_server(pods) as url:
             began = time.monotonic()
             told = _first_call(url)
@@ -122,8 +122,8 @@ def _first_calls(rounds: int) -> Iterator[Figure]:
             synced.append((told["synced"] - began) * 1e3)
 
     of = f"of {OBJECTS} objects"
-    yield median(QUESTION, f"start to the first call, {of}", OURS, "ms", first)
-    yield median(QUESTION, f"start to the last call, {of}", OURS, "ms", synced)
+    yield median(BENCHMARK, f"start to the first call, {of}", OURS, "ms", first)
+    yield median(BENCHMARK, f"start to the last call, {of}", OURS, "ms", synced)
 
 
 def _first_call(url: str) -> dict[str, float]:
@@ -142,7 +142,7 @@ def _first_call(url: str) -> dict[str, float]:
     told = json.loads(done.stdout)
     bodies = (body.encode() for body in told.pop("bodies"))
     if digest(bodies) != digest_of_server(url):
-        raise RuntimeError("the informer does not hold what the server holds")
+        raise RuntimeError("the informer has another state than the server")
 
     times: dict[str, float] = told
     return times

@@ -1,8 +1,8 @@
 """Changes of pods, from the watch to an async handler, through the whole pipeline.
 
-After the list the canned server sends changes as fast as they are taken: sixteen in an
-HTTP chunk, as a busy server does, or each alone. And then a thousand a second, each
-alone: how long after it was sent has the handler got it?
+After the list, the canned server sends changes as fast as the client reads them: 16 in
+each HTTP chunk, as a busy server does, or one. Then it sends a thousand per second, one in
+each chunk, to measure the latency until the handler gets it.
 
     python benchmarks/watch_throughput.py [--quick] [--rounds N] [--json]
 """
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from bench.contestant import Report
     from bench.figures import Figure
 
-QUESTION = "watch_throughput"
-# What is asked, how many changes are in a chunk, and what contestants are given.
+BENCHMARK = "watch_throughput"
+# Case, changes per chunk, and options of the contestants.
 BULK = {
-    "16 a chunk, nobody looks at the body": (16, ()),
-    "16 a chunk, handler reads phase": (16, ("--body",)),
-    "one a chunk, nobody looks at the body": (1, ()),
+    "16 per chunk, body not read": (16, ()),
+    "16 per chunk, handler reads phase": (16, ("--body",)),
+    "1 per chunk, body not read": (1, ()),
 }
 LONE_RATE = 1000.0
 
@@ -43,10 +43,10 @@ def measure(options: Options) -> Iterator[Figure]:
         changes = Changes(count=count, a_chunk=a_chunk)
         course = Course(pods=pods, changes=changes, options=arguments)
         outcomes = in_turns(case, course, everyone, options.rounds)
-        yield from figures(QUESTION, case, "events/s", outcomes, rate)
+        yield from figures(BENCHMARK, case, "events/s", outcomes, rate)
 
-    # Who takes fewer than a thousand a second would only show how long its queue is.
-    case = "a thousand a second, one a chunk"
+    # A client below a thousand per second would only show the length of its queue.
+    case = "1,000/s, 1 per chunk"
     count = 500 if options.quick else 5_000
     changes = Changes(count=count, a_chunk=1, rate=LONE_RATE)
     course = Course(pods=pods, changes=changes)
@@ -57,7 +57,7 @@ def measure(options: Options) -> Iterator[Figure]:
         def latency(report: Report, share: float = share) -> float:
             return percentile(report["watched"]["latencies"], share)
 
-        yield from figures(QUESTION, f"{case}: {name}", "ms", outcomes, latency)
+        yield from figures(BENCHMARK, f"{case}: {name}", "ms", outcomes, latency)
 
 
 def rate(report: Report) -> float:

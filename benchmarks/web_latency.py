@@ -1,16 +1,16 @@
 """Latency of a web app while informers work in its event loop.
 
-A client asks the app for a few bytes every 2 ms: while nothing else happens, while
-100,000 pods are listed, and while 2,000 changes a second arrive, each in a chunk of its
-own. These pods are those of one informer, or of ten with a tenth each.
+A client sends a small request every 2 ms: while nothing else happens, while 100,000 pods
+are listed, and while 2,000 changes per second arrive, each in a chunk of its own. The pods
+are those of one informer, or of ten with a tenth each.
 
-App, client and API server are a process each. The app has a core of its own; client and
-server share what there is besides: on two cores one. A client that the server keeps
-waiting there counts that as the app's time, so that the truth is rather better.
+App, client and API server are separate processes. The app has a core of its own; client and
+server share the others, on two cores a single one. If the server delays the client there,
+that counts as the app's latency, so the real latency is lower.
 
-The app is one that runs already: the collector has looked through all of its modules once,
-which holds up any program of this size for some 20 ms, with or without informers, at some
-moment of its first minutes. How long that took is told beside.
+The app has been running for a while: the garbage collector has traversed all modules once.
+That blocks any program of this size for some 20 ms at some moment of its first minutes,
+with or without informers. It is reported separately.
 
     python benchmarks/web_latency.py [--quick] [--rounds N] [--json]
 """
@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from bench.alone import companion
-from bench.asking import Request, keep_asking
 from bench.canned_server import Changes, canned_server
 from bench.corpus import encoded_pods
 from bench.digest import digest_of_server
 from bench.figures import OURS, median, percentile
 from bench.script import Options, run
 from bench.web_app import run_app
+from bench.web_client import Request, keep_requesting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from bench.figures import Figure
 
-QUESTION = "web_latency"
+BENCHMARK = "web_latency"
 EVERY_SECONDS = 0.002
 WARM_UP_SECONDS = 0.5
 CALM_SECONDS = 0.1
@@ -52,13 +52,13 @@ PERCENTILES = {"p50": 0.5, "p99": 0.99, "worst": 1.0}
 
 @dataclass(frozen=True, kw_only=True)
 class App:
-    """An app that is measured.
+    """Measured app.
 
     Attributes:
         server: Web server of the app.
         informers: Number of informers.
-        frozen: True to call `gc.freeze()` before the informers start, so that the
-            collector does not look through the modules again and again.
+        frozen: True to call `gc.freeze()` before the informers start, so that the collector
+            does not traverse the modules again.
     """
 
     server: str
@@ -67,11 +67,11 @@ class App:
 
     @property
     def contestant(self) -> str:
-        """Name in the table."""
+        """Return the name of the contestant in the table."""
         return f"{OURS}, after gc.freeze()" if self.frozen else OURS
 
     def case(self, size: int, phase: str) -> str:
-        """Name in the table."""
+        """Return the name of the case in the table."""
         what = {
             "collected": "the first full garbage collection",
             "idle": "idle",
@@ -89,7 +89,7 @@ APPS = [
     for frozen in (False, True)
 ]
 QUICK_APPS = [APPS[0], APPS[-1]]
-"""Each of the choices once."""
+"""Every variant at least once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +97,9 @@ class Sizes:
     """Amount of work, over all informers.
 
     Attributes:
-        pods: They are listed.
-        events: They follow.
-        rest_seconds: For how long nothing happens.
+        pods: Number of listed pods.
+        events: Number of changes.
+        rest_seconds: Duration without work.
     """
 
     pods: int
@@ -113,7 +113,7 @@ QUICK = Sizes(pods=2_000, events=500, rest_seconds=0.3)
 
 @dataclass(kw_only=True)
 class Outcome:
-    """Results of one app by phase."""
+    """Results of one app, by phase."""
 
     latencies: dict[str, list[list[float]]] = field(
         default_factory=lambda: defaultdict(list)
@@ -141,16 +141,16 @@ def measure(options: Options) -> Iterator[Figure]:
 def _figures(app: App, sizes: Sizes, outcome: Outcome) -> Iterator[Figure]:
     who = app.contestant
     case = app.case(sizes.pods, "collected")
-    yield median(QUESTION, case, who, "ms", outcome.first_collections)
+    yield median(BENCHMARK, case, who, "ms", outcome.first_collections)
     for phase, runs in outcome.latencies.items():
         case = app.case(sizes.pods, phase)
         for name, share in PERCENTILES.items():
             values = [percentile(it, share) for it in runs]
-            yield median(QUESTION, f"{case}: {name}", who, "ms", values)
+            yield median(BENCHMARK, f"{case}: {name}", who, "ms", values)
 
-    # How fast it was meanwhile: who does nothing lets everybody else work.
+    # The rate meanwhile, because an idle app has the best latency.
     case = app.case(sizes.pods, "synced")
-    yield median(QUESTION, f"{case}: rate", who, "pods/s", outcome.pods_a_second)
+    yield median(BENCHMARK, f"{case}: rate", who, "pods/s", outcome.pods_a_second)
 
 
 # ---------------------------------------------------------------- one run
@@ -162,7 +162,7 @@ def _run(
     """Measure an app once.
 
     Raises:
-        RuntimeError: An informer does not hold in the end what the server holds.
+        RuntimeError: The final state of an informer differs from the server.
     """
     changes = Changes(
         count=sizes.events // app.informers,
@@ -172,15 +172,15 @@ def _run(
     with (
         canned_server(pods, changes) as url,
         companion(run_app, app.server, url, app.informers, core) as web,
-        companion(keep_asking, web.recv(), EVERY_SECONDS) as client,
+        companion(keep_requesting, web.recv(), EVERY_SECONDS) as client,
     ):
-        client.recv()  # its first answer
+        client.recv()  # its first response
         phases = _phases(app, sizes, url, web)
         client.send("end")
         requests: list[Request] = client.recv()
         web.send("digests")
         if set(web.recv()) != {digest_of_server(url)}:
-            raise RuntimeError(f"{app} does not hold what the server holds")
+            raise RuntimeError(f"{app} has another state than the server")
 
     for phase in ("idle", "synced", "watched"):
         begun, ended = phases[phase]
@@ -202,10 +202,10 @@ Span = tuple[float, float]
 
 
 def _phases(app: App, sizes: Sizes, url: str, web: Connection) -> dict[str, Span]:
-    """When each of them was."""
+    """Return the time span of each phase."""
     _told(web, f"rest {WARM_UP_SECONDS}")
     phases = {"collected": _told(web, "freeze" if app.frozen else "collect")}
-    _told(web, f"rest {CALM_SECONDS}")  # who waited meanwhile has his answer
+    _told(web, f"rest {CALM_SECONDS}")  # delayed requests have been answered
     phases["idle"] = _told(web, f"rest {sizes.rest_seconds}")
     phases["synced"] = _told(web, "sync")
     web.send(f"watch {sizes.events}")
@@ -226,10 +226,10 @@ def _told(web: Connection, command: str) -> Span:
 
 @contextmanager
 def _cores() -> Iterator[tuple[int | None, str]]:
-    """Keep the app's core free of everything else, for the time of a block.
+    """Reserve a core for the app for the time of a block.
 
     Yields:
-        The core, and how the cores are used; None if there is nothing to choose.
+        The core, or None without a choice, and a description of the use of the cores.
     """
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
     if len(cores) < 2:

@@ -1,10 +1,9 @@
-"""Add, get, done: the work queues beside a bare `asyncio.Queue`, in one run.
+"""Add, get, done: the work queues compared with an `asyncio.Queue`, in one run.
 
-One producer adds distinct keys, a thousand in each turn of the loop, and one worker
-takes them. The bare queue is put into and got from; it keeps nobody from working on one
-key twice. Each measurement is a process of its own, the kinds take turns, and what is
-shown are medians, for a second of the processor's time: nothing here waits for anything
-else, and other programs count less then.
+A producer adds distinct keys, a thousand in each turn of the loop, and a worker takes them.
+The `asyncio.Queue` does not prevent two workers from processing the same key. Each
+measurement is a process of its own, and the kinds take turns. The figures are medians per
+second of processor time: nothing waits here, and other programs matter less.
 
     python benchmarks/workqueue.py [--quick] [--rounds N] [--json]
 """
@@ -27,7 +26,7 @@ from aioinformer.workqueue import PriorityQueue, RateLimitingQueue, WorkQueue
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-QUESTION = "workqueue"
+BENCHMARK = "workqueue"
 ADDS_A_TURN = 1000
 PRIORITIES = 4
 
@@ -46,7 +45,7 @@ def measured_for_prometheus() -> WorkQueue[str]:
 async def timed(
     keys: list[str], add: Callable[[str], object], work: Callable[[], Awaitable[None]]
 ) -> float:
-    """Keys a second."""
+    """Return keys per second."""
     started = time.process_time()
     await add_and_work(keys, add, work, adds_a_turn=ADDS_A_TURN)
     return len(keys) / (time.process_time() - started)
@@ -96,7 +95,7 @@ KINDS: dict[str, Callable[[list[str]], Awaitable[float]]] = {
     f"{OURS}, WorkQueue, Prometheus": lambda keys: ours(
         keys, measured_for_prometheus()
     ),
-    f"{OURS}, WorkQueue, told at once": lambda keys: ours(
+    f"{OURS}, WorkQueue, unbuffered metrics": lambda keys: ours(
         keys, WorkQueue("bench", metrics=PlainSink())
     ),
     f"{OURS}, PriorityQueue": with_priorities,
@@ -107,13 +106,13 @@ KINDS: dict[str, Callable[[list[str]], Awaitable[float]]] = {
 
 
 def rate_of(kind: str, number: int) -> float:
-    """Keys a second, in a process of its own."""
+    """Return keys per second, measured in a process of its own."""
     keys = keys_of(number)
 
     async def rate() -> float:
         return await KINDS[kind](keys)
 
-    asyncio.run(rate())  # the interpreter adapts to what it runs often
+    asyncio.run(rate())  # the interpreter specialises hot code
     return asyncio.run(rate())
 
 
@@ -127,7 +126,7 @@ def measure(options: Options) -> Iterator[Figure]:
 
     case = f"{keys:,} keys"
     for kind, measured in rates.items():
-        yield median(QUESTION, case, kind, "keys/s", measured)
+        yield median(BENCHMARK, case, kind, "keys/s", measured)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from aioinformer.errors import InformerStopped, NotSynced, SelectorSyntaxError
 from aioinformer.metrics_prometheus import PrometheusSink
 from aioinformer.web.aiohttp import event_stream, health_routes, metrics_routes
 
-OLD_SECONDS = 180.0  # without an event; bookmarks, about one a minute, count as events
+MAX_STALENESS = 180.0  # seconds; bookmarks, about one a minute, keep the age low
 
 factory = SharedInformerFactory(Client.from_env(), metrics=PrometheusSink())
 pods = factory.informer("v1", "pods")
@@ -43,7 +43,7 @@ async def pods_of(request: web.Request) -> web.Response:
 def make_app() -> web.Application:
     app = web.Application()
     app.add_routes(routes)
-    app.add_routes(health_routes(factory, max_staleness=OLD_SECONDS))
+    app.add_routes(health_routes(factory, max_staleness=MAX_STALENESS))
     app.add_routes(metrics_routes())
     app.add_subapp("/events", event_stream(pods))
     app.cleanup_ctx.append(factory.cleanup_ctx)

@@ -36,7 +36,7 @@ async def main(client: Client) -> None:
             print(f"{name}: {running}", flush=True)
 
     async def work() -> None:
-        async for name in queue:  # no other worker has it until the next get
+        async for name in queue:  # no other worker gets it before the next step
             try:
                 await reconcile(name)
                 queue.forget(name)

@@ -1,4 +1,4 @@
-"""The same with FastAPI: a list, a wait for one pod, and a live page of pods.
+"""A FastAPI app: a list of pods, a wait for one pod, and a live page.
 
 Run:   pip install fastapi uvicorn 'aioinformer[metrics]'
        uvicorn --app-dir examples fastapi_app:app   (the cluster of your kubeconfig)

@@ -49,8 +49,8 @@ async def main(client: Client) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Print what happens to pods.")
-    parser.add_argument("--server", help="the URL of an API server")
+    parser = argparse.ArgumentParser(description="Print the changes of pods.")
+    parser.add_argument("--server", help="URL of an API server")
     server = parser.parse_args().server
     try:
         with contextlib.suppress(KeyboardInterrupt):

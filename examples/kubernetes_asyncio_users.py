@@ -3,7 +3,7 @@
 Run:   python examples/kubernetes_asyncio_users.py shop    (the cluster of your kubeconfig)
 
 Requests use that client with its credentials, proxy and connections. The rest of the
-program stays as it is, and works on its models. Ctrl-C stops it.
+program stays as it is, and uses its models. Ctrl-C stops it.
 """
 
 import argparse
@@ -45,7 +45,7 @@ async def main(namespace: str) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Print what becomes of pods.")
+    parser = argparse.ArgumentParser(description="Print the phase changes of pods.")
     parser.add_argument("namespace")
     try:
         with contextlib.suppress(KeyboardInterrupt):

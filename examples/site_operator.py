@@ -57,7 +57,7 @@ async def remove_record(site: KubeObject, ctx: Context) -> None:
 @with_object(KubeObject)
 async def reconcile(site: KubeObject, ctx: Context) -> None:
     if site.uid not in records:
-        print(f"{site.key}: record made", flush=True)
+        print(f"{site.key}: record created", flush=True)
         records.add(site.uid)
     place: Any = {"namespace": site.namespace}
     applied: Any = {"type": "apply", "field_manager": "site-operator", "force": True}

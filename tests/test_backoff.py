@@ -1,4 +1,4 @@
-"""`Backoff` and `RetryWithDeadline`: when to try again, computed without a clock."""
+"""`Backoff` and `RetryWithDeadline`: times of retries, computed without a clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aioinformer.backoff import Backoff, Failure, RetryWithDeadline
 
 
 class Jitter(random.Random):
-    """Draws what the test says: the same part of a gap every time."""
+    """A generator that always draws the same part of a gap."""
 
     def __init__(self, part: float = 0.0) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ def attempt(
 
 
 class Attempts:
-    """Attempts one after the other, each after the wait for it."""
+    """Consecutive attempts, each after its wait."""
 
     def __init__(self, backoff: Backoff | None = None) -> None:
         self.backoff = backoff or Backoff(Jitter())
@@ -75,11 +75,11 @@ def test_failures_double_the_gap_from_0_8_s_to_30_s(lasts: float) -> None:
         pytest.param(0.75, 1.4, id="more"),
     ],
 )
-def test_a_gap_is_drawn_between_d_and_twice_d(part: float, wait: float) -> None:
+def test_gap_is_drawn_between_d_and_twice_d(part: float, wait: float) -> None:
     assert attempt(Backoff(Jitter(part))) == pytest.approx(wait)
 
 
-def test_a_new_jitter_is_drawn_for_each_attempt() -> None:
+def test_new_jitter_is_drawn_for_each_attempt() -> None:
     jitter = Jitter(0.0)
     backoff = Backoff(jitter)
     backoff.begin(0.0)
@@ -110,7 +110,7 @@ def test_a_new_jitter_is_drawn_for_each_attempt() -> None:
         pytest.param(300.0, VOID, True, 0.0, 0.8, id="version-void-in-mid-watch"),
     ],
 )
-def test_what_an_attempt_means_for_the_next(
+def test_outcome_of_an_attempt_determines_the_next_gap(
     lasted: float, failure: Failure | None, accepted: bool, wait: float, d: float
 ) -> None:
     attempts = Attempts()
@@ -142,7 +142,7 @@ def test_backoff_resets_after_two_quiet_minutes_of_any_watches(
     ("lasted", "wait"),
     [pytest.param(119.0, 0.8, id="soon"), pytest.param(120.0, 0.0, id="late")],
 )
-def test_a_watch_whose_end_asks_for_a_list_has_to_live_for_two_minutes(
+def test_watch_that_causes_a_list_must_live_two_minutes_to_reset(
     lasted: float, wait: float
 ) -> None:
     backoff = Backoff(Jitter())
@@ -151,7 +151,7 @@ def test_a_watch_whose_end_asks_for_a_list_has_to_live_for_two_minutes(
     assert backoff.end(lasted, OTHER, accepted=True, relists=True) == wait
 
 
-def test_a_failure_ends_the_quiet_minutes() -> None:
+def test_failure_restarts_the_quiet_minutes() -> None:
     attempts = Attempts()
     attempts.fail(4)
 
@@ -162,7 +162,7 @@ def test_a_failure_ends_the_quiet_minutes() -> None:
     assert repr(attempts.backoff) == "<Backoff d=25.6s>"
 
 
-def test_void_versions_in_a_row_are_relisted_at_once_only_once() -> None:
+def test_only_the_first_of_consecutive_expired_versions_is_relisted_at_once() -> None:
     jitter = Jitter(0.5)
     attempts = Attempts(Backoff(jitter))
 
@@ -185,7 +185,7 @@ def test_void_versions_in_a_row_are_relisted_at_once_only_once() -> None:
         pytest.param(3600.0, 120.0, id="more-than-two-minutes"),
     ],
 )
-def test_the_servers_wish_is_a_lower_bound_of_at_most_two_minutes(
+def test_retry_after_is_a_lower_bound_of_at_most_two_minutes(
     retry_after: float | None, wait: float
 ) -> None:
     backoff = Backoff(Jitter())
@@ -194,7 +194,7 @@ def test_the_servers_wish_is_a_lower_bound_of_at_most_two_minutes(
     assert backoff.end(50.0, OTHER, retry_after=retry_after) == wait
 
 
-def test_an_outage_does_not_set_the_gap_back_however_long_it_lasts() -> None:
+def test_long_outage_does_not_reset_the_gap() -> None:
     """client-go starts over every 2 minutes, whether anything got better or not."""
     attempts = Attempts()
 
@@ -204,7 +204,7 @@ def test_an_outage_does_not_set_the_gap_back_however_long_it_lasts() -> None:
     assert waits[6:] == [30.0] * 34
 
 
-def test_growth_does_not_end_with_a_number_of_steps() -> None:
+def test_growth_is_not_limited_by_a_number_of_steps() -> None:
     """Behind the cap a reset is followed by the whole sequence again."""
     attempts = Attempts()
     attempts.fail(50)
@@ -214,7 +214,7 @@ def test_growth_does_not_end_with_a_number_of_steps() -> None:
     assert attempts.fail(7) == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0]
 
 
-def test_a_seeded_generator_makes_the_sequence_reproducible() -> None:
+def test_seeded_generator_makes_the_sequence_reproducible() -> None:
     def sequence(seed: int) -> list[float]:
         backoff = Backoff(random.Random(seed))
         return [attempt(backoff) for _ in range(5)]
@@ -223,7 +223,7 @@ def test_a_seeded_generator_makes_the_sequence_reproducible() -> None:
     assert sequence(1) != sequence(2)
 
 
-def test_two_of_them_do_not_draw_the_same() -> None:
+def test_two_backoffs_draw_different_gaps() -> None:
     one, two = Backoff(), Backoff()
 
     draws = [(attempt(one), attempt(two)) for _ in range(5)]
@@ -243,7 +243,7 @@ def test_two_of_them_do_not_draw_the_same() -> None:
     ),
     seed=st.integers(0, 100),
 )
-def test_waits_and_gaps_keep_their_bounds(
+def test_waits_and_gaps_stay_within_their_bounds(
     attempts: list[tuple[float, Failure | None, bool, float | None]], seed: int
 ) -> None:
     backoff = Backoff(random.Random(seed))
@@ -317,7 +317,7 @@ def answers(
             1,
             [(1, OURS), (3, OURS), (4, OURS), (5, OURS), (6, OURS)],
             [True, False, True, True, False],
-            id="another-window-behind-the-first",
+            id="another-window-after-the-first",
         ),
         pytest.param(
             30,
@@ -345,17 +345,17 @@ def answers(
         ),
     ],
 )
-def test_retries_are_allowed_for_some_time_since_the_first_error_in_a_row(
+def test_retries_are_allowed_for_a_time_after_the_first_consecutive_error(
     max_duration: float, failures: list[tuple[float, Exception]], said: list[bool]
 ) -> None:
     assert answers(retrying(max_duration), failures) == said
 
 
-def test_without_an_error_there_is_nothing_to_retry() -> None:
+def test_nothing_is_retried_without_an_error() -> None:
     assert not retrying(30).should_retry(0.0)
 
 
-def test_the_window_is_over_even_if_nothing_fails_any_more() -> None:
+def test_window_ends_even_if_no_further_error_occurs() -> None:
     retry = retrying(30)
     retry.after(OURS, 0.0)
 
@@ -364,14 +364,14 @@ def test_the_window_is_over_even_if_nothing_fails_any_more() -> None:
     assert said == [True, False, False]
 
 
-def test_how_long_a_row_may_pause_can_be_chosen() -> None:
+def test_pause_that_ends_a_row_is_configurable() -> None:
     failures: list[tuple[float, Exception]] = [(0, OURS), (8, OURS), (18, OURS)]
 
     assert answers(retrying(9, min_reset_period=10), failures) == [True, True, True]
     assert answers(retrying(9, min_reset_period=11), failures) == [True, True, False]
 
 
-def test_its_repr_tells_the_window() -> None:
+def test_repr_names_the_window() -> None:
     retry = retrying(30)
     before = repr(retry)
     retry.after(OURS, 5.0)
@@ -386,7 +386,7 @@ def test_its_repr_tells_the_window() -> None:
     ),
     max_duration=st.floats(0, 120),
 )
-def test_a_row_of_errors_is_never_retried_for_longer(
+def test_consecutive_errors_are_never_retried_longer_than_the_window(
     failures: list[tuple[float, Exception]], max_duration: float
 ) -> None:
     """Of all answers between two refusals, or two pauses of a minute."""

@@ -1,4 +1,4 @@
-"""`LoopBudget`: who works when, counted in turns of the loop and scripted seconds."""
+"""`LoopBudget`: order of work, counted in turns of the loop and scripted seconds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Turns:
-    """Counts the turns of the running loop."""
+    """A counter of the turns of the running loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -70,12 +70,12 @@ async def test_slices_without_waiting_tasks_leave_no_state(clock: Clock) -> None
     assert budget._together == 1
 
 
-async def test_start_returns_at_once_when_nobody_works(clock: Clock) -> None:
+async def test_start_returns_at_once_on_an_idle_loop(clock: Clock) -> None:
     with pytest.raises(StopIteration):
         LoopBudget.current().start().send(None)
 
 
-async def test_a_slice_is_over_after_two_milliseconds(clock: Clock) -> None:
+async def test_slice_ends_after_two_milliseconds(clock: Clock) -> None:
     budget = LoopBudget.current()
     await budget.start()
 
@@ -87,11 +87,11 @@ async def test_a_slice_is_over_after_two_milliseconds(clock: Clock) -> None:
     assert history == [False, False, False, True]
 
 
-async def test_without_a_slice_the_time_is_over(clock: Clock) -> None:
+async def test_budget_is_over_outside_a_slice(clock: Clock) -> None:
     assert LoopBudget.current().over()
 
 
-async def test_what_is_left_of_a_slice_goes_to_the_next(clock: Clock) -> None:
+async def test_rest_of_a_slice_goes_to_the_next_task(clock: Clock) -> None:
     budget = LoopBudget.current()
     await budget.start()
     clock.work(1.5)
@@ -109,7 +109,7 @@ async def test_what_is_left_of_a_slice_goes_to_the_next(clock: Clock) -> None:
     assert budget.over()
 
 
-async def test_a_slice_is_whole_again_after_a_pause_as_long_as_one(
+async def test_slice_is_full_again_after_a_pause_of_its_length(
     clock: Clock,
 ) -> None:
     budget = LoopBudget.current()
@@ -125,7 +125,7 @@ async def test_a_slice_is_whole_again_after_a_pause_as_long_as_one(
     assert not budget.over()
 
 
-async def test_start_within_a_slice_goes_on_with_it(clock: Clock) -> None:
+async def test_start_within_a_slice_continues_it(clock: Clock) -> None:
     """A function that starts by itself may be called by one that holds the slice."""
     budget = LoopBudget.current()
     await budget.start()
@@ -141,7 +141,7 @@ async def test_start_within_a_slice_goes_on_with_it(clock: Clock) -> None:
 # ---------------------------------------------------------------- turns
 
 
-async def test_three_turns_are_empty_between_two_slices_of_one_task(
+async def test_three_turns_are_free_between_two_slices_of_one_task(
     clock: Clock, turns: Turns
 ) -> None:
     budget = LoopBudget.current()
@@ -162,7 +162,7 @@ async def test_three_turns_are_empty_between_two_slices_of_one_task(
 
 
 @pytest.mark.parametrize("tasks", [2, 5])
-async def test_one_task_works_at_a_time_with_three_empty_turns_between(
+async def test_one_task_works_at_a_time_with_three_free_turns_between(
     clock: Clock, turns: Turns, tasks: int
 ) -> None:
     budget = LoopBudget.current()
@@ -189,8 +189,8 @@ async def test_one_task_works_at_a_time_with_three_empty_turns_between(
     assert [number for _, number in worked_in] == [*range(tasks)] * 4
 
 
-async def test_short_works_share_a_slice(clock: Clock, turns: Turns) -> None:
-    """In one turn, as long as nobody had to wait; then twice as many in each turn."""
+async def test_short_tasks_share_a_slice(clock: Clock, turns: Turns) -> None:
+    """All start in one turn without waiters, then twice as many in each turn."""
     worked_in = await in_turns(clock, turns, [0.5] * 10)
 
     first = worked_in[0]
@@ -201,7 +201,7 @@ async def test_short_works_share_a_slice(clock: Clock, turns: Turns) -> None:
     assert worked_in[8:] == [third, third + 1]
 
 
-async def test_each_turn_of_a_slice_has_twice_as_many_works(
+async def test_each_turn_of_a_slice_admits_twice_as_many_tasks(
     clock: Clock, turns: Turns
 ) -> None:
     worked_in = await in_turns(clock, turns, [3.0] + [0.1] * 18)
@@ -212,7 +212,7 @@ async def test_each_turn_of_a_slice_has_twice_as_many_works(
     )
 
 
-async def test_who_was_called_and_found_no_time_keeps_its_place(
+async def test_task_admitted_too_late_keeps_its_place(
     clock: Clock, turns: Turns
 ) -> None:
     """Of the four that are called together, the first leaves nothing to the others."""
@@ -224,7 +224,7 @@ async def test_who_was_called_and_found_no_time_keeps_its_place(
 
 
 async def in_turns(clock: Clock, turns: Turns, works: list[float]) -> list[int]:
-    """In which turn each of these works was done, of so many milliseconds."""
+    """Return the turn of each work of so many milliseconds."""
     budget = LoopBudget.current()
     worked_in: list[int] = [0] * len(works)
 
@@ -241,7 +241,7 @@ async def in_turns(clock: Clock, turns: Turns, works: list[float]) -> list[int]:
     return worked_in
 
 
-async def test_one_who_never_ends_its_work_holds_nobody_up(
+async def test_task_that_never_ends_its_slice_delays_no_other(
     clock: Clock, turns: Turns
 ) -> None:
     budget = LoopBudget.current()
@@ -260,10 +260,10 @@ async def test_one_who_never_ends_its_work_holds_nobody_up(
     assert gaps == [EMPTY_TURNS + 1] * 2
 
 
-async def test_tasks_take_turns_in_the_order_they_came(clock: Clock) -> None:
-    """The first one works at once, and so is also the first to wait again.
+async def test_tasks_take_turns_in_the_order_of_their_start(clock: Clock) -> None:
+    """The first task works at once, so it is also the first to wait again.
 
-    Who has done all of its work leaves the rest of its slice to the next.
+    A task without further work leaves the rest of its slice to the next.
     """
     record: list[str] = []
 
@@ -274,7 +274,7 @@ async def test_tasks_take_turns_in_the_order_they_came(clock: Clock) -> None:
     assert "".join(record) == "aaa|aaa|bbb|ccc|abb|ccc|bbc|"
 
 
-async def test_light_work_goes_on_between_the_slices(clock: Clock) -> None:
+async def test_light_work_continues_between_the_slices(clock: Clock) -> None:
     """Three turns of another task, such as a request, come between two slices."""
     record: list[str] = []
 
@@ -291,8 +291,8 @@ async def test_light_work_goes_on_between_the_slices(clock: Clock) -> None:
 
 
 @given(plan=st.lists(st.integers(min_value=1, max_value=9), max_size=6))
-async def test_never_more_than_a_slice_and_a_step_at_once(plan: list[int]) -> None:
-    """Whatever works there are: in any four turns, at most 2 ms and one step."""
+async def test_work_never_exceeds_a_slice_and_a_step(plan: list[int]) -> None:
+    """Any four turns contain at most 2 ms of work and one step."""
     clock = Clock()
     patch = pytest.MonkeyPatch()
     patch.setattr(budget_module, "perf_counter", clock)
@@ -327,7 +327,7 @@ async def test_never_more_than_a_slice_and_a_step_at_once(plan: list[int]) -> No
 # ---------------------------------------------------------------- statistics
 
 
-async def test_statistics_count_what_was_used(clock: Clock) -> None:
+async def test_statistics_count_the_used_time(clock: Clock) -> None:
     budget = LoopBudget.current()
     idle = budget.statistics()
     for milliseconds in (1, 3, 9, 11, 4):
@@ -343,17 +343,17 @@ async def test_statistics_count_what_was_used(clock: Clock) -> None:
     assert busy.longest == pytest.approx(0.011)
 
 
-# ---------------------------------------------------------------- one for each loop
+# ---------------------------------------------------------------- budgets of loops
 
 
-async def test_everybody_on_a_loop_has_the_same_budget() -> None:
+async def test_tasks_of_one_loop_share_a_budget() -> None:
     async def other() -> LoopBudget:
         return LoopBudget.current()
 
     assert await asyncio.create_task(other()) is LoopBudget.current()
 
 
-def test_each_loop_has_its_own_budget_which_goes_with_it() -> None:
+def test_each_loop_has_its_own_budget_that_ends_with_it() -> None:
     async def current() -> tuple[LoopBudget, weakref.ref[asyncio.AbstractEventLoop]]:
         budget = LoopBudget.current()
         for _ in range(2):
@@ -374,12 +374,12 @@ def test_each_loop_has_its_own_budget_which_goes_with_it() -> None:
     assert len(budget_module._BUDGETS) <= before
 
 
-def test_there_is_no_budget_without_a_loop() -> None:
+def test_budget_requires_a_running_loop() -> None:
     with pytest.raises(RuntimeError, match="no running event loop"):
         LoopBudget.current()
 
 
-async def test_real_time_counts_although_the_loop_has_a_virtual_clock() -> None:
+async def test_budget_uses_real_time_on_a_loop_with_virtual_time() -> None:
     budget = LoopBudget.current()
     loop = asyncio.get_running_loop()
     virtual = loop.time()
@@ -398,7 +398,7 @@ async def test_real_time_counts_although_the_loop_has_a_virtual_clock() -> None:
     assert budget.statistics().slices == 1
 
 
-async def test_many_objects_are_let_go_in_slices(
+async def test_many_objects_are_released_in_slices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()

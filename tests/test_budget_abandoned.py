@@ -1,4 +1,4 @@
-"""`LoopBudget` when those who have it, or wait for it, fail, hang or are cancelled."""
+"""`LoopBudget`: holders and waiters that fail, hang or are cancelled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.mark.parametrize("how", ["raises", "waits-for-ever"])
-async def test_a_holder_that_does_not_end_its_slice_holds_nobody_up(
+async def test_holder_that_does_not_end_its_slice_delays_no_other(
     clock: Clock, how: str
 ) -> None:
     budget = LoopBudget.current()
@@ -70,7 +70,7 @@ async def waiting_tasks(clock: Clock, record: list[str]) -> list[asyncio.Task[No
 
 @pytest.mark.parametrize("turns_before", range(EMPTY_TURNS + 2))
 @pytest.mark.parametrize("who", [0, 1, 2])
-async def test_a_cancelled_waiter_passes_its_turn_on(
+async def test_cancelled_waiter_passes_its_turn_on(
     clock: Clock, turns_before: int, who: int
 ) -> None:
     record: list[str] = []
@@ -91,7 +91,7 @@ async def test_a_cancelled_waiter_passes_its_turn_on(
 
 
 @pytest.mark.parametrize("turns_before", range(EMPTY_TURNS + 1))
-async def test_cancelling_every_waiter_leaves_the_budget_free(
+async def test_budget_is_free_after_all_waiters_were_cancelled(
     clock: Clock, turns_before: int
 ) -> None:
     record: list[str] = []
@@ -112,10 +112,10 @@ async def test_cancelling_every_waiter_leaves_the_budget_free(
     assert "".join(record) == "www|w"
 
 
-async def test_a_rest_is_kept_although_nobody_waits_for_it_any_more(
+async def test_rest_of_a_slice_is_kept_without_waiters(
     clock: Clock,
 ) -> None:
-    """Who comes into it would have the rest of a slice, and a whole one behind it."""
+    """A new task would get this rest, and a full slice after it."""
     budget = LoopBudget.current()
     await budget.start()
     clock.work(3)
@@ -144,10 +144,10 @@ async def test_a_rest_is_kept_although_nobody_waits_for_it_any_more(
     holder.cancel()
 
 
-async def test_a_waiter_cancelled_in_the_turn_of_the_wake_up_stays_cancelled(
+async def test_waiter_cancelled_in_the_turn_of_its_wake_up_stays_cancelled(
     clock: Clock,
 ) -> None:
-    """Its future is cancelled at once, but its task only hears of it one turn later."""
+    """Its future is cancelled at once, but its task notices one turn later."""
     record: list[str] = []
     tasks = await waiting_tasks(clock, record)
     budget = LoopBudget.current()
@@ -162,7 +162,7 @@ async def test_a_waiter_cancelled_in_the_turn_of_the_wake_up_stays_cancelled(
 
 
 @pytest.mark.parametrize("granted", [False, True], ids=["waiting", "granted"])
-async def test_a_closed_start_coroutine_takes_no_turn_with_it(
+async def test_closed_start_coroutine_takes_no_turn(
     clock: Clock, granted: bool
 ) -> None:
     record: list[str] = []

@@ -1,4 +1,4 @@
-"""`LoopCondition`: notifying from plain code, cancellation, and one loop at a time."""
+"""`LoopCondition`: notifications by plain code, cancellation, and one loop at a time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_notify_all_wakes_each_task_whose_predicate_is_true() -> None:
 
 
 @pytest.mark.parametrize("cancel_first", [True, False], ids=["before", "after"])
-async def test_a_waiter_cancelled_in_the_turn_of_its_notification_loses_nothing(
+async def test_waiter_cancelled_in_the_turn_of_its_notification_loses_nothing(
     cancel_first: bool,
 ) -> None:
     condition, items = LoopCondition("queue"), list[int]()
@@ -53,7 +53,7 @@ async def test_a_waiter_cancelled_in_the_turn_of_its_notification_loses_nothing(
     assert first.cancelled()
 
 
-async def test_a_change_from_another_thread_is_refused_while_a_task_waits() -> None:
+async def test_notification_from_another_thread_is_refused_while_a_task_waits() -> None:
     condition, items = LoopCondition("queue"), list[int]()
     task = asyncio.create_task(condition.wait_for(lambda: items))
     await settle()
@@ -67,7 +67,7 @@ async def test_a_change_from_another_thread_is_refused_while_a_task_waits() -> N
     assert error_in_thread(condition.check_loop) is None
 
 
-def test_a_condition_can_be_used_by_a_second_loop_after_the_first() -> None:
+def test_condition_can_be_used_by_a_second_loop_after_the_first() -> None:
     async def wait(items: list[int]) -> None:
         task = asyncio.create_task(condition.wait_for(lambda: items))
         await settle()

@@ -1,4 +1,4 @@
-"""Errors: which one a Status becomes, what they carry and say, copying, pickling."""
+"""Errors: classes by Status, attributes, texts, copies and pickles."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from aioinformer.errors import (
     WrongLoop,
 )
 
-# ---------------------------------------------------------------- from a Status
+# ---------------------------------------------------------------- classes by Status
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ from aioinformer.errors import (
         ("Unheard", 0, ApiError),
     ],
 )
-def test_a_status_becomes_the_error_that_names_it(
+def test_status_becomes_the_matching_error_class(
     reason: str, code: int, kind: type[ApiError]
 ) -> None:
     error = ApiError.from_status({"reason": reason, "code": code, "message": "why"})
@@ -87,7 +87,7 @@ def test_a_status_becomes_the_error_that_names_it(
         pytest.param({"code": True}, 404, 404, id="boolean"),
     ],
 )
-def test_the_http_status_counts_where_the_status_has_no_code(
+def test_http_status_is_used_if_the_status_object_has_no_code(
     status: dict[str, Any], code: int, expected: int
 ) -> None:
     error = ApiError.from_status(status, code=code)
@@ -110,7 +110,7 @@ def test_the_http_status_counts_where_the_status_has_no_code(
         pytest.param([1], 2.0, 2.0, id="details-of-another-shape"),
     ],
 )
-def test_how_long_to_wait_comes_from_the_header_or_else_from_the_details(
+def test_retry_after_comes_from_the_header_or_else_from_the_details(
     status: Any, header: float | None, expected: float | None
 ) -> None:
     error = ApiError.from_status({"code": 429, "details": status}, retry_after=header)
@@ -118,7 +118,7 @@ def test_how_long_to_wait_comes_from_the_header_or_else_from_the_details(
     assert error.retry_after == expected
 
 
-def test_details_are_as_the_server_sent_them() -> None:
+def test_details_are_kept_as_received() -> None:
     details = {"name": "web", "causes": [{"field": "spec"}]}
 
     error = ApiError.from_status({"code": 422, "details": details})
@@ -128,7 +128,7 @@ def test_details_are_as_the_server_sent_them() -> None:
     assert ApiError.from_status({"details": "odd"}).details == {}
 
 
-# ---------------------------------------------------------------- their text
+# ---------------------------------------------------------------- texts
 
 
 @pytest.mark.parametrize(
@@ -150,43 +150,43 @@ def test_details_are_as_the_server_sent_them() -> None:
         ),
     ],
 )
-def test_the_text_has_code_reason_and_message(
+def test_error_text_has_code_reason_and_message(
     status: dict[str, Any], text: str
 ) -> None:
     assert str(ApiError.from_status(status)) == text
 
 
-def test_a_selector_error_points_at_the_place() -> None:
+def test_selector_error_points_at_the_position() -> None:
     error = SelectorSyntaxError("unexpected ','", text="a,,b", position=2)
 
     assert str(error) == "unexpected ',' at position 2 of 'a,,b'"
     assert (error.text, error.position) == ("a,,b", 2)
 
 
-def test_a_handler_error_names_what_failed() -> None:
+def test_handler_error_names_the_failed_function() -> None:
     error = HandlerError("filter", "mine", {"a": 1})
 
     assert str(error) == "filter mine failed"
     assert (error.where, error.name, error.subject) == ("filter", "mine", {"a": 1})
 
 
-def test_a_decode_error_says_where() -> None:
+def test_decode_error_names_the_position() -> None:
     assert DecodeError("not JSON", offset=7).offset == 7
     assert DecodeError("not JSON").offset == -1
 
 
-def test_not_synced_says_for_each_informer_why() -> None:
+def test_not_synced_names_the_reason_of_each_informer() -> None:
     error = NotSynced("too early", results={"pods": "listing"})
 
     assert error.results == {"pods": "listing"}
     assert NotSynced("too early").results == {}
 
 
-# ---------------------------------------------------------------- the tree
+# ---------------------------------------------------------------- class hierarchy
 
 
 @pytest.mark.parametrize("name", errors.__all__)
-def test_everything_is_caught_by_the_base(name: str) -> None:
+def test_base_class_catches_every_error(name: str) -> None:
     assert issubclass(getattr(errors, name), AioInformerError)
 
 
@@ -212,11 +212,13 @@ def test_everything_is_caught_by_the_base(name: str) -> None:
         ],
     ],
 )
-def test_is_also_caught_as(kind: type[Exception], base: type[Exception]) -> None:
+def test_errors_are_also_subclasses_of_builtin_errors(
+    kind: type[Exception], base: type[Exception]
+) -> None:
     assert issubclass(kind, base)
 
 
-def test_the_drawn_tree_is_the_real_one() -> None:
+def test_documented_tree_equals_the_class_hierarchy() -> None:
     drawn: dict[str, str] = {}
     parents = ["AioInformerError"]
     for line in (errors.__doc__ or "").splitlines():
@@ -259,7 +261,7 @@ SAMPLES: list[AioInformerError] = [
         pytest.param(lambda error: pickle.loads(pickle.dumps(error)), id="pickle"),
     ],
 )
-def test_a_copy_is_the_same_error(error: AioInformerError, copied: Any) -> None:
+def test_copied_error_equals_the_original(error: AioInformerError, copied: Any) -> None:
     error.add_note("seen on Tuesday")
 
     twin = copied(error)

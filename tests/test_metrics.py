@@ -1,4 +1,4 @@
-"""The sink that throws measurements away, and the protocol that it shows."""
+"""`NullSink`, the protocol of sinks, and sinks that fail."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import pytest
 from aioinformer.metrics import NULL_SINK, GuardedSink, MetricsSink, NullSink
 
 
-def test_the_null_sink_says_that_nobody_measures() -> None:
+def test_null_sink_is_disabled() -> None:
     assert NULL_SINK.enabled is False
 
 
 @pytest.mark.parametrize("method", ["count", "gauge", "observe"])
-def test_the_null_sink_takes_any_measurement(method: str) -> None:
+def test_null_sink_accepts_any_measurement(method: str) -> None:
     take = getattr(NULL_SINK, method)
 
     assert take("queue_depth", 3.0, name="pods", value="a label of that name") is None
     assert vars(NULL_SINK) == {}
 
 
-def test_one_is_counted_if_no_amount_is_given() -> None:
+def test_count_increments_by_one_by_default() -> None:
     amount = inspect.signature(NullSink.count).parameters["amount"]
 
     assert NULL_SINK.count("events_total", kind="pods") is None  # type: ignore[func-returns-value]
@@ -40,7 +40,7 @@ def test_sinks_have_the_signatures_of_the_protocol(
 
 
 class Failing:
-    """Fails with whatever it is told to."""
+    """A sink that raises a given error."""
 
     def __init__(self, error: BaseException, *, enabled: bool = True) -> None:
         self.enabled = enabled
@@ -55,7 +55,7 @@ class Failing:
 
 
 @pytest.mark.parametrize("error", [ValueError("boom"), asyncio.CancelledError()])
-def test_a_guarded_sink_may_fail_and_that_is_told_once(
+def test_failure_of_a_guarded_sink_is_logged_once(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     sink = Failing(error)
@@ -73,7 +73,7 @@ def test_a_guarded_sink_may_fail_and_that_is_told_once(
     assert caplog.messages == ["the queue a: the metrics sink failed"]
 
 
-def test_a_guarded_sink_that_is_not_enabled_is_told_nothing() -> None:
+def test_disabled_guarded_sink_is_not_called() -> None:
     sink = Failing(ValueError("boom"), enabled=False)
     guarded = GuardedSink(sink, "a")
 

@@ -1,4 +1,4 @@
-"""Series end with what they measure: informers, handlers, controllers."""
+"""Series of metrics are removed with their informers, handlers and controllers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fails(_: object) -> None:
 
 
 class Unforgetting(PlainSink):
-    """Fails to forget."""
+    """A sink whose `forget` raises."""
 
     def forget(self, name: str, /, **labels: str) -> None:
         raise ValueError("never")
@@ -47,7 +47,7 @@ class Unforgetting(PlainSink):
 # ---------------------------------------------------------------- informers
 
 
-async def test_factory_forgets_the_series_of_informers_used_for_a_time(
+async def test_factory_forgets_the_series_of_temporary_informers(
     registry: CollectorRegistry,
 ) -> None:
     async with APIServer() as server:
@@ -100,7 +100,7 @@ async def test_factory_keeps_the_series_of_the_next_informer_of_the_name(
 
 
 @pytest.mark.parametrize("sink", [PlainSink(), Unforgetting()], ids=["not", "fails"])
-async def test_informer_ends_well_though_its_sink_does_not_forget(
+async def test_informer_ends_cleanly_if_its_sink_cannot_forget(
     sink: PlainSink, caplog: pytest.LogCaptureFixture
 ) -> None:
     pods = pods_of(metrics=sink)
@@ -115,7 +115,7 @@ async def test_informer_ends_well_though_its_sink_does_not_forget(
     )
 
 
-async def test_informer_measures_how_long_each_batch_took_to_be_applied() -> None:
+async def test_informer_measures_the_time_to_apply_each_batch() -> None:
     sink = PlainSink()
     stream = Stream()
     pods = pods_of(
@@ -137,7 +137,7 @@ async def test_informer_measures_how_long_each_batch_took_to_be_applied() -> Non
 # ---------------------------------------------------------------- handlers
 
 
-async def test_removed_handler_takes_its_series_along(
+async def test_removed_handler_forgets_its_series(
     registry: CollectorRegistry,
 ) -> None:
     def blocks(_: Notification) -> None:
@@ -165,7 +165,7 @@ async def test_removed_handler_takes_its_series_along(
 # ---------------------------------------------------------------- controllers
 
 
-async def test_controller_that_has_ended_takes_its_series_along(
+async def test_ended_controller_forgets_its_series(
     registry: CollectorRegistry,
 ) -> None:
     async def reconcile(request: ReconcileRequest, ctx: Context) -> None:

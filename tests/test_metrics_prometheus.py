@@ -1,4 +1,4 @@
-"""`PrometheusSink`: what `generate_latest` shows of what a sink was told."""
+"""`PrometheusSink`: its measurements in the output of `generate_latest`."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def shown(registry: CollectorRegistry, *, comments: bool = False) -> list[str]:
     return [line for line in lines if comments or not line.startswith("#")]
 
 
-# ---------------------------------------------------------------- what is gone
+# ---------------------------------------------------------------- removed series
 
 
-def test_sink_forgets_the_series_that_have_the_labels(
+def test_forget_removes_the_series_with_the_labels(
     registry: CollectorRegistry, sink: PrometheusSink
 ) -> None:
     assert isinstance(sink, ForgettingSink)
@@ -72,7 +72,7 @@ def test_sink_forgets_the_series_that_have_the_labels(
     ]
 
 
-async def test_queue_that_is_forgotten_is_not_shown_again(
+async def test_forgotten_queue_is_not_collected_again(
     registry: CollectorRegistry, sink: PrometheusSink
 ) -> None:
     kept = WorkQueue[str]("kept", metrics=sink)
@@ -90,15 +90,15 @@ async def test_queue_that_is_forgotten_is_not_shown_again(
     assert any("kept" in line for line in shown(registry))
 
 
-# ---------------------------------------------------------------- kinds
+# ---------------------------------------------------------------- kinds of metrics
 
 
-def test_it_is_a_sink_that_collects(sink: PrometheusSink) -> None:
+def test_prometheus_sink_is_a_sink_and_a_collector(sink: PrometheusSink) -> None:
     assert isinstance(sink, CollectingSink)
     assert sink.enabled
 
 
-def test_a_counter_adds_up_for_each_label(
+def test_counter_adds_up_for_each_label(
     registry: CollectorRegistry, sink: PrometheusSink
 ) -> None:
     sink.count("reflector_lists_total", name="pods")
@@ -115,7 +115,7 @@ def test_a_counter_adds_up_for_each_label(
     ]
 
 
-def test_a_gauge_is_what_it_was_set_to_last(
+def test_gauge_has_its_last_value(
     registry: CollectorRegistry, sink: PrometheusSink
 ) -> None:
     sink.gauge("informer_queued_items", 3, name="pods")
@@ -128,7 +128,7 @@ def test_a_gauge_is_what_it_was_set_to_last(
     ]
 
 
-def test_a_histogram_counts_into_the_buckets_of_its_name(
+def test_histogram_counts_into_the_buckets_of_its_name(
     registry: CollectorRegistry, sink: PrometheusSink
 ) -> None:
     name = "workqueue_work_duration_seconds"
@@ -148,7 +148,7 @@ def test_a_histogram_counts_into_the_buckets_of_its_name(
     assert float(total.split()[-1]) == pytest.approx(100.50000006, rel=1e-12)
 
 
-def test_buckets_are_the_same_for_values_told_together_and_alone() -> None:
+def test_values_observed_together_or_alone_fill_the_same_buckets() -> None:
     values = [((number * 7919) % 1000) ** 3 / 1e7 for number in range(1000)]
     together, alone = CollectorRegistry(), CollectorRegistry()
 
@@ -161,7 +161,7 @@ def test_buckets_are_the_same_for_values_told_together_and_alone() -> None:
     assert len({line.split()[-1] for line in bucket}) > 10
 
 
-def test_observing_nothing_shows_that_there_was_nothing(
+def test_empty_observation_creates_the_series(
     registry: CollectorRegistry, sink: PrometheusSink
 ) -> None:
     sink.observe("workqueue_queue_duration_seconds", name="pods")
@@ -169,7 +169,7 @@ def test_observing_nothing_shows_that_there_was_nothing(
     assert {line.split()[-1] for line in shown(registry)} == {"0.0"}
 
 
-def test_a_metric_without_labels_is_one_value(
+def test_metric_without_labels_is_one_value(
     registry: CollectorRegistry, sink: PrometheusSink
 ) -> None:
     sink.count("things_done_total")
@@ -181,7 +181,7 @@ def test_a_metric_without_labels_is_one_value(
     assert shown(registry) == ["things_done_total 1.0"]
 
 
-def test_labels_may_come_in_any_order(
+def test_labels_may_be_in_any_order(
     registry: CollectorRegistry, sink: PrometheusSink
 ) -> None:
     sink.gauge("workqueue_depth", 1, name="pods", priority="")
@@ -223,7 +223,7 @@ def no_name(sink: PrometheusSink) -> None:
         (no_name, "cannot be"),
     ],
 )
-def test_wrong_use_is_an_error_that_changes_nothing(
+def test_wrong_use_raises_an_error_and_changes_nothing(
     registry: CollectorRegistry,
     sink: PrometheusSink,
     use: Callable[[PrometheusSink], None],
@@ -237,7 +237,7 @@ def test_wrong_use_is_an_error_that_changes_nothing(
     assert shown(registry) == ['reflector_lists_total{name="pods"} 1.0']
 
 
-def test_a_name_that_somebody_else_uses_is_an_error(
+def test_name_used_by_another_collector_raises_an_error(
     registry: CollectorRegistry, sink: PrometheusSink
 ) -> None:
     Gauge("workqueue_depth", "of somebody else", registry=registry).set(7)
@@ -250,7 +250,7 @@ def test_a_name_that_somebody_else_uses_is_an_error(
     assert shown(registry) == ["workqueue_depth 7.0"]
 
 
-def test_the_library_missing_is_an_error_that_says_what_to_install() -> None:
+def test_error_without_the_library_names_what_to_install() -> None:
     code = """
 import sys
 sys.modules["prometheus_client"] = None
@@ -268,7 +268,7 @@ except it.OptionsError as exc:
     )
 
 
-# ---------------------------------------------------------------- sharing
+# ---------------------------------------------------------------- registries
 
 
 def test_sinks_of_one_registry_share_their_metrics(registry: CollectorRegistry) -> None:
@@ -291,7 +291,7 @@ def test_sinks_of_two_registries_share_nothing() -> None:
     assert shown(two) == ['reflector_lists_total{name="pods"} 5.0']
 
 
-def test_without_a_registry_it_is_that_of_the_library() -> None:
+def test_default_registry_is_that_of_the_library() -> None:
     code = """
 import prometheus_client
 from aioinformer.metrics_prometheus import PrometheusSink
@@ -305,7 +305,7 @@ print('reflector_lists_total{name="pods"} 1.0' in text.splitlines())
     assert result.stdout.strip() == "True"
 
 
-def test_a_registry_that_nobody_uses_is_freed() -> None:
+def test_unused_registry_is_freed() -> None:
     registry = CollectorRegistry()
     PrometheusSink(registry).count("reflector_lists_total", name="pods")
     alive = weakref.ref(registry)
@@ -317,7 +317,7 @@ def test_a_registry_that_nobody_uses_is_freed() -> None:
 
 
 class Slow(float):
-    """A number that lets other threads run while it is added to another one."""
+    """A number whose addition lets other threads run."""
 
     def __radd__(self, other: float) -> float:
         time.sleep(0.002)
@@ -325,7 +325,7 @@ class Slow(float):
 
 
 @pytest.mark.realtime
-def test_threads_lose_no_count(
+def test_concurrent_counts_in_threads_are_not_lost(
     registry: CollectorRegistry, sink: PrometheusSink
 ) -> None:
     def count() -> None:
@@ -346,10 +346,10 @@ def test_threads_lose_no_count(
     assert "seconds_sum 20.0" in lines
 
 
-# ---------------------------------------------------------------- with a queue
+# ---------------------------------------------------------------- queues
 
 
-async def test_a_queue_shows_the_metrics_of_client_go(
+async def test_queue_exports_the_metrics_of_client_go(
     registry: CollectorRegistry, sink: PrometheusSink
 ) -> None:
     queue = WorkQueue[str]("pods", metrics=sink)
@@ -388,7 +388,7 @@ async def test_a_queue_shows_the_metrics_of_client_go(
     } <= set(lines)
 
 
-async def test_one_metric_alone_is_up_to_date_too(
+async def test_single_collected_metric_is_up_to_date(
     registry: CollectorRegistry, sink: PrometheusSink
 ) -> None:
     queue = PriorityQueue[str]("pods", metrics=sink)
@@ -403,7 +403,7 @@ async def test_one_metric_alone_is_up_to_date_too(
     ]
 
 
-async def test_a_queue_that_is_gone_is_asked_no_more(
+async def test_freed_queue_is_not_collected_again(
     registry: CollectorRegistry, sink: PrometheusSink
 ) -> None:
     queue = WorkQueue[str]("pods", metrics=sink)
@@ -428,7 +428,7 @@ class Reporter:
             raise ZeroDivisionError
 
 
-def test_one_who_fails_to_tell_does_not_keep_others_from_being_read(
+def test_component_that_fails_to_report_does_not_affect_others(
     registry: CollectorRegistry, sink: PrometheusSink, caplog: pytest.LogCaptureFixture
 ) -> None:
     reporters = [Reporter(fails=True), Reporter(fails=False)]
@@ -444,7 +444,7 @@ def test_one_who_fails_to_tell_does_not_keep_others_from_being_read(
 
 
 class Reader:
-    """Reads the registry while it is asked to tell, as another scrape would do."""
+    """A component that collects the registry during its report, like another scrape."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
@@ -456,7 +456,7 @@ class Reader:
             shown(self.registry)
 
 
-def test_two_who_read_at_once_both_drop_one_who_is_gone(
+def test_two_concurrent_collections_drop_a_freed_component(
     registry: CollectorRegistry, sink: PrometheusSink
 ) -> None:
     reader, gone = Reader(registry), Reporter(fails=False)
@@ -473,7 +473,7 @@ def test_two_who_read_at_once_both_drop_one_who_is_gone(
     assert len(sink._shared.reporters) == 1
 
 
-# ---------------------------------------------------------------- what is known of each
+# ---------------------------------------------------------------- help texts
 
 METRIC = re.compile(
     r"(aioinformer|controller_runtime|informer|leader_election|reflector|rest_client|"
@@ -481,7 +481,7 @@ METRIC = re.compile(
 )
 
 
-def test_every_metric_that_is_told_has_a_help_text() -> None:
+def test_every_metric_has_a_help_text() -> None:
     used = set()
     for path in PACKAGE.rglob("*.py"):
         if path.name == "metrics_prometheus.py":

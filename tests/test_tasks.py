@@ -1,4 +1,4 @@
-"""`_tasks`: clean-up that outlives a cancellation, tasks that are ended, leaves."""
+"""`finish`, `unwrap_group` and `run_concurrently`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def record() -> list[str]:
 
 
 async def clean_up(record: list[str], seconds: float = 1.0) -> str:
-    """Takes some time, even when it is cancelled once."""
+    """Take some time, even if cancelled once."""
     record.append("begun")
     await asyncio.sleep(seconds)
     record.append("done")
@@ -30,26 +30,26 @@ async def clean_up(record: list[str], seconds: float = 1.0) -> str:
 # ---------------------------------------------------------------- finish
 
 
-async def test_finish_answers_what_the_clean_up_returned(record: list[str]) -> None:
+async def test_finish_returns_the_result_of_the_cleanup(record: list[str]) -> None:
     result = await finish(clean_up(record), within_seconds=2)
 
     assert result == "result"
     assert asyncio.get_running_loop().time() == pytest.approx(1)
 
 
-async def test_finish_raises_what_the_clean_up_raised() -> None:
+async def test_finish_raises_the_error_of_the_cleanup() -> None:
     with pytest.raises(ZeroDivisionError):
         await finish(failing(), within_seconds=2)
 
 
-async def test_finish_takes_a_clean_up_that_does_not_wait() -> None:
+async def test_finish_accepts_a_cleanup_that_does_not_wait() -> None:
     async def clean_up() -> int:
         return 7
 
     assert await finish(clean_up(), within_seconds=0) == 7
 
 
-async def test_finish_cancels_a_clean_up_that_takes_too_long(
+async def test_finish_cancels_a_cleanup_that_takes_too_long(
     record: list[str],
 ) -> None:
     with pytest.raises(TimeoutError, match=r"within 0\.5 s"):
@@ -59,7 +59,7 @@ async def test_finish_cancels_a_clean_up_that_takes_too_long(
     assert asyncio.get_running_loop().time() == pytest.approx(0.5)
 
 
-async def test_finish_waits_for_the_end_of_what_it_has_cancelled(
+async def test_finish_waits_for_the_end_of_a_cancelled_cleanup(
     record: list[str],
 ) -> None:
     with pytest.raises(TimeoutError):
@@ -68,7 +68,7 @@ async def test_finish_waits_for_the_end_of_what_it_has_cancelled(
     assert record == ["ending", "ended"]
 
 
-async def test_finish_raises_the_error_with_which_a_late_clean_up_ended() -> None:
+async def test_finish_raises_the_error_of_a_late_cleanup() -> None:
     async def clean_up() -> None:
         try:
             await asyncio.sleep(5)
@@ -79,7 +79,7 @@ async def test_finish_raises_the_error_with_which_a_late_clean_up_ended() -> Non
         await finish(clean_up(), within_seconds=0.5)
 
 
-async def test_finish_tells_of_a_clean_up_that_cancels_itself() -> None:
+async def test_finish_reports_a_cleanup_that_cancels_itself() -> None:
     async def clean_up() -> None:
         raise asyncio.CancelledError
 
@@ -95,7 +95,7 @@ async def test_finish_stops_its_timer(record: list[str]) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_finish_defers_a_cancellation_until_the_clean_up_is_over(
+async def test_finish_defers_a_cancellation_until_the_cleanup_ends(
     record: list[str], times: int
 ) -> None:
     task = asyncio.create_task(finish(clean_up(record), within_seconds=5))
@@ -107,7 +107,7 @@ async def test_finish_defers_a_cancellation_until_the_clean_up_is_over(
     assert asyncio.get_running_loop().time() == pytest.approx(1)
 
 
-async def test_finish_starts_a_clean_up_although_it_is_cancelled_at_once(
+async def test_finish_starts_the_cleanup_although_it_is_cancelled_at_once(
     record: list[str],
 ) -> None:
     async def host() -> None:
@@ -131,7 +131,7 @@ async def test_finish_starts_a_clean_up_although_it_is_cancelled_at_once(
         pytest.param(lambda: failing(9), 1, "TimeoutError", id="took-too-long"),
     ],
 )
-async def test_a_cancellation_wins_over_the_failure_of_the_clean_up(
+async def test_cancellation_precedes_the_failure_of_the_cleanup(
     clean_up: Callable[[], Coroutine[Any, Any, None]],
     within: float,
     note: str,
@@ -147,7 +147,7 @@ async def test_a_cancellation_wins_over_the_failure_of_the_clean_up(
     assert text.startswith(f"clean-up also failed: {note}")
 
 
-async def test_a_timeout_around_finish_ends_when_the_clean_up_has_ended(
+async def test_timeout_around_finish_ends_with_the_cleanup(
     record: list[str],
 ) -> None:
     with pytest.raises(TimeoutError):
@@ -178,13 +178,13 @@ PAIR = ExceptionGroup("pair", [ONE, TWO])
         pytest.param(PAIR, PAIR, id="two"),
     ],
 )
-def test_leaf_of_answers_the_only_leaf_or_the_group(
+def test_unwrap_group_returns_the_only_leaf_or_the_group(
     group: BaseExceptionGroup[BaseException], leaf: BaseException | None
 ) -> None:
     assert unwrap_group(group) is (leaf or group.exceptions[0])
 
 
-def test_leaf_of_keeps_the_outer_group_around_several() -> None:
+def test_unwrap_group_keeps_the_outer_group_around_several() -> None:
     outer = ExceptionGroup("outer", [PAIR])
 
     assert unwrap_group(outer) is outer
@@ -193,14 +193,16 @@ def test_leaf_of_keeps_the_outer_group_around_several() -> None:
 # ---------------------------------------------------------------- run_concurrently
 
 
-async def test_together_runs_all_at_the_same_time(looptime: float) -> None:
+async def test_run_concurrently_runs_all_at_once(looptime: float) -> None:
     await run_concurrently(asyncio.sleep(3), asyncio.sleep(2), asyncio.sleep(1))
     await run_concurrently()
 
     assert looptime == 3
 
 
-async def test_the_first_failure_ends_the_others(record: list[str]) -> None:
+async def test_run_concurrently_cancels_the_others_on_failure(
+    record: list[str],
+) -> None:
     async def fails() -> None:
         await asyncio.sleep(1)
         raise ValueError("failed")
@@ -220,7 +222,7 @@ async def test_the_first_failure_ends_the_others(record: list[str]) -> None:
     assert task.cancelling() == 0
 
 
-async def test_a_cancellation_reaches_all_of_them(record: list[str]) -> None:
+async def test_run_concurrently_passes_a_cancellation_to_all(record: list[str]) -> None:
     async def cleans_up() -> None:
         try:
             await asyncio.sleep(60)

@@ -1,4 +1,4 @@
-"""`BackgroundContext`: a context that a task of its own enters, holds open and leaves."""
+"""`BackgroundContext`: a context entered, held open and exited by its own task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def record() -> list[str]:
 async def door(
     record: list[str], *, opens: float = 1.0, closes: float = 0.0
 ) -> AsyncIterator[str]:
-    """Takes some time to enter and to leave, and notes in which task it is."""
+    """Take some time to enter and exit, and record the tasks."""
     task = asyncio.current_task()
     assert task is not None
     record.append(f"opening in {task.get_name()}")
@@ -45,11 +45,11 @@ async def broken(*, at_once: bool) -> AsyncIterator[None]:
     raise ZeroDivisionError
 
 
-async def test_enters_and_leaves_in_one_task_of_its_own(record: list[str]) -> None:
+async def test_context_is_entered_and_exited_in_its_own_task(record: list[str]) -> None:
     held = BackgroundContext(door(record), "porter")
 
     assert await held.value() == "value"
-    assert await held.value() == "value", "as often as one likes"
+    assert await held.value() == "value", "any number of times"
     await held.leave()
     await held.leave()
 
@@ -57,7 +57,7 @@ async def test_enters_and_leaves_in_one_task_of_its_own(record: list[str]) -> No
     assert record == ["opening in porter", "closed in porter"]
 
 
-async def test_is_begun_while_others_work(record: list[str]) -> None:
+async def test_entry_starts_concurrently(record: list[str]) -> None:
     held = BackgroundContext(door(record, opens=3), "porter")
     await asyncio.sleep(2)
 
@@ -67,7 +67,7 @@ async def test_is_begun_while_others_work(record: list[str]) -> None:
     await held.leave()
 
 
-async def test_raises_what_the_entering_failed_with() -> None:
+async def test_error_on_entry_is_raised() -> None:
     held = BackgroundContext(broken(at_once=True), "porter")
 
     with pytest.raises(ZeroDivisionError):
@@ -76,7 +76,7 @@ async def test_raises_what_the_entering_failed_with() -> None:
     await held.leave()
 
 
-async def test_raises_what_the_leaving_failed_with() -> None:
+async def test_error_on_exit_is_raised() -> None:
     held = BackgroundContext(broken(at_once=False), "porter")
     await held.value()
 
@@ -84,7 +84,7 @@ async def test_raises_what_the_leaving_failed_with() -> None:
         await held.leave()
 
 
-async def test_an_error_that_nobody_wants_is_not_reported() -> None:
+async def test_error_that_nobody_awaits_is_not_reported() -> None:
     reports: list[object] = []
     asyncio.get_running_loop().set_exception_handler(
         lambda _, context: reports.append(context)
@@ -99,7 +99,7 @@ async def test_an_error_that_nobody_wants_is_not_reported() -> None:
     assert reports == []
 
 
-async def test_a_wait_for_the_value_can_be_cancelled(record: list[str]) -> None:
+async def test_wait_for_the_value_can_be_cancelled(record: list[str]) -> None:
     held = BackgroundContext(door(record, opens=3), "porter")
 
     with pytest.raises(TimeoutError):
@@ -111,7 +111,7 @@ async def test_a_wait_for_the_value_can_be_cancelled(record: list[str]) -> None:
 
 
 @pytest.mark.parametrize("begun", [False, True])
-async def test_gives_up_what_is_not_entered_yet(
+async def test_exit_cancels_an_unfinished_entry(
     record: list[str], *, begun: bool
 ) -> None:
     held = BackgroundContext(door(record, opens=1000), "porter")
@@ -139,7 +139,7 @@ async def test_drop_does_not_wait(record: list[str]) -> None:
     assert left == [False, True]
 
 
-async def test_a_cancellation_waits_until_it_is_left(record: list[str]) -> None:
+async def test_cancelled_exit_waits_for_its_end(record: list[str]) -> None:
     held = BackgroundContext(door(record, closes=2), "porter")
     await held.value()
 

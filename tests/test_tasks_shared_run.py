@@ -1,4 +1,4 @@
-"""`SharedRun`: one task does what many callers wait for; `in_thread`: a thread does."""
+"""`SharedRun`, one task for many callers, and `in_thread`, a call in a thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aioinformer._tasks import SharedRun, in_thread
 
 
 class Work:
-    """Takes five seconds, and notes what became of each run."""
+    """Work of five seconds that records the outcome of each run."""
 
     def __init__(self) -> None:
         self.record: list[str] = []
@@ -72,7 +72,7 @@ async def test_shared_run_ends_with_its_last_caller(work: Work) -> None:
     assert work.record[2:] == ["began", "ended"]
 
 
-async def test_shared_run_that_only_one_caller_wants_is_late_after_its_time(
+async def test_shared_run_with_one_caller_times_out(
     work: Work,
 ) -> None:
     run = SharedRun(work.do, "work")
@@ -109,7 +109,7 @@ async def test_shared_run_ends_when_it_is_released(work: Work) -> None:
     assert work.record == ["began", "cancelled"]
 
 
-async def test_shared_run_goes_on_after_a_wait_that_was_too_short(work: Work) -> None:
+async def test_shared_run_continues_after_a_wait_that_timed_out(work: Work) -> None:
     run = SharedRun(work.do, "work")
     run.keep()
 

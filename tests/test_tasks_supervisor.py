@@ -1,4 +1,4 @@
-"""`Supervisor`: lives of components, and the hosts who start and stop them."""
+"""`Supervisor`: start, readiness, stop and failure of the supervised coroutine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def record() -> list[str]:
 
 
 def life_of(record: list[str], *, ready_after: float = 0.0) -> Life:
-    """A life that is well: it gets ready, lives, and takes 1 s to end."""
+    """Make a life that gets ready, runs, and takes 1 s to end."""
 
     async def life(ready: Callable[[], None]) -> None:
         record.append("started")
@@ -75,7 +75,7 @@ async def test_start_returns_when_the_life_is_ready(record: list[str]) -> None:
     await supervisor.stop()
 
 
-async def test_the_life_has_the_name_of_its_supervisor(record: list[str]) -> None:
+async def test_life_task_has_the_name_of_its_supervisor(record: list[str]) -> None:
     supervisor = Supervisor(life_of(record), "demo")
     await supervisor.start()
 
@@ -95,7 +95,7 @@ async def test_stop_waits_for_the_end_of_the_life(record: list[str]) -> None:
     assert not supervisor.running
 
 
-async def test_it_may_be_started_in_one_task_and_stopped_in_another(
+async def test_supervisor_can_be_started_and_stopped_in_different_tasks(
     record: list[str],
 ) -> None:
     supervisor = Supervisor(life_of(record), "demo")
@@ -114,7 +114,7 @@ async def test_stop_without_start_does_nothing(record: list[str]) -> None:
     assert record == []
 
 
-async def test_stop_may_be_called_again(record: list[str]) -> None:
+async def test_stop_can_be_called_again(record: list[str]) -> None:
     supervisor = Supervisor(life_of(record), "demo")
     await supervisor.start()
     await supervisor.stop()
@@ -124,7 +124,7 @@ async def test_stop_may_be_called_again(record: list[str]) -> None:
     assert record.count("ended") == 1
 
 
-async def test_it_may_be_started_again_after_its_end(record: list[str]) -> None:
+async def test_supervisor_can_be_started_again_after_its_end(record: list[str]) -> None:
     supervisor = Supervisor(life_of(record), "demo")
 
     for _ in range(2):
@@ -134,7 +134,7 @@ async def test_it_may_be_started_again_after_its_end(record: list[str]) -> None:
     assert record == ["started", "ready", "ending", "ended"] * 2
 
 
-async def test_it_runs_until_its_life_has_really_ended(record: list[str]) -> None:
+async def test_supervisor_runs_until_its_life_has_ended(record: list[str]) -> None:
     supervisor = Supervisor(life_of(record), "demo")
     await supervisor.start()
     stopper = asyncio.create_task(supervisor.stop())
@@ -147,7 +147,7 @@ async def test_it_runs_until_its_life_has_really_ended(record: list[str]) -> Non
     assert not supervisor.running
 
 
-async def test_a_second_stop_neither_hurries_the_first_nor_overtakes_it(
+async def test_second_stop_waits_without_hurrying_the_first(
     record: list[str],
 ) -> None:
     supervisor = Supervisor(life_of(record), "demo")
@@ -162,18 +162,18 @@ async def test_a_second_stop_neither_hurries_the_first_nor_overtakes_it(
     await first
 
 
-async def test_a_second_start_is_refused_while_it_runs(record: list[str]) -> None:
+async def test_second_start_is_refused_while_running(record: list[str]) -> None:
     supervisor = Supervisor(life_of(record), "demo")
     await supervisor.start()
 
-    with pytest.raises(OptionsError, match="the demo runs already"):
+    with pytest.raises(OptionsError, match="the demo is already running"):
         await supervisor.start()
 
     await supervisor.stop()
     assert record.count("started") == record.count("ended") == 1
 
 
-async def test_the_host_may_ask_for_readiness_twice(record: list[str]) -> None:
+async def test_readiness_can_be_reported_twice(record: list[str]) -> None:
     async def life(ready: Callable[[], None]) -> None:
         ready()
         ready()
@@ -185,7 +185,7 @@ async def test_the_host_may_ask_for_readiness_twice(record: list[str]) -> None:
     assert not supervisor.running
 
 
-# ---------------------------------------------------------------- lives that fail
+# ---------------------------------------------------------------- failures
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ async def test_the_host_may_ask_for_readiness_twice(record: list[str]) -> None:
         pytest.param(PAIR, PAIR, id="group-of-two"),
     ],
 )
-async def test_start_raises_what_the_life_failed_with_before_it_was_ready(
+async def test_start_raises_the_failure_before_readiness(
     error: Exception, raised: Exception
 ) -> None:
     supervisor = Supervisor(failing_life(error), "demo")
@@ -206,10 +206,10 @@ async def test_start_raises_what_the_life_failed_with_before_it_was_ready(
 
     assert caught.value is raised
     assert not supervisor.running
-    await supervisor.stop()  # raises it no more
+    await supervisor.stop()  # does not raise it again
 
 
-async def test_start_fails_if_the_life_ends_without_being_ready(
+async def test_start_fails_if_the_life_ends_before_readiness(
     record: list[str],
 ) -> None:
     async def life(ready: Callable[[], None]) -> None:
@@ -221,7 +221,7 @@ async def test_start_fails_if_the_life_ends_without_being_ready(
     assert record == ["ended"]
 
 
-async def test_start_says_that_it_was_stopped_meanwhile(record: list[str]) -> None:
+async def test_start_raises_if_it_is_stopped_meanwhile(record: list[str]) -> None:
     supervisor = Supervisor(life_of(record, ready_after=5), "demo")
     starter = asyncio.create_task(supervisor.start())
     await asyncio.sleep(1)
@@ -243,7 +243,7 @@ async def test_start_says_that_it_was_stopped_meanwhile(record: list[str]) -> No
     ],
 )
 @pytest.mark.parametrize("when_stopped", [False, True], ids=["before", "at-stop"])
-async def test_stop_raises_once_what_the_life_failed_with(
+async def test_stop_raises_the_failure_of_the_life_once(
     error: Exception, raised: Exception, when_stopped: bool
 ) -> None:
     life = failing_life(error, ready=True, when_stopped=when_stopped)
@@ -260,7 +260,7 @@ async def test_stop_raises_once_what_the_life_failed_with(
     await supervisor.stop()
 
 
-async def test_of_two_stops_one_raises_what_the_life_failed_with() -> None:
+async def test_only_one_of_two_stops_raises_the_failure() -> None:
     life = failing_life(ONE, ready=True, when_stopped=True)
     supervisor = Supervisor(life, "demo")
     await supervisor.start()
@@ -271,7 +271,7 @@ async def test_of_two_stops_one_raises_what_the_life_failed_with() -> None:
     assert [stop.exception() for stop in stops] == [ONE, None]
 
 
-async def test_a_life_that_fails_as_soon_as_it_is_ready_fails_the_start() -> None:
+async def test_failure_in_the_turn_of_readiness_fails_the_start() -> None:
     async def life(ready: Callable[[], None]) -> None:
         ready()
         raise ONE
@@ -280,7 +280,7 @@ async def test_a_life_that_fails_as_soon_as_it_is_ready_fails_the_start() -> Non
         await Supervisor(life, "demo").start()
 
 
-async def test_a_life_that_cancels_itself_has_not_failed() -> None:
+async def test_life_that_cancels_itself_has_not_failed() -> None:
     async def life(ready: Callable[[], None]) -> None:
         ready()
         await asyncio.sleep(1)
@@ -298,9 +298,7 @@ async def test_a_life_that_cancels_itself_has_not_failed() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_a_cancelled_start_ends_the_life_again(
-    record: list[str], times: int
-) -> None:
+async def test_cancelled_start_ends_the_life(record: list[str], times: int) -> None:
     supervisor = Supervisor(life_of(record, ready_after=5), "demo")
     starter = asyncio.create_task(supervisor.start())
 
@@ -311,12 +309,12 @@ async def test_a_cancelled_start_ends_the_life_again(
     assert not supervisor.running
 
 
-async def test_a_start_cancelled_before_the_life_began_leaves_nothing(
+async def test_start_cancelled_before_the_life_began_leaves_nothing(
     record: list[str],
 ) -> None:
     supervisor = Supervisor(life_of(record), "demo")
     starter = asyncio.create_task(supervisor.start())
-    await asyncio.sleep(0)  # the life is a task now, but has not run
+    await asyncio.sleep(0)  # the task exists, but has not run
 
     starter.cancel()
     await asyncio.wait({starter})
@@ -327,7 +325,7 @@ async def test_a_start_cancelled_before_the_life_began_leaves_nothing(
     await supervisor.stop()
 
 
-async def test_a_start_cancelled_in_the_turn_of_readiness_ends_the_life(
+async def test_start_cancelled_in_the_turn_of_readiness_ends_the_life(
     record: list[str],
 ) -> None:
     supervisor: Supervisor
@@ -345,7 +343,7 @@ async def test_a_start_cancelled_in_the_turn_of_readiness_ends_the_life(
     assert record == ["ending", "ended"]
 
 
-async def test_what_a_life_fails_with_at_a_cancelled_start_is_noted() -> None:
+async def test_failure_during_a_cancelled_start_is_noted() -> None:
     life = failing_life(ONE, when_stopped=True)
     supervisor = Supervisor(life, "demo")
     starter = asyncio.create_task(supervisor.start())
@@ -355,11 +353,11 @@ async def test_what_a_life_fails_with_at_a_cancelled_start_is_noted() -> None:
         await starter
 
     assert raised.value.__notes__ == [f"the demo also failed: {ONE!r}"]
-    await supervisor.stop()  # it has been told
+    await supervisor.stop()  # it was notified
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_a_cancelled_stop_waits_for_the_end_of_the_life(
+async def test_cancelled_stop_waits_for_the_end_of_the_life(
     record: list[str], times: int
 ) -> None:
     supervisor = Supervisor(life_of(record), "demo")
@@ -373,7 +371,7 @@ async def test_a_cancelled_stop_waits_for_the_end_of_the_life(
     assert not supervisor.running
 
 
-async def test_a_cancelled_stop_leaves_the_failure_to_the_next() -> None:
+async def test_cancelled_stop_leaves_the_failure_to_the_next_stop() -> None:
     async def life(ready: Callable[[], None]) -> None:
         ready()
         try:

@@ -1,4 +1,4 @@
-"""Protection from the user's code: exceptions, and log handlers that raise."""
+"""`_user_code`: exceptions and log handlers of users that raise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = guarded_logger(__name__)
 
 
 class Foreign(BaseException):
-    """Stands for the exception of pytest.fail()."""
+    """A base exception like that of `pytest.fail()`."""
 
 
 def caught(error: BaseException) -> bool:
@@ -28,12 +28,12 @@ def caught(error: BaseException) -> bool:
 
 
 @pytest.mark.parametrize("error", [ValueError(), asyncio.CancelledError(), Foreign()])
-def test_user_errors_catch_whatever_a_function_raises(error: BaseException) -> None:
+def test_user_errors_catches_every_error_of_a_function(error: BaseException) -> None:
     assert caught(error)
 
 
 @pytest.mark.parametrize("error", [SystemExit(), KeyboardInterrupt(), GeneratorExit()])
-def test_user_errors_let_the_end_of_the_program_pass(error: BaseException) -> None:
+def test_user_errors_passes_system_exit_on(error: BaseException) -> None:
     with pytest.raises(type(error)):
         caught(error)
 
@@ -49,7 +49,7 @@ class Raising(logging.Filter):
 
 @pytest.fixture
 def raising() -> Iterator[Raising]:
-    """A filter of this module's logger."""
+    """Add a filter to this module's logger."""
     it = Raising(ValueError("no more logs"))
     logger.logger.addFilter(it)
     yield it
@@ -59,7 +59,7 @@ def raising() -> Iterator[Raising]:
 @pytest.mark.parametrize(
     "error", [ValueError("no more logs"), Foreign("no more logs")], ids=type
 )
-def test_logger_prints_and_drops_what_a_filter_raises(
+def test_logger_prints_and_drops_errors_of_filters(
     raising: Raising, capsys: pytest.CaptureFixture[str], error: BaseException
 ) -> None:
     raising.error = error
@@ -70,13 +70,13 @@ def test_logger_prints_and_drops_what_a_filter_raises(
     assert "Message: 'event key=%s'" in printed
 
 
-def test_logger_lets_the_end_of_the_program_pass(raising: Raising) -> None:
+def test_logger_passes_system_exit_on(raising: Raising) -> None:
     raising.error = SystemExit()
     with pytest.raises(SystemExit):
         logger.warning("event")
 
 
-def test_logger_is_silent_if_logging_is(
+def test_logger_prints_nothing_if_logging_is_silent(
     raising: Raising,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -86,7 +86,7 @@ def test_logger_is_silent_if_logging_is(
     assert capsys.readouterr().err == ""
 
 
-def test_logger_names_the_caller_in_its_records(
+def test_logger_records_name_the_caller(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     logger.warning("event")
@@ -97,6 +97,6 @@ def test_logger_names_the_caller_in_its_records(
 
     for record in caplog.records:
         assert record.name == __name__
-        assert record.funcName == "test_logger_names_the_caller_in_its_records"
+        assert record.funcName == "test_logger_records_name_the_caller"
 
     assert caplog.records[1].exc_info is not None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.cli.error_messages import CommandError
-from aioinformer.cli.output import say
+from aioinformer.cli.output import print_text
 from aioinformer.cli.running import pause
 from aioinformer.cli.workload import NAMESPACES, Workload, objects_for
 from aioinformer.errors import AioInformerError, AlreadyExists
@@ -78,7 +78,7 @@ async def serve(options: APIServerOptions) -> int:
         raise CommandError("--churn needs pods to change: use --pods, too.")
 
     if options.kubeconfig is not None:
-        await asyncio.to_thread(_check_ours, Path(options.kubeconfig))
+        await asyncio.to_thread(_check_replaceable, Path(options.kubeconfig))
 
     server = APIServer(port=options.port, token=options.token)
     for path in options.manifests:
@@ -86,7 +86,7 @@ async def serve(options: APIServerOptions) -> int:
 
     await _listen(server, options.port)
     try:
-        return await _play(server, options)
+        return await _serve(server, options)
     finally:
         await server.stop()
 
@@ -102,7 +102,7 @@ async def _listen(server: APIServer, port: int) -> None:
         ) from exc
 
 
-async def _play(server: APIServer, options: APIServerOptions) -> int:
+async def _serve(server: APIServer, options: APIServerOptions) -> int:
     workload = Workload(
         server,
         objects=objects_for(pods=options.pods),
@@ -114,7 +114,7 @@ async def _play(server: APIServer, options: APIServerOptions) -> int:
     if options.kubeconfig is not None:
         await asyncio.to_thread(_write_kubeconfig, server, Path(options.kubeconfig))
 
-    say(_greeting(server.url, options))
+    print_text(_instructions(server.url, options))
     start = asyncio.get_running_loop().time()
     try:
         async with asyncio.TaskGroup() as group:
@@ -128,7 +128,7 @@ async def _play(server: APIServer, options: APIServerOptions) -> int:
                 changing.cancel()
     finally:
         seconds = asyncio.get_running_loop().time() - start
-        say(f"Stopped after {seconds:.1f} s: {workload.changes} changes made.")
+        print_text(f"Stopped after {seconds:.1f} s: {workload.changes} changes made.")
 
     return 0
 
@@ -140,7 +140,7 @@ def _populate(server: APIServer, workload: Workload) -> None:
             server.create(resources.NAMESPACES, {"metadata": {"name": name}})
 
     workload.populate()
-    # Most of it stays, so collections of garbage should not look through it.
+    # Most of these objects stay, so the garbage collector need not traverse them.
     gc.collect()
     gc.freeze()
 
@@ -148,7 +148,7 @@ def _populate(server: APIServer, workload: Workload) -> None:
 # ---------------------------------------------------------------- kubeconfigs
 
 
-def _check_ours(path: Path) -> None:
+def _check_replaceable(path: Path) -> None:
     """Refuse to replace a kubeconfig of another cluster, or any other file.
 
     It may be the only copy of somebody's credentials.
@@ -162,14 +162,14 @@ def _check_ours(path: Path) -> None:
         # For a device or a folder, writing fails with a reason.
         document = {} if path.is_file() else None
 
-    if document is not None and not _is_ours(document):
+    if document is not None and not _is_test_server(document):
         raise CommandError(
             f"{path} exists, and is not the kubeconfig of a test server: not "
             "overwriting it. Use another path for --kubeconfig."
         )
 
 
-def _is_ours(document: Any) -> bool:
+def _is_test_server(document: Any) -> bool:
     """Return True if all clusters of a kubeconfig are on loopback."""
     try:
         servers = [it["cluster"]["server"] for it in document["clusters"]]
@@ -190,7 +190,7 @@ def _write_kubeconfig(server: APIServer, path: Path) -> None:
 # ---------------------------------------------------------------- lines
 
 
-def _greeting(url: str, options: APIServerOptions) -> str:
+def _instructions(url: str, options: APIServerOptions) -> str:
     """Return the lines that explain how to use the server."""
     path = ""
     if options.kubeconfig is not None:

@@ -13,7 +13,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from aioinformer.cli import running
-from aioinformer.cli.output import say
+from aioinformer.cli.output import print_text
 from aioinformer.cli.parameters import (
     complete_resource,
     duration,
@@ -29,7 +29,7 @@ __all__ = ["aioinformer"]
 
 _EXIT_STATUS = """
 \b
-Exit status: 0 on success, 1 if a check failed or an informer died of a bug, 2 on errors
+Exit status: 0 on success, 1 if a check failed or after a bug of aioinformer, 2 on errors
 of the input, the cluster or the connection, 130 after Ctrl-C.
 """
 
@@ -88,7 +88,7 @@ def aioinformer(context: click.Context) -> None:
       aioinformer apiserver --pods 300    test server for kubectl
     """
     if context.invoked_subcommand is None:
-        say(context.get_help())
+        print_text(context.get_help())
 
 
 @aioinformer.command()
@@ -191,7 +191,7 @@ def watch(
     of the kubeconfig's context, or "default". With --server, it uses all namespaces.
 
     On a terminal it shows a live table with the columns of kubectl. Changes are marked by
-    a sign (+ added, ~ modified, - deleted) and, unless NO_COLOR is set, a colour. In a
+    a sign (+ added, ~ modified, - deleted) and, unless NO_COLOR is set, a color. In a
     pipe or file it prints lines: the event (ADDED, MODIFIED, DELETED) and the columns.
 
     \b
@@ -404,7 +404,7 @@ def completion(shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     script = kind(aioinformer, {}, "aioinformer", "_AIOINFORMER_COMPLETE")
-    say(script.source_template % script.source_vars())
+    print_text(script.source_template % script.source_vars())
 
 
 def _end(status: int) -> None:

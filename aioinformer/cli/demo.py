@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aioinformer.cli.live_table import RateMeter
-from aioinformer.cli.output import say
+from aioinformer.cli.output import print_text
 from aioinformer.cli.running import FAILED_CHECK, pause, raise_informer_failure
 from aioinformer.cli.workload import NAMESPACES, Workload
 from aioinformer.controller import Controller, Manager
@@ -53,7 +53,7 @@ LINE_SECONDS = 1.0
 FRAME_SECONDS = 0.25
 
 
-# How long the caches may take to catch up in the end: on loopback it is milliseconds.
+# Maximum wait for the caches to catch up, which takes milliseconds on loopback.
 SETTLE_SECONDS = 5.0
 
 
@@ -78,10 +78,10 @@ async def demo(options: DemoOptions) -> int:
 
     Raises:
         NotSynced: If the caches are not synced within 30 s.
-        InformerStopped: If an informer died of a bug, perhaps in a group.
+        InformerStopped: If an informer failed because of a bug, perhaps in a group.
 
     Cancellation:
-        Stops it. It prints what it has done, and compares nothing.
+        Stops it, and prints a summary without comparing the caches.
     """
     console = Console()
     async with APIServer(auto_namespaces=True) as server, server.client() as client:
@@ -91,18 +91,18 @@ async def demo(options: DemoOptions) -> int:
             changes_per_second=options.changes_per_second,
         )
         workload.populate()
-        say(
+        print_text(
             f"Built-in API server at {server.url}: {options.objects} objects in "
             f"{len(NAMESPACES)} namespaces, {options.changes_per_second:g} changes/s.",
         )
         counter = PodCounter(client)
         async with counter.factory:
             await counter.factory.wait_for_cache_sync(SYNC_SECONDS)
-            stage = _Stage(console, server, workload, counter)
-            return await stage.play(options)
+            run = _Demo(console, server, workload, counter)
+            return await run.run(options)
 
 
-class _Stage:
+class _Demo:
     """Workload, controller and output of one demo."""
 
     def __init__(
@@ -121,7 +121,7 @@ class _Stage:
         self._map_meter = RateMeter()
         self._reconcile_meter = RateMeter()
 
-    async def play(self, options: DemoOptions) -> int:
+    async def run(self, options: DemoOptions) -> int:
         live = self._console.is_terminal and not self._console.is_dumb_terminal
         show = self._show_table if live and not options.plain else self._show_lines
         try:
@@ -131,8 +131,8 @@ class _Stage:
                 working = group.create_task(
                     self._counter.manager.run(), name="controller"
                 )
-                vigil = group.create_task(
-                    raise_informer_failure(self._counter.factory), name="vigil"
+                failure = group.create_task(
+                    raise_informer_failure(self._counter.factory), name="failure"
                 )
                 await pause(options.seconds)
                 changing.cancel()
@@ -140,9 +140,9 @@ class _Stage:
                 # The controller is idle, or hangs, which the result shows.
                 working.cancel()
                 showing.cancel()
-                vigil.cancel()
+                failure.cancel()
         except asyncio.CancelledError:
-            say(f"Interrupted after {self._done()}.")
+            print_text(f"Interrupted after {self._done()}.")
             raise
 
         # The last writes are on their way to the caches.
@@ -153,7 +153,7 @@ class _Stage:
 
     async def _show_lines(self) -> None:
         while True:
-            say(draw_line(self._frame()))
+            print_text(draw_line(self._frame()))
             await asyncio.sleep(LINE_SECONDS)
 
     async def _show_table(self) -> None:
@@ -200,16 +200,16 @@ class _Stage:
         counter = self._counter
         found = [f"{key} has a wrong count" for key in counter.wrong()]
         for resource, informer in ((PODS, counter.pods), (CONFIG_MAPS, counter.maps)):
-            held = self._server.objects(resource)
-            found += differences(held, informer.lister.list())
+            served = self._server.objects(resource)
+            found += differences(served, informer.lister.list())
 
         return found
 
     def _judge(self) -> int:
         counter = self._counter
         found = self._mistakes()
-        say(f"Ended after {self._done()}.")
-        say(
+        print_text(f"Ended after {self._done()}.")
+        print_text(
             draw_verdict(
                 found, pods=len(counter.pods.store), apps=len(counter.maps.store)
             ),
@@ -241,25 +241,25 @@ def _row(
 
 
 def differences(
-    held: Iterable[Mapping[str, Any]], cached: Iterable[KubeObject]
+    served: Iterable[Mapping[str, Any]], cached: Iterable[KubeObject]
 ) -> list[str]:
     """Compare a cache with the server.
 
     Args:
-        held: All objects of the server.
-        cached: All objects of the cache.
+        served: Objects of the server.
+        cached: Objects of the cache.
 
     Returns:
         Description of each difference, ordered by key.
     """
-    theirs = {_key(body): body for body in held}
-    ours = {obj.key: obj for obj in cached}
-    found = {key: f"{key} is missing" for key in theirs.keys() - ours.keys()}
-    found |= {key: f"{key} is extra" for key in ours.keys() - theirs.keys()}
+    on_server = {_key(body): body for body in served}
+    in_cache = {obj.key: obj for obj in cached}
+    found = {key: f"{key} is missing" for key in on_server.keys() - in_cache.keys()}
+    found |= {key: f"{key} is extra" for key in in_cache.keys() - on_server.keys()}
     found |= {
         key: f"{key} is different"
-        for key in theirs.keys() & ours.keys()
-        if ours[key].to_dict() != theirs[key]
+        for key in on_server.keys() & in_cache.keys()
+        if in_cache[key].to_dict() != on_server[key]
     }
     return [found[key] for key in sorted(found)]
 
@@ -270,8 +270,8 @@ def _key(body: Mapping[str, Any]) -> str:
     return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
 
 
-# What is wrong in the end is named up to here; the rest is counted.
-NAMED = 3
+# Number of differences that are listed. Others are counted.
+LISTED_DIFFERENCES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,8 +329,8 @@ def draw_table(frame: DemoState, *, width: int) -> Table:
     """Return the state as a table, without less important columns on narrow terminals.
 
     Args:
-        frame: What to show.
-        width: The columns of the terminal.
+        frame: State to show.
+        width: Width of the terminal, in cells.
     """
     table = Table(
         title=f"aioinformer demo, {frame.seconds:.0f} s",
@@ -361,7 +361,7 @@ def draw_table(frame: DemoState, *, width: int) -> Table:
     return table
 
 
-# How wide the columns are at least, so that they do not jump; in the order of display.
+# Minimum widths of the columns, so that they do not jump, in display order.
 _WIDTHS = {
     "informer": 10,
     "phase": 11,
@@ -375,11 +375,11 @@ _WIDTHS = {
 _LEFT = {"informer", "phase"}
 
 
-# Which of them go first where there is no room: the last.
+# Columns by importance. On a narrow terminal the last ones are left out.
 _IMPORTANCE = ("informer", "objects", "phase", "age", "events/s", "events")
 
 
-# A border and a blank on each side; and one more border.
+# A blank on each side, and a border.
 _FRAME_OF_COLUMN = 3
 
 
@@ -423,8 +423,12 @@ def draw_verdict(found: list[str], *, pods: int, apps: int) -> str:
             "correct."
         )
 
-    more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
-    return f"Differences: {'; '.join(found[:NAMED])}{more}."
+    more = (
+        f"; and {len(found) - LISTED_DIFFERENCES} more"
+        if len(found) > LISTED_DIFFERENCES
+        else ""
+    )
+    return f"Differences: {'; '.join(found[:LISTED_DIFFERENCES])}{more}."
 
 
 def _age(seconds: float | None) -> str:

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from aioinformer.cli import FAILED_CHECK
-from aioinformer.cli.checks import resource, server
-from aioinformer.cli.checks import results as judging
-from aioinformer.cli.checks import server as way
+from aioinformer.cli.checks import resource, results, server
 from aioinformer.cli.checks.findings import (
     Finding,
     StepResult,
@@ -30,8 +28,8 @@ from aioinformer.cli.checks.resource import ResourceScope
 from aioinformer.cli.checks.server import Identity
 from aioinformer.cli.columns import printable
 from aioinformer.cli.error_messages import CommandError, message_of
-from aioinformer.cli.output import Control, complain, write
-from aioinformer.cli.terminal import has_colours
+from aioinformer.cli.output import Control, print_error, write
+from aioinformer.cli.terminal import has_colors
 from aioinformer.client import Client
 from aioinformer.client.authenticator import Authenticator
 from aioinformer.errors import AioInformerError, Forbidden, InternalError, NotFound
@@ -55,7 +53,7 @@ Report = Literal["lines", "json", "rules"]
 
 
 # SGR parameters of ECMA-48: green, yellow, red, bright black.
-_COLOURS: dict[StepStatus, Control] = {
+_COLORS: dict[StepStatus, Control] = {
     "ok": Control("\x1b[32m"),
     "warning": Control("\x1b[33m"),
     "failed": Control("\x1b[31m"),
@@ -63,7 +61,7 @@ _COLOURS: dict[StepStatus, Control] = {
 }
 
 
-_NO_COLOUR = Control("\x1b[0m")
+_NO_COLOR = Control("\x1b[0m")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,49 +102,49 @@ async def doctor(options: DoctorOptions, target: ConnectionOptions) -> int:
     if options.namespace is not None and options.all_namespaces:
         raise CommandError("-n and -A cannot be combined: omit one of them.")
 
-    # These check the options before anything is read.
+    # These fail on invalid options before anything is read.
     PODS.path(options.namespace)
     target.client()
 
-    examination = StepRunner(options.seconds, _teller(options))
-    checkup = ClusterChecks(
+    steps = StepRunner(options.seconds, _output_of(options))
+    checks = ClusterChecks(
         target,
-        examination,
-        words=tuple(dict.fromkeys(options.resources)),
+        steps,
+        names=tuple(dict.fromkeys(options.resources)),
         namespace=options.namespace,
         all_namespaces=options.all_namespaces,
         group=options.group,
     )
-    await checkup.run()
-    await _conclude(options.report, examination.findings, checkup)
-    return FAILED_CHECK if has_failed(examination.findings) else 0
+    await checks.run()
+    await _conclude(options.report, steps.findings, checks)
+    return FAILED_CHECK if has_failed(steps.findings) else 0
 
 
 async def _conclude(
-    report: Report, findings: list[Finding], checkup: ClusterChecks
+    report: Report, findings: list[Finding], checks: ClusterChecks
 ) -> None:
-    subject = checkup.subject
-    rules = manifests(checkup.needs, subject) if subject is not None else []
-    nobody = bool(checkup.needs) and subject is None
+    subject = checks.subject
+    rules = manifests(checks.needs, subject) if subject is not None else []
+    unknown = bool(checks.needs) and subject is None
     match report:
         case "json":
             await write(_document(findings, rules))
         case "rules":
             await write(as_yaml(rules))
             if not rules:
-                complain(_NOBODY if nobody else "no missing rules found.")
+                print_error(_UNKNOWN_USER if unknown else "no missing rules found.")
         case "lines":
             await write(f"\n{summary(findings)}\n")
             if rules:
                 await write(f"\n{_APPLY}\n{as_yaml(rules)}")
-            elif nobody:
-                await write(f"{_NOBODY}\n")
+            elif unknown:
+                await write(f"{_UNKNOWN_USER}\n")
 
 
 _APPLY = "# For an administrator (`-o rules` prints only this, for kubectl apply -f -):"
 
 
-_NOBODY = (
+_UNKNOWN_USER = (
     "Cannot generate rules, as the server does not know your identity: log in first."
 )
 
@@ -164,45 +162,45 @@ def _document(findings: list[Finding], rules: list[dict[str, Any]]) -> bytes:
 class _Lines:
     """Output of findings as lines, in colors on terminals."""
 
-    def __init__(self, words: tuple[str, ...]) -> None:
-        longest = max(map(len, words), default=0) + len(": permissions")
+    def __init__(self, names: tuple[str, ...]) -> None:
+        longest = max(map(len, names), default=0) + len(": permissions")
         self._width = max(longest, len("client certificate"))
-        self._coloured = sys.stdout.isatty() and has_colours(os.environ)
+        self._colored = sys.stdout.isatty() and has_colors(os.environ)
 
-    async def tell(self, finding: Finding) -> None:
+    async def report(self, finding: Finding) -> None:
         line = finding.line(self._width)
-        if self._coloured:
+        if self._colored:
             mark = finding.mark
             text = line.removeprefix(mark)
-            await write(_COLOURS[mark], mark, _NO_COLOUR, f"{text}\n")
+            await write(_COLORS[mark], mark, _NO_COLOR, f"{text}\n")
         else:
             await write(f"{line}\n")
 
 
-def _teller(options: DoctorOptions) -> Callable[[Finding], Awaitable[None]]:
+def _output_of(options: DoctorOptions) -> Callable[[Finding], Awaitable[None]]:
     match options.report:
         case "lines":
-            return _Lines(options.resources).tell
+            return _Lines(options.resources).report
         case "rules":
-            return _tell_failure
+            return _print_failure
         case "json":
-            return _tell_nothing
+            return _print_nothing
 
 
-async def _tell_failure(finding: Finding) -> None:
+async def _print_failure(finding: Finding) -> None:
     """Print a failure on stderr, as stdout is for rules."""
     if finding.mark == "failed":
-        complain(finding.line())
+        print_error(finding.line())
 
 
-async def _tell_nothing(finding: Finding) -> None:
+async def _print_nothing(finding: Finding) -> None:
     pass
 
 
-_OF_A_RESOURCE = ("permissions", "list", "watch", "watch list")
+_RESOURCE_STEPS = ("permissions", "list", "watch", "watch list")
 
 
-# Shorter ones are parts of other words.
+# Shorter ones may be parts of words.
 _SECRET_CHARACTERS = 8
 
 
@@ -211,11 +209,11 @@ class ClusterChecks:
 
     Args:
         target: Cluster and credentials.
-        examination: Does the steps, and keeps their findings.
-        words: The resources, as `Discovery` takes them.
+        steps: Runner of the steps, which keeps their findings.
+        names: Names of resources, as for `Discovery`.
         namespace: Namespace. None for the default of the connection.
-        all_namespaces: In all of them; then there is no `namespace`.
-        group: Whom rules are for, if not for the user alone.
+        all_namespaces: True for all namespaces, without a `namespace`.
+        group: Group to bind rules to. Empty for the user.
 
     Attributes:
         needs: Missing permissions.
@@ -224,23 +222,23 @@ class ClusterChecks:
     def __init__(
         self,
         target: ConnectionOptions,
-        examination: StepRunner,
+        steps: StepRunner,
         *,
-        words: tuple[str, ...],
+        names: tuple[str, ...],
         namespace: str | None = None,
         all_namespaces: bool = False,
         group: str = "",
     ) -> None:
         self.needs: list[MissingPermission] = []
         self._target = target
-        self._examination = examination
-        self._words = words
+        self._steps = steps
+        self._names = names
         self._namespace = namespace
         self._all_namespaces = all_namespaces
         self._group = group
         self._identity = Identity()
         self._discovered = False
-        self._tickets: list[RequestAuth] = []
+        self._auths: list[RequestAuth] = []
 
     @property
     def subject(self) -> Subject | None:
@@ -256,27 +254,29 @@ class ClusterChecks:
         Cancellation:
             Ends the step; connections are closed, and an exec plugin is killed.
         """
-        steps, config = self._examination, await self._configuration()
+        steps, config = self._steps, await self._configuration()
         if config is None:
             later = ("credentials", "connection", "TLS", "version")
-            await self._leave_out(*later, why="no configuration")
+            await self._skip(*later, why="no configuration")
             return
 
         client = Client(config)
         try:
-            late = f"Run {config.credentials} by hand."
-            entered = await steps.step("credentials", self._enter(client), late=late)
-            reached = await steps.step("connection", way.connection(config))
+            advice = f"Run {config.credentials} by hand."
+            entered = await steps.step(
+                "credentials", self._enter(client), advice=advice
+            )
+            reached = await steps.step("connection", server.connection(config))
             if not entered:
-                await self._leave_out("TLS", "version", why="no credentials")
+                await self._skip("TLS", "version", why="no credentials")
             elif not reached:
-                await self._leave_out("TLS", "version", why="no connection")
+                await self._skip("TLS", "version", why="no connection")
             else:
-                await self._ask(client, self._tickets[0])
+                await self._check_server(client, self._auths[0])
         finally:
             await client.close()
 
-    # ------------------------------------------------------------ one by one
+    # ------------------------------------------------------------ steps
 
     async def _configuration(self) -> ClientConfig | None:
         found: list[ClientConfig] = []
@@ -285,130 +285,130 @@ class ClusterChecks:
             source = await asyncio.to_thread(self._target.source)
             config = await asyncio.to_thread(self._target.read)
             found.append(config)
-            return judging.configuration(config, source)
+            return results.configuration(config, source)
 
-        await self._examination.step("configuration", read())
+        await self._steps.step("configuration", read())
         return found[0] if found else None
 
     async def _enter(self, client: Client) -> StepResult:
         await client.start()
-        # A second one, as that of the client is private.
-        ticket = await Authenticator(client.config).current()
-        _, _, secret = ticket.info.authorization.partition(" ")
+        # A second authenticator, as that of the client is private.
+        auth = await Authenticator(client.config).current()
+        _, _, secret = auth.info.authorization.partition(" ")
         if len(secret) >= _SECRET_CHARACTERS:
-            self._examination.secrets.add(secret)
+            self._steps.secrets.add(secret)
 
-        self._tickets.append(ticket)
+        self._auths.append(auth)
         return StepResult("ok", "loaded")
 
-    async def _ask(self, client: Client, ticket: RequestAuth) -> None:
-        steps = self._examination
-        if not await steps.step("TLS", way.tls(client, ticket)):
-            await self._leave_out("version", why="TLS failed")
+    async def _check_server(self, client: Client, auth: RequestAuth) -> None:
+        steps = self._steps
+        if not await steps.step("TLS", server.tls(client, auth)):
+            await self._skip("version", why="TLS failed")
             return
 
-        if way.has_certificate(client.config, ticket):
-            own = way.client_certificate(client.config, ticket)
+        if server.has_certificate(client.config, auth):
+            own = server.client_certificate(client.config, auth)
             await steps.step("client certificate", own)
 
         if not await steps.step("version", server.version(client)):
-            await self._leave_out(why="unexpected response")
+            await self._skip(why="unexpected response")
             return
 
-        await steps.step("identity", self._ask_identity(client))
+        await steps.step("identity", self._check_identity(client))
         self._check_group()
         await steps.step("discovery", self._discover(client))
-        for word in self._words:
-            await self._resource(word, client)
+        for name in self._names:
+            await self._resource(name, client)
 
-    async def _ask_identity(self, client: Client) -> StepResult:
-        answer, self._identity = await server.identity(client)
-        return answer
+    async def _check_identity(self, client: Client) -> StepResult:
+        result, self._identity = await server.identity(client)
+        return result
 
     async def _discover(self, client: Client) -> StepResult:
-        answer, self._discovered = await server.discovery(client)
-        return answer
+        result, self._discovered = await server.discovery(client)
+        return result
 
-    async def _resource(self, word: str, client: Client) -> None:
-        steps = self._examination
+    async def _resource(self, name: str, client: Client) -> None:
+        steps = self._steps
         found: list[ResourceScope] = []
 
         async def find() -> StepResult:
-            served = await resource.find(word, client, discovered=self._discovered)
-            place = self._place(served, client)
-            answer = judging.served(served, place.words)
-            if answer.mark != "failed":
-                found.append(place)
+            served = await resource.find(name, client, discovered=self._discovered)
+            scope = self._scope(served, client)
+            result = results.served(served, scope.description)
+            if result.mark != "failed":
+                found.append(scope)
 
-            return answer
+            return result
 
-        await steps.step("found", find(), resource=word)
+        await steps.step("found", find(), resource=name)
         if found:
-            await self._follow(word, found[0], client)
+            await self._follow(name, found[0], client)
         else:
             why = "informers cannot use it"
-            await steps.leave_out(*_OF_A_RESOURCE, why=why, resource=word)
+            await steps.skip(*_RESOURCE_STEPS, why=why, resource=name)
 
-    async def _follow(self, word: str, place: ResourceScope, client: Client) -> None:
+    async def _follow(self, name: str, scope: ResourceScope, client: Client) -> None:
         """Check a resource as an informer uses it, until a step fails."""
-        steps, denied, versions = self._examination, set[str](), list[str]()
+        steps, denied, versions = self._steps, set[str](), list[str]()
 
-        async def ask() -> StepResult:
+        async def review() -> StepResult:
             try:
-                denied.update(await resource.denied(place, client))
+                denied.update(await resource.denied(scope, client))
             except (Forbidden, NotFound) as exc:
                 return StepResult("skipped", f"the server refused the review: {exc}")
 
-            return judging.permissions(denied)
+            return results.permissions(denied)
 
         async def list_() -> StepResult:
             try:
-                answer, version = await resource.listing(place, client)
+                result, version = await resource.listing(scope, client)
             except Forbidden as exc:
                 self._is_refused("list", denied, exc)
                 raise
 
             versions.append(version)
-            return answer
+            return result
 
         async def watch() -> StepResult:
             try:
                 return await resource.watching(
-                    place, client, versions[0], steps.seconds
+                    scope, client, versions[0], steps.seconds
                 )
             except Forbidden as exc:
                 self._is_refused("watch", denied, exc)
                 raise
 
-        await steps.step("permissions", ask(), resource=word)
+        await steps.step("permissions", review(), resource=name)
         later = ("list", "watch", "watch list")
         if "list" in denied:
-            await steps.leave_out(*later, why="list is not permitted", resource=word)
-        elif not await steps.step("list", list_(), resource=word):
+            await steps.skip(*later, why="list is not permitted", resource=name)
+        elif not await steps.step("list", list_(), resource=name):
             why = "list failed"
-            await steps.leave_out(*later[1:], why=why, resource=word)
+            await steps.skip(*later[1:], why=why, resource=name)
         elif "watch" in denied:
             why = "watch is not permitted"
-            await steps.leave_out(*later[1:], why=why, resource=word)
-        elif not await steps.step("watch", watch(), resource=word):
+            await steps.skip(*later[1:], why=why, resource=name)
+        elif not await steps.step("watch", watch(), resource=name):
             why = "watch failed"
-            await steps.leave_out(*later[2:], why=why, resource=word)
+            await steps.skip(*later[2:], why=why, resource=name)
         else:
-            asked = resource.watch_list(place, client, steps.seconds)
-            await steps.step("watch list", asked, resource=word)
+            check = resource.watch_list(scope, client, steps.seconds)
+            await steps.step("watch list", check, resource=name)
 
         if denied & {"list", "watch"}:
-            self.needs.append(MissingPermission(place.resource, place.namespace))
+            self.needs.append(MissingPermission(scope.resource, scope.namespace))
 
-    # ------------------------------------------------------------ help
+    # ------------------------------------------------------------ helpers
 
     def _is_refused(self, verb: str, denied: set[str], exc: Forbidden) -> None:
         """Note a missing permission, and the user that the refusal names."""
         denied.add(verb)
         if not self._identity.user:
-            self._identity = Identity(judging.name_in(exc.message))
+            self._identity = Identity(results.name_in(exc.message))
 
-    def _place(self, served: ServedResource, client: Client) -> ResourceScope:
+    def _scope(self, served: ServedResource, client: Client) -> ResourceScope:
         found = served.resource
         if not found.namespaced or self._all_namespaces:
             return ResourceScope(found)
@@ -424,12 +424,12 @@ class ClusterChecks:
                 f"{', '.join(groups)}."
             )
 
-    async def _leave_out(self, *names: str, why: str) -> None:
+    async def _skip(self, *names: str, why: str) -> None:
         """Skip these steps and all further ones."""
         later = ("identity", "discovery")
-        await self._examination.leave_out(*names, *later, why=why)
-        for word in self._words:
-            await self._examination.leave_out("found", why=why, resource=word)
+        await self._steps.skip(*names, *later, why=why)
+        for name in self._names:
+            await self._steps.skip("found", why=why, resource=name)
 
 
 _CHECK_SERVER = "Check the server, firewalls and proxies."
@@ -440,7 +440,7 @@ class StepRunner:
 
     Args:
         seconds: Timeout of each step.
-        tell: Callback for each finding.
+        report: Callback for each finding.
 
     Attributes:
         findings: Findings so far, in order.
@@ -448,28 +448,28 @@ class StepRunner:
     """
 
     def __init__(
-        self, seconds: float, tell: Callable[[Finding], Awaitable[None]]
+        self, seconds: float, report: Callable[[Finding], Awaitable[None]]
     ) -> None:
         self.findings: list[Finding] = []
         self.secrets: set[str] = set()
         self.seconds = seconds
-        self._tell = tell
+        self._report = report
 
     async def step(
         self,
         name: str,
-        doing: Awaitable[StepResult],
+        check: Awaitable[StepResult],
         *,
         resource: str = "",
-        late: str = _CHECK_SERVER,
+        advice: str = _CHECK_SERVER,
     ) -> bool:
         """Run a step, and record its finding. Errors and timeouts are findings, too.
 
         Args:
             name: Name of the step.
-            doing: Awaitable that does the step.
+            check: Awaitable that does the step.
             resource: Resource of the step, or empty for the server.
-            late: Advice after a timeout.
+            advice: Advice after a timeout.
 
         Returns:
             False if the step failed.
@@ -478,37 +478,37 @@ class StepRunner:
             InternalError: After a bug of this package.
 
         Cancellation:
-            Ends the step, which is not kept.
+            Ends the step, which is not recorded.
         """
         loop = asyncio.get_running_loop()
         before = loop.time()
         try:
             async with asyncio.timeout(self.seconds):
-                answer = await doing
+                result = await check
         except TimeoutError:
-            text = f"timed out after {self.seconds:g} s (--timeout). {late}"
-            answer = StepResult("failed", text)
+            text = f"timed out after {self.seconds:g} s (--timeout). {advice}"
+            result = StepResult("failed", text)
         except InternalError:
             raise
         except (AioInformerError, CommandError) as exc:
-            answer = StepResult("failed", message_of(exc))
+            result = StepResult("failed", message_of(exc))
 
         await self._keep(
             Finding(
                 step=name,
-                mark=answer.mark,
-                text=answer.text,
+                mark=result.mark,
+                text=result.text,
                 resource=resource,
                 seconds=loop.time() - before,
             )
         )
-        return answer.mark != "failed"
+        return result.mark != "failed"
 
-    async def leave_out(self, *names: str, why: str, resource: str = "") -> None:
+    async def skip(self, *names: str, why: str, resource: str = "") -> None:
         """Record skipped steps, with the reason.
 
         Cancellation:
-            Safe: what was told is kept.
+            Safe: recorded steps are kept.
         """
         for name in names:
             finding = Finding(step=name, mark="skipped", text=why, resource=resource)
@@ -522,4 +522,4 @@ class StepRunner:
         # Names and reasons come from the server, too.
         finding = replace(finding, text=printable(" ".join(text.split())))
         self.findings.append(finding)
-        await self._tell(finding)
+        await self._report(finding)

@@ -18,7 +18,7 @@ from aioinformer.errors import (
 __all__ = ["CommandError", "message_of", "unreadable"]
 
 # The library's advice, as options of the command.
-_TYPED = {"use Client.from_url()": "give --server", "from the caller": "--kubeconfig"}
+_OPTIONS = {"use Client.from_url()": "give --server", "from the caller": "--kubeconfig"}
 
 # Messages of the client that contain advice already.
 _ADVISED = ("not a Kubernetes Status", "serves no such resource")
@@ -46,8 +46,8 @@ def message_of(error: BaseException) -> str:
         text += f" of {error.__cause__!r}"
 
     text = " ".join(text.split()) or type(error).__name__
-    for python, typed in _TYPED.items():
-        text = text.replace(python, typed)
+    for python, option in _OPTIONS.items():
+        text = text.replace(python, option)
 
     advice = _advice(error)
     return one_line(f"{_ended(text)} {advice}" if advice else text)
@@ -72,7 +72,7 @@ def _ended(text: str) -> str:
 def _advice(error: BaseException) -> str:
     """Return advice for an error that has none."""
     match error:
-        case ApiError() if _speaks_for_itself(error):
+        case ApiError() if _has_advice(error):
             return ""
         case Unauthorized():
             return (
@@ -101,6 +101,6 @@ def _advice(error: BaseException) -> str:
             return ""
 
 
-def _speaks_for_itself(error: ApiError) -> bool:
+def _has_advice(error: ApiError) -> bool:
     advised = any(it in error.message for it in _ADVISED)
     return advised or 300 <= error.status < 400

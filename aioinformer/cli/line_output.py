@@ -1,4 +1,4 @@
-"""Changes as lines, for pipes and files. Pure: the time of day is given."""
+"""Changes as lines, for pipes and files. The formats are pure: times are arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import orjson
 
 from aioinformer.cli.columns import line_of_cells, widened
 from aioinformer.cli.error_messages import message_of
-from aioinformer.cli.output import complain, one_line, write
+from aioinformer.cli.output import one_line, print_error, write
 from aioinformer.informer import Added, Deleted, Updated
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ class LineFormat(Protocol):
 
 
 class TableLines:
-    """The rows of a table, each after the word for what happened.
+    """Rows of a table, each after its event type.
 
-    The names of the columns come first. Columns are as wide as what was in them so far.
+    The first line has the names of the columns. Columns never become narrower.
     """
 
     def __init__(self, columns: Columns) -> None:
@@ -54,8 +54,8 @@ class TableLines:
         """Return the lines for these changes, each with its end."""
         rows = [] if self._widths else [["EVENT", *self._columns.head]]
         for event in events:
-            word, obj = _told(event)
-            rows.append([word, *self._columns.cells(obj, now)])
+            kind, obj = _event_of(event)
+            rows.append([kind, *self._columns.cells(obj, now)])
 
         for row in rows:
             self._widths = widened(self._widths, row)
@@ -65,20 +65,20 @@ class TableLines:
 
 
 class JSONLines:
-    """The events of a watch, one in a line, as the API writes them; made for `jq`."""
+    """Watch events as JSON, one per line, as the API sends them. Made for `jq`."""
 
     def of(self, events: Sequence[Notification], now: datetime) -> bytes:
         """Return the lines for these changes, each with its end."""
         del now
-        told = (_told(event) for event in events)
+        pairs = (_event_of(event) for event in events)
         return b"".join(
-            b'{"type":"%b","object":%b}\n' % (word.encode(), _in_one_line(obj))
-            for word, obj in told
+            b'{"type":"%b","object":%b}\n' % (kind.encode(), _in_one_line(obj))
+            for kind, obj in pairs
         )
 
 
 class NameLines:
-    """The names of what has changed, as `kubectl -o name` writes them."""
+    """Names of changed objects, as `kubectl -o name` prints them."""
 
     def __init__(self, resource: Resource) -> None:
         singular = resource.kind.lower() or resource.plural
@@ -87,7 +87,7 @@ class NameLines:
     def of(self, events: Sequence[Notification], now: datetime) -> str:
         """Return the lines for these changes, each with its end."""
         del now
-        names = (f"{self._kind}/{_told(it)[1].name}" for it in events)
+        names = (f"{self._kind}/{_event_of(it)[1].name}" for it in events)
         return "".join(f"{one_line(name)}\n" for name in names)
 
 
@@ -96,7 +96,7 @@ def _in_one_line(obj: KubeObject) -> bytes:
     return orjson.dumps(obj.to_dict()) if b"\n" in obj.raw else obj.raw
 
 
-def _told(event: Notification) -> tuple[str, KubeObject]:
+def _event_of(event: Notification) -> tuple[str, KubeObject]:
     """Return the event type of the Kubernetes API, and the object."""
     match event:
         case Added(obj=obj):
@@ -142,10 +142,10 @@ class LineStream:
             Stops it. Call `write_waiting()` to write the remaining events.
         """
         if not self._informer.store:
-            complain(f"no {self._title} found, waiting for changes")
+            print_error(f"no {self._title} found, waiting for changes")
 
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._tell_outages(), name="outages")
+            group.create_task(self._report_outages(), name="outages")
             while True:
                 await self._write([await self._events.get()])
                 await self.write_waiting()
@@ -166,14 +166,14 @@ class LineStream:
     async def _write(self, events: list[Notification]) -> None:
         await write(self._lines.of(events, datetime.now(UTC)))
 
-    async def _tell_outages(self) -> NoReturn:
+    async def _report_outages(self) -> NoReturn:
         out = False
         while True:
             await asyncio.sleep(OUTAGE_CHECK_SECONDS)
             line = outage_line(self._informer.status, was_out=out)
             if line:
                 out = not out
-                complain(line)
+                print_error(line)
 
 
 def outage_line(status: InformerStatus, *, was_out: bool) -> str:

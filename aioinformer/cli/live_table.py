@@ -65,7 +65,7 @@ class LiveTable:
         self._columns = columns
         self._title = title
         self._terminal = terminal
-        self._board = VisibleObjects(informer.store)
+        self._visible = VisibleObjects(informer.store)
         self._table = ColumnTable(columns.head)
         self._meter = RateMeter()
         informer.add_event_handler(on_event=self._note, name="table")
@@ -74,7 +74,7 @@ class LiveTable:
         """Paint four times a second, and write changed lines only.
 
         Raises:
-            OSError: If the terminal is gone.
+            OSError: If writing fails.
 
         Cancellation:
             Stops it, and restores the terminal.
@@ -91,27 +91,27 @@ class LiveTable:
 
     def _summary(self) -> str:
         objects = len(self._informer.store)
-        return f"{self._title}: {objects:,} objects, {self._board.events:,} events."
+        return f"{self._title}: {objects:,} objects, {self._visible.events:,} events."
 
     def _note(self, event: Notification) -> None:
-        self._board.note(event, _now())
+        self._visible.note(event, _now())
 
     def _lines(self, width: int, height: int) -> list[ScreenLine]:
-        now, board = _now(), self._board
+        now, visible = _now(), self._visible
         room = max(0, height - OVERHEAD)
-        total = board.total(now)
+        total = visible.total(now)
         if total > room:
             room = max(0, room - 1)  # the last line counts the hidden objects
 
         day = datetime.now(UTC)
-        shown = board.choose(room, now)
+        shown = visible.choose(room, now)
         rows = [(it.mark, self._columns.cells(it.obj, day)) for it in shown]
         there = sum(it.mark != "deleted" for it in shown)
         objects = len(self._informer.store)
         health = InformerHealth(
             status=self._informer.status,
             objects=objects,
-            rate=self._meter.rate(now, board.events),
+            rate=self._meter.rate(now, visible.events),
         )
         table = self._table.draw(rows, width)
         return draw(self._title, health, table, more=objects - there, width=width)
@@ -135,7 +135,7 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-# Long enough to be readable, and short enough to follow changes.
+# Long enough to be readable, and short enough to show changes.
 METER_SECONDS = 3.0
 
 
@@ -332,7 +332,7 @@ class VisibleObjects:
 
     def total(self, now: float) -> int:
         """Return the number of objects to show if all of them fit."""
-        return len(self._store) + len(self._ghosts(now))
+        return len(self._store) + len(self._deleted(now))
 
     def choose(self, room: int, now: float) -> list[VisibleObject]:
         """Return the objects for `room` lines, top to bottom.
@@ -340,15 +340,15 @@ class VisibleObjects:
         If all objects fit, they are ordered by namespace and name. Otherwise recently
         changed ones come first.
         """
-        ghosts = self._ghosts(now)
+        deleted = self._deleted(now)
         if self.total(now) <= room:
-            keys = sorted([*self._store.list_keys(), *ghosts], key=_namespace_and_name)
+            keys = sorted([*self._store.list_keys(), *deleted], key=_namespace_and_name)
         else:
-            keys = [key for key in reversed(self._changes) if self._is_there(key, now)]
+            keys = [key for key in reversed(self._changes) if self._is_shown(key, now)]
             keys = keys[:room]
             keys += self._others(set(keys), room - len(keys))
 
-        found = ((key, self._store.get_by_key(key) or ghosts.get(key)) for key in keys)
+        found = ((key, self._store.get_by_key(key) or deleted.get(key)) for key in keys)
         return [
             VisibleObject(obj, self._mark(key, now))
             for key, obj in found
@@ -367,7 +367,7 @@ class VisibleObjects:
         change = self._changes.get(key)
         return change.mark if change and now - change.time < MARKED_SECONDS else ""
 
-    def _ghosts(self, now: float) -> dict[str, KubeObject]:
+    def _deleted(self, now: float) -> dict[str, KubeObject]:
         """Return recently deleted objects."""
         return {
             key: it.obj
@@ -375,7 +375,7 @@ class VisibleObjects:
             if key not in self._store and self._mark(key, now) == "deleted"
         }
 
-    def _is_there(self, key: str, now: float) -> bool:
+    def _is_shown(self, key: str, now: float) -> bool:
         return key in self._store or self._mark(key, now) == "deleted"
 
     def _others(self, taken: set[str], room: int) -> list[str]:

@@ -1,7 +1,7 @@
-"""The entry point: it says what is missing, if click or rich are.
+"""Entry point. It reports a missing click or rich.
 
-Until `main()` runs, Ctrl-C shows a traceback of whatever is being imported, so this
-module and the packages around it import next to nothing; `main()` does, when it can.
+Until `main()` runs, Ctrl-C shows a traceback of the current import. So this module and its
+packages import next to nothing, and `main()` imports the rest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 from aioinformer.cli import INTERRUPTED, TROUBLE
 
-TYPE_CHECKING = False  # Type checkers take it for that of `typing`, which is not small.
+TYPE_CHECKING = False  # Type checkers know the name. Importing `typing` is slow.
 if TYPE_CHECKING:
     from types import FrameType
     from typing import NoReturn
@@ -23,15 +23,15 @@ def main() -> NoReturn:
     """Run the `aioinformer` command with the arguments of this process.
 
     Raises:
-        SystemExit: Always: with the exit status of the command, or with 1 and one line
-            on stderr if what the command needs is not installed, or with 2 and one line
-            if stdout is closed or cannot be written to. Only Ctrl-C, while the command
-            is still being imported, ends the process without it, with 130.
+        SystemExit: Always, with the exit status of the command. It is 1 if a dependency
+            is not installed, and 2 if stdout is closed or writing to it fails, each with
+            one line on stderr. Only Ctrl-C during the imports ends the process without
+            it, with 130.
     """
     try:
         import signal
 
-        # Until the command runs there is nothing to clean up; `run()` takes over then.
+        # Until the command runs there is nothing to clean up. Then `run()` takes over.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, _leave)
 
@@ -42,15 +42,15 @@ def main() -> NoReturn:
 
 def _run() -> NoReturn:
     if sys.__stdout__ is None:
-        _fail("stdout is closed: redirect it to /dev/null to see nothing.")
+        _fail("stdout is closed: redirect it to /dev/null to discard the output.")
 
     from importlib.util import find_spec
 
     missing = [it for it in ("click", "rich") if find_spec(it) is None]
     if missing:
         sys.exit(
-            f"aioinformer: this command needs {' and '.join(missing)}, which pip does "
-            "not install by itself: pip install 'aioinformer[cli]'"
+            f"aioinformer: this command requires {' and '.join(missing)}: "
+            "pip install 'aioinformer[cli]'"
         )
 
     from aioinformer.cli.commands import aioinformer
@@ -64,13 +64,13 @@ def _run() -> NoReturn:
         if not _is_of_stdout(exc):
             raise
 
-        # The interpreter flushes stdout once more, and would complain.
+        # The interpreter flushes stdout once more, which would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _fail(f"stdout cannot be written to: {exc.strerror}.")
+        _fail(f"cannot write to stdout: {exc.strerror}.")
 
 
 def _is_of_stdout(error: OSError) -> bool:
-    """How writing fails: a full disk, a quota, a limit, a device, not for writing."""
+    """Return True for a failed write: full disk, quota, file size, device, read-only."""
     import errno
 
     return error.errno in {
@@ -83,12 +83,12 @@ def _is_of_stdout(error: OSError) -> bool:
 
 
 def _fail(line: str) -> NoReturn:
-    from aioinformer.cli.output import complain
+    from aioinformer.cli.output import print_error
 
-    complain(line)
+    print_error(line)
     sys.exit(TROUBLE)
 
 
 def _leave(number: int = 0, frame: FrameType | None = None) -> NoReturn:
-    """End at once: an exception would show whatever module is being imported."""
+    """Exit at once. An exception would show a traceback of the current import."""
     os._exit(INTERRUPTED)

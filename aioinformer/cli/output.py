@@ -1,8 +1,8 @@
 """All output of the command: the only module that writes to stdout and stderr.
 
 Names, messages and errors come from a server. A control character in one could clear the
-screen, set the title, or forge a line. So every text is made harmless here, on its way
-out: only `Control` reaches a terminal as it is.
+screen, set the title, or forge a line. So every text is sanitized here. Only `Control` is
+written unchanged.
 """
 
 from __future__ import annotations
@@ -20,34 +20,33 @@ if TYPE_CHECKING:
 __all__ = [
     "Control",
     "SafeFormatter",
-    "complain",
     "crashed",
     "harmless",
     "one_line",
-    "say",
+    "print_error",
+    "print_text",
     "write",
     "write_now",
 ]
 
-# POSIX's PIPE_BUF, at the least: a pipe that is ready takes as much at once.
+# PIPE_BUF: a pipe that is ready takes at least as much at once.
 PIECE_BYTES = 4096
 
 
 class Control(str):
-    """Control sequence of our own, made of constants and numbers.
+    """Control sequence of this command, made of constants and numbers.
 
-    Whatever is joined or formatted with other text is a plain `str` again, and harmless
-    when it is written.
+    Joining or formatting it with other text gives a plain `str`, which is sanitized.
     """
 
     __slots__ = ()
 
 
 def harmless(text: str) -> str:
-    """Replace all that commands a terminal by U+FFFD; lines stay lines.
+    """Replace characters that control a terminal by U+FFFD. Line ends are kept.
 
-    That is everything `str.isprintable()` denies: control characters of both sets (ESC,
-    BEL, CSI), marks of direction, separators, surrogates, and unassigned characters.
+    These are all that are not `str.isprintable()`: control characters of both sets (ESC,
+    BEL, CSI), directional marks, separators, surrogates, and unassigned characters.
     """
     if text.replace("\n", "").isprintable():
         return text
@@ -59,25 +58,24 @@ def harmless(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the text without what commands a terminal, line ends included."""
+    """Sanitize a text, and replace its line ends by blanks."""
     return harmless(text.replace("\r\n", " ").replace("\n", " "))
 
 
 async def write(*parts: str | bytes) -> None:
-    """Write all of it to stdout, without blocking the loop on a paused reader.
+    """Write to stdout, without blocking the loop on a paused reader.
 
-    A pipe whose reader has paused (`| less`) takes nothing more, and a plain write would
-    wait for it in the kernel, where Ctrl-C cannot end it.
+    A pipe whose reader has paused (`| less`) accepts no more data. A plain write would
+    block in the kernel, where Ctrl-C cannot end it.
 
     Args:
-        *parts: Texts are made harmless, and encoded as stdout is; a character that its
-            encoding lacks is `?`. `Control` is written as it is. Bytes are JSON, and
-            written as they are, too; only on a terminal what would command it is
-            escaped inside of the strings.
+        *parts: Texts, `Control` and JSON. Texts are sanitized, and encoded as stdout is,
+            with `?` for characters that its encoding lacks. `Control` and bytes, which
+            are JSON, are written unchanged. On a terminal, control characters in JSON
+            strings are escaped.
 
     Raises:
-        OSError: Stdout cannot be written to; `BrokenPipeError` if nobody reads it any
-            more.
+        OSError: If writing fails. `BrokenPipeError` if the reader has ended.
 
     Cancellation:
         Ends it between two pieces of 4 KiB, or while the reader pauses.
@@ -93,31 +91,31 @@ def write_now(*parts: str) -> None:
     """Write a short text to stdout at once, as `write()` does.
 
     Raises:
-        OSError: Stdout cannot be written to.
+        OSError: If writing fails.
     """
     os.write(sys.stdout.fileno(), _encoded(parts))
 
 
-def say(text: str) -> None:
-    """Print lines on stdout, harmless ones, and flush: a pipe sees them at once."""
+def print_text(text: str) -> None:
+    """Print sanitized lines on stdout, and flush."""
     print(harmless(text), flush=True)
 
 
-def complain(line: str) -> None:
-    """Print one harmless line on stderr, with the name of the command in front."""
+def print_error(line: str) -> None:
+    """Print one sanitized line on stderr, prefixed with the name of the command."""
     print(f"aioinformer: {one_line(line)}", file=sys.stderr, flush=True)
 
 
 def crashed(
     kind: type[BaseException], error: BaseException, at: TracebackType | None
 ) -> None:
-    """Print the traceback of a bug on stderr; made for `sys.excepthook`."""
+    """Print the traceback of a bug on stderr, as a `sys.excepthook`."""
     text = "".join(traceback.format_exception(kind, error, at))
     print(harmless(text), end="", file=sys.stderr, flush=True)
 
 
 class SafeFormatter(logging.Formatter):
-    """Formats log records for a terminal: one harmless line each, and tracebacks."""
+    """Formatter of sanitized log records: a line each, and tracebacks."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's
         """Return the line."""
@@ -147,9 +145,9 @@ def _on_terminal() -> bool:
 
 
 def _visible(document: bytes) -> bytes:
-    """Return JSON that means the same, and has no characters that command a terminal.
+    """Return equivalent JSON without characters that control a terminal.
 
-    Outside of strings there are none but blanks and line ends.
+    Outside of strings there are only blanks and line ends.
     """
     text = document.decode("utf-8", "replace")
     lines = (it if it.isprintable() else _escaped(it) for it in text.split("\n"))
@@ -167,9 +165,9 @@ def _as_json_escapes(character: str) -> str:
 
 
 async def _ready(descriptor: int) -> None:
-    """Wait until it takes something.
+    """Wait until a file descriptor is writable.
 
-    Files always do, and no loop can wait for them; macOS says so of some devices, too.
+    Files always are, and no loop can wait for them. Nor for some devices on macOS.
     """
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()

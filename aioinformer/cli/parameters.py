@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aioinformer.cli import INTERRUPTED, TROUBLE
-from aioinformer.cli.output import complain
+from aioinformer.cli.output import print_error
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -46,7 +46,7 @@ def run_typed(command: click.Command) -> int:
     try:
         status = command.main(prog_name="aioinformer", standalone_mode=False)
     except click.ClickException as exc:
-        complain(_line_of(exc))
+        print_error(_line_of(exc))
         return TROUBLE
     except click.Abort:
         return INTERRUPTED

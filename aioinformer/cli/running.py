@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from aioinformer._tasks import unwrap_group
 from aioinformer.cli import FAILED_CHECK, INTERRUPTED, TROUBLE
 from aioinformer.cli.error_messages import CommandError, message_of
-from aioinformer.cli.output import SafeFormatter, complain
+from aioinformer.cli.output import SafeFormatter, print_error
 from aioinformer.errors import AioInformerError, InformerStopped, InternalError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def run(life: Callable[[], Coroutine[Any, Any, int]], *, verbose: int = 0) -> in
     except InternalError:
         raise
     except (AioInformerError, CommandError) as exc:
-        complain(message_of(exc))
+        print_error(message_of(exc))
         return FAILED_CHECK if isinstance(exc, InformerStopped) else TROUBLE
 
 
@@ -85,11 +85,11 @@ async def _unwrapped(life: Callable[[], Coroutine[Any, Any, int]]) -> int:
 
 def reason_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the only error of a group, or the one that caused the others, or the group."""
-    died: BaseException | None = group.subgroup(InformerStopped)
-    while isinstance(died, BaseExceptionGroup):
-        died = died.exceptions[0]
+    failure: BaseException | None = group.subgroup(InformerStopped)
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
 
-    return died or unwrap_group(group)
+    return failure or unwrap_group(group)
 
 
 def _set_up_log(verbose: int) -> None:
@@ -136,13 +136,13 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 async def raise_informer_failure(factory: SharedInformerFactory) -> NoReturn:
-    """Wait until an informer dies, and raise its failure to end a task group.
+    """Wait until an informer fails, and raise its failure to end a task group.
 
     Raises:
-        InformerStopped: If an informer has died. `__cause__` is its error.
+        InformerStopped: If an informer has failed. `__cause__` is its error.
 
     Cancellation:
         Safe.
     """
     failure = await factory.failed()
-    raise InformerStopped("an informer died") from failure
+    raise InformerStopped("an informer failed") from failure

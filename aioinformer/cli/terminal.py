@@ -1,8 +1,8 @@
 """`Terminal`: a screen of lines on stdout. Only changed lines are written.
 
-It uses the alternate screen, so that what was on the terminal before is there again
-afterwards, and turns wrapping off, so that a line stays one line whatever the terminal
-thinks of the width of a character.
+It uses the alternate screen, so that the previous contents are restored at the end. It
+turns wrapping off, so that a line stays one line even if the terminal disagrees about the
+width of a character.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from aioinformer.cli.output import Control, one_line, write, write_now
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["ScreenLine", "Style", "Terminal", "can_be_live", "has_colours"]
+__all__ = ["ScreenLine", "Style", "Terminal", "can_be_live", "has_colors"]
 
 Style = Literal["", "title", "head", "quiet", "trouble", "added", "modified", "deleted"]
 """Style of a line."""
 
-# SGR parameters of ECMA-48: 1 bold, 2 faint, 7 inverse, 3x the basic colours.
-_COLOURED: dict[Style, str] = {
+# SGR parameters of ECMA-48: 1 bold, 2 faint, 7 inverse, 3x the basic colors.
+_COLORED: dict[Style, str] = {
     "title": "1",
     "head": "1;36",
     "quiet": "2",
@@ -53,7 +53,7 @@ _TO_END_OF_LINE = Control("\x1b[K")
 _NO_STYLE = Control("\x1b[m")
 
 # Assumed for terminals of unknown size.
-_USUAL_SIZE = os.terminal_size((80, 24))
+_DEFAULT_SIZE = os.terminal_size((80, 24))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def can_be_live(environment: Mapping[str, str]) -> bool:
     return sys.stdout.isatty() and environment.get("TERM", "") not in {"", "dumb"}
 
 
-def has_colours(environment: Mapping[str, str]) -> bool:
+def has_colors(environment: Mapping[str, str]) -> bool:
     """Return False if NO_COLOR is set (https://no-color.org)."""
     return not environment.get("NO_COLOR")
 
@@ -78,11 +78,11 @@ class Terminal:
     """Screen on the terminal of stdout.
 
     Args:
-        colours: False for bold and faint only.
+        colors: False for bold and faint only.
     """
 
-    def __init__(self, *, colours: bool) -> None:
-        self._codes = _COLOURED if colours else _PLAIN
+    def __init__(self, *, colors: bool) -> None:
+        self._codes = _COLORED if colors else _PLAIN
         self._entered = False
         self._size = os.terminal_size((0, 0))
         self._painted: list[ScreenLine] = []
@@ -92,9 +92,9 @@ class Terminal:
         try:
             size = os.get_terminal_size(sys.stdout.fileno())
         except OSError:
-            return _USUAL_SIZE
+            return _DEFAULT_SIZE
 
-        return size if size.columns and size.lines else _USUAL_SIZE
+        return size if size.columns and size.lines else _DEFAULT_SIZE
 
     async def paint(self, lines: Sequence[ScreenLine], size: os.terminal_size) -> None:
         """Show lines from the top, and write only those that have changed.
@@ -104,7 +104,7 @@ class Terminal:
             size: Size of the terminal. If it has changed, all lines are written.
 
         Raises:
-            OSError: If the terminal is gone.
+            OSError: If writing fails, for example because the terminal was closed.
 
         Cancellation:
             Safe. Call `leave()`, as always.
@@ -119,27 +119,27 @@ class Terminal:
         if start or changes:
             await write(*start, *changes)
 
-    def leave(self, last_words: str = "") -> None:
+    def leave(self, last_line: str = "") -> None:
         """Restore the terminal, and print a line. Do nothing before the first `paint()`.
 
         The next `paint()` writes all lines.
 
         Raises:
-            OSError: The terminal is gone.
+            OSError: If writing fails.
         """
         if self._entered:
             self._entered = False
-            # Short, and without waiting: after Ctrl-C the terminal is needed at once.
-            write_now(_LEAVE, f"{one_line(last_words)}\n" if last_words else "")
+            # Not asynchronous: after Ctrl-C the terminal is needed at once.
+            write_now(_LEAVE, f"{one_line(last_line)}\n" if last_line else "")
 
     def _changes(self, lines: Sequence[ScreenLine], columns: int) -> list[str]:
         """Return the output that changes the screen to these lines."""
-        nothing = ScreenLine("")
+        empty = ScreenLine("")
         missing = len(self._painted) - len(lines)
-        wanted = [*lines, *[nothing] * missing]
+        new_lines = [*lines, *[empty] * missing]
         parts: list[str] = []
-        for number, line in enumerate(wanted):
-            before = self._painted[number] if number < len(self._painted) else nothing
+        for number, line in enumerate(new_lines):
+            before = self._painted[number] if number < len(self._painted) else empty
             if line != before:
                 parts.append(Control(f"\x1b[{number + 1}H"))
                 parts += self._written(line, columns)

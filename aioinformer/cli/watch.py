@@ -20,7 +20,7 @@ from aioinformer.cli.live_table import LiveTable
 from aioinformer.cli.output import one_line
 from aioinformer.cli.resource_names import built_in, find_resource
 from aioinformer.cli.running import pause, raise_informer_failure
-from aioinformer.cli.terminal import Terminal, can_be_live, has_colours
+from aioinformer.cli.terminal import Terminal, can_be_live, has_colors
 from aioinformer.errors import DecodeError, NotSynced
 from aioinformer.informer import SharedInformerFactory
 from aioinformer.model import strip_managed_fields
@@ -38,12 +38,12 @@ Output = Literal["table", "wide", "json", "name"]
 
 # Timeout for a mistyped address. Failed attempts end earlier: the second one follows the
 # first after 0.8 to 1.6 s.
-PATIENCE_SECONDS = 5.0
+TIMEOUT_SECONDS = 5.0
 ATTEMPTS = 2
 CHECK_SECONDS = 0.25
 
 # Minimum timeout for commands with a short --for.
-LEAST_PATIENCE_SECONDS = 1.0
+LEAST_TIMEOUT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ async def watch(options: WatchCommandOptions, target: ConnectionOptions) -> int:
     Raises:
         CommandError: If the resource is unknown, or the server does not respond.
         AioInformerError: If an option is invalid, or the server refused twice.
-        InformerStopped: If the informer died of a bug, perhaps in a group.
+        InformerStopped: If the informer failed because of a bug, perhaps in a group.
         BrokenPipeError: If the reader of stdout has ended.
 
     Cancellation:
@@ -108,14 +108,14 @@ async def watch(options: WatchCommandOptions, target: ConnectionOptions) -> int:
 
 
 async def _found(options: WatchCommandOptions, client: Client) -> Resource:
-    """Find the resource. The server is asked unless it is built in."""
-    patience = _patience(options.seconds)
+    """Find the resource, on the server unless it is built in."""
+    timeout = _timeout(options.seconds)
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout):
             return await find_resource(options.resource, client)
 
     except TimeoutError as exc:
-        raise CommandError(_silent(patience)) from exc
+        raise CommandError(_no_response(timeout)) from exc
     except DecodeError as exc:
         raise CommandError(unreadable(exc, client.config.server)) from exc
 
@@ -142,20 +142,20 @@ async def _watch(
     )
     title = title_of(options, resource, namespace)
     if _is_live(options):
-        terminal = Terminal(colours=has_colours(os.environ))
+        terminal = Terminal(colors=has_colors(os.environ))
         view: LiveTable | LineStream = LiveTable(informer, columns, title, terminal)
     else:
         lines = _lines(options.output, resource, columns)
         view = LineStream(informer, lines, title)
 
     async with factory:
-        await _first_list(informer, client, _patience(options.seconds))
+        await _first_list(informer, client, _timeout(options.seconds))
         async with asyncio.TaskGroup() as group:
             showing = group.create_task(view.show(), name="view")
-            vigil = group.create_task(raise_informer_failure(factory), name="vigil")
+            failure = group.create_task(raise_informer_failure(factory), name="failure")
             await pause(options.seconds)
             showing.cancel()
-            vigil.cancel()
+            failure.cancel()
 
     if isinstance(view, LineStream):
         await view.write_waiting()  # events that arrived during the stop
@@ -193,19 +193,17 @@ def _lines(output: Output, resource: Resource, columns: Columns) -> LineFormat:
             return TableLines(columns)
 
 
-def _patience(seconds: float | None) -> float:
+def _timeout(seconds: float | None) -> float:
     """Return the timeout of a silent server for a command of this duration."""
     if seconds is None:
-        return PATIENCE_SECONDS
+        return TIMEOUT_SECONDS
 
-    return max(LEAST_PATIENCE_SECONDS, min(seconds, PATIENCE_SECONDS))
+    return max(LEAST_TIMEOUT_SECONDS, min(seconds, TIMEOUT_SECONDS))
 
 
-async def _first_list(
-    informer: SharedInformer, client: Client, patience: float
-) -> None:
+async def _first_list(informer: SharedInformer, client: Client, timeout: float) -> None:
     try:
-        await _wait_synced(informer, patience)
+        await _wait_synced(informer, timeout)
     except NotSynced as exc:
         if isinstance(exc.__cause__, DecodeError):
             server = client.config.server
@@ -214,25 +212,25 @@ async def _first_list(
         raise
 
 
-async def _wait_synced(informer: SharedInformer, patience: float) -> None:
+async def _wait_synced(informer: SharedInformer, timeout: float) -> None:
     """Wait for the first list. A list in progress has no timeout."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + patience
+    deadline = loop.time() + timeout
     while not informer.has_synced:
         try:
             await informer.wait_synced(CHECK_SECONDS)
         except NotSynced as exc:
             status = informer.status
-            impatient = loop.time() >= deadline and status.last_contact is None
-            if status.failures >= ATTEMPTS or (status.failures and impatient):
+            late = loop.time() >= deadline and status.last_contact is None
+            if status.failures >= ATTEMPTS or (status.failures and late):
                 raise
 
-            if impatient:
-                raise CommandError(_silent(patience)) from exc
+            if late:
+                raise CommandError(_no_response(timeout)) from exc
 
 
-def _silent(patience: float) -> str:
+def _no_response(timeout: float) -> str:
     return (
-        f"the server did not respond within {patience:g} s. Check its address, "
+        f"the server did not respond within {timeout:g} s. Check its address, "
         "firewalls and proxies."
     )

@@ -1,4 +1,4 @@
-"""Something to watch: apps and their pods on an API server, always changing."""
+"""`Workload`: apps and their pods on an API server, which keep changing."""
 
 from __future__ import annotations
 
@@ -18,29 +18,28 @@ __all__ = ["NAMESPACES", "Workload", "objects_for"]
 
 NAMESPACES = ("billing", "media", "search", "shop")
 
-# Of the objects one in six is the config map of an app, the others are its pods.
+# One config map and five pods for each app.
 OBJECTS_PER_APP = 6
 
-# A node for so many pods; there is one at least.
+# At least one node.
 PODS_PER_NODE = 10
 
-# Nothing that is there in the beginning is older, and nodes are as old as that.
+# Age of the nodes, and maximum age of the initial pods.
 OLDEST = timedelta(days=30)
 
-# Of all phases, how common each is.
+# Phases, with their weights.
 PHASES = {"Running": 18, "Pending": 1, "Failed": 1}
 
-# How often a pod that changes has been restarted.
+# Probability that a changed pod has restarted.
 RESTARTING = 0.05
 
-# Changes come in bundles at this distance: finer than a screen can show.
+# Interval between bundles of changes. Shorter than a frame.
 TICK_SECONDS = 0.02
 
-# At most so many in one bundle: what a slow machine does not manage is left out, and
-# not made up for later.
+# Maximum number of changes at once. If the machine is too slow, the others are dropped.
 BUNDLE = 200
 
-# What a container is doing, in each phase of its pod.
+# State of a container, by the phase of its pod.
 _STATES: dict[str, dict[str, Any]] = {
     "Pending": {"waiting": {"reason": "ContainerCreating"}},
     "Running": {"running": {}},
@@ -48,12 +47,12 @@ _STATES: dict[str, dict[str, Any]] = {
 }
 _KUBELET = "v1.36.0"
 
-# The number of pods stays within this part of what it was in the beginning.
+# Maximum relative change of the number of pods.
 SWING = 0.1
 
 
 def objects_for(*, pods: int) -> int:
-    """Return how many objects a workload needs so that `pods` of them are pods.
+    """Return the number of objects of a workload with this many pods.
 
     Example:
         >>> objects_for(pods=300)
@@ -63,15 +62,15 @@ def objects_for(*, pods: int) -> int:
 
 
 class Workload:
-    """Apps on a server: a config map for each, and pods that come, change and go.
+    """Apps on a server: a config map for each, and pods that keep changing.
 
-    The pods are on nodes, which stay as they are.
+    The pods are on nodes, which do not change.
 
     Args:
-        server: Where; the `NAMESPACES` are there, or it creates them by itself.
-        objects: How many objects there are in the beginning, besides the nodes.
-        changes_per_second: How many of them change; 0 for none.
-        seed: Of all randomness.
+        server: API server with the `NAMESPACES`, or one that creates them by itself.
+        objects: Initial number of objects besides the nodes.
+        changes_per_second: Changes per second, 0 for none.
+        seed: Seed of the random numbers.
     """
 
     def __init__(
@@ -100,10 +99,10 @@ class Workload:
         self._made = 0
 
         self.changes = 0
-        """Changes made so far, without the objects of the beginning."""
+        """Changes made so far, without the initial objects."""
 
     def populate(self) -> None:
-        """Create the objects of the beginning."""
+        """Create the initial objects."""
         for number, name in enumerate(self._nodes):
             self._server.create(NODES, _node(name, number))
 
@@ -112,31 +111,31 @@ class Workload:
             self._server.create(CONFIG_MAPS, body, namespace=namespace)
 
         for _ in range(self._target):
-            # Most are young: what is old has been replaced by now.
+            # Most pods are young, as old ones have been replaced.
             self._create_pod(age=OLDEST * self._rng.random() ** 3)
 
     async def run(self) -> None:
-        """Change things at the rate that was asked for, until cancelled.
+        """Make changes at the given rate, until cancelled.
 
         Cancellation:
-            The way to stop it.
+            Stops it.
         """
         loop = asyncio.get_running_loop()
-        last, owed = loop.time(), 0.0
+        last, due = loop.time(), 0.0
         while True:
             await asyncio.sleep(TICK_SECONDS)
             now = loop.time()
-            owed = min(owed + self._rate * (now - last), BUNDLE)
+            due = min(due + self._rate * (now - last), BUNDLE)
             last = now
-            while owed >= 1:
+            while due >= 1:
                 self.change()
-                owed -= 1
+                due -= 1
 
     def change(self) -> None:
-        """Make one change: a pod is created, changed or deleted, or an app is.
+        """Create, change or delete a pod, or change an app.
 
-        What cannot be changed is left as it is: somebody else may have deleted it,
-        taken its name, or deleted its namespace.
+        Refused changes are ignored: a user may have deleted the object or its namespace,
+        or taken its name.
         """
         try:
             self._make_change()
@@ -168,7 +167,7 @@ class Workload:
         body = _pod(name, app, self._rng.choice(self._nodes))
         restarts = 0
         if age is not None:
-            # Some have been restarted every other day, and most of them never.
+            # A fifth of the pods restarts every other day, the others never.
             often = self._rng.random() < 0.2
             restarts = self._rng.randrange(age.days // 2 + 1) if often else 0
             body["metadata"]["creationTimestamp"] = _before(age)
@@ -187,9 +186,9 @@ class Workload:
 
     def _forget(self, number: int) -> tuple[str, str]:
         self._pods[number], self._pods[-1] = self._pods[-1], self._pods[number]
-        gone = self._pods.pop()
-        del self._restarts[gone]
-        return gone
+        pod = self._pods.pop()
+        del self._restarts[pod]
+        return pod
 
     def _change_pod(self) -> None:
         number = self._rng.randrange(len(self._pods))
@@ -197,7 +196,7 @@ class Workload:
         self._restarts[namespace, name] += self._rng.random() < RESTARTING
         restarts = self._restarts[namespace, name]
         patch = {
-            # Else a pod that goes on as it was would not have changed.
+            # Otherwise a pod with the same status would not have changed.
             "metadata": {"annotations": {"example.com/change": str(self.changes)}},
             "status": _status(_app_of(name), self._phase(), restarts=restarts),
         }
@@ -253,7 +252,7 @@ def _image(app: str) -> str:
 
 
 def _status(app: str, phase: str, *, restarts: int) -> dict[str, Any]:
-    """What a kubelet would report, as far as tables show it."""
+    """Return the status from a kubelet, with the fields that tables show."""
     ready = phase == "Running"
     container = {
         "name": "main",

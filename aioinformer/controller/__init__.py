@@ -1,7 +1,7 @@
-"""Controllers: from a change to a reconcile.
+"""Controllers, leader election and event recording.
 
-The law of this layer: it stands on informers, work queues and the client, and does
-nothing that a user could not do with them by hand.
+This layer uses only the public parts of informers, work queues and the client, so that
+users can replace any part of it.
 """
 
 from aioinformer.controller.client import Elector, ReconcileClient

@@ -1,4 +1,4 @@
-"""Clients with one purpose, which send through a `Client`: of reconciles and elections."""
+"""Wrappers of `Client` for reconciles and elections."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = ["ElectionClient", "Elector", "ReconcileClient"]
 
 
 class Elector(Protocol):
-    """Judge of whether this process leads, such as a `LeaderElector`."""
+    """Check for leadership, such as a `LeaderElector`."""
 
     def check(self) -> None:
         """Raise `LeadershipLost` unless this process leads."""
 
 
 class ReconcileClient:
-    """The verbs of a `Client` for one reconcile. It remembers and fences writes.
+    """Wrapper of a `Client` for one reconcile, which records and fences writes.
 
     Verbs, arguments and errors are those of `Client`. Its owner enters and leaves that.
 
@@ -47,13 +47,13 @@ class ReconcileClient:
 
     Raises:
         LeadershipLost: By each write, if another process may lead by now. Nothing is
-            sent. The elector is asked right before each request, once a connection is
+            sent. The elector is checked right before each request, once a connection is
             open.
 
     Args:
         client: Client that sends the requests.
         writes: Record of the writes.
-        elector: Elector asked before each write; None without an election.
+        elector: Elector to check before each write, or None without an election.
     """
 
     def __init__(
@@ -332,7 +332,7 @@ class ReconcileClient:
         accept: str = "",
         etag: str = "",
     ) -> AsyncIterator[Response]:
-        """Send any request: see `Client.stream`. Writes are not remembered."""
+        """Send any request: see `Client.stream`. Writes are not recorded."""
         request = verbs.Request(
             method, path, params or {}, body, content_type, gzip, accept, etag
         )
@@ -354,14 +354,14 @@ class ReconcileClient:
         if self._elector is None:
             return request
 
-        # Checked now, as the request may wait for its turn, new credentials or a
-        # connection, and checked again behind all of these.
+        # Checked now, as the request may wait for its rate limit, new credentials or a
+        # connection, and checked again after these.
         self._elector.check()
         return replace(request, fence=self._elector.check)
 
 
 class ElectionClient:
-    """The verbs of a `Client` that an election needs, not delayed by its `qps`.
+    """Wrapper of a `Client` for elections, not delayed by its `qps`.
 
     A renewal that queues behind other requests would cost the leadership.
 

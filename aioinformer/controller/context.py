@@ -37,15 +37,19 @@ class Threads:
     """Threads of one reconcile, which ends after they have.
 
     Args:
-        name: Prefix of the threads' names.
-        overdue: Callback for a function that runs on after its cancellation, with its
-            name and the seconds since then.
+        request: Request of the reconcile.
+        overdue: Callback for a function that runs on after its cancellation, with the
+            request, its name and the seconds since then.
     """
 
-    __slots__ = ("_calls", "_name", "_over", "_overdue", "_quiet", "_slots")
+    __slots__ = ("_calls", "_over", "_overdue", "_quiet", "_request", "_slots")
 
-    def __init__(self, name: str, overdue: Callable[[str, float], None]) -> None:
-        self._name = name
+    def __init__(
+        self,
+        request: ReconcileRequest,
+        overdue: Callable[[ReconcileRequest, str, float], None],
+    ) -> None:
+        self._request = request
         self._overdue = overdue
         self._slots = asyncio.Semaphore(MAX_THREADS)
         # Running calls. While there are any, `_quiet` is pending.
@@ -68,8 +72,8 @@ class Threads:
             async with self._slots:
                 return await in_thread_until_done(
                     function,
-                    f"{self._name} {name}",
-                    overdue=functools.partial(self._overdue, name),
+                    f"{self._request.key} {name}",
+                    overdue=functools.partial(self._overdue, self._request, name),
                 )
         finally:
             self._calls -= 1
@@ -143,7 +147,7 @@ class Context:
 
     @property
     def client(self) -> ReconcileClient:
-        """Client that remembers its writes.
+        """Client that records its writes.
 
         The next reconcile of the same request begins when the informers of the controller
         show them, so that it reads its own writes.

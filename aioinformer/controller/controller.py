@@ -7,6 +7,7 @@ drains a controller, a second one stops it at once. It ends by itself only with 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from aioinformer.controller.source import Source, Watched
     from aioinformer.errors import HandlerError
     from aioinformer.informer.handlers.registration import Registration
-    from aioinformer.informer.notifications import Notification
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.times import Duration
@@ -92,7 +92,7 @@ class Controller(Lifecycle):
 
     Lifetime:
         It runs once, by `run()`, `async with controller:`, or `start()` and `shutdown()`.
-        Others, such as a factory, run the informers and enter the client. Handlers are
+        Its owner runs the informers, for example in a factory, and enters the client. Handlers are
         added at the start, and the first reconcile begins when they have seen the initial
         objects. It owns a task for each running reconcile and each request with pending
         writes, one for each informer, and two more. When stopped, it waits
@@ -118,7 +118,7 @@ class Controller(Lifecycle):
         timeout: Maximum seconds of a reconcile, or None.
         drain_timeout: Seconds that running reconciles may continue after a stop.
         client: Client behind `ctx.client`.
-        elector: Elector asked right before each write of `ctx.client`. Its `check()`
+        elector: Elector checked right before each write of `ctx.client`. Its `check()`
             raises `LeadershipLost`.
         on_error: Callback for failures of reconciles, mappings and predicates.
         metrics: Sink of the metrics: see `aioinformer.controller.metrics`.
@@ -209,11 +209,11 @@ class Controller(Lifecycle):
             elector: Elector, if the controller has none of its own.
 
         Raises:
-            InformerStopped: An informer has ended, so that there are no more changes.
-            QueueShutDown: Somebody else shut the queue down.
-            OptionsError: It was called before, or the queue contained something else than
+            InformerStopped: If an informer has ended, so that there are no more changes.
+            QueueShutDown: If the queue was shut down by other code.
+            OptionsError: If it was called before, or the queue contained other items than
                 requests.
-            Exception: A bug of this package.
+            Exception: After a bug of this package.
 
         Cancellation:
             Stops it: handlers are removed, and running reconciles get `drain_timeout` to
@@ -240,8 +240,8 @@ class Controller(Lifecycle):
         """Start it in a task of its own, and return when its handlers are added.
 
         Raises:
-            OptionsError: It was started before.
-            InformerStopped: An informer has ended.
+            OptionsError: If it was started before.
+            InformerStopped: If an informer has ended.
 
         Cancellation:
             Stops it again.
@@ -308,15 +308,9 @@ class Controller(Lifecycle):
                 await workers.drain(self._drain_seconds)
 
     def _listen(self, source: Source) -> Registration:
-        def changed(event: Notification) -> None:
-            found = source.requests(event)
-            if found is not None:
-                requests, cause = found
-                for request in requests:
-                    self._workers.enqueue(request, cause)
-
         return source.informer.add_event_handler(
-            on_event=changed, name=f"controller {self.name}"
+            on_event=partial(self._workers.enqueue, source),
+            name=f"controller {self.name}",
         )
 
     async def _serve(
@@ -385,4 +379,4 @@ def _positive(timeout: Duration | None) -> float | None:
 
 
 def _nothing() -> None:
-    """Do nothing: nobody waits for the start."""
+    """Do nothing, as no caller waits for the start."""

@@ -1,7 +1,7 @@
 """State of an elector: durations, the observed Lease, and whether this replica leads.
 
-Every change of the state is one call. Nothing here waits. Times are arguments, in seconds
-of one clock that never goes back.
+Every change of the state is one call, and no method waits. Times are arguments, in seconds
+of one monotonic clock.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class LeaseTiming:
 
 
 class ElectorState:
-    """What one replica knows of its Lease, and whether it leads.
+    """Observed Lease of one replica, and whether it leads.
 
     Attributes:
         observed: Lease as it was last read or written. None if it does not exist, or
@@ -186,7 +186,7 @@ class ElectorState:
         )
 
     def _must_let_expire(self, now: float) -> bool:
-        """Return True if claims of ours, without responses, hold the Lease.
+        """Return True if unanswered claims of this replica hold the Lease.
 
         Further claims would block other replicas, and this one might never lead.
         """

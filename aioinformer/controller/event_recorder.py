@@ -244,7 +244,7 @@ class EventRecorder(Lifecycle):
         """Start to write events.
 
         Raises:
-            OptionsError: It is running already.
+            OptionsError: If it is running already.
 
         Cancellation:
             Stops it again.
@@ -263,7 +263,7 @@ class EventRecorder(Lifecycle):
         """Write events until cancelled, in a `Manager` or a task of your own.
 
         Raises:
-            OptionsError: It is running already.
+            OptionsError: If it is running already.
 
         Cancellation:
             Stops it once the waiting events are written, or after 5 s.
@@ -272,7 +272,7 @@ class EventRecorder(Lifecycle):
 
     async def _live(self, ready: Callable[[], None]) -> None:
         if self._loop is not None:
-            raise OptionsError("the event recorder runs already")
+            raise OptionsError("the event recorder is already running")
 
         self._loop = asyncio.get_running_loop()
         self._ended = False

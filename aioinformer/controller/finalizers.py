@@ -49,7 +49,7 @@ def finalizer(
 
     `cleanup` must be idempotent, like any reconcile: it is called again if the process
     died, or the request failed, before the finalizer was removed. It is not called if
-    somebody else removes the finalizer, or for objects deleted before they had it.
+    another client removes the finalizer, or for objects deleted before they had it.
 
     The deletion must reach the controller: `predicates=` must let it pass
     (`generation_changed` does, `labels_changed` alone does not), objects should not be
@@ -146,7 +146,7 @@ class _Finalized:
             The changed object, or None if it is deleted.
 
         Raises:
-            Conflict: Others changed the object before each attempt.
+            Conflict: If the object was changed before each attempt.
         """
         namespace = obj.namespace or None
         now = obj

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LeaderElector", "LeaderLock"]
 
-# Mistakes in the program, which no further attempt mends. A leader tries again even so,
-# until its deadline. Anything else is a failed attempt: the server, the network, the
-# credentials or the operating system may recover.
+# Bugs in the program, which persist. A leader retries nevertheless, until its deadline.
+# Any other error is a failed attempt: the server, the network, the credentials or the
+# operating system may recover.
 _MISTAKES = (OptionsError, WrongLoop, InternalError)
 
 
@@ -87,7 +87,7 @@ class LeaderElector:
         compared with the local clock: a lease is valid until its duration has passed
         since this process first saw it unchanged.
         Not guaranteed: clocks that run at different rates, or stop while a virtual
-        machine is suspended, are not detected. A cancelled request that nobody waited for
+        machine is suspended, are not detected. A cancelled request that was not awaited
         may reach the server after the Lease was released.
 
     The leader creates a deleted Lease again. Failed reads and writes are logged and
@@ -234,7 +234,9 @@ class LeaderElector:
             Lease, within `renew_deadline`.
         """
         if self._busy:
-            raise OptionsError(f"the elector {self.name} leads or waits already")
+            raise OptionsError(
+                f"the elector {self.name} is already leading or waiting to lead"
+            )
 
         self._busy = True
         loop = asyncio.get_running_loop()
@@ -310,7 +312,7 @@ class LeaderElector:
             await self._outlast_work()
         finally:
             if self._work_timeout is not None:
-                # Cancelled by somebody else, such as `asyncio.run()` at its end.
+                # Cancelled by other code, such as `asyncio.run()` at its end.
                 self._lose("the elector's task was cancelled")
             elif self._state.work_ended(self._now()) and self._release_on_cancel:
                 await self._release()

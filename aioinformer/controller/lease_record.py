@@ -104,7 +104,7 @@ class Step(enum.Enum):
     CREATE = enum.auto()
     """Create the missing Lease, as its holder."""
     CLAIM = enum.auto()
-    """Acquire or renew the Lease: it is ours, free, or has expired."""
+    """Acquire or renew the Lease: it is held by this replica, free, or has expired."""
     WAIT = enum.auto()
     """Wait: another replica leads."""
     YIELD = enum.auto()
@@ -131,7 +131,7 @@ def next_step(
         identity: Identity of this replica.
         now: Time of the clock of the observations.
         leading: True if this replica leads. A leader creates a deleted Lease again. It
-            has lost a Lease that does not name it, even if that names nobody.
+            has lost a Lease that does not name it, even if it has no holder.
     """
     if observed is None:
         return Step.CREATE

@@ -85,13 +85,13 @@ class Manager(Lifecycle, WebLifespan):
     Lifetime:
         It runs once. It can be entered in one task and left in another, like a factory:
         in a fixture, or by `FastAPI(lifespan=manager.lifespan)`. It enters and leaves its
-        client and factory unless somebody else has entered them. Runnables added while it
+        client and factory unless they were entered before. Runnables added while it
         runs start at once.
 
     Args:
         client: Client of the informers and reconciles.
         factory: Factory of the informers, if it needs options such as a namespace or
-            metrics, or runs already.
+            metrics, or is already running.
         elector: Leader election among several replicas; None for one replica.
         drain_timeout: Seconds that the leader's runnables, and then all others, may take
             to end before they are cancelled again. Controllers have a shorter timeout of
@@ -385,7 +385,7 @@ class Manager(Lifecycle, WebLifespan):
                 watching.cancel()
 
     async def _watch(self) -> None:
-        """Fail with the first informer that dies."""
+        """Fail with the first informer that fails."""
         try:
             self._fail("an informer", await self.factory.failed())
         except InformerStopped as exc:  # by its owner

@@ -35,7 +35,7 @@ class ControllerMetrics:
     * `controller_runtime_reconcile_time_seconds`: durations;
     * `controller_runtime_max_concurrent_reconciles`, `controller_runtime_active_workers`.
 
-    Two are our own: `aioinformer_stale_reconciles_total` counts reconciles that began
+    Two have no counterpart there: `aioinformer_stale_reconciles_total` counts reconciles that began
     before the informers showed earlier writes, and `aioinformer_blocking_reconciles_total`
     counts those that blocked the event loop for more than 50 ms.
 
@@ -55,6 +55,8 @@ class ControllerMetrics:
         on_error: Callable[[HandlerError], None] | None = None,
     ) -> None:
         self._name = name
+        self.enabled = sink.enabled
+        """False without a sink of metrics."""
         self._sink = GuardedSink(sink, f"controller {name}", controller=name)
         self._on_error = on_error
         # By the class of the failure.
@@ -209,7 +211,7 @@ class LeaderMetrics:
     * `leader_election_master_status`: 1 while this replica leads, else 0;
     * `leader_election_slowpath_total`: renewals that had to read the Lease first.
 
-    One is our own: `aioinformer_leader_overruns_total` counts how often the leader's work
+    One has no counterpart there: `aioinformer_leader_overruns_total` counts how often the leader's work
     was still running when its lease expired.
 
     Args:

@@ -1,4 +1,4 @@
-"""What a reconcile is called with and returns: requests, causes, results. Pure."""
+"""Requests, causes and results of reconciles. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from aioinformer.errors import TerminalError
-from aioinformer.informer.notifications import Added, Deleted, object_of
+from aioinformer.informer.notifications import Added, Updated
 from aioinformer.model.keys import split_key
 from aioinformer.model.times import seconds_of
 
@@ -137,17 +137,15 @@ class PendingCauses:
 
 
 def cause_of(event: Notification, kind: str) -> Cause:
-    """Return the cause that a notification is, of an object of this kind."""
-    change: Change
-    match event:
-        case Added(initial=initial):
-            change = "initial" if initial else "added"
-        case Deleted():
-            change = "deleted"
-        case _:
-            change = "resync" if event.resync else "updated"
+    """Return the cause for a notification of an object of this kind."""
+    if isinstance(event, Updated):
+        return Cause("resync" if event.resync else "updated", kind, event.new.key)
 
-    return Cause(change, kind, object_of(event).key)
+    change: Change = "deleted"
+    if isinstance(event, Added):
+        change = "initial" if event.initial else "added"
+
+    return Cause(change, kind, event.obj.key)
 
 
 # ------------------------------------------------------------ results
@@ -174,7 +172,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a reconcile ended.
+    """Result of a reconcile that has ended.
 
     Attributes:
         label: Value of the metric label `result`.

@@ -1,4 +1,4 @@
-"""Sources: informers whose changes become requests, and the mappings that say which.
+"""Sources: informers of a controller, and mappings from their objects to requests.
 
 A mapping is a plain function that takes an object and returns requests or their keys:
 
@@ -27,8 +27,6 @@ from aioinformer.model.objects import KubeObject
 from aioinformer.workqueue.priority import LOW_PRIORITY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from aioinformer.informer.handlers.error_reporter import ErrorReporter
     from aioinformer.informer.notifications import Notification
     from aioinformer.model.resource import Resource
@@ -39,7 +37,6 @@ __all__ = [
     "Watched",
     "enqueue_owner",
     "enqueue_self",
-    "priority_of",
     "sources_of",
 ]
 
@@ -53,13 +50,8 @@ Watched: TypeAlias = (
 )
 """Informer, mapping, and optionally a predicate."""
 
-# Causes that nobody waits for.
+# Changes that are not urgent.
 _LOW_PRIORITY_CHANGES = frozenset({"initial", "resync"})
-
-
-def priority_of(cause: Cause) -> int:
-    """Return the queue priority of a cause."""
-    return LOW_PRIORITY if cause.change in _LOW_PRIORITY_CHANGES else 0
 
 
 # ------------------------------------------------------------ mappings
@@ -67,7 +59,8 @@ def priority_of(cause: Cause) -> int:
 
 def enqueue_self(obj: KubeObject) -> list[ReconcileRequest]:
     """Map an object to the request of the same name."""
-    return [ReconcileRequest(obj.namespace, obj.name)]
+    namespace, _, name = obj.key.rpartition("/")
+    return [ReconcileRequest(namespace, name)]
 
 
 def enqueue_owner(owner: Resource, *, controller: bool = True) -> Mapping:
@@ -105,10 +98,10 @@ def _group_of(api_version: object) -> str:
     return str(api_version or "").rpartition("/")[0]
 
 
-def _request_of(item: object) -> ReconcileRequest:
-    if isinstance(item, ReconcileRequest):
-        return item
+_NO_LIST = "a mapping must return a list, not a {}"
 
+
+def _request_of(item: object) -> ReconcileRequest:
     if isinstance(item, str):
         return ReconcileRequest.of(item)
 
@@ -165,15 +158,42 @@ class Source:
 
     def requests(
         self, event: Notification
-    ) -> tuple[Iterable[ReconcileRequest], Cause] | None:
-        """Return the distinct requests of a change and their cause, or None."""
+    ) -> tuple[Iterable[ReconcileRequest], Cause, int] | None:
+        """Return the distinct requests of a change, their cause and priority, or None."""
         for predicate in self.predicates:
             if not self._passes(predicate, event):
                 return None
 
+        if not isinstance(event, Updated):
+            objects = [event.obj]
+        elif event.old is event.new or self.mapping is enqueue_self:
+            objects = [event.new]
+        else:
+            objects = [event.old, event.new]
+
         # A dict keeps the order and drops duplicates.
-        found = {it: None for obj in _states_of(event) for it in self._mapped(obj)}
-        return (found, cause_of(event, self.kind)) if found else None
+        found: dict[ReconcileRequest, None] = {}
+        for obj in objects:
+            try:
+                answer = self.mapping(obj)
+                if isinstance(answer, str) or not isinstance(answer, Iterable):
+                    raise TypeError(_NO_LIST.format(type(answer).__name__))
+
+                found |= dict.fromkeys(
+                    [
+                        it if isinstance(it, ReconcileRequest) else _request_of(it)
+                        for it in answer
+                    ]
+                )
+            except user_errors() as exc:
+                self._report("mapping", obj, exc)
+
+        if not found:
+            return None
+
+        cause = cause_of(event, self.kind)
+        low = cause.change in _LOW_PRIORITY_CHANGES
+        return found, cause, LOW_PRIORITY if low else 0
 
     def _passes(self, predicate: Predicate, event: Notification) -> bool:
         try:
@@ -181,19 +201,6 @@ class Source:
         except user_errors() as exc:
             self._report("predicate", event, exc)
             return True
-
-    def _mapped(self, obj: KubeObject) -> list[ReconcileRequest]:
-        try:
-            answer = self.mapping(obj)
-            if isinstance(answer, str) or not isinstance(answer, Iterable):
-                raise TypeError(
-                    f"a mapping must return a list, not a {type(answer).__name__}"
-                )
-
-            return [_request_of(it) for it in answer]
-        except user_errors() as exc:
-            self._report("mapping", obj, exc)
-            return []
 
     def _report(self, where: str, subject: object, cause: BaseException) -> None:
         self.reporter.failed(where, f"of {self.kind}", subject, cause)
@@ -246,15 +253,3 @@ def _listed(option: str, given: Iterable[T]) -> list[T]:
         raise OptionsError(f"{option}= takes a list, not {given!r}")
 
     return list(given)
-
-
-def _states_of(event: Notification) -> Iterator[KubeObject]:
-    """Yield the objects to map: for an update, the old one too if it differs."""
-    if not isinstance(event, Updated):
-        yield event.obj
-        return
-
-    if event.old is not event.new:
-        yield event.old
-
-    yield event.new

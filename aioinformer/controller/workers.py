@@ -1,6 +1,6 @@
 """`Workers`: the running reconciles of a controller.
 
-Each reconcile has a task of its own, so that cancelling itself harms nobody else. One
+Each reconcile has a task of its own, so that cancelling itself does not affect others. One
 synchronous step at the end of that task decides about retries and requeues, so that the
 queue never hands out a request twice at once.
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aioinformer._user_code import guarded_logger, user_errors
@@ -28,7 +27,6 @@ from aioinformer.controller.reconcile import (
     outcome_of_answer,
     outcome_of_failure,
 )
-from aioinformer.controller.source import priority_of
 from aioinformer.errors import HistoryReset, LeadershipLost, OptionsError
 from aioinformer.informer.handlers.handler_calls import BLOCKING_SECONDS, TimedCoroutine
 
@@ -39,6 +37,8 @@ if TYPE_CHECKING:
     from aioinformer.controller.client import Elector
     from aioinformer.controller.context import Reconcile
     from aioinformer.controller.metrics import ControllerMetrics
+    from aioinformer.controller.source import Source
+    from aioinformer.informer.notifications import Notification
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.workqueue.priority import PriorityQueue
 
@@ -53,7 +53,13 @@ FALLBACK_SECONDS = 10.0
 """Delay of a retry if the rate limiter raises."""
 
 LONG_SECONDS = 60.0
-"""Duration of a reconcile after which a warning is logged, as it may never end."""
+"""Duration of a reconcile after which a warning is logged."""
+
+
+_NO_REQUEST = (
+    "the queue of a controller takes a ReconcileRequest, not {!r}: use "
+    'ReconcileRequest.of("namespace/name") for a key'
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -64,7 +70,8 @@ class _Run:
     priority: int
     context: Context
     threads: Threads
-    writes: PendingWrites
+    writes: PendingWrites | None
+    """None without a client."""
     began: float
     warned: bool = False
 
@@ -110,6 +117,7 @@ class Workers:
         self._reconcile = reconcile
         self._queue = queue
         self._informers = tuple(informers)
+        self._lister = self._informers[0].lister
         self._timeout = timeout
         self._metrics = metrics
         self._causes = PendingCauses()
@@ -127,10 +135,16 @@ class Workers:
     def __repr__(self) -> str:
         return f"<Workers {self._name} running={len(self._running)}>"
 
-    def enqueue(self, request: ReconcileRequest, cause: Cause) -> None:
-        """Queue a request, with its cause."""
-        self._causes.add(request, cause)
-        self._queue.add(request, priority_of(cause))
+    def enqueue(self, source: Source, event: Notification) -> None:
+        """Queue the requests of a change, with their cause."""
+        found = source.requests(event)
+        if found is None:
+            return
+
+        requests, cause, priority = found
+        for request in requests:
+            self._causes.add(request, cause)
+            self._queue.add(request, priority)
 
     # ------------------------------------------------------------ lifetime
 
@@ -150,11 +164,15 @@ class Workers:
         while True:
             await self._slots.acquire()
             request, priority = await self._queue.get_with_priority()
-            _check_request(request)
+            if not isinstance(request, ReconcileRequest):
+                raise OptionsError(_NO_REQUEST.format(request))
+
             run = self._begin(request, priority)
             task = work.create_task(self._work(run), name=f"{self._name} {request.key}")
             self._running[task] = run
-            self._metrics.active(len(self._running))
+            if self._metrics.enabled:
+                self._metrics.active(len(self._running))
+
             task.add_done_callback(lambda task: self._ended(task, work))
 
     async def warn_of_long(self) -> None:
@@ -223,23 +241,24 @@ class Workers:
 
     def _begin(self, request: ReconcileRequest, priority: int) -> _Run:
         now = asyncio.get_running_loop().time()
-        writes = PendingWrites(self._informers)
         unshown = self._unshown.pop(request, None)
         if unshown is not None:
             self._metrics.stale(request, unshown.why)
-            writes = unshown.writes  # still pending, together with further writes
             if unshown.waiting is not None:
                 unshown.waiting.cancel()
 
-        client = None
+        client = writes = None
         if self.client is not None:
+            # Writes that are not shown stay pending, together with further ones.
+            writes = (
+                PendingWrites(self._informers) if unshown is None else unshown.writes
+            )
             client = ReconcileClient(self.client, writes, self.elector)
 
-        overdue = partial(self._metrics.thread_overdue, request)
-        threads = Threads(request.key, overdue)
+        threads = Threads(request, self._metrics.thread_overdue)
         context = Context(
             request,
-            self._informers[0].lister,
+            self._lister,
             causes=self._causes.take(request, now),
             attempt=self._attempt(request),
             stale=unshown is not None,
@@ -250,16 +269,18 @@ class Workers:
         return _Run(request, priority, context, threads, writes, now)
 
     async def _work(self, run: _Run) -> Outcome:
-        try:
-            return await self._outcome(run)
-        finally:
-            await run.threads.ended()
-
-    async def _outcome(self, run: _Run) -> Outcome:
+        """Call the reconcile, and wait for its threads."""
         timeout = asyncio.timeout(self._timeout)
         try:
             async with timeout:
-                answer = await self._answer(run)
+                steps = TimedCoroutine(self._reconcile(run.request, run.context))
+                try:
+                    answer: object = await steps
+                finally:
+                    if steps.longest > BLOCKING_SECONDS:
+                        self._metrics.blocked(run.request, steps.longest)
+
+            return outcome_of_answer(answer)
         except TimeoutError as exc:
             if not timeout.expired():
                 return outcome_of_failure(exc)  # of the reconcile itself
@@ -270,29 +291,23 @@ class Workers:
             raise
         except user_errors() as exc:  # reported at the end of the task
             return outcome_of_failure(exc, timed_out=timeout.expired())
-
-        return outcome_of_answer(answer)
-
-    async def _answer(self, run: _Run) -> object:
-        steps = TimedCoroutine(self._reconcile(run.request, run.context))
-        try:
-            return await steps
         finally:
-            if steps.longest > BLOCKING_SECONDS:
-                self._metrics.blocked(run.request, steps.longest)
+            await run.threads.ended()
 
     def _ended(self, task: asyncio.Task[Outcome], work: asyncio.TaskGroup) -> None:
         """Retry, requeue or forget the request of a reconcile that has ended."""
         run = self._running.pop(task)
         self._slots.release()
-        self._metrics.active(len(self._running))
+        if self._metrics.enabled:
+            self._metrics.active(len(self._running))
+
         try:
             outcome = self._outcome_of(task)
             if outcome is not None:
                 self._conclude(run, outcome)
         finally:
-            if len(run.writes) and not self._draining:
-                self._hold(run, work)
+            if run.writes and not self._draining:
+                self._hold(run.request, run.writes, work)
             else:
                 self._queue.done(run.request)
 
@@ -361,13 +376,18 @@ class Workers:
 
     # ------------------------------------------------------------ pending writes
 
-    def _hold(self, run: _Run, work: asyncio.TaskGroup) -> None:
+    def _hold(
+        self,
+        request: ReconcileRequest,
+        writes: PendingWrites,
+        work: asyncio.TaskGroup,
+    ) -> None:
         """Keep a request in work until its writes are shown, or the wait times out."""
         hold = work.create_task(
-            self._not_shown(run.writes), name=f"{self._name} {run.request.key} shown"
+            self._not_shown(writes), name=f"{self._name} {request.key} shown"
         )
         self._waiting.add(hold)
-        hold.add_done_callback(lambda hold: self._held(hold, run.request, work))
+        hold.add_done_callback(lambda hold: self._held(hold, request, work))
 
     def _held(
         self,
@@ -399,8 +419,8 @@ class Workers:
         if self._unshown.get(request) is unshown:
             del self._unshown[request]
 
-    async def _settle(self, ctx: Context, writes: PendingWrites) -> None:
-        unshown = await self._not_shown(writes)
+    async def _settle(self, ctx: Context, writes: PendingWrites | None) -> None:
+        unshown = None if writes is None else await self._not_shown(writes)
         if unshown is not None:
             ctx.stale = True
             self._metrics.stale(ctx.request, unshown.why)
@@ -417,11 +437,3 @@ class Workers:
             return _Unshown(writes, exc)
 
         return None
-
-
-def _check_request(request: object) -> None:
-    if not isinstance(request, ReconcileRequest):
-        raise OptionsError(
-            f"the queue of a controller takes a ReconcileRequest, not {request!r}: use "
-            'ReconcileRequest.of("namespace/name") for a key'
-        )

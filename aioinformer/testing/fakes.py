@@ -24,10 +24,10 @@ from aioinformer_apiserver.reads.lists import page_of
 from aioinformer_apiserver.reads.watches import open_watcher
 from aioinformer_apiserver.requests.queries import ListQuery, Scope, WatchQuery
 from aioinformer_apiserver.serialization.formats import Whole
+from aioinformer_apiserver.storage.dispatcher import TIMER_RESOLUTION, Waker
 from aioinformer_apiserver.storage.encoding import error_line
 from aioinformer_apiserver.storage.kinds import Kind, built_in_kinds
 from aioinformer_apiserver.storage.storage import Storage
-from aioinformer_apiserver.storage.waker import TIMER_RESOLUTION, Waker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping

@@ -143,15 +143,15 @@ def event_stream(
 
 async def _send(stream: EventStream, request: web.Request) -> web.StreamResponse:
     last_event_id = request.headers.get("Last-Event-ID")
-    asked = stream.ask_or_refuse(request.query.items(), last_event_id)
-    if isinstance(asked, HTTPResponse):
-        return _response(asked)
+    checked = stream.check_or_refuse(request.query.items(), last_event_id)
+    if isinstance(checked, HTTPResponse):
+        return _response(checked)
 
     response = web.StreamResponse(headers=HEADERS)
     if request.method == "HEAD":
         return response
 
-    def gone() -> bool:
+    def disconnected() -> bool:
         transport = request.transport
         return transport is None or transport.is_closing()
 
@@ -163,7 +163,7 @@ async def _send(stream: EventStream, request: web.Request) -> web.StreamResponse
             await response.write(chunk)
 
     with contextlib.suppress(ConnectionResetError):  # the client has left
-        complete = await stream.send(asked, write, gone=gone)
+        complete = await stream.send(checked, write, disconnected=disconnected)
         if complete and not response.prepared:
             return _response(not_begun())
 

@@ -202,9 +202,9 @@ class StreamApp:
         if not await _is_request(scope, receive, send):
             return
 
-        asked = self._asked(scope)
-        if isinstance(asked, HTTPResponse):
-            await _answer(scope, send, asked)
+        checked = self._check(scope)
+        if isinstance(checked, HTTPResponse):
+            await _answer(scope, send, checked)
             return
 
         if scope["method"] == "HEAD":
@@ -226,20 +226,20 @@ class StreamApp:
                 )
 
         async def read_on() -> NoReturn:
-            complete = await self.stream.send(asked, write)
-            raise _Over(complete)
+            complete = await self.stream.send(checked, write)
+            raise _StreamEnded(complete)
 
         try:
             await run_concurrently(read_on(), _disconnected(receive))
-        except _Over as over:
-            if over.complete and not started:
+        except _StreamEnded as ended:
+            if ended.complete and not started:
                 await _answer(scope, send, not_begun())
-            elif over.complete:
+            elif ended.complete:
                 await send({"type": "http.response.body", "body": b""})
             elif _abort(receive, send):
                 await _until_disconnected(receive)
 
-    def _asked(self, scope: Scope) -> StreamRequest | HTTPResponse:
+    def _check(self, scope: Scope) -> StreamRequest | HTTPResponse:
         refused = _not_allowed(scope)
         if refused is not None:
             return refused
@@ -250,10 +250,10 @@ class StreamApp:
         except ValueError:
             return refusal(400, f"more than {MOST_PARAMETERS} parameters")
 
-        return self.stream.ask_or_refuse(query, _header(scope, b"last-event-id"))
+        return self.stream.check_or_refuse(query, _header(scope, b"last-event-id"))
 
 
-class _Over(Exception):
+class _StreamEnded(Exception):
     """The stream has ended."""
 
     def __init__(self, complete: bool) -> None:
@@ -284,7 +284,7 @@ def _abort(receive: Receive, send: Send) -> bool:
 
 async def _disconnected(receive: Receive) -> NoReturn:
     await _until_disconnected(receive)
-    raise _Over(complete=False)
+    raise _StreamEnded(complete=False)
 
 
 async def _is_request(scope: Scope, receive: Receive, send: Send) -> bool:

@@ -6,7 +6,7 @@ object, not for each change, and gets current states instead of a history.
 
 Readers with equal selections form a group: a change is matched once for all of them.
 
-Plain state: nothing here waits, or knows about sockets or time.
+Plain state, without waits, sockets or times.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HISTORY = 1000
 """Maximum number of departures (deletions and changes of labels) that a log remembers,
 and that wait for a reader. Each holds the body of an object that no longer exists."""
 
-STRIDE = 8
+OBJECTS_PER_STEP = 8
 """Objects matched in one step: 10 us, or 50 us with the longest selector."""
 
 
@@ -80,7 +80,7 @@ class LoggedObject(msgspec.Struct, frozen=True, gc=False):
     obj: KubeObject
     last: int
     """Number of its last change."""
-    born: int
+    created: int
     """Number of the change that added it."""
 
 
@@ -237,8 +237,8 @@ class ChangeLog:
         self.number += 1
         uid = identity(obj)
         before = self.live.pop(uid, None)  # to insert it last
-        born = self.number if before is None else before.born
-        self.live[uid] = LoggedObject(obj, self.number, born)
+        created = self.number if before is None else before.created
+        self.live[uid] = LoggedObject(obj, self.number, created)
         alike = before is not None and before.obj.labels == obj.labels
         if before is not None and not alike:
             self._remember(before.obj)
@@ -254,7 +254,7 @@ class ChangeLog:
         self.number += 1
         if before.obj.labels == final.labels:
             before = LoggedObject(
-                final, before.last, before.born
+                final, before.last, before.created
             )  # the final state is newer
 
         self._remember(before.obj)
@@ -332,10 +332,10 @@ class Reader:
         # Departed objects: True if the earlier reader had got them.
         self._had: dict[str, bool] = {}
         # Objects with later changes, in order of the first one: True if the reader knows
-        # them. Invariant: an object is either accepted now, or was known, and `_gone` has
-        # the last state that was accepted.
+        # them. Invariant: an object is either accepted now, or was known, and
+        # `_final_states` has the last state that was accepted.
         self._waiting: OrderedDict[str, bool] = OrderedDict()
-        self._gone: dict[str, KubeObject] = {}
+        self._final_states: dict[str, KubeObject] = {}
         self._synced = False
 
     @property
@@ -363,9 +363,9 @@ class Reader:
 
         if self._waiting:
             uid, known = self._waiting.popitem(last=False)
-            gone = self._gone.pop(uid, None)
-            if gone is not None:
-                return StreamEvent(StreamEventType.DELETED, gone)
+            final = self._final_states.pop(uid, None)
+            if final is not None:
+                return StreamEvent(StreamEventType.DELETED, final)
 
             return _shown(self._log.live[uid].obj, known)
 
@@ -398,7 +398,7 @@ class Reader:
             self._waiting[uid] = was and not (unseen and self._since is None)
 
         if now:
-            self._gone.pop(uid, None)
+            self._final_states.pop(uid, None)
         elif not self._waiting[uid]:
             del self._waiting[uid]  # never sent, or added and deleted
         elif was and before is not None:
@@ -407,8 +407,8 @@ class Reader:
         self._on_news()
 
     def _depart(self, uid: str, state: KubeObject) -> None:
-        self._gone[uid] = state
-        if len(self._gone) > self._log.history:
+        self._final_states[uid] = state
+        if len(self._final_states) > self._log.history:
             self._begin_again()  # cheaper than keeping all of them
 
     def _begin_again(self) -> None:
@@ -419,7 +419,7 @@ class Reader:
         self._pages = False
         self._had.clear()
         self._waiting.clear()
-        self._gone.clear()
+        self._final_states.clear()
 
     def _prepare(self) -> bool:
         """Match some departures. Return False if none are left."""
@@ -432,8 +432,8 @@ class Reader:
         if self._unchecked is None:
             self._unchecked = self._log.departed_since(self._since)
 
-        some = self._unchecked[:STRIDE]
-        del self._unchecked[:STRIDE]
+        some = self._unchecked[:OBJECTS_PER_STEP]
+        del self._unchecked[:OBJECTS_PER_STEP]
         self._checked.update((it.number, self._check(it.state)) for it in some)
         return bool(self._unchecked)
 
@@ -468,7 +468,7 @@ class Reader:
                 # Even if it was added later: the reader may have got more events than
                 # it acknowledged.
                 self._waiting[uid] = True
-                self._gone[uid] = state
+                self._final_states[uid] = state
 
         self._checked.clear()
 
@@ -478,7 +478,7 @@ class Reader:
             self._turn_page()
 
         order, live, until = self._order, self._log.live, self._until
-        for _ in range(min(STRIDE, len(order))):
+        for _ in range(min(OBJECTS_PER_STEP, len(order))):
             uid = order.pop()
             entry = live.get(uid)
             if entry is None or entry.last > until:
@@ -497,7 +497,7 @@ class Reader:
 
     def _knew(self, uid: str, entry: LoggedObject) -> bool:
         since = self._since
-        return since is not None and entry.born <= since and self._had.get(uid, True)
+        return since is not None and entry.created <= since and self._had.get(uid, True)
 
 
 def _shown(obj: KubeObject, known: bool) -> StreamEvent:

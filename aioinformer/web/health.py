@@ -122,8 +122,8 @@ def readyz(
 class _Trouble(NamedTuple):
     """Trouble of an informer or a manager."""
 
-    word: str
-    """Fixed word without details."""
+    label: str
+    """Fixed text without details."""
 
     reason: str
     """Explanation with error messages."""
@@ -168,10 +168,10 @@ def _answer(
         theirs = why(informer)
         ok = ok and not (theirs and lasting)
         report = _report(informer, ok=theirs is None, lasting=lasting)
-        reports.append(report | _told(theirs, reasons=reasons))
+        reports.append(report | _details(theirs, reasons=reasons))
 
     status = "ok" if ok else "unavailable"
-    body = {"status": status} | _told(trouble, reasons=reasons)
+    body = {"status": status} | _details(trouble, reasons=reasons)
     return HTTPResponse(
         200 if ok else 503,
         msgspec.json.encode(body | {"informers": reports}),
@@ -180,12 +180,12 @@ def _answer(
     )
 
 
-def _told(trouble: _Trouble | None, *, reasons: bool) -> dict[str, object]:
-    word, reason = trouble or ("", "")
+def _details(trouble: _Trouble | None, *, reasons: bool) -> dict[str, object]:
+    label, reason = trouble or ("", "")
     if not reasons:
-        return {"trouble": word}
+        return {"trouble": label}
 
-    return {"trouble": word, "reason": reason}
+    return {"trouble": label, "reason": reason}
 
 
 def _informers_of(

@@ -101,17 +101,17 @@ class StreamSelection:
                 f"labelSelector= has {count} requirements, more than {MAX_REQUIREMENTS}"
             )
 
-        wanted = frozenset(value for name, value in pairs if name == "namespace")
-        if sum(map(len, wanted)) > MAX_NAMESPACE_CHARACTERS:
+        requested = frozenset(value for name, value in pairs if name == "namespace")
+        if sum(map(len, requested)) > MAX_NAMESPACE_CHARACTERS:
             raise OptionsError(
                 f"namespace= is longer than {MAX_NAMESPACE_CHARACTERS} characters"
             )
 
         namespaces = self.namespaces
-        if wanted:
-            namespaces = wanted if namespaces is None else namespaces & wanted
+        if requested:
+            namespaces = requested if namespaces is None else namespaces & requested
             if not namespaces:
-                named = ", ".join(map(repr, sorted(wanted)))
+                named = ", ".join(map(repr, sorted(requested)))
                 raise OptionsError(f"namespace {named} is not available here")
 
         return StreamSelection(
@@ -134,5 +134,5 @@ class StreamSelection:
     def token(self) -> str:
         """Short hash of the selection, equal in every process."""
         names = None if self.namespaces is None else sorted(self.namespaces)
-        said = repr((names, [str(it) for it in self.selectors]))
-        return f"{crc32(said.encode()):08x}"
+        text = repr((names, [str(it) for it in self.selectors]))
+        return f"{crc32(text.encode()):08x}"

@@ -56,7 +56,7 @@ MAX_READERS = 1000
 WRITE_SECONDS = 30.0
 """Default timeout of a write."""
 
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 """Interval of checks for the end of the informer, the server or a reader. uvicorn does not
 notify apps when it stops, and aiohttp does not notify handlers of a disconnect."""
 
@@ -90,7 +90,7 @@ class StreamRequest:
 class _Connection:
     """Connection of one reader."""
 
-    gone: Callable[[], bool]
+    disconnected: Callable[[], bool]
     """Function that returns True if the reader has left."""
     limit: asyncio.Timeout = field(default_factory=lambda: asyncio.timeout(None))
     """Timeout that ends a reader that has left, or is stuck at the end."""
@@ -106,9 +106,9 @@ class _Connection:
             self.over = True
             self._end_in(GRACE_SECONDS if self.writing else 0.0)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """End it if the reader has left."""
-        if self.limit.when() is None and self.gone():
+        if self.limit.when() is None and self.disconnected():
             self._end_in(0.0)
 
     def _end_in(self, seconds: float) -> None:
@@ -123,10 +123,12 @@ class _Stuck(Exception):
 class _Feed:
     """Change log that an informer fills."""
 
-    def __init__(self, informer: SharedInformer, told: Callable[[], None]) -> None:
+    def __init__(
+        self, informer: SharedInformer, on_applied: Callable[[], None]
+    ) -> None:
         self.log = ChangeLog()
         self.epoch = secrets.token_hex(4)
-        self._applied = told
+        self._applied = on_applied
         # Changes are coalesced while many readers are notified, as for each reader.
         self.registration: Registration = informer.add_event_handler(
             on_event=self._apply, name="event stream", coalesce=True, resync_period=0
@@ -253,7 +255,7 @@ class EventStream:
         self._closed = False
         self._connections: set[_Connection] = set()  # of the current readers
         self._left = 0.0  # time at which the last one left
-        self._looking: asyncio.TimerHandle | None = None
+        self._poll_timer: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
         return (
@@ -265,7 +267,7 @@ class EventStream:
         """Number of current readers."""
         return len(self._connections)
 
-    def ask(
+    def check(
         self, query: Iterable[tuple[str, str]] = (), last_event_id: str | None = None
     ) -> StreamRequest:
         """Check a request.
@@ -300,12 +302,12 @@ class EventStream:
         given = dict(pairs).get("lastEventId", "")
         return StreamRequest(self._selection.narrowed(pairs), last_event_id or given)
 
-    def ask_or_refuse(
+    def check_or_refuse(
         self, query: Iterable[tuple[str, str]], last_event_id: str | None
     ) -> StreamRequest | HTTPResponse:
-        """Check a request as `ask()` does, and return errors as a response: 400 or 503."""
+        """Check a request as `check()` does, and return errors as a response: 400 or 503."""
         try:
-            return self.ask(query, last_event_id)
+            return self.check(query, last_event_id)
         except (OptionsError, SelectorSyntaxError) as exc:
             return refusal(400, str(exc))
         except (InformerStopped, TooManyReaders) as exc:
@@ -316,18 +318,18 @@ class EventStream:
         request: StreamRequest,
         write: Callable[[bytes], Awaitable[object]],
         *,
-        gone: Callable[[], bool] = lambda: False,
+        disconnected: Callable[[], bool] = lambda: False,
     ) -> bool:
         """Send events until the reader leaves, the informer ends, or the app stops.
 
         Args:
-            request: Result of `ask()`.
+            request: Result of `check()`.
             write: Coroutine function that sends bytes, and waits while the reader is slow.
                 Calls do not overlap. The first call may start the response. Without any
-                call, the stream filled up or ended since `ask()`: respond with
+                call, the stream filled up or ended since `check()`: respond with
                 `not_begun()`.
-            gone: Function that returns True if the reader has left, for servers that do
-                not cancel the request. It is called five times a second.
+            disconnected: Function that returns True if the reader has left, for servers
+                that do not cancel the request. It is called five times a second.
 
         Returns:
             True if everything was sent, so that the response can be completed. False if
@@ -341,11 +343,11 @@ class EventStream:
         Cancellation:
             Safe: nothing is left running.
         """
-        connection = _Connection(gone)
+        connection = _Connection(disconnected)
         try:
             feed = self._join(connection)
         except (InformerStopped, TooManyReaders):
-            return True  # since `ask()`, and nothing was written
+            return True  # since `check()`, and nothing was written
 
         try:
             async with connection.limit:
@@ -438,13 +440,13 @@ class EventStream:
         parts: list[bytes] = []
         size = 0
         while reader.behind and size < CHUNK and not budget.over():
-            told = reader.step()
-            if told is None:
+            event = reader.step()
+            if event is None:
                 continue
 
             position = feed.position(reader, request)
             part = encode_event(
-                told,
+                event,
                 position,
                 secret_data=self._secret_data,
                 resource=self._informer.resource,
@@ -468,8 +470,8 @@ class EventStream:
             self._feed = _Feed(self._informer, self._applied)
 
         self._connections.add(connection)
-        if self._looking is None:
-            self._look_again()
+        if self._poll_timer is None:
+            self._schedule_poll()
 
         return self._feed
 
@@ -477,9 +479,9 @@ class EventStream:
         self._connections.discard(connection)
         if not self._connections:
             self._left = asyncio.get_running_loop().time()
-            if self._looking is not None:
-                self._looking.cancel()
-                self._looking = None
+            if self._poll_timer is not None:
+                self._poll_timer.cancel()
+                self._poll_timer = None
 
             if not self._resume_seconds:
                 self._forget()
@@ -505,17 +507,17 @@ class EventStream:
         phase = self._informer.status.phase
         return self._closed or self._host_stops() or phase in {"stopping", "stopped"}
 
-    def _look_again(self) -> None:
+    def _schedule_poll(self) -> None:
         loop = asyncio.get_running_loop()
-        self._looking = loop.call_later(LOOK_SECONDS, self._look)
+        self._poll_timer = loop.call_later(POLL_SECONDS, self._poll)
 
-    def _look(self) -> None:
-        self._look_again()
+    def _poll(self) -> None:
+        self._schedule_poll()
         if self._ended:
             self._end()
 
         for connection in self._connections:
-            connection.look()
+            connection.poll()
 
     def _end(self) -> None:
         for connection in self._connections:

@@ -1,8 +1,8 @@
-"""Work queues: which key to work on next, by which worker, and when again.
+"""Work queues: distinct items for workers, with delays, retries and priorities.
 
-An item is queued or in work, and never in the hands of two workers. If it is added
-while in work, it is queued again. Everything but waiting is a plain function. The layer
-does not know Kubernetes, starts no task, and reads no clock but the loop's.
+An item is in work at one worker at most. If it is added while in work, it is queued
+again. Only waiting is asynchronous. The package does not know Kubernetes, starts no task,
+and reads no clock but that of the loop.
 """
 
 from aioinformer.workqueue.limiters import (

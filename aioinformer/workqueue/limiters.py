@@ -1,7 +1,7 @@
-"""Rate limiters: how long an item waits before it is retried.
+"""Rate limiters: delays before an item is retried.
 
-Plain, synchronous state for each item; nothing here waits. A `WorkQueue` calls
-`when()` and waits. A limiter belongs to one queue, and to its loop.
+Limiters keep plain state for each item and never wait. A `WorkQueue` calls `when()` and
+waits. A limiter belongs to one queue, and to its loop.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class RateLimiter(Protocol[T_contra]):
-    """Decides how long each item waits, and counts its attempts."""
+    """Policy for the delays of items, with a count of their attempts."""
 
     def when(self, item: T_contra, /) -> float:
         """Count one more attempt of `item`; return the seconds to wait before it."""
@@ -47,7 +47,7 @@ class RateLimiter(Protocol[T_contra]):
 
 
 class ItemExponentialFailureRateLimiter:
-    """Doubles the delay of an item with each attempt: base, 2 base, 4 base, ...
+    """Limiter that doubles the delay with each attempt: base, 2 base, 4 base, ...
 
     An item is remembered until `forget()`. If it is never forgotten, it takes memory.
 
@@ -107,7 +107,7 @@ class ItemExponentialFailureRateLimiter:
 
 
 class ItemFastSlowRateLimiter:
-    """A short delay for an item's first attempts, a long one for later attempts.
+    """Limiter with a short delay for first attempts, and a long one for later ones.
 
     An item is remembered until `forget()`.
 
@@ -152,25 +152,27 @@ class ItemFastSlowRateLimiter:
 
 
 class TokenBucket:
-    """A rate with room for a burst: tokens come at the rate until the bucket is full.
+    """Token bucket: tokens are added at a rate until the bucket is full.
 
     Args:
-        qps: Tokens that come each second.
-        burst: Tokens that the bucket holds; it starts full.
+        qps: Tokens added per second.
+        burst: Capacity of the bucket, which starts full.
 
     Attributes:
-        tokens: Tokens that are there. Below 0, tokens were taken in advance.
+        tokens: Available tokens. Below 0, tokens were taken in advance.
 
     Raises:
-        OptionsError: If no token would ever come, or no end of them: `qps` is not above
-            0 or not finite, `burst` is under 1 or not finite.
+        OptionsError: If `qps` is not above 0 or not finite, or `burst` is under 1 or
+            not finite.
     """
 
     __slots__ = ("_filled_at", "burst", "qps", "tokens")
 
     def __init__(self, qps: float, burst: int) -> None:
         if not 0 < qps < math.inf or not 1 <= burst < math.inf:
-            raise OptionsError(f"qps={qps!r} and burst={burst!r} are not a rate limit")
+            raise OptionsError(
+                f"qps must be positive and burst at least 1, not {qps!r} and {burst!r}"
+            )
 
         self.qps = qps
         self.burst = burst
@@ -178,7 +180,7 @@ class TokenBucket:
         self._filled_at: float | None = None
 
     def fill(self, now: float) -> None:
-        """Add the tokens that came until `now`, in seconds. A clock may step back."""
+        """Add the tokens for the time until `now`, in seconds. A clock may step back."""
         elapsed = 0.0 if self._filled_at is None else now - self._filled_at
         self._filled_at = now
         self.give(max(0.0, elapsed) * self.qps)
@@ -192,26 +194,26 @@ class TokenBucket:
         self.tokens = min(float(self.burst), self.tokens + tokens)
 
     def seconds_to(self, tokens: float) -> float:
-        """Return the seconds until there are so many tokens; 0 if there are."""
+        """Return the seconds until this many tokens are available, or 0."""
         return max(0.0, (tokens - self.tokens) / self.qps)
 
 
 class BucketRateLimiter:
-    """A token bucket for all items together: a rate with room for a burst.
+    """Limiter with one token bucket for all items: a rate with bursts.
 
     Each attempt takes a token, in advance if there is none. Its delay is the time until
-    that token comes. Items are not told apart, and none is remembered.
+    that token is added. Items are not distinguished, and none is remembered.
 
     Args:
-        qps: Tokens that come each second.
-        burst: Tokens that the bucket holds; it starts full.
-        clock: Seconds that never go back. By default the time of the running event
+        qps: Tokens added per second.
+        burst: Capacity of the bucket, which starts full.
+        clock: Monotonic clock in seconds. By default the time of the running event
             loop, so that delays and timers agree, or `time.monotonic` outside of a
             loop.
 
     Raises:
-        OptionsError: If no token would ever come, or no end of them: `qps` is not above
-            0 or not finite, `burst` is under 1 or not finite.
+        OptionsError: If `qps` is not above 0 or not finite, or `burst` is under 1 or
+            not finite.
     """
 
     def __init__(
@@ -225,7 +227,7 @@ class BucketRateLimiter:
         self._clock = clock or _loop_time
 
     def when(self, item: Hashable, /) -> float:
-        """Take a token for any item; return the seconds until it is there."""
+        """Take a token for any item; return the seconds until it is available."""
         self._bucket.fill(self._clock())
         self._bucket.take()
         return self._bucket.seconds_to(0.0)
@@ -234,7 +236,7 @@ class BucketRateLimiter:
         """Do nothing: tokens that were taken are not given back."""
 
     def num_requeues(self, item: Hashable, /) -> int:
-        """Return 0: items are not told apart."""
+        """Return 0: items are not distinguished."""
         return 0
 
 
@@ -242,7 +244,7 @@ T = TypeVar("T")
 
 
 class MaxOfRateLimiter(Generic[T]):
-    """The longest delay of several limiters.
+    """Limiter with the longest delay of several limiters.
 
     Every limiter is called each time, so each counts the attempt. A bucket gives a token
     even if the delay of another limiter is longer.
@@ -269,10 +271,10 @@ class MaxOfRateLimiter(Generic[T]):
 
 
 class WithMaxWaitRateLimiter(Generic[T]):
-    """Another limiter, with a longest delay.
+    """Wrapper of another limiter that bounds its delays.
 
     Args:
-        limiter: Limiter to ask.
+        limiter: Limiter to call.
         max_delay: Longest delay.
 
     Raises:

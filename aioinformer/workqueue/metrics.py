@@ -1,4 +1,4 @@
-"""`WorkQueueMetrics`: what a work queue reports to its metrics sink, and when."""
+"""`WorkQueueMetrics`: measurements of a work queue for its metrics sink."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class WorkQueueHooks(NamedTuple, Generic[T]):
 
 
 class WorkQueueMetrics(Generic[T]):
-    """Metrics of one queue. A failing sink is logged and ends nothing.
+    """Metrics of one queue. Errors of the sink are logged.
 
     Names and meanings are those of client-go, all with the label `name`:
 
@@ -61,8 +61,8 @@ class WorkQueueMetrics(Generic[T]):
 
     There is no task and no timer. A `CollectingSink` gets the values when it is read,
     and in between when many durations have accumulated. Another sink gets each change,
-    and the last two gauges at most every 0.5 s. These are about work that hangs: only a
-    collecting sink sees them grow while nothing else happens.
+    and the last two gauges at most every 0.5 s. These show work that hangs. Only in a
+    collecting sink do they grow without further changes.
 
     Args:
         name: Name of the queue.
@@ -92,15 +92,15 @@ class WorkQueueMetrics(Generic[T]):
 
         # A sink may collect in another thread.
         self._lock = Lock()
-        self._told: dict[str, float] = {}
-        self._told_depths: dict[str, int] = {}
+        self._reported: dict[str, float] = {}
+        self._reported_depths: dict[str, int] = {}
         self._ages_due = 0.0
-        self._complained = False
+        self._logged = False
 
         self._collecting = sink if isinstance(sink, CollectingSink) else None
         if self._collecting is not None:
             # The last thing to do: it is called at once.
-            self._collecting.register(self.tell)
+            self._collecting.register(self.report)
 
     def start_clock(self, clock: Callable[[], float]) -> None:
         """Use this clock from now on.
@@ -120,7 +120,7 @@ class WorkQueueMetrics(Generic[T]):
         they would take a quarter longer.
         """
         since, starts, clock = self._since, self._starts, self._clock
-        waits, works, tell = self._waits, self._works, self._tell_durations
+        waits, works, report = self._waits, self._works, self._report_durations
 
         def added(item: T) -> None:
             since[item] = clock()
@@ -133,33 +133,33 @@ class WorkQueueMetrics(Generic[T]):
         def finished(item: T) -> None:
             works.append(clock() - starts.pop(item))
             if len(works) >= KEPT:
-                tell()
+                report()
 
         if self._collecting is not None:
             return WorkQueueHooks(added, taken, finished)
 
-        counts, depths = self._tell_counts, self._tell_depths
+        counts, depths = self._report_counts, self._report_depths
         return WorkQueueHooks(
-            self._telling(added, counts, depths),
-            self._telling(taken, self._tell_waits, depths),
-            self._telling(finished, self._tell_works, depths, self._tell_ages),
+            self._reporting(added, counts, depths),
+            self._reporting(taken, self._report_waits, depths),
+            self._reporting(finished, self._report_works, depths, self._report_ages),
         )
 
-    def _telling(
+    def _reporting(
         self, hook: Callable[[T], None], *parts: Callable[[], None]
     ) -> Callable[[T], None]:
         """Wrap a hook so that it reports at once, but only what it may have changed."""
 
-        def hook_and_tell(item: T) -> None:
+        def hook_and_report(item: T) -> None:
             hook(item)
-            self._tell(parts)
+            self._report(parts)
 
-        return hook_and_tell
+        return hook_and_report
 
     def changed(self) -> None:
         """Report another change: of the depth, or of `retries`."""
         if self._collecting is None:
-            self.tell()
+            self.report()
 
     def forget(self) -> None:
         """Have the sink drop the series of this queue, and stop reporting."""
@@ -169,54 +169,56 @@ class WorkQueueMetrics(Generic[T]):
         for name in METRICS:
             forget(sink, f"work queue {self._name!r}", name, name=self._name)
 
-    # ------------------------------------------------------------ telling
+    # ------------------------------------------------------------ reports
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Report what has accumulated; from any thread."""
-        self._tell_durations()
+        self._report_durations()
         with self._lock:
-            self._tell((self._tell_counts, self._tell_depths, self._tell_ages))
+            self._report((self._report_counts, self._report_depths, self._report_ages))
 
-    def _tell_durations(self) -> None:
+    def _report_durations(self) -> None:
         with self._lock:
-            self._tell((self._tell_waits, self._tell_works))
+            self._report((self._report_waits, self._report_works))
 
-    def _tell(self, parts: Iterable[Callable[[], None]]) -> None:
+    def _report(self, parts: Iterable[Callable[[], None]]) -> None:
         try:
             for part in parts:
                 part()
         except user_errors():  # the user's sink: logged and dropped
-            # Once: it would come again with every item.
-            if not self._complained:
-                self._complained = True
+            # Logged once, as it would recur with every item.
+            if not self._logged:
+                self._logged = True
                 logger.exception("work queue %r: the metrics sink failed", self._name)
 
-    def _tell_waits(self) -> None:
-        waits = _taken_out(self._waits)
+    def _report_waits(self) -> None:
+        waits = _drained(self._waits)
         self._past += len(waits)
         self._observe("workqueue_queue_duration_seconds", waits)
 
-    def _tell_works(self) -> None:
-        self._observe("workqueue_work_duration_seconds", _taken_out(self._works))
+    def _report_works(self) -> None:
+        self._observe("workqueue_work_duration_seconds", _drained(self._works))
 
-    def _tell_counts(self) -> None:
+    def _report_counts(self) -> None:
         # In this order: an add that moves between the two is missed until the next
         # report, not counted twice.
         adds = self._past + len(self._waits)
         self._count("workqueue_adds_total", adds + len(self._since))
         self._count("workqueue_retries_total", self.retries)
 
-    def _tell_depths(self) -> None:
+    def _report_depths(self) -> None:
         for priority, depth in self._depths().items():
-            if self._told_depths.get(priority) != depth:
-                self._told_depths[priority] = depth
+            if self._reported_depths.get(priority) != depth:
+                self._reported_depths[priority] = depth
                 labels = {"name": self._name, "priority": priority}
                 self._sink.gauge("workqueue_depth", depth, **labels)
 
-    def _tell_ages(self) -> None:
+    def _report_ages(self) -> None:
         now = self._clock()
         starts = list(self._starts.values())
-        idle = not starts and self._told.get("workqueue_unfinished_work_seconds") != 0
+        idle = (
+            not starts and self._reported.get("workqueue_unfinished_work_seconds") != 0
+        )
         due = starts and now >= self._ages_due
         if self._collecting is None and not due and not idle:
             return
@@ -228,21 +230,21 @@ class WorkQueueMetrics(Generic[T]):
         self._gauge("workqueue_longest_running_processor_seconds", longest)
 
     def _count(self, name: str, total: int) -> None:
-        more = total - self._told.get(name, 0)
+        more = total - self._reported.get(name, 0)
         # The first time also 0, so that the series starts there.
-        if more > 0 or name not in self._told:
-            self._told[name] = total
+        if more > 0 or name not in self._reported:
+            self._reported[name] = total
             self._sink.count(name, more, name=self._name)
 
     def _gauge(self, name: str, value: float) -> None:
-        if self._told.get(name) != value:
-            self._told[name] = value
+        if self._reported.get(name) != value:
+            self._reported[name] = value
             self._sink.gauge(name, value, name=self._name)
 
     def _observe(self, name: str, values: list[float]) -> None:
         if self._collecting is not None:
-            if values or name not in self._told:
-                self._told[name] = 0
+            if values or name not in self._reported:
+                self._reported[name] = 0
                 self._collecting.observe(name, *values, name=self._name)
 
             return
@@ -251,7 +253,7 @@ class WorkQueueMetrics(Generic[T]):
             self._sink.observe(name, value, name=self._name)
 
 
-def _taken_out(values: list[float]) -> list[float]:
+def _drained(values: list[float]) -> list[float]:
     """Empty a list to which the thread of the loop may be appending."""
     taken = values[:]
     del values[: len(taken)]

@@ -118,7 +118,9 @@ class PriorityQueue(WorkQueue[T]):
             OptionsError: If the priority is out of range.
             WrongLoop: If called from another thread: use `add_threadsafe()`.
         """
-        _check(priority)
+        if not -LARGEST_PRIORITY <= priority <= LARGEST_PRIORITY:
+            _check(priority)
+
         if not self._loop_thread._is_owned():  # noqa: SLF001
             self._check_loop()
 
@@ -308,13 +310,12 @@ class PrioritizedItems(Generic[T]):
 
         self._excess[self.priority_of(item)] -= 1
         rank = self._clock() - priority * self._weight
+        self.wanted[item] = priority
         if place[0] <= rank:
-            self.wanted[item] = priority
             self._excess[priority] += 1
             return
 
-        self.wanted.pop(item, None)
-        self._put(item, priority, rank)
+        self.append(item)
         self._empty += 1
         if self._empty > max(EMPTY_PLACES_KEPT, len(self._places)):
             self._rebuild()
@@ -337,7 +338,14 @@ class PrioritizedItems(Generic[T]):
     def append(self, item: T) -> None:
         """Add an item that is not queued, with its wanted priority."""
         priority = self.wanted.pop(item, 0) if self.wanted else 0
-        self._put(item, priority, self._clock() - priority * self._weight)
+        rank = self._clock() - priority * self._weight
+        place = self._places[item] = (rank, priority, item)
+        row = self._rows.get(priority)
+        if row is None:
+            self._rows[priority] = deque((place,))
+            heappush(self._firsts, place)
+        else:
+            row.append(place)
 
     def popleft(self) -> T:
         """Take out the next item; raises `IndexError` if there is none."""
@@ -373,15 +381,6 @@ class PrioritizedItems(Generic[T]):
         self._rebuild()
 
     # ------------------------------------------------------------ helpers
-
-    def _put(self, item: T, priority: int, rank: float) -> None:
-        place = self._places[item] = (rank, priority, item)
-        row = self._rows.get(priority)
-        if row is None:
-            self._rows[priority] = deque((place,))
-            heappush(self._firsts, place)
-        else:
-            row.append(place)
 
     def _rebuild(self, later: float = 0.0) -> None:
         """Drop empty places, and raise all ranks by a number."""

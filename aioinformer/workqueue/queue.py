@@ -312,7 +312,20 @@ class WorkQueue(Generic[T]):
 
         queued = self._queued
         while not queued:
-            await self._wait_for_item()
+            if self._phase is not _OPEN:
+                raise QueueShutDown(f"{self!r} is shut down and empty")
+
+            self._check_loop()
+            self._waiting += 1
+            try:
+                await self._filled.wait()
+            except BaseException:
+                # It may have been notified in the same turn: the item is for another
+                # worker.
+                if queued:
+                    self._filled.notify()
+
+                raise
 
         # `get_nowait()` written out: the call would be a tenth of the whole.
         item = queued.popleft()
@@ -611,29 +624,6 @@ class WorkQueue(Generic[T]):
     def _add_due(self, item: T) -> None:
         """Add an item whose delay is over."""
         self.add(item)
-
-    # ------------------------------------------------------------ waiting
-
-    async def _wait_for_item(self) -> None:
-        """Wait until an item may be queued.
-
-        Raises:
-            QueueShutDown: If the queue is shutting down.
-        """
-        if self._phase is not _OPEN:
-            raise QueueShutDown(f"{self!r} is shut down and empty")
-
-        self._running_loop()
-        self._waiting += 1
-        try:
-            await self._filled.wait()
-        except BaseException:
-            # It may have been notified in the same turn: the item is for another
-            # worker.
-            if self._queued:
-                self._filled.notify()
-
-            raise
 
     def _put_back(self, item: T, state: int) -> bool:
         """Undo what `done()` took out of `_states`; return whether it was in work."""

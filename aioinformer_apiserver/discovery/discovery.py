@@ -1,6 +1,6 @@
-"""Discovery documents: groups, versions and resources. Pure.
+"""Discovery documents of groups, versions and resources, and health checks. Pure.
 
-All are in the order of a real server, because clients use the first match.
+Documents are in the order of a real server, because clients use the first match.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from urllib.parse import unquote
 
 from aioinformer_apiserver.auth.reviews import REVIEWS
 from aioinformer_apiserver.discovery import openapi
-from aioinformer_apiserver.discovery.document import (
-    etag_of,
-    health_at,
-    indented_document,
-    is_unchanged,
-    json_document,
-    no_such_page,
-)
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.serialization.encoders import encoder_of
 from aioinformer_apiserver.serialization.negotiation import (
     check_document_route,
     negotiate_aggregated,
 )
-from aioinformer_apiserver.serialization.responses import APIResponse
+from aioinformer_apiserver.serialization.responses import (
+    APIResponse,
+    etag_of,
+    indented_response,
+    json_response,
+    matches_etag,
+    page_not_found,
+    text_response,
+)
 from aioinformer_apiserver.storage.encoding import plain
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, version_order
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Storage
 
-__all__ = ["VERSION", "document_at"]
+__all__ = ["VERSION", "document_at", "health_at"]
 
 # Imitated release.
 VERSION = {
@@ -112,7 +112,7 @@ def document_at(storage: Storage, request: APIRequest) -> APIResponse | None:
         return _server_document(storage, request, parts)
 
     if _is_custom_and_missing(storage, parts):
-        return no_such_page()
+        return page_not_found()
 
     if len(parts) > (2 if parts[0] == "api" else 3):
         return None
@@ -128,7 +128,7 @@ def document_at(storage: Storage, request: APIRequest) -> APIResponse | None:
     if parts[0] == "api" or (len(parts) > 2 and parts[1] in _GROUPS):
         _check_route(request)
 
-    return json_document(found, request)
+    return json_response(found, request)
 
 
 # -------------------------------------------------------------------- documents
@@ -140,13 +140,13 @@ def _server_document(
     match parts:
         case ["version"]:
             _check_route(request, json_only=True)
-            return indented_document(VERSION)
+            return indented_response(VERSION)
         case [""]:
-            return indented_document({"paths": _paths(storage)})
+            return indented_response({"paths": _paths(storage)})
         case ["openapi", *_]:
             return openapi.document_at(_kinds_of(storage), request)
         case _:
-            return health_at(request) or no_such_page()
+            return health_at(request) or page_not_found()
 
 
 def _groups_at(root: str, entries: list[_Entry], request: APIRequest) -> APIResponse:
@@ -162,14 +162,14 @@ def _groups_at(root: str, entries: list[_Entry], request: APIRequest) -> APIResp
     if root == "apis":
         groups = [_group(inside, name) for name in _group_names(inside)]
         listed = {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
-        return json_document(listed, request)
+        return json_response(listed, request)
 
     address = {
         "clientCIDR": "0.0.0.0/0",
         "serverAddress": request.headers.get("Host", ""),
     }
     versions = {"kind": "APIVersions", "versions": ["v1"]}
-    return json_document({**versions, "serverAddressByClientCIDRs": [address]}, request)
+    return json_response({**versions, "serverAddressByClientCIDRs": [address]}, request)
 
 
 def _document_in(parts: list[str], entries: list[_Entry]) -> dict[str, Any] | None:
@@ -275,7 +275,7 @@ def _aggregated_document(
     raw, encoder = plain({**head, "metadata": {}, "items": items}), encoder_of(choice)
     media, tag = encoder.media + _AGGREGATED, etag_of(raw)
     kept = {"ETag": f'"{tag}"', "Cache-Control": "public", "Vary": "Accept"}
-    if is_unchanged(request.headers, tag):
+    if matches_etag(request.headers, tag):
         return APIResponse(body=[b""], content_type=media, headers=kept, status=304)
 
     return APIResponse(body=[encoder.document(raw)], content_type=media, headers=kept)
@@ -389,3 +389,34 @@ def _paths(storage: Storage) -> list[str]:
 
 def _without_empty(fields: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value or value is False}
+
+
+# -------------------------------------------------------------------- health checks
+
+_HEALTH_ROOTS = frozenset({"healthz", "livez", "readyz"})
+# The server has no external storage or other component that could fail.
+_HEALTH_CHECKS = ("ping",)
+
+
+def health_at(request: APIRequest) -> APIResponse | None:
+    """Return the response to a health check; None for other paths."""
+    root, *checks = request.path.removeprefix("/").split("/")
+    if (
+        root not in _HEALTH_ROOTS
+        or len(checks) > 1
+        or not set(checks) <= set(_HEALTH_CHECKS)
+    ):
+        return None
+
+    if checks:
+        return APIResponse(body=[b"ok"], content_type="text/plain; charset=utf-8")
+
+    if "verbose" not in request.query:
+        return text_response("ok")
+
+    excluded = request.query.get("exclude", "")
+    lines = [
+        f"[+]{name} excluded: ok" if name == excluded else f"[+]{name} ok"
+        for name in _HEALTH_CHECKS
+    ]
+    return text_response("\n".join([*lines, f"{root} check passed\n"]))

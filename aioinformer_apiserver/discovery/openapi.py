@@ -11,15 +11,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from aioinformer_apiserver.discovery.document import (
-    etag_of,
-    is_unchanged,
-    no_such_page,
-    text_document,
-)
 from aioinformer_apiserver.schema.openapi_schema import definitions, schema_of
 from aioinformer_apiserver.serialization.negotiation import first_accepted
-from aioinformer_apiserver.serialization.responses import APIResponse
+from aioinformer_apiserver.serialization.responses import (
+    APIResponse,
+    etag_of,
+    matches_etag,
+    page_not_found,
+    text_response,
+)
 from aioinformer_apiserver.storage.encoding import plain
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS
 
@@ -65,7 +65,7 @@ def document_at(kinds: Iterable[Kind], request: APIRequest) -> APIResponse:
         return _openapi_v2(request)
 
     if path != _ROOT and not path.startswith(_ROOT + "/"):
-        return no_such_page()
+        return page_not_found()
 
     by_api = _by_api(kinds)
     if path == _ROOT:
@@ -73,7 +73,7 @@ def document_at(kinds: Iterable[Kind], request: APIRequest) -> APIResponse:
 
     found = by_api.get(path.removeprefix(_ROOT + "/"))
     if found is None:
-        return text_document("", status=404)
+        return text_response("", status=404)
 
     if first_accepted(request.headers, _JSON) is None:
         return _NOT_ACCEPTABLE
@@ -151,7 +151,7 @@ def _hashed_response(document: tuple[bytes, str], request: APIRequest) -> APIRes
     headers.update(
         _CACHEABLE if requested_hash else {"Cache-Control": "no-cache, private"}
     )
-    if is_unchanged(request.headers, tag):
+    if matches_etag(request.headers, tag):
         return APIResponse(body=[b""], headers=headers, status=304)
 
     return APIResponse(body=[body], headers=headers)

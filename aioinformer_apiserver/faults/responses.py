@@ -16,8 +16,8 @@ from aioinformer_apiserver.serialization.responses import APIResponse, error_res
 if TYPE_CHECKING:
     from aioinformer.errors import ApiError
     from aioinformer_apiserver.faults.base import Strike
+    from aioinformer_apiserver.storage.dispatcher import Waker
     from aioinformer_apiserver.storage.storage import Storage
-    from aioinformer_apiserver.storage.waker import Waker
 
 __all__ = ["Compact", "Delay", "Gone", "Page", "Refuse"]
 

@@ -52,8 +52,8 @@ from aioinformer_apiserver.serialization.responses import (
     object_response,
     with_warnings,
 )
+from aioinformer_apiserver.storage.dispatcher import Waker
 from aioinformer_apiserver.storage.storage import StoredObject
-from aioinformer_apiserver.storage.waker import Waker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,14 +20,14 @@ from multidict import CIMultiDict
 
 from aioinformer_apiserver.errors.statuses import quote
 from aioinformer_apiserver.faults import Compact, Cut, End, Slow, Stall
-from aioinformer_apiserver.faults.mutator import ResponseMutator
+from aioinformer_apiserver.faults.events import ResponseMutator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aioinformer_apiserver.faults import Strike
     from aioinformer_apiserver.serialization.responses import APIResponse
-    from aioinformer_apiserver.storage.waker import Waker
+    from aioinformer_apiserver.storage.dispatcher import Waker
 
 __all__ = ["HTTPResponseWriter", "ResponseWriter"]
 

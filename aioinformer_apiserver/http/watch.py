@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.reads.watches import Watcher, open_watcher
+from aioinformer_apiserver.storage.dispatcher import TIMER_RESOLUTION
 from aioinformer_apiserver.storage.encoding import error_line
-from aioinformer_apiserver.storage.waker import TIMER_RESOLUTION
 
 if TYPE_CHECKING:
     from aioinformer.errors import ApiError
     from aioinformer_apiserver.http.response import ResponseWriter
     from aioinformer_apiserver.requests.queries import Scope, WatchQuery
     from aioinformer_apiserver.serialization.formats import Format
+    from aioinformer_apiserver.storage.dispatcher import Waker
     from aioinformer_apiserver.storage.storage import Collection, Storage
-    from aioinformer_apiserver.storage.waker import Waker
 
 __all__ = ["WatchServer"]
 

@@ -6,21 +6,21 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.storage.dispatcher import TIMER_RESOLUTION
 from aioinformer_apiserver.storage.encoding import PIECE_BYTES
-from aioinformer_apiserver.storage.waker import TIMER_RESOLUTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from aioinformer_apiserver.requests.queries import Scope, WatchQuery
     from aioinformer_apiserver.serialization.formats import Format
+    from aioinformer_apiserver.storage.dispatcher import Waker
     from aioinformer_apiserver.storage.storage import (
         Change,
         Collection,
         Storage,
         StoredObject,
     )
-    from aioinformer_apiserver.storage.waker import Waker
 
 __all__ = ["Watcher", "open_watcher", "wait_until_fresh"]
 

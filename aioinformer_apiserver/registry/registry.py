@@ -87,7 +87,7 @@ class Registry:
             storage.serve(kind, sibling=sibling)
 
         self._namespaces = NamespaceLifecycle(storage)
-        self._removal = Deleter(storage, self._namespaces, self._after_change)
+        self._deleter = Deleter(storage, self._namespaces, self._after_change)
         self.custom_resources = CustomResources(
             storage, delete=self._delete_custom_object, now=timestamp
         )
@@ -248,7 +248,7 @@ class Registry:
         warn_of_deletion(collection.kind, options)
         stored = self.require(collection, namespace, name)
         preconditions.check_deletion(collection.kind, stored, options)
-        return self._removal.remove(collection, stored, options)
+        return self._deleter.remove(collection, stored, options)
 
     def delete_collection(
         self,
@@ -307,7 +307,7 @@ class Registry:
             # emptied state is answered but never stored, so the DELETED
             # event still shows the finalizer.
             if not options.dry_run:
-                self._removal.drop(collection, stored)
+                self._deleter.drop(collection, stored)
 
             return WriteResult(StoredObject.of(kind, new, stored.version))
 
@@ -445,7 +445,7 @@ class Registry:
     def _delete_custom_object(
         self, collection: Collection, stored: StoredObject
     ) -> None:
-        self._removal.remove(collection, stored, DeleteOptions())
+        self._deleter.remove(collection, stored, DeleteOptions())
 
     def _generate_name(
         self, collection: Collection, namespace: str, metadata: Mapping[str, Any]

@@ -375,14 +375,14 @@ class StructDecoder:
 
     Args:
         name: Name of the definition, such as `"io.k8s.api.core.v1.PodSpec"`.
-        sketch: Whether to keep unknown fields, and to write empty values for required
+        lenient: Whether to keep unknown fields, and to write empty values for required
             fields that Go would write as null. No server accepts such an object, and
             typed clients cannot read it.
     """
 
-    def __init__(self, name: str, *, sketch: bool = False) -> None:
+    def __init__(self, name: str, *, lenient: bool = False) -> None:
         self._name = name
-        self._sketch = sketch
+        self._lenient = lenient
         self._struct = name.rpartition(".")[2]
 
     def __repr__(self) -> str:
@@ -409,7 +409,7 @@ class StructDecoder:
             field = fields.get(name)
             if field is None:
                 notes.append(unknown_field((at, name, "")))
-                if self._sketch and it is not None:
+                if self._lenient and it is not None:
                     found[name] = it
 
                 continue
@@ -448,7 +448,7 @@ class StructDecoder:
                 # Empty lists and maps count as missing.
                 keeps_empty=(type_[0] == "*" or type_[-1] == "!")
                 and not _is_collection(child),
-                read=_decoder_of(child, type_.strip("*!"), self._sketch),
+                read=_decoder_of(child, type_.strip("*!"), self._lenient),
                 owner=f"{self._struct}.{source}".rstrip("."),
             )
 
@@ -465,9 +465,9 @@ class StructDecoder:
             child = schema.field(name)
             if type_[-1] == "!" and child is not None:
                 pointer = type_.rpartition("/")[2][0] == "*"
-                found[name] = None if pointer else _zero(child, self._sketch)
+                found[name] = None if pointer else _zero(child, self._lenient)
 
-        for name in schema.required if self._sketch else ():
+        for name in schema.required if self._lenient else ():
             child = schema.field(name)
             if child is not None and found.get(name) is None:
                 found[name] = _empty(child)
@@ -476,9 +476,9 @@ class StructDecoder:
 
 
 @cache
-def struct_decoder(name: str, *, sketch: bool = False) -> StructDecoder:
+def struct_decoder(name: str, *, lenient: bool = False) -> StructDecoder:
     """Return the decoder of a definition."""
-    return StructDecoder(name, sketch=sketch)
+    return StructDecoder(name, lenient=lenient)
 
 
 def with_zero_values(name: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -494,22 +494,22 @@ def with_zero_values(name: str, body: dict[str, Any]) -> dict[str, Any]:
         return body
 
 
-def _decoder_of(schema: Schema, go_type: str, sketch: bool) -> Decoder:
+def _decoder_of(schema: Schema, go_type: str, lenient: bool) -> Decoder:
     """Make the decoder of values of a schema.
 
     Args:
         schema: Schema of the value.
         go_type: Go type of the value, shown in errors.
-        sketch: Same as for `StructDecoder`.
+        lenient: Same as for `StructDecoder`.
     """
     if schema.name:
-        return _definition_decoder(schema.name, sketch)
+        return _definition_decoder(schema.name, lenient)
 
     if schema.items is not None:
-        return _list_decoder(schema.items, go_type, sketch)
+        return _list_decoder(schema.items, go_type, lenient)
 
     if schema.values is not None:
-        return _map_decoder(schema.values, go_type, sketch)
+        return _map_decoder(schema.values, go_type, lenient)
 
     match schema.type:
         case "integer":
@@ -526,16 +526,16 @@ def _decoder_of(schema: Schema, go_type: str, sketch: bool) -> Decoder:
             return anything
 
 
-def _definition_decoder(name: str, sketch: bool) -> Decoder:
+def _definition_decoder(name: str, lenient: bool) -> Decoder:
     last = name.rpartition(".")[2]
     if last in _TYPELESS:
         return _decode_schema_or_other
 
-    return special(last) or struct_decoder(name, sketch=sketch)
+    return special(last) or struct_decoder(name, lenient=lenient)
 
 
-def _list_decoder(schema: Schema, go_type: str, sketch: bool) -> Decoder:
-    item = _decoder_of(schema, _inner(go_type, schema), sketch)
+def _list_decoder(schema: Schema, go_type: str, lenient: bool) -> Decoder:
+    item = _decoder_of(schema, _inner(go_type, schema), lenient)
     plain = _plain(schema)
 
     def read(value: Any, at: FieldPath, notes: list[str]) -> Any:
@@ -550,8 +550,8 @@ def _list_decoder(schema: Schema, go_type: str, sketch: bool) -> Decoder:
     return read
 
 
-def _map_decoder(schema: Schema, go_type: str, sketch: bool) -> Decoder:
-    item = _decoder_of(schema, _inner(go_type, schema), sketch)
+def _map_decoder(schema: Schema, go_type: str, lenient: bool) -> Decoder:
+    item = _decoder_of(schema, _inner(go_type, schema), lenient)
     plain = _plain(schema)
 
     def read(value: Any, at: FieldPath, notes: list[str]) -> Any:
@@ -597,7 +597,7 @@ def _is_collection(schema: Schema) -> bool:
     return not schema.name and schema.type in {"array", "object"}
 
 
-def _zero(schema: Schema, sketch: bool) -> Any:
+def _zero(schema: Schema, lenient: bool) -> Any:
     """Return what Go writes for a value that was never set."""
     if not schema.name:
         return None if _is_collection(schema) else _ZEROS.get(schema.type)
@@ -606,7 +606,7 @@ def _zero(schema: Schema, sketch: bool) -> Any:
     if special(last) or last in _TYPELESS:
         return _ZEROS_OF_DEFINITIONS.get(last)
 
-    return partial(struct_decoder(schema.name, sketch=sketch), {}, None, [])
+    return partial(struct_decoder(schema.name, lenient=lenient), {}, None, [])
 
 
 def _empty(schema: Schema) -> Any:
@@ -615,7 +615,7 @@ def _empty(schema: Schema) -> Any:
         case "array":
             return list
         case "object":
-            return _zero(schema, sketch=True) or dict
+            return _zero(schema, lenient=True) or dict
         case "string" if schema.text.get("format") == "date-time":
             return _NO_MICRO_TIME if schema.name.endswith("MicroTime") else _NO_TIME
         case _:

@@ -1,16 +1,21 @@
-"""Responses of the server. Pure."""
+"""Responses: objects, errors, documents and plain texts. Pure."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from aioinformer_apiserver.requests.request import APIRequest
+from aioinformer_apiserver.serialization.encoders import encoder_of
 from aioinformer_apiserver.serialization.formats import encode_document
-from aioinformer_apiserver.storage.encoding import status_of
+from aioinformer_apiserver.serialization.negotiation import negotiate_document
+from aioinformer_apiserver.storage.encoding import plain, status_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from aioinformer.errors import ApiError
     from aioinformer_apiserver.requests.options import DeleteResult
@@ -23,13 +28,20 @@ __all__ = [
     "deletion_response",
     "document_response",
     "error_response",
+    "etag_of",
+    "indented_response",
+    "json_response",
+    "matches_etag",
     "object_response",
+    "page_not_found",
+    "text_response",
     "with_warnings",
 ]
 
 # Maximum length of all warnings of a response, and of each one if there are more.
 _MAX_WARNINGS_LENGTH = 4096
 _MAX_WARNING_LENGTH = 256
+_TEXT = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +66,8 @@ def document_response(
 
 def error_response(error: ApiError, request: APIRequest | None = None) -> APIResponse:
     """Return an error, in the format of the request if that is known."""
-    asked = request or APIRequest(method="", path="")
-    response = document_response(status_of(error), asked, status=error.status)
+    about = request or APIRequest(method="", path="")
+    response = document_response(status_of(error), about, status=error.status)
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(int(error.retry_after))
 
@@ -78,6 +90,48 @@ def deletion_response(
         return object_response(shown, deleted.stored)
 
     return document_response(_success(target, deleted.stored.uid), request)
+
+
+def text_response(text: str, *, status: int = 200) -> APIResponse:
+    """Return a plain text, and forbid browsers to detect another type."""
+    return APIResponse(
+        body=[text.encode()],
+        content_type=_TEXT,
+        headers={"X-Content-Type-Options": "nosniff"},
+        status=status,
+    )
+
+
+def indented_response(value: Mapping[str, Any]) -> APIResponse:
+    """Return JSON that a real server always indents."""
+    return APIResponse(body=[orjson.dumps(value, option=orjson.OPT_INDENT_2)])
+
+
+def json_response(value: Mapping[str, Any], request: APIRequest) -> APIResponse:
+    """Return a document in the format that the request accepts.
+
+    Raises:
+        ApiError: 406, if it accepts no supported format.
+    """
+    encoder = encoder_of(negotiate_document(request.headers, request.query))
+    return APIResponse(
+        body=[encoder.document(plain(value))], content_type=encoder.media
+    )
+
+
+def page_not_found() -> APIResponse:
+    """Return the 404 for a path without any API group."""
+    return text_response("404 page not found\n", status=404)
+
+
+def etag_of(body: bytes) -> str:
+    """Return the ETag of a document, without quotes."""
+    return hashlib.sha512(body).hexdigest().upper()
+
+
+def matches_etag(headers: Mapping[str, str], tag: str) -> bool:
+    """Return whether a client already has the document with this ETag."""
+    return f'"{tag}"' in headers.get("If-None-Match", "")
 
 
 def with_warnings(response: APIResponse, warnings: Iterable[str]) -> APIResponse:

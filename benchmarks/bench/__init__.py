@@ -1,1 +1,1 @@
-"""Shared parts of the benchmarks: pods, a canned server, runs, and the report."""
+"""Shared parts of the benchmarks: pods, a canned server, runs and the report."""

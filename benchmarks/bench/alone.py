@@ -1,4 +1,4 @@
-"""A function in a process of its own: nothing is warmed up for it, or in its memory."""
+"""Functions in new processes: nothing is warmed up, and memory holds nothing else."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 
 def alone(function: Callable[..., T], *arguments: object) -> T:
-    """Call a function in a new interpreter, and return its answer.
+    """Call a function in a new interpreter, and return its result.
 
     Args:
         function: Function of a module, with a result that can be pickled.
-        arguments: Its arguments; they are pickled, too.
+        arguments: Its arguments, which are pickled, too.
 
     Raises:
-        EOFError: The function failed; its process printed the reason to stderr.
+        EOFError: The function failed. Its process printed the reason to stderr.
     """
     with companion(_tell, function, *arguments) as pipe:
         answer: T = pipe.recv()
@@ -43,11 +43,11 @@ def companion(
     """Run a function in a new interpreter for the time of a block, then kill it.
 
     Args:
-        function: One of a module; it is given its end of a pipe, and then the arguments.
-        arguments: They are pickled.
+        function: Function of a module. It gets its end of a pipe, then the arguments.
+        arguments: Further arguments, which are pickled.
 
     Yields:
-        The other end of the pipe. It gives an EOFError once the process has ended.
+        The other end of the pipe. It raises EOFError once the process has ended.
     """
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()

@@ -1,8 +1,8 @@
-"""Builds the contestants that are not in Python, once, into a cache.
+"""Builds of the contestants that are not written in Python, in a cache.
 
-The cache is outside of the checkout: a folder for each content of a contestant's sources
-and version of its compiler. A program appears there complete or not at all, so two builds
-at a time do no harm.
+The cache is outside the checkout. It has a folder for each version of a contestant's
+sources and of its compiler. A program appears there complete or not at all, so that
+concurrent builds are safe.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PEERS = Path(__file__).parents[1] / "peers"
 
 
 class BuildFailed(Exception):
-    """A contestant cannot be had here; the message is one sentence that says why."""
+    """Failed build of a contestant. The message is one sentence with the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ _GO = _Language(
         "-o={scratch}/{name}",
         ".",
     ),
-    # No workspace around it, and no need of a C compiler.
+    # Ignore surrounding workspaces, and do not use a C compiler.
     environment={"GOWORK": "off", "CGO_ENABLED": "0"},
     sources=("*.go", "go.mod", "go.sum"),
     product="{name}",
@@ -79,19 +79,19 @@ _LANGUAGES = {"client_go": _GO, "kube_rs": _RUST}
 
 
 def built(name: str) -> Path:
-    """Build a contestant, unless that was done before.
+    """Build a contestant, unless the cache has it, and return the path of the program.
 
-    The first time takes minutes, and fetches what it depends on; that it does so is said
-    on standard error, and so is all that a failing compiler says.
+    The first build takes minutes and downloads dependencies. It is announced on standard
+    error, where compiler errors appear, too.
 
     Args:
-        name: Of its folder in `peers/`.
+        name: Name of its folder in `peers/`.
 
     Returns:
-        The program.
+        Path of the program.
 
     Raises:
-        BuildFailed: A tool is missing or too old, or the build has failed.
+        BuildFailed: A tool is missing or too old, or the build failed.
     """
     language = _LANGUAGES[name]
     version = _version(name, language)
@@ -107,7 +107,7 @@ def built(name: str) -> Path:
 
 
 def _cache_folder() -> Path:
-    # As its standard demands, a relative path there counts for nothing.
+    # The XDG standard requires relative paths to be ignored.
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (
         (base if base.is_absolute() else Path.home() / ".cache")
@@ -123,7 +123,7 @@ def _version(name: str, language: _Language) -> str:
             f"{language.tool} on the PATH"
         )
 
-    # Where the sources are: there a tool may become a newer version of itself.
+    # Run beside the sources, where a tool may switch to another version of itself.
     told = _run(name, language, language.version)
     if told.returncode:
         raise BuildFailed(f"{name} cannot be built: {_reason(told.stdout)}")
@@ -132,7 +132,7 @@ def _version(name: str, language: _Language) -> str:
 
 
 def _key(name: str, language: _Language, version: str) -> str:
-    """The name of the cache's folder for these sources, this compiler and its options."""
+    """Return the name of the cache folder for sources, compiler and options."""
     digest = hashlib.sha256(f"{version}\n{language}\n".encode())
     folder = PEERS / name
     found = {path for pattern in language.sources for path in folder.glob(pattern)}
@@ -145,7 +145,7 @@ def _key(name: str, language: _Language, version: str) -> str:
 
 def _build(name: str, language: _Language, version: str, target: Path) -> None:
     _say(f"Building {name} with {version}, once: this may take minutes ...")
-    # On the same file system, so that moving it there is one step.
+    # On the same file system, so that the final move is atomic.
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="build-") as scratch:
         done = _run(
             name,
@@ -174,10 +174,10 @@ def _run(
 
 
 def _reason(output: str) -> str:
-    """The line that tells most: cargo's first error, or the last that there is."""
+    """Return the most informative line: cargo's first error, or the last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("error")]
-    return (errors or lines[-1:] or ["its compiler says nothing"])[0]
+    return (errors or lines[-1:] or ["its compiler printed nothing"])[0]
 
 
 def _say(line: str) -> None:

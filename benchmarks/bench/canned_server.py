@@ -1,16 +1,16 @@
-"""A server that only sends: everything it says was made ahead.
+"""A server of prepared bytes.
 
-What is measured is the client, so this answers lists from finished bytes, in pages, whole
-or as a streamed list, and holds each watch open until it is told to go on. It runs in a
-process of its own, one thread a connection, and knows at the end what a client that has
-missed nothing must hold: of one that has asked for metadata, nothing else.
+Benchmarks measure the client, so this server answers lists from prepared bytes: in pages,
+whole or as a streamed list. It holds each watch open until a start signal. It runs in a
+process of its own, with a thread for each connection. At the end it knows the state that
+a client must hold; for a client that requested metadata, that is the metadata.
 
-Every collection is the same one: `/api/v1/pods`, and any other path. Beside these:
+All collections are the same: `/api/v1/pods` and any other path. Further paths:
 
-    GET /bench/go?watches=N       begin to send the changes, once N watches (1) are open
-    GET /bench/relist?changed=F   change that share of the pods, and expire every watch,
-                                  as well as those that begin at an older version
-    GET /bench/state              how many pods there are, and the digest of them all
+    GET /bench/go?watches=N       send the changes once N watches (default 1) are open
+    GET /bench/relist?changed=F   change a fraction of the pods, and expire every watch,
+                                  including later ones from an older version
+    GET /bench/state              number of pods, and the digest of all
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["Changes", "canned_server"]
 LISTED_VERSION = 2_000_000
 ITEMS_A_PIECE = 250
 DRAWN = 3
-"""The seed of which pods change."""
+"""Seed of the changes."""
 
 _VERSION = b'"resourceVersion":"'
 _SPEC = b',"spec":{'
@@ -63,7 +63,7 @@ class Changes:
 
 @contextmanager
 def canned_server(pods: list[bytes], changes: Changes | None = None) -> Iterator[str]:
-    """Serve these pods in a process of its own.
+    """Serve pods in a process of its own.
 
     Args:
         pods: Pods, as from `bench.corpus.encoded_pods`.
@@ -73,7 +73,7 @@ def canned_server(pods: list[bytes], changes: Changes | None = None) -> Iterator
         Address, as `http://127.0.0.1:PORT`.
     """
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
-        # The pods are shared with the child, and need not be made twice.
+        # A forked child shares the pods, which are not created twice.
         context = multiprocessing.get_context("fork")
         ready = context.Event()
         child = context.Process(
@@ -95,30 +95,30 @@ def compact(value: Any) -> bytes:
 
 
 def chunk(data: bytes) -> bytes:
-    """One chunk of an HTTP answer."""
+    """Return one chunk of an HTTP response."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def at_version(pod: bytes, version: int) -> bytes:
-    """The same pod, changed."""
+    """Return a changed pod."""
     start = pod.index(_VERSION) + len(_VERSION)
     end = pod.index(b'"', start)
     return b"%b%d%b" % (pod[:start], version, pod[end:])
 
 
 def metadata_of(pod: bytes) -> bytes:
-    """The pod without anything else, as a list of `PartialObjectMetadata` has it."""
+    """Return the metadata of a pod, as in a list of `PartialObjectMetadata`."""
     return pod[: pod.index(_SPEC)] + b"}"
 
 
 def event(kind: bytes, pod: bytes) -> bytes:
-    """A line of a watch."""
+    """Return a line of a watch."""
     head = b'{"type":"%b","object":{"kind":"Pod","apiVersion":"v1",' % kind
     return b"%b%b}\n" % (head, pod[1:])
 
 
 def bookmark(version: int) -> bytes:
-    """The end of a streamed list."""
+    """Return the end of a streamed list."""
     marks = {"k8s.io/initial-events-end": "true"}
     meta = {"resourceVersion": str(version), "annotations": marks}
     pod = {"kind": "Pod", "apiVersion": "v1", "metadata": meta}
@@ -141,7 +141,7 @@ EXPIRED = compact(
 
 _END = chunk(EXPIRED + b"\n") + b"0\r\n\r\n"
 
-# What clients ask before they list, where they look up the names of resources first.
+# Discovery, for clients that look up resources before they list.
 DOCUMENTS = {
     "/version": {"major": "1", "minor": "36", "gitVersion": "v1.36.0"},
     "/api": {"kind": "APIVersions", "versions": ["v1"]},
@@ -168,12 +168,12 @@ class _Server:
         self._changes = changes
         self._version = LISTED_VERSION
         self._sent = LISTED_VERSION
-        self._oldest = 0  # a watch from an older version has expired
+        self._oldest = 0  # a watch from an older version is expired
         self._metadata_only = False
         self._drawn = random.Random(DRAWN)
-        # Those that are open, and what ends each.
+        # Open watches, and the event that ends each.
         self._watches: dict[socket.socket, threading.Event] = {}
-        # Which pod changes to what, and the same as chunks.
+        # Pods to change with their new states, and the same as chunks.
         self._script: list[tuple[int, bytes]] = []
         self._chunks: list[bytes] = []
         if changes.rate is None:
@@ -189,7 +189,7 @@ class _Server:
             ).start()
 
     def _prepare(self) -> None:
-        """Make the changes ahead."""
+        """Encode the changes in advance."""
         lines = []
         for number in range(self._changes.count):
             index = self._drawn.randrange(len(self._pods))
@@ -217,7 +217,7 @@ class _Server:
                     query = dict(parse_qsl(target.query))
                     self._answer(connection, target.path.rstrip("/"), query)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # whoever is stopped hangs up
+            pass  # a stopped client closes the connection
 
     def _answer(
         self, connection: socket.socket, path: str, query: dict[str, str]
@@ -246,7 +246,7 @@ class _Server:
         connection.sendall(_OK + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
 
     def _list(self, connection: socket.socket, query: dict[str, str]) -> None:
-        # As a server with a watch cache: for version 0 there are no pages.
+        # A server with a watch cache does not page version 0.
         pages = "limit" in query and query.get("resourceVersion") != "0"
         start = int(query.get("continue", 0))
         end = start + int(query["limit"]) if pages else len(self._pods)
@@ -272,7 +272,7 @@ class _Server:
     # ------------------------------------------------------------ watches
 
     def _watch(self, connection: socket.socket, query: dict[str, str]) -> None:
-        """Begin a watch; from then on the thread that sends the changes has it."""
+        """Open a watch, and hand it over to the thread that sends the changes."""
         connection.sendall(_OK + b"Transfer-Encoding: chunked\r\n\r\n")
         streamed = query.get("sendInitialEvents") == "true"
         version = int(query.get("resourceVersion") or self._oldest)
@@ -281,7 +281,7 @@ class _Server:
             return
 
         if streamed:
-            # As real servers do, each alone.
+            # As real servers do, one chunk for each event.
             for pod in self._pods:
                 connection.sendall(chunk(event(b"ADDED", pod)))
 
@@ -328,7 +328,7 @@ class _Server:
                 connection.sendall(data)
 
     def _change(self, share: float) -> None:
-        """Go on to another state, which only a new list tells."""
+        """Switch to another state, which only a new list shows."""
         self._version = max(self._version, self._sent) + 1
         self._oldest = self._version
         every = round(1 / share)

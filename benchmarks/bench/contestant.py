@@ -1,31 +1,31 @@
-"""Contestants: programs that list, watch, and report when they were ready.
+"""Contestants: programs that list, watch, and report when they are ready.
 
-Each is a process of its own, so that none warms anything up for the next one, and speaks
-the same small language, whatever it is written in:
+Each is a process of its own, so that none warms anything up for the next one. All use the
+same protocol, in any language:
 
     PROGRAM URL [--events N] [--body] [--relist N]
 
-It copies all pods of the server at URL into memory by the library's usual means, with a
-handler (a callback where the library has them, else the body of its loop), and writes one
-JSON object a line to its standard output, at once:
+A contestant copies all pods of the server at URL into memory by the usual means of its
+library, with a handler (a callback where the library has them, else the body of its
+loop). It writes one JSON object per line to its standard output, unbuffered:
 
 * `{"at": "start", "resident": KIB}` before its first request, with everything imported;
 * `{"at": "synced", "seconds": S, "resident": KIB, "objects": N}` when the handler has
-  seen every object of the first list; seconds since the first request began;
-* with `--events N`: it asks for `URL/bench/go` and takes the time from then to the N-th
+  seen every object of the first list; seconds since the first request;
+* with `--events N`: it requests `URL/bench/go`, and measures the time until the N-th
   change in the handler: `{"at": "watched", "seconds": S, "events": N, "resident": KIB,
-  "latencies": [MS, ...]}`. Where the versions are times (more than 10**18 of them: nanoseconds of the
-  wall clock), the latencies are how long after that each event reached the handler;
-* with `--relist N`: it asks for `URL/bench/relist?changed=F` (`--changed F`), and waits
-  until the handler has seen N changes more: `{"at": "relisted", "seconds": S,
-  "resident": KIB, "peak": KIB}`, the peak of resident memory during that;
-* at the end `{"at": "end", "digest": HEX}`: of what its copy holds, see `bench.digest`.
+  "latencies": [MS, ...]}`. If versions are times (above 10**18: nanoseconds of the wall
+  clock), the latencies are the times from then until the handler got the event;
+* with `--relist N`: it requests `URL/bench/relist?changed=F` (`--changed F`), and waits
+  until the handler has seen N more changes: `{"at": "relisted", "seconds": S,
+  "resident": KIB, "peak": KIB}`, with the peak of resident memory meanwhile;
+* at the end `{"at": "end", "digest": HEX}`: the digest of its copy, see `bench.digest`.
 
-`--body` asks for an index on `spec.nodeName`, where the library has indexes, else a
-dictionary kept by hand, and a handler that reads `status.phase`; without it neither looks
-at the body. Resident memory is `VmRSS` of /proc/self/status, after whatever the
-language does to let go of garbage. A token and the file of an authority for a real server
-stand in the environment, as BENCH_TOKEN and BENCH_CA.
+`--body` requests an index on `spec.nodeName` (a dictionary kept by hand where the library
+has no indexes) and a handler that reads `status.phase`. Without it, the body is not read.
+Resident memory is `VmRSS` of /proc/self/status, after garbage has been released. For a
+real server, the environment variables BENCH_TOKEN and BENCH_CA have a token and the file
+of a CA.
 """
 
 from __future__ import annotations
@@ -58,24 +58,24 @@ PEERS_FOLDER = Path(__file__).parent.parent / "peers"
 TIMEOUT_SECONDS = 600.0
 
 Report = dict[str, dict[str, Any]]
-"""What a contestant wrote, by what it was `at`."""
+"""Output of a contestant, by `at`."""
 
 
 class Failed(Exception):
-    """A contestant could not be built, did not come to its end, or held the wrong state."""
+    """Failure of a contestant: not built, not ended, or with a wrong state."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contestant:
-    """One of those that are compared.
+    """One of the compared programs.
 
     Attributes:
         name: Name in the table.
         program: Script of `peers/`, or name of a program of `bench.builds`.
         options: Further options of its program.
         language: "Python", "Go", "Rust".
-        slow: True under 2,000 objects/s: measured with a fifth of the objects,
-            which makes no difference to its rate, and not with 100,000.
+        slow: True under 2,000 objects/s. It is measured with a fifth of the objects, which
+            does not change its rate, and not with 100,000.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Contestant:
         """Return the command that starts it.
 
         Raises:
-            Failed: It cannot be built here; the message has the reason.
+            Failed: The program cannot be built; the message has the reason.
         """
         if self.program.endswith(".py"):
             start = [sys.executable, str(PEERS_FOLDER / self.program)]
@@ -125,8 +125,8 @@ PEERS = (
     Contestant(name="kr8s", program="kr8s_peer.py", slow=True),
 )
 
-# A typed client of client-go asks for its first list as a stream. Switched off, it asks
-# as others do; on the same server that is the faster way.
+# A typed client of client-go streams its first list. Without streaming it is faster on the
+# same server.
 PLAIN_LIST = Contestant(
     name="client-go typed JSON, plain list",
     program="client_go",
@@ -142,18 +142,17 @@ def contest(
     environment: Mapping[str, str] | None = None,
     compare: bool = True,
 ) -> Report:
-    """Run a contestant once, to its end.
+    """Run a contestant once, until it ends.
 
     Args:
         contestant: Contestant to run.
         url: Address of the server; each run has a new server.
         options: `--events`, `--body`, `--relist`, ...
         environment: Environment of the process; None for this one's.
-        compare: Whether the server is a canned one, which knows what is to be held.
+        compare: True for a canned server, which knows the expected state.
 
     Raises:
-        Failed: The process failed or hung, or what it held at the end is not what the
-            server holds.
+        Failed: The process failed or hung, or its final state is not that of the server.
     """
     who = contestant.name
     try:

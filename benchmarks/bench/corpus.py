@@ -1,8 +1,8 @@
-"""Pods as a server writes them: several shapes, random ids, digests and addresses.
+"""Pods as a server encodes them: several shapes, random ids, digests and addresses.
 
-They are made from a seed, so that each run of each benchmark gets the same bytes.
-Identical pods would flatter whatever shares or compresses; these share as much as the
-replicas of one application do, and no more.
+They are generated from a seed, so that each run of each benchmark gets the same bytes.
+Identical pods would favour clients that share or compress. These pods share as much as
+the replicas of one application, and no more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NODES = 100
 PHASES = ("Running", "Running", "Running", "Running", "Pending", "Succeeded")
 NAMESPACES = 40
 REPLICAS = 12
-"""Pods of one application, which have labels, images and settings in common."""
+"""Pods per application, which share labels, images and settings."""
 
 WORDS = [
     "cache",
@@ -76,24 +76,24 @@ WORDS = [
 
 
 def hexadecimal(rng: random.Random, digits: int) -> str:
-    """So many random digits."""
+    """Return random hexadecimal digits."""
     return f"{rng.getrandbits(digits * 4):0{digits}x}"
 
 
 def uid(rng: random.Random) -> str:
-    """An identity, as a server gives it."""
+    """Return a uid as a server creates it."""
     return "-".join(hexadecimal(rng, digits) for digits in (8, 4, 4, 4, 12))
 
 
 def moment(rng: random.Random) -> str:
-    """A time of some day in 2026."""
+    """Return a time of some day in 2026."""
     day, second = rng.randint(1, 28), rng.randrange(86_400)
     clock = f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
     return f"2026-{rng.randint(1, 12):02}-{day:02}T{clock}Z"
 
 
 def probe(rng: random.Random, port: int) -> JSON:
-    """A check of a container's health."""
+    """Return a health probe of a container."""
     if rng.random() < 0.3:
         how: JSON = {"exec": {"command": ["/bin/check", "--port", str(port)]}}
     else:
@@ -111,7 +111,7 @@ def probe(rng: random.Random, port: int) -> JSON:
 
 
 def container(rng: random.Random, name: str) -> JSON:
-    """A container of an application: its settings differ from other applications'."""
+    """Return a container of an application; its settings differ between applications."""
     port = rng.choice([8080, 8443, 9090, 9000])
     made: JSON = {
         "name": name,
@@ -184,7 +184,7 @@ def application(rng: random.Random, number: int) -> JSON:
 
 
 def fields_of(value: Any) -> JSON:
-    """The tree of names that a server keeps of what a manager has set."""
+    """Return the tree of field names that a server stores for a manager."""
     match value:
         case dict():
             return {f"f:{key}": fields_of(inner) for key, inner in value.items()}
@@ -203,7 +203,7 @@ def fields_of(value: Any) -> JSON:
 
 
 def managed(manager: str, fields: JSON, when: str, part: str = "") -> JSON:
-    """One entry of `metadata.managedFields`."""
+    """Return an entry of `metadata.managedFields`."""
     entry: JSON = {
         "manager": manager,
         "operation": "Update",
@@ -216,7 +216,7 @@ def managed(manager: str, fields: JSON, when: str, part: str = "") -> JSON:
 
 
 def pod(rng: random.Random, app: JSON, version: int) -> JSON:
-    """One replica."""
+    """Return one replica."""
     created = moment(rng)
     address = f"10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)}"
     spec = {
@@ -312,7 +312,7 @@ def pod(rng: random.Random, app: JSON, version: int) -> JSON:
 
 
 def pods(count: int, *, seed: int = 1) -> list[JSON]:
-    """So many pods, ordered by namespace and name, as a server lists them."""
+    """Return pods ordered by namespace and name, as a server lists them."""
     rng = random.Random(seed)
     made: list[JSON] = []
     while len(made) < count:
@@ -330,6 +330,6 @@ def order(one: JSON) -> tuple[str, str]:
 
 
 def encoded_pods(count: int, *, seed: int = 1) -> list[bytes]:
-    """The same, each as its JSON."""
+    """Return the same pods, each as JSON."""
     encode = msgspec.json.Encoder().encode
     return [encode(one) for one in pods(count, seed=seed)]

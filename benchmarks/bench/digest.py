@@ -1,4 +1,4 @@
-"""Whether a client holds what the server holds: one number for all of it."""
+"""Digests: one number that shows whether client and server hold the same state."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Pod(msgspec.Struct):
 
 
 def digest(pods: Iterable[bytes]) -> str:
-    """The digest of pods that are JSON."""
+    """Return the digest of pods in JSON."""
     decode = msgspec.json.Decoder(_Pod).decode
     return digest_of_lines(
         line(
@@ -58,7 +58,7 @@ def line(*values: str) -> str:
 
 
 def digest_of_lines(lines: Iterable[str]) -> str:
-    """SHA-256 of the lines, ordered by their bytes, each with a line feed."""
+    """Return the SHA-256 of the lines, sorted by their bytes, each with a line feed."""
     ordered = sorted(it.encode() for it in lines)
     return hashlib.sha256(b"".join(it + b"\n" for it in ordered)).hexdigest()
 

@@ -13,20 +13,20 @@ OURS = "aioinformer"
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One measurement, and what it was taken from.
+    """One measurement, and its origin.
 
     Attributes:
-        question: Name of the script: "list_sync".
-        case: Circumstances: "10,000 pods, nothing looks at the body".
-        contestant: "aioinformer", "client-go typed JSON". Our variants have the
-            name of ours first: "aioinformer, compressed".
-        unit: "pods/s", "KiB a pod", "ms".
+        benchmark: Name of the script: "list_sync".
+        case: Circumstances: "10,000 pods, body not read".
+        contestant: "aioinformer", "client-go typed JSON". Names of our variants begin with
+            ours: "aioinformer, compressed".
+        unit: "pods/s", "KiB/pod", "ms".
         value: Median of the runs; None if it could not be measured.
         runs: Value of each run.
         note: Reason for a missing value, or a remark.
     """
 
-    question: str
+    benchmark: str
     case: str
     contestant: str
     unit: str
@@ -36,11 +36,11 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def median(
-    question: str, case: str, contestant: str, unit: str, runs: list[float]
+    benchmark: str, case: str, contestant: str, unit: str, runs: list[float]
 ) -> Figure:
-    """The figure of several runs."""
+    """Return the figure of several runs."""
     return Figure(
-        question=question,
+        benchmark=benchmark,
         case=case,
         contestant=contestant,
         unit=unit,
@@ -50,7 +50,7 @@ def median(
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The value that this share of the values does not exceed: 1.0 for the largest.
+    """Return the value that a fraction of the values does not exceed; 1.0 for the maximum.
 
     Raises:
         ValueError: There are no values.

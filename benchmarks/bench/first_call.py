@@ -1,10 +1,10 @@
-"""The shortest program with an informer: it says when its handler was called first.
+"""Shortest program with an informer, which reports the first call of its handler.
 
     python -m bench.first_call URL
 
-It writes one JSON object: when the handler was called, and when it had seen everything,
-by `time.monotonic()`, which all processes of a machine share; and the bodies that the
-cache holds.
+It writes one JSON object: the time of the first call, the time when the handler had seen
+all objects, and the bodies in the cache. Times are those of `time.monotonic()`, which all
+processes of a machine share.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["main"]
 
 
 async def main(url: str) -> None:
-    """List all pods, and write what is asked for."""
+    """List all pods, and write the object."""
     calls: list[float] = []
 
     async def added(pod: KubeObject) -> None:

@@ -22,16 +22,16 @@ PYTHON_PEERS = frozenset(it.name for it in PEERS if it.language == "Python")
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """A bound of one figure of ours.
+    """A bound of one of our figures.
 
     Attributes:
-        question, case, contestant: Key of the figure.
+        benchmark, case, contestant: Key of the figure.
         at: Direction of the bound: at least, or at most.
         bound: Bound of the ratio to the peer's figure, or of our own figure.
         peer: Name of the peer; `FASTEST_PYTHON` for the best one; None for none.
     """
 
-    question: str
+    benchmark: str
     case: str
     at: Literal["least", "most"]
     bound: float
@@ -39,7 +39,7 @@ class Goal:
     peer: str | None = None
 
     def reached(self, value: float) -> bool:
-        """Whether a ratio, or a figure, is good enough."""
+        """Return True if a ratio or figure meets the goal."""
         return value >= self.bound if self.at == "least" else value <= self.bound
 
     def __str__(self) -> str:
@@ -48,11 +48,12 @@ class Goal:
 
 
 def against(goal: Goal, figures: Sequence[Figure]) -> Figure | None:
-    """The figure that a goal compares with; None if that was not measured."""
+    """Return the figure that a goal compares with; None if it was not measured."""
     of_peers = [
         it
         for it in figures
-        if (it.question, it.case) == (goal.question, goal.case) and it.value is not None
+        if (it.benchmark, it.case) == (goal.benchmark, goal.case)
+        and it.value is not None
     ]
     if goal.peer == FASTEST_PYTHON:
         candidates = [it for it in of_peers if it.contestant in PYTHON_PEERS]
@@ -62,45 +63,45 @@ def against(goal: Goal, figures: Sequence[Figure]) -> Figure | None:
 
 
 def unjudged(goals: Sequence[Goal], figures: Sequence[Figure]) -> list[Goal]:
-    """The goals of which there is no figure of ours."""
-    there = {(it.question, it.case, it.contestant) for it in figures}
-    return [it for it in goals if (it.question, it.case, it.contestant) not in there]
+    """Return the goals for which we have no figure."""
+    there = {(it.benchmark, it.case, it.contestant) for it in figures}
+    return [it for it in goals if (it.benchmark, it.case, it.contestant) not in there]
 
 
 def _list(size: str) -> tuple[Goal, ...]:
-    plain = f"{size} pods, nobody looks at the body"
+    plain = f"{size} pods, body not read"
     looked_at = f"{size} pods, index on nodeName, handler reads phase"
     return (
-        Goal(question="list_sync", case=plain, at="least", bound=15, peer=CLIENT_GO),
+        Goal(benchmark="list_sync", case=plain, at="least", bound=15, peer=CLIENT_GO),
         Goal(
-            question="list_sync", case=plain, at="least", bound=8, peer=FASTEST_PYTHON
+            benchmark="list_sync", case=plain, at="least", bound=8, peer=FASTEST_PYTHON
         ),
         Goal(
-            question="list_sync", case=looked_at, at="least", bound=10, peer=CLIENT_GO
+            benchmark="list_sync", case=looked_at, at="least", bound=10, peer=CLIENT_GO
         ),
-        Goal(question="list_sync", case=looked_at, at="least", bound=35_000),
+        Goal(benchmark="list_sync", case=looked_at, at="least", bound=35_000),
     )
 
 
 def _watch() -> tuple[Goal, ...]:
-    question = "watch_throughput"
-    plain = "16 a chunk, nobody looks at the body"
-    looked_at = "16 a chunk, handler reads phase"
-    lone = "a thousand a second, one a chunk: p99"
+    benchmark = "watch_throughput"
+    plain = "16 per chunk, body not read"
+    looked_at = "16 per chunk, handler reads phase"
+    lone = "1,000/s, 1 per chunk: p99"
     return (
-        Goal(question=question, case=plain, at="least", bound=20, peer=CLIENT_GO),
-        Goal(question=question, case=plain, at="least", bound=4, peer=FASTEST_PYTHON),
-        Goal(question=question, case=looked_at, at="least", bound=12, peer=CLIENT_GO),
-        Goal(question=question, case=lone, at="most", bound=1),
+        Goal(benchmark=benchmark, case=plain, at="least", bound=20, peer=CLIENT_GO),
+        Goal(benchmark=benchmark, case=plain, at="least", bound=4, peer=FASTEST_PYTHON),
+        Goal(benchmark=benchmark, case=looked_at, at="least", bound=12, peer=CLIENT_GO),
+        Goal(benchmark=benchmark, case=lone, at="most", bound=1),
     )
 
 
 def _memory() -> tuple[Goal, ...]:
-    few, many = "10,000 pods held", "100,000 pods held"
+    few, many = "10,000 pods stored", "100,000 pods stored"
     return (
         *(
             Goal(
-                question="memory",
+                benchmark="memory",
                 case=case,
                 contestant=contestant,
                 at="most",
@@ -116,7 +117,7 @@ def _memory() -> tuple[Goal, ...]:
         ),
         *(
             Goal(
-                question="memory",
+                benchmark="memory",
                 case=f"peak of a relist, {share} changed",
                 at="most",
                 bound=bound,
@@ -129,7 +130,7 @@ def _memory() -> tuple[Goal, ...]:
 def _web_latency() -> tuple[Goal, ...]:
     return tuple(
         Goal(
-            question="web_latency",
+            benchmark="web_latency",
             case=f"{server}, 100,000 pods synced, {informers}: {name}",
             at="most",
             bound=bound,
@@ -143,28 +144,28 @@ def _web_latency() -> tuple[Goal, ...]:
 def _alone() -> tuple[Goal, ...]:
     """Return the rows of figures without a peer."""
     return tuple(
-        Goal(question=question, case=case, at="most", bound=bound)
-        for question, case, bound in (
+        Goal(benchmark=benchmark, case=case, at="most", bound=bound)
+        for benchmark, case, bound in (
             ("fanout", "one more async handler", 0.5),
             ("fanout", "one more plain handler", 0.5),
-            ("indexer", "100 objects by index, among 100,000 against 1,000", 1.2),
+            ("indexer", "100 objects by index, among 100,000 compared with 1,000", 1.2),
             (
                 "indexer",
-                "the same 100 objects, again and again, among 100,000 against 1,000",
+                "the same 100 objects, repeatedly, among 100,000 compared with 1,000",
                 1.2,
             ),
             ("indexer", "selector of one label, over 100,000", 20),
-            ("scale", "150,000 objects against 10,000", 1.25),
+            ("scale", "150,000 objects compared with 10,000", 1.25),
         )
     )
 
 
 def _startup() -> tuple[Goal, ...]:
-    """The package alone loads next to nothing; so also by what a program names."""
+    """Return the goals for imports: of the package alone, and of the names of a factory."""
     return tuple(
         Goal(
-            question="startup",
-            case=f"import: {what} in all",
+            benchmark="startup",
+            case=f"import: total {what}",
             contestant=contestant,
             at="most",
             bound=bound,
@@ -177,7 +178,7 @@ def _startup() -> tuple[Goal, ...]:
 def _queue() -> tuple[Goal, ...]:
     return tuple(
         Goal(
-            question="workqueue",
+            benchmark="workqueue",
             case="500,000 keys",
             contestant=f"{OURS}, {kind}",
             at="least",
@@ -191,7 +192,7 @@ def _queue() -> tuple[Goal, ...]:
 def _real_server() -> tuple[Goal, ...]:
     case = "10,000 pods of a kube-apiserver"
     return tuple(
-        Goal(question="real_server", case=case, at="least", bound=bound, peer=peer)
+        Goal(benchmark="real_server", case=case, at="least", bound=bound, peer=peer)
         for peer, bound in ((CLIENT_GO, 4), ("client-go typed protobuf", 0.8))
     )
 

@@ -1,4 +1,4 @@
-"""The page with the results: what fell short, the whole table, and the pictures."""
+"""The page with the results: goals, pictures, and the whole table."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ MARKS = ("<!-- written by make bench -->", "<!-- up to here -->")
 INTRODUCTION = """\
 # Benchmarks
 
-Written by `make bench`; the figures themselves are in [figures.json](figures.json). Each
-contestant is a process of its own and gets the same bytes from the same server, which has
-made them ahead; they take turns, and what is shown is the median of the runs. Each run
-ends by comparing everything that the contestant holds with what the server holds. The
-ratio is ours by theirs: more is better for rates, less for memory and time.
+Written by `make bench`. The figures are in [figures.json](figures.json). Each contestant is
+a process of its own and gets the same prepared bytes from the same server. Contestants take
+turns, and the tables show the median of the runs. Each run ends with a comparison of the
+contestant's state with that of the server. The ratio is our figure divided by theirs: higher
+is better for rates, lower for memory and time.
 """
 
 
 def write_page(measurements: dict[str, Measurement], folder: Path | None) -> str:
-    """Make the page and its pictures.
+    """Write the page and its pictures.
 
     Args:
-        measurements: Measurements by question.
+        measurements: Measurements by benchmark.
         folder: Folder of the page; None to write nothing.
 
     Returns:
@@ -54,10 +54,10 @@ def write_page(measurements: dict[str, Measurement], folder: Path | None) -> str
             goals_table(lines) + "\n",
             *missing(figures),
             *(f"![{it.stem.replace('_', ' ')}]({it.name})\n" for it in pictures),
-            "## Everything\n",
+            "## All figures\n",
             table + "\n",
-            "## When and where\n",
-            *told(measurements),
+            "## Date, machine and versions\n",
+            *origins(measurements),
         )
         (folder / "README.md").write_text("\n".join(parts))
 
@@ -67,11 +67,11 @@ def write_page(measurements: dict[str, Measurement], folder: Path | None) -> str
 def write_between_marks(
     readme: Path, measurements: dict[str, Measurement], goals: Sequence[Goal] = GOALS
 ) -> None:
-    """Put the table of the goals into a page, in the place of the last one.
+    """Replace the table of the goals in a page.
 
     Args:
         readme: File with the `MARKS`, each on its own line.
-        measurements: Measurements by question.
+        measurements: Measurements by benchmark.
         goals: Goals of the figures.
 
     Raises:
@@ -89,25 +89,25 @@ def write_between_marks(
 
 
 def goals_table(lines: list[Row]) -> str:
-    """Only what has a goal."""
+    """Return the table of the figures that have a goal."""
     return markdown([it for it in lines if it.goal is not None])
 
 
 def missing(figures: list[Figure]) -> Iterator[str]:
-    """One line for each goal that nothing was measured for."""
+    """Yield a line for each goal without a measurement."""
     for goal in unjudged(GOALS, figures):
-        what = f"{goal.question}: {goal.case} ({goal.contestant})"
+        what = f"{goal.benchmark}: {goal.case} ({goal.contestant})"
         peer = "" if goal.peer is None else f" of {goal.peer}"
         yield f"* Not measured: {what}, {goal}{peer}\n"
 
 
-def told(measurements: dict[str, Measurement]) -> Iterator[str]:
-    """One line for each question."""
-    for question, it in measurements.items():
-        yield f"* `{question}`, {it.rounds} rounds: {circumstances_of(it)}\n"
+def origins(measurements: dict[str, Measurement]) -> Iterator[str]:
+    """Yield a line for each benchmark."""
+    for benchmark, it in measurements.items():
+        yield f"* `{benchmark}`, {it.rounds} rounds: {circumstances_of(it)}\n"
 
 
 def circumstances_of(it: Measurement) -> str:
-    """When, where, and with which versions."""
+    """Return date, commit, machine and versions of a measurement."""
     versions = ", ".join(f"{name} {value}" for name, value in it.versions.items())
     return f"{it.date}, commit {it.commit}, {it.machine}; {versions}."

@@ -1,4 +1,4 @@
-"""The pictures: who is how fast, who needs how much, and how it grows."""
+"""Pictures: rates, memory, and growth."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ __all__ = ["draw"]
 
 INK, GREY = "#326ce5", "#9aa5b1"
 
-# File, title, question, case, and what to do with large differences.
+# Benchmark, title, case, and scale of the axis.
 BARS = (
     (
         "list_sync",
         "A list of 10,000 pods, to handlers synced",
-        "10,000 pods, nobody looks at the body",
+        "10,000 pods, body not read",
         "log",
     ),
     (
         "watch_throughput",
         "Changes of pods, to an async handler",
-        "16 a chunk, nobody looks at the body",
+        "16 per chunk, body not read",
         "log",
     ),
-    ("memory", "Resident memory for each of 10,000 pods", "10,000 pods held", "log"),
+    ("memory", "Resident memory for each of 10,000 pods", "10,000 pods stored", "log"),
 )
 
 
 def draw(figures: Sequence[Figure], folder: Path) -> list[Path]:
-    """Draw what there are figures for.
+    """Draw the pictures for which there are figures.
 
     Args:
-        figures: Of all questions.
+        figures: Figures of all benchmarks.
         folder: Folder of the PNG files.
 
     Returns:
-        The files that were written.
+        Written files.
     """
     mpl.rcParams["font.size"] = 9
     return [*_bars(figures, folder), *_growth(figures, folder)]
 
 
 def _bars(figures: Sequence[Figure], folder: Path) -> Iterator[Path]:
-    for question, title, case, scale in BARS:
+    for benchmark, title, case, scale in BARS:
         found = [
             it
             for it in figures
-            if (it.question, it.case) == (question, case) and it.value is not None
+            if (it.benchmark, it.case) == (benchmark, case) and it.value is not None
         ]
         if not found:
             continue
@@ -77,7 +77,7 @@ def _bars(figures: Sequence[Figure], folder: Path) -> Iterator[Path]:
         axes.invert_yaxis()
         axes.set_title(f"{title} ({found[0].unit})", loc="left")
         axes.spines[["top", "right"]].set_visible(False)
-        yield _saved(picture, folder / f"{question}.png")
+        yield _saved(picture, folder / f"{benchmark}.png")
 
 
 def _growth(figures: Sequence[Figure], folder: Path) -> Iterator[Path]:
@@ -85,7 +85,7 @@ def _growth(figures: Sequence[Figure], folder: Path) -> Iterator[Path]:
     series: dict[str, list[tuple[float, float]]] = {}
     for it in figures:
         what, found, count = it.case.partition(": ")
-        if it.question == "scale" and found and it.value is not None:
+        if it.benchmark == "scale" and found and it.value is not None:
             try:
                 amount = float(count.replace(",", ""))
             except ValueError:
@@ -111,6 +111,6 @@ def _growth(figures: Sequence[Figure], folder: Path) -> Iterator[Path]:
 
 
 def _saved(picture: Picture, path: Path) -> Path:
-    # Without the date and the version of the library, equal figures are equal files.
+    # No date and no version of the library, so that equal figures give equal files.
     picture.savefig(path, dpi=110, metadata={"Software": None})
     return path

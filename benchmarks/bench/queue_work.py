@@ -14,23 +14,23 @@ __all__ = ["PlainSink", "ReadSink", "add_and_work", "keys_of"]
 
 
 class PlainSink(NullSink):
-    """Is told of each change, and does nothing with it."""
+    """Sink that ignores all measurements."""
 
     enabled = True
 
 
 class ReadSink(PlainSink):
-    """Is told when it is read, which nobody does here, and of many values at once."""
+    """Sink that collects, and is never read."""
 
     def register(self, tell: Callable[[], None], /) -> None:
-        """Read never."""
+        """Never read the measurements."""
 
     def observe(self, name: str, /, *values: float, **labels: str) -> None:
-        """Throw the measurements away."""
+        """Ignore the measurements."""
 
 
 def keys_of(number: int) -> list[str]:
-    """So many distinct keys, of 40 namespaces."""
+    """Return distinct keys in 40 namespaces."""
     return [f"namespace-{it % 40}/pod-{it:06}" for it in range(number)]
 
 
@@ -41,7 +41,7 @@ async def add_and_work(
     *,
     adds_a_turn: int,
 ) -> None:
-    """Add all keys, some in each turn of the loop, while somebody works on them.
+    """Add all keys, some in each turn of the loop, while a worker takes them.
 
     Args:
         keys: Keys to add.

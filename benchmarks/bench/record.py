@@ -1,4 +1,4 @@
-"""Measurements that are kept: when, where and of which state each was taken."""
+"""Stored measurements, with date, machine and versions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIBRARIES = (
 )
 
 PEERS = Path(__file__).parents[1] / "peers"
-# Of what is built from its registry: the file that says which version, and how.
+# Libraries of compiled contestants: the file with the version, and its pattern.
 SOURCES = {
     "client-go": (PEERS / "client_go" / "go.mod", r"k8s\.io/client-go v(\S+)"),
     "kube-rs": (
@@ -33,15 +33,15 @@ SOURCES = {
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of one question, and how they came about.
+    """Figures of one benchmark, and their origin.
 
     Attributes:
         figures: Figures of the script.
         rounds: Number of runs of each contestant.
-        commit: Commit of the checkout; with a "+" if it was changed.
+        commit: Commit of the checkout; with a "+" if it was modified.
         date: Day in UTC.
         machine: Processor, cores, memory.
-        versions: Of Python and of the libraries.
+        versions: Versions of Python and of the libraries.
     """
 
     figures: list[Figure]
@@ -53,7 +53,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def circumstances(figures: list[Figure], rounds: int) -> Measurement:
-    """A measurement that was taken here and now."""
+    """Return a measurement that was taken here and now."""
     return Measurement(
         figures=figures,
         rounds=rounds,
@@ -100,10 +100,10 @@ def _machine() -> str:
 
 
 def read(path: Path) -> dict[str, Measurement]:
-    """Return the stored measurements by question; empty without a file.
+    """Return the stored measurements by benchmark; empty without a file.
 
     Raises:
-        msgspec.ValidationError: The file is something else.
+        msgspec.ValidationError: The file has another content.
     """
     if not path.exists():
         return {}
@@ -112,7 +112,7 @@ def read(path: Path) -> dict[str, Measurement]:
 
 
 def write(path: Path, measurements: dict[str, Measurement]) -> None:
-    """Keep them, as JSON for people, too."""
+    """Write the measurements as readable JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = msgspec.json.format(msgspec.json.encode(measurements), indent=1)
     path.write_bytes(text + b"\n")

@@ -1,4 +1,4 @@
-"""The table of all figures: ours, each peer's, the ratio, and the goal."""
+"""Table of all figures: ours, each peer's, the ratio and the goal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """Ours by theirs."""
+        """Return our figure divided by theirs."""
         if self.figure.value is None or not self.theirs:
             return None
 
@@ -47,7 +47,7 @@ class Row:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the goal is reached; None if there is none, or nothing to judge by."""
+        """Return True if the goal is reached; None without a goal or a figure."""
         if self.goal is None:
             return None
 
@@ -56,10 +56,10 @@ class Row:
 
 
 def rows(figures: Sequence[Figure], goals: Sequence[Goal]) -> Iterator[Row]:
-    """All of the table: each figure of ours beside each peer's of the same case.
+    """Yield each figure of ours beside that of each peer for the same case.
 
-    A goal stands in the row of its peer; one against the fastest Python peer, and one
-    for a figure alone, in a row of its own.
+    A goal is in the row of its peer. Goals against the fastest Python peer, and goals without
+    a peer, have rows of their own.
     """
     for figure in figures:
         if not figure.contestant.startswith(OURS):
@@ -68,14 +68,14 @@ def rows(figures: Sequence[Figure], goals: Sequence[Goal]) -> Iterator[Row]:
         case = [
             it
             for it in figures
-            if (it.question, it.case) == (figure.question, figure.case)
+            if (it.benchmark, it.case) == (figure.benchmark, figure.case)
             and not it.contestant.startswith(OURS)
         ]
         wanted = [
             it
             for it in goals
-            if (it.question, it.case, it.contestant)
-            == (figure.question, figure.case, figure.contestant)
+            if (it.benchmark, it.case, it.contestant)
+            == (figure.benchmark, figure.case, figure.contestant)
         ]
         of_peers = {it.peer: it for it in wanted if it.peer is not None}
         if not case and not of_peers:
@@ -108,7 +108,7 @@ def rows(figures: Sequence[Figure], goals: Sequence[Goal]) -> Iterator[Row]:
 
 
 def number(value: float | None) -> str:
-    """Three digits that count, with commas: 48,100 and 0.0412."""
+    """Return a number with three significant digits and commas: 48,100 and 0.0412."""
     if value is None:
         return "-"
 
@@ -120,11 +120,11 @@ def number(value: float | None) -> str:
 
 
 def shown(row: Row) -> tuple[str, ...]:
-    """The cells of a row, as `HEAD` names them."""
+    """Return the cells of a row, in the order of `HEAD`."""
     figure = row.figure
     variant = figure.contestant.removeprefix(OURS).removeprefix(", ")
-    what = f"{figure.question}: {figure.case}" + (f" ({variant})" if variant else "")
-    verdict = {True: "reached", False: "SHORT", None: ""}[row.reached]
+    what = f"{figure.benchmark}: {figure.case}" + (f" ({variant})" if variant else "")
+    verdict = {True: "reached", False: "missed", None: ""}[row.reached]
     return (
         what,
         number(figure.value),
@@ -138,7 +138,7 @@ def shown(row: Row) -> tuple[str, ...]:
 
 
 def markdown(lines: Sequence[Row]) -> str:
-    """A table."""
+    """Return a table."""
     cells = [HEAD, *map(shown, lines)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(HEAD))]
     right = {1, 4, 5, 6}

@@ -1,4 +1,4 @@
-"""Command line of all benchmarks: the same options, and the same two outputs."""
+"""Command line of all benchmarks: their options and outputs."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def run(measure: Callable[[Options], Iterable[Figure]], *, rounds: int = 3) -> i
     """Measure and print.
 
     Args:
-        measure: Gives the figures; it may take minutes, and says on standard error what
-            it is doing.
+        measure: Function that yields the figures. It may take minutes, and reports its
+            progress on standard error.
         rounds: Default of `--rounds`.
 
     Returns:
@@ -49,9 +49,11 @@ def run(measure: Callable[[Options], Iterable[Figure]], *, rounds: int = 3) -> i
     doc = (sys.modules["__main__"].__doc__ or "").split("\n", 1)[0]
     parser = argparse.ArgumentParser(description=doc)
     parser.add_argument("--rounds", type=int, help=f"runs of each ({rounds})")
-    parser.add_argument("--quick", action="store_true", help="small, for a look at it")
     parser.add_argument(
-        "--json", action="store_true", help="one figure a line, as JSON"
+        "--quick", action="store_true", help="smallest run, to see that it works"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one figure per line, as JSON"
     )
     arguments = parser.parse_args()
     wanted = arguments.rounds or (1 if arguments.quick else rounds)

@@ -1,4 +1,4 @@
-"""Contestants in turns: each run a process of its own, before a server of its own."""
+"""Runs of contestants in turns: a new process and a new server for each run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["Course", "Outcomes", "figures", "in_turns", "take_turns"]
 
 SLOW_SHARE = 5
-"""By how much less the slow ones are given."""
+"""Divisor of the sizes for slow contestants."""
 
 Outcomes = dict[str, "list[Report] | str"]
-"""The reports of each contestant, by name; or why there are none."""
+"""Reports of each contestant by name, or the reason for their absence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class Course:
     options: tuple[str, ...] = ()
 
     def for_the_slow(self) -> Course:
-        """The same with less: their rate does not depend on how many there are."""
+        """Return a smaller course for slow contestants, whose rates do not depend on the size."""
         pods = self.pods[: len(self.pods) // SLOW_SHARE]
         if self.changes is None or self.changes.rate is not None:
             return replace(self, pods=pods)
@@ -51,7 +51,7 @@ class Course:
 def in_turns(
     name: str, course: Course, contestants: Sequence[Contestant], rounds: int
 ) -> Outcomes:
-    """Measure all of them so often, one after the other, each before a canned server.
+    """Measure all contestants in turns, each with a canned server.
 
     Args:
         name: Name of the measurement, for the progress output.
@@ -78,7 +78,7 @@ def take_turns(
     rounds: int,
     once: Callable[[Contestant], Report],
 ) -> Outcomes:
-    """Measure all of them so often, one after the other.
+    """Measure all contestants in turns.
 
     Args:
         name: Name of the measurement, for the progress output.
@@ -101,23 +101,23 @@ def take_turns(
 
 
 def figures(
-    question: str,
+    benchmark: str,
     case: str,
     unit: str,
     outcomes: Outcomes,
     value: Callable[[Report], float],
 ) -> Iterator[Figure]:
-    """One figure of each contestant.
+    """Yield one figure of each contestant.
 
     Args:
-        question, case, unit: Fields of `Figure`.
+        benchmark, case, unit: Fields of `Figure`.
         outcomes: Result of `in_turns`.
         value: Function that reads the value from a report.
     """
     for name, outcome in outcomes.items():
         if isinstance(outcome, str):
             yield Figure(
-                question=question,
+                benchmark=benchmark,
                 case=case,
                 contestant=name,
                 unit=unit,
@@ -125,4 +125,4 @@ def figures(
                 note=outcome,
             )
         else:
-            yield median(question, case, name, unit, [value(it) for it in outcome])
+            yield median(benchmark, case, name, unit, [value(it) for it in outcome])

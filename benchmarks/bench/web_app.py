@@ -1,7 +1,7 @@
-"""A web app with informers in its event loop, which does what a pipe tells it.
+"""A web app with informers in its event loop, controlled through a pipe.
 
-It answers every request with a few bytes of JSON, from the first moment on. Its informers
-have an async handler each, which does nothing but count.
+It answers every request with a few bytes of JSON from the start. Each of its informers has
+an async handler that only counts.
 """
 
 from __future__ import annotations
@@ -37,16 +37,15 @@ def run_app(
 ) -> None:
     """Serve until killed.
 
-    It answers each command once it has done it: `rest SECONDS`, `collect`, `freeze`,
-    `sync`, `watch EVENTS` and `digests`. The times between which it did its work are
-    those of `time.monotonic()`.
+    It answers each command when it is done: `rest SECONDS`, `collect`, `freeze`, `sync`,
+    `watch EVENTS` and `digests`. Their start and end times are those of `time.monotonic()`.
 
     Args:
-        pipe: Told the port first, and then the answers.
+        pipe: Receives the port first, and then the answers.
         server: A key of `SERVERS`.
-        url: Of the API server.
+        url: Address of the API server.
         informers: Number of informers, each of another collection.
-        core: The one it may use; None for any.
+        core: Core to use; None for any.
     """
     if core is not None:
         os.sched_setaffinity(0, {core})
@@ -55,7 +54,7 @@ def run_app(
 
 
 async def _run(pipe: Connection, serving: Serving, url: str, informers: int) -> None:
-    # As a program does it, before it serves: a client loads aiohttp when entered.
+    # As a program does before it serves: an entered client loads aiohttp.
     async with Client.from_url(url) as client:
         watched = Watched(client, informers)
         async with serving(watched) as port:
@@ -66,7 +65,7 @@ async def _run(pipe: Connection, serving: Serving, url: str, informers: int) -> 
 
 
 class Watched:
-    """The informers of the app."""
+    """Informers of the app."""
 
     def __init__(self, client: Client, informers: int) -> None:
         self._factory = SharedInformerFactory(client)
@@ -82,11 +81,11 @@ class Watched:
         self._seen = asyncio.Event()
 
     def answer(self) -> bytes:
-        """Response to every request."""
+        """Return the response to every request."""
         return msgspec.json.encode({"pods": len(self._informers[0].store)})
 
     async def obey(self, command: str, number: str = "0") -> Any:
-        """Do what `run_app` says."""
+        """Execute the commands of `run_app`."""
         begun = time.monotonic()
         match command:
             case "collect":
@@ -117,7 +116,7 @@ class Watched:
 
     async def _watch(self, events: int) -> None:
         self._awaited = events
-        self._tell()  # they may be quicker than the command
+        self._tell()  # the events may arrive before the command
         async with asyncio.timeout(TIMEOUT_SECONDS):
             await self._seen.wait()
 
@@ -177,4 +176,4 @@ async def _asgi(watched: Watched) -> AsyncIterator[int]:
 
 
 SERVERS: dict[str, Serving] = {"aiohttp": _aiohttp, "uvicorn": _asgi}
-"""How to serve on some port for the time of a block, by the name of the server."""
+"""Context managers that serve on a free port, by the name of the server."""

@@ -1,9 +1,9 @@
-"""Counts what one event costs, and fails if it costs more than the committed baseline.
+"""Counts the cost of events, and fails if one exceeds the committed baseline.
 
-Counted are Python's own instructions and the objects left to the garbage collector; and,
-where there is Valgrind and the interpreter that the baseline was made with, the machine's
-instructions and the blocks of memory asked for. Nothing is timed: the same code gives
-the same counts, however busy the machine is.
+Counted are Python instructions and objects tracked by the garbage collector. With Valgrind
+and the interpreter of the baseline, machine instructions and memory allocations are
+counted, too. Nothing is timed: the same code gives the same counts, however busy the
+machine is.
 """
 
 from __future__ import annotations
@@ -42,10 +42,13 @@ def parse() -> argparse.Namespace:
     doc = (__doc__ or "").split("\n", 1)[0]
     parser = argparse.ArgumentParser(prog="scripts/guard", description=doc)
     parser.add_argument(
-        "--write", action="store_true", help="make what is counted now the baseline"
+        "--write", action="store_true", help="write the current counts as the baseline"
     )
     parser.add_argument(
-        "--baseline", type=Path, default=baseline.BASELINE, help="another file of them"
+        "--baseline",
+        type=Path,
+        default=baseline.BASELINE,
+        help="path of the baseline file",
     )
     return parser.parse_args()
 
@@ -53,14 +56,14 @@ def parse() -> argparse.Namespace:
 def write(path: Path) -> Report:
     now = counted(None)
     if now.missing:
-        return Report([*now.left_out(), "A baseline has to have all; none written."], 2)
+        return Report([*now.left_out(), "A baseline must be complete: not written."], 2)
 
     baseline.write(path, now.counts)
     return Report([f"Written: {path}"], 0)
 
 
 def counted(before: Baseline | None) -> report.Counted:
-    """Count all that can be held against a baseline; all there is without one."""
+    """Count everything that the baseline has; everything possible without one."""
     here = Maker.here()
     missing: dict[str, str] = {}
     of_machine: Counts = {}
@@ -68,7 +71,7 @@ def counted(before: Baseline | None) -> report.Counted:
         made = Path(folder) / "material"
         material.write(made)
         command = [sys.executable, "-m", "guard.counted", str(made), "within"]
-        # What is slow runs beside what is slower.
+        # The slow counts run in parallel with the slower ones.
         with subprocess.Popen(
             command, env=environment(), stdout=subprocess.PIPE
         ) as within:
@@ -83,7 +86,7 @@ def counted(before: Baseline | None) -> report.Counted:
             answer, _ = within.communicate()
 
     if within.returncode:
-        sys.exit(f"what is counted has failed, with status {within.returncode}")
+        sys.exit(f"counting failed with status {within.returncode}")
 
     counts = msgspec.json.decode(answer, type=Counts)
     for case, more in of_machine.items():
@@ -93,7 +96,7 @@ def counted(before: Baseline | None) -> report.Counted:
 
 
 def environment() -> dict[str, str]:
-    """Of the processes that count: the same for everybody."""
+    """Return the environment of the counting processes, which is always the same."""
     kept = ("PATH", "LD_LIBRARY_PATH")
     return {
         **{name: os.environ[name] for name in kept if name in os.environ},

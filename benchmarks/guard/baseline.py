@@ -1,4 +1,4 @@
-"""The committed baseline, and what may become of it."""
+"""The committed baseline, and comparisons with it."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ __all__ = [
 BASELINE = Path(__file__).parents[1] / "baseline.json"
 
 TOLERATED = 0.10
-"""By which share a count may differ."""
+"""Fraction by which a count may differ."""
 
 SLACK = 0.05
-"""By how much it may differ beside that: a part of what is rounded away."""
+"""Additional absolute difference, because counts are rounded."""
 
 PACKAGES = ("aiohttp", "msgspec", "orjson")
 
 OF_ONE_BUILD = {"instructions", "allocations"}
-"""What another build of the same interpreter does differently."""
+"""Counts that differ between builds of the same interpreter."""
 
 Counts = dict[str, dict[str, float]]
-"""By case, then by what was counted; for one event."""
+"""Counts for one event, by case and kind."""
 
 
 class NotCounted(Exception):
-    """Something cannot be counted here; the text says why."""
+    """Something cannot be counted on this machine; the message has the reason."""
 
 
 class Maker(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class Maker(msgspec.Struct, frozen=True):
 
     @classmethod
     def here(cls) -> Maker:
-        """This interpreter."""
+        """Return the versions of this interpreter."""
         flags = f"{sysconfig.get_config_vars('CONFIG_ARGS', 'PY_CFLAGS', 'OPT')}"
         parts = [
             platform.python_compiler(),
@@ -80,10 +80,10 @@ class Maker(msgspec.Struct, frozen=True):
         )
 
     def check_build(self, other: Maker) -> None:
-        """See that the same machine code runs there, but for packages.
+        """Check that the baseline was made with the same machine code, except packages.
 
         Raises:
-            NotCounted: If not.
+            NotCounted: It was not.
         """
         if (self.python, self.build) != (other.python, other.build):
             raise NotCounted("this is another build of Python than the baseline's")
@@ -109,7 +109,7 @@ class Baseline(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One count beside its baseline; either is None where there is none."""
+    """One count and its baseline; either is None if missing."""
 
     case: str
     what: str
@@ -118,7 +118,7 @@ class Change(msgspec.Struct, frozen=True):
 
     @property
     def verdict(self) -> str:
-        """Empty, or `"rose"`, `"fell"`, `"new"`, `"gone"`."""
+        """Return an empty string, `"rose"`, `"fell"`, `"new"` or `"gone"`."""
         if self.before is None:
             return "new"
 
@@ -133,7 +133,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def changes(before: Counts, now: Counts) -> list[Change]:
-    """Each count that is on either side."""
+    """Return the counts that occur on either side."""
     both = {
         (case, what): None
         for counts in (before, now)
@@ -147,12 +147,12 @@ def changes(before: Counts, now: Counts) -> list[Change]:
 
 
 def this_minor() -> str:
-    """The version of Python that baselines are kept by: "3.11"."""
+    """Return the key of the baselines, such as "3.11"."""
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def read(path: Path = BASELINE) -> dict[str, Baseline]:
-    """The baselines, by minor version of Python."""
+    """Return the baselines by minor version of Python."""
     if not path.exists():
         return {}
 
@@ -160,8 +160,8 @@ def read(path: Path = BASELINE) -> dict[str, Baseline]:
 
 
 def write(path: Path, counts: Counts) -> None:
-    """Keep what was counted with this Python; those of others stay."""
-    # Added to it, -0.0 is 0.0.
+    """Write the counts for this Python, and keep those of others."""
+    # Adding 0.0 turns -0.0 into 0.0.
     rounded = {
         case: {what: round(count, 1) + 0.0 for what, count in sorted(found.items())}
         for case, found in counts.items()

@@ -1,7 +1,7 @@
-"""The work that is counted: what one event costs, where it comes through everything.
+"""Cases: the cost of one event on its way through the whole library.
 
-Each case is done in two sizes, and what the larger one takes more is shared out among
-its further events: what it takes to begin falls out.
+Each case runs in two sizes. The difference of the counts is divided by the number of
+additional events, so that the start does not count.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ PRIORITIES = 4
 
 
 class Work(Protocol):
-    """Does the work of a case, and says which part of it counts."""
+    """Work of a case, with a part that counts."""
 
     def __call__(
         self, material: Material, size: int, counting: AbstractContextManager[object], /
     ) -> Coroutine[object, object, None]:
-        """Do it in some size; what `counting` is open for counts."""
+        """Do it in some size. Only the part inside of `counting` counts."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One thing to be counted.
+    """Case to be counted.
 
     Attributes:
         name: Name of one event.
@@ -78,11 +78,11 @@ class Case:
 
 
 class Watcher:
-    """An async handler that says when it has seen enough.
+    """Async handler that reports when it has seen enough changes.
 
     Args:
-        enough: Changes.
-        reads: Look into the body of each object.
+        enough: Number of changes.
+        reads: True to read the body of each object.
         after_each: Called after each change.
     """
 
@@ -138,7 +138,7 @@ async def running(informer: SharedInformer) -> AsyncIterator[None]:
 
 
 async def at_rest() -> None:
-    """Let all that has begun come to its next wait: what is under way is not counted."""
+    """Let all running tasks reach their next wait, so that nothing is in progress."""
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -150,7 +150,7 @@ async def a_list(
     *,
     reads: bool,
 ) -> None:
-    """A list of so many pods, until the handler has seen them all."""
+    """Run a list of pods until the handler has seen them all."""
     feed = Feed(material.pods[:size])
     informer = informer_of(feed, indexed=reads)
     watcher = Watcher(reads=reads)
@@ -171,7 +171,7 @@ async def a_watch(
     *,
     alone: bool = False,
 ) -> None:
-    """So many changes; 16 in each chunk, or each alone when the last one was handled."""
+    """Run changes: 16 in each chunk, or each alone after the previous one was handled."""
     events = material.events[:size]
     chunks = events if alone else chunked(events)
     feed = Feed(material.pods[:WATCHED_PODS], chunks, alone=alone)
@@ -190,7 +190,7 @@ async def a_watch(
 async def listeners(
     material: Material, size: int, counting: AbstractContextManager[object]
 ) -> None:
-    """Changes for so many handlers, beside the one that says when all have come."""
+    """Run changes for a number of handlers, besides the one that reports the end."""
     events = material.events[:EVENTS_OF_LISTENERS]
     feed = Feed(material.pods[:WATCHED_PODS], chunked(events))
     informer = informer_of(feed)
@@ -201,7 +201,7 @@ async def listeners(
         seen += 1
 
     further = [informer.add_event_handler(on_update=on_update) for _ in range(size)]
-    # The last one that is told.
+    # The handler that is called last.
     watcher = Watcher(len(events))
     last = informer.add_event_handler(watcher.on_add, watcher.on_update)
     async with running(informer):
@@ -220,7 +220,7 @@ async def listeners(
 async def reads_by_index(
     material: Material, size: int, counting: AbstractContextManager[object]
 ) -> None:
-    """So many reads of 100 objects by an index, through a lister."""
+    """Run reads of 100 objects by an index, through a lister."""
     informer = informer_of(Feed(material.pods))
     numbers = (number // READ_AT_ONCE for number in range(len(material.pods)))
     informer.add_indexers({"hundred": lambda _: [str(next(numbers))]})
@@ -243,7 +243,7 @@ async def a_queue(
     *,
     make: Callable[[], Adding],
 ) -> None:
-    """So many keys: added some in each turn of the loop, and taken by one worker."""
+    """Run keys through a queue: some added in each turn of the loop, and one worker."""
     queue, add = make()
     keys = keys_of(size)
 
@@ -258,7 +258,7 @@ async def a_queue(
 
 
 Adding = tuple[WorkQueue[str], "Callable[[str], object]"]
-"""A queue, and how a key is added to it."""
+"""Queue, and the function that adds a key."""
 
 
 def plain_queue() -> Adding:
@@ -279,7 +279,7 @@ def priority_queue() -> Adding:
 
 # ---------------------------------------------------------------- all of it
 
-# Small, as each instruction that is counted takes as long as fifty others.
+# Small, because a counted instruction takes as long as fifty others.
 A_LIST = (48, 96)
 A_LIST_READ = (32, 64)
 A_WATCH = (64, 128)

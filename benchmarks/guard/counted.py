@@ -1,10 +1,10 @@
-"""Does the work of the cases, and counts what can be counted from within.
+"""Runs the work of the cases, and counts in the same process.
 
     python -m guard.counted MATERIAL {within,marked} [CASE ...]
 
-`within` prints the counts as JSON. `marked` counts nothing: for the program that counts
-from outside it marks the beginning and the end of each part that counts, by a call of
-`getsid()` and one of `getpgid()`, and prints which sizes of which cases those were.
+`within` prints the counts as JSON. `marked` counts nothing. For a program that counts from
+outside, it marks the beginning and the end of each counted part by a call of `getsid()`
+and of `getpgid()`, and prints the sizes and cases of these parts.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ __all__: list[str] = []
 
 OURS = str(Path(__file__).parent)
 
-# What each reading of a clock adds to it, in seconds: the loop's budget is used up after
-# so many readings, and not when the machine was busy.
+# Seconds by which each reading advances the clock: the loop's budget ends after a number
+# of readings, independent of the machine's load.
 CLOCKS = {"perf_counter": 1e-5, "monotonic": 1e-6}
 
 
-# So long it takes on no machine. The loop's own time-outs would never come: see above.
+# A real time limit, because the timeouts of the loop use the artificial clock.
 PATIENCE_SECONDS = 600
 
 
 class Bytecodes:
-    """Counts the instructions of Python that are executed, but those of this package."""
+    """Counter of the executed Python instructions, except those of this package."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -71,9 +71,9 @@ class Bytecodes:
 
 
 class Tracked:
-    """Counts the objects that are left to the garbage collector to look at.
+    """Counter of the objects that the garbage collector has to track.
 
-    It does not run meanwhile, so that those of reference cycles count, too.
+    The collector does not run meanwhile, so that objects in reference cycles count, too.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Tracked:
 
 
 class Marks:
-    """Lets whoever counts from outside know."""
+    """Marks for a program that counts from outside."""
 
     def __enter__(self) -> None:
         os.getsid(0)
@@ -106,7 +106,7 @@ def do(
     gc.collect()
 
 
-# Tracing comes last: it leaves things behind in what it has traced.
+# Tracing comes last, because it leaves objects behind.
 COUNTERS: dict[str, type[Tracked | Bytecodes]] = {
     "objects tracked": Tracked,
     "bytecodes": Bytecodes,
@@ -114,7 +114,7 @@ COUNTERS: dict[str, type[Tracked | Bytecodes]] = {
 
 
 def within(cases: list[Case], given: material.Material) -> dict[str, dict[str, float]]:
-    """Count each case by each counter."""
+    """Count each case with each counter."""
     counts: dict[str, dict[str, float]] = {case.name: {} for case in cases}
     for what, counter in COUNTERS.items():
         for case in cases:
@@ -142,15 +142,15 @@ def main() -> None:
     for clock, step in CLOCKS.items():
         setattr(time, clock, itertools.count(0.0, step).__next__)
 
-    # Only now: it takes hold of the clocks.
+    # Imported after the clocks were replaced.
     from guard.cases import CASES
 
-    # It would run at moments that hang on what was done before.
+    # The collector would run at moments that depend on earlier work.
     gc.disable()
     given = material.read(Path(path))
     cases = [case for case in CASES if case.name in names or not names]
     for case in cases:
-        # What is made once is made, and the interpreter has adapted to what runs often.
+        # A first run fills the caches, and the interpreter specialises the hot code.
         do(case, case.sizes[0], given, nullcontext())
 
     gc.freeze()

@@ -1,7 +1,7 @@
-"""A server that is a list of finished bytes: no socket, and nothing that varies.
+"""A server of prepared bytes: without a socket, and always the same.
 
-It takes the place of the client below `ListWatch`, so that splitting, decoding and
-everything above it are the real ones. HTTP is not counted.
+It replaces the client below `ListWatch`, so that splitting, decoding and everything above
+are the real code. HTTP is not counted.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 __all__ = ["Feed"]
 
 PIECE_BYTES = 256 * 1024
-"""As much as a client reads at once."""
+"""Number of bytes that a client reads at once."""
 
 
 class Feed:
-    """Answers a list with pods, and a watch with chunks, once told to.
+    """Source that answers a list with pods, and a watch with chunks on request.
 
     Args:
         pods: Pods of the list.
-        chunks: Chunks of the watch; after the last one it is silent.
-        alone: Each chunk only comes when `go()` is called; else one in each turn of the
-            loop from the first call on.
+        chunks: Chunks of the watch, which is silent after the last one.
+        alone: True to send a chunk for each call of `go()`. False to send one in each turn
+            of the loop after the first call.
     """
 
     def __init__(
         self, pods: list[bytes], chunks: Iterable[bytes] = (), *, alone: bool = False
     ) -> None:
         self.watched = asyncio.Event()
-        """Somebody waits for the first chunk."""
+        """Set when a reader waits for the first chunk."""
         body = (
             b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d"}'
         )
@@ -51,7 +51,7 @@ class Feed:
         self._open = asyncio.Event()
 
     def go(self) -> None:
-        """Let the next chunk come; or all of them, one after the other."""
+        """Send the next chunk, or all of them one after the other."""
         self._open.set()
 
     @asynccontextmanager
@@ -64,7 +64,7 @@ class Feed:
         gzip: bool | None = None,
         accept: str = "",
     ) -> AsyncIterator[_Body]:
-        """Answer a list or a watch; both are told apart by their parameters."""
+        """Answer a list or a watch, depending on the parameters."""
         if (params or {}).get("watch") == "true":
             yield _Body(self._next_chunk)
         else:
@@ -90,7 +90,7 @@ class Feed:
 
 
 class _Body:
-    """The `ByteStream` of one answer."""
+    """`ByteStream` of one response."""
 
     def __init__(self, take: Callable[[], Awaitable[bytes]]) -> None:
         self._take = take

@@ -1,8 +1,8 @@
-"""Counts the instructions of the machine, and the blocks of memory that are asked for.
+"""Counts of machine instructions and memory allocations.
 
-Callgrind, a tool of Valgrind, runs the interpreter in a machine of its own and notes who
-calls whom how often. It can write down what it has, and begin anew, whenever a certain
-function is called: so one process is enough for all cases.
+Callgrind, a tool of Valgrind, runs the interpreter in a virtual machine and records all
+calls. It can write its counts and reset them when a given function is called, so that one
+process is enough for all cases.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["count", "counts_of_part"]
 
-# Functions of the C library that a case calls before and behind what counts, and that
-# nothing else calls here.
+# Functions of the C library that a case calls before and after the counted part, and
+# that nothing else calls.
 BEGIN, END = "getsid", "getpgid"
 
-# What gives memory to objects. Calls among these are not counted: one asks the other.
+# Functions that allocate memory. Calls between them are not counted.
 ALLOCATORS = {
     *("PyObject_Malloc", "PyObject_Calloc", "PyObject_Realloc"),
     *("PyMem_Malloc", "PyMem_Calloc", "PyMem_Realloc"),
@@ -47,12 +47,12 @@ def count(
 
     Args:
         material: Input of the cases.
-        folder: For what Callgrind writes: some 20 MB.
-        environment: Of the process.
+        folder: Folder for the files of Callgrind, some 20 MB.
+        environment: Environment of the process.
 
     Raises:
-        NotCounted: If this cannot be done here; it says why.
-        CalledProcessError: If it went wrong; standard error tells more.
+        NotCounted: This machine cannot count; the message has the reason.
+        CalledProcessError: The process failed; standard error has the reason.
     """
     valgrind = shutil.which("valgrind")
     if valgrind is None:

@@ -1,6 +1,6 @@
-"""Input of the counted work: made in advance, in another process, from a seed.
+"""Input of the counted work: created in advance by another process, from a seed.
 
-Making it takes longer than reading it, and more so where each instruction is counted.
+Creating it takes longer than reading it, in particular where each instruction is counted.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 __all__ = ["LISTED_VERSION", "WATCHED_PODS", "Material", "read", "write"]
 
 LISTED_VERSION = 2_000_000
-"""That of each list; changes follow."""
+"""Resource version of each list; those of changes follow."""
 
 PODS = 120
 EVENTS = 128
 WATCHED_PODS = 16
-"""How many of the pods, the first ones, are there when changes are counted."""
+"""Number of pods, from the first, that exist while changes are counted."""
 
 SEED = 3
 
 
 class Material(msgspec.Struct, frozen=True):
-    """Finished bytes.
+    """Prepared bytes.
 
     Attributes:
         pods: Pods as in a list, ordered by key.
@@ -39,8 +39,8 @@ class Material(msgspec.Struct, frozen=True):
 
 
 def write(path: Path) -> None:
-    """Make it, and keep it in a file."""
-    # Only needed by who makes it.
+    """Create the input, and write it to a file."""
+    # Imported only by the process that creates it.
     from bench.canned_server import at_version, event
     from bench.corpus import encoded_pods
 

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Counted", "Report", "compare", "no_baseline"]
 
-HOW = "scripts/guard --write, in a commit of its own that says why"
+HOW = "scripts/guard --write, in a commit of its own with the reason"
 
 VERDICTS = {
-    "rose": f"rose by more than 10 %. If that has to be: {HOW}",
-    "fell": f"fell by more than 10 %. Keep what was won: {HOW}",
+    "rose": f"rose by more than 10 %. If that is intended: {HOW}",
+    "fell": f"fell by more than 10 %. To keep the gain: {HOW}",
     "new": f"not in the baseline: {HOW}",
-    "gone": f"in the baseline, and not counted any more: {HOW}",
+    "gone": f"in the baseline, but no longer counted: {HOW}",
 }
 FAILURES = {"rose", "new", "gone"}
 
@@ -45,20 +45,20 @@ class Counted:
 
 @dataclass(frozen=True)
 class Report:
-    """The lines to be printed, and the status of the process."""
+    """Lines to print, and the exit status."""
 
     lines: list[str]
     status: int
 
 
 def no_baseline(minor: str) -> Report:
-    """Of another Python, whose instructions are others."""
+    """Report that another Python, with other instructions, has no baseline."""
     line = f"There is no baseline for Python {minor}: nothing is counted or compared."
     return Report([line], 0)
 
 
 def compare(baseline: Baseline, counted: Counted) -> Report:
-    """Hold what was counted against the baseline."""
+    """Compare the counts with the baseline."""
     before = {
         case: {
             what: count for what, count in row.items() if what not in counted.missing
@@ -68,7 +68,7 @@ def compare(baseline: Baseline, counted: Counted) -> Report:
     found = changes(before, counted.counts)
     verdicts = Counter(change.verdict for change in found if change.verdict)
     lines = [
-        _row("of one event", "counted", "baseline", "now", "change", ""),
+        _row("counts of one event", "counted", "baseline", "now", "change", ""),
         *map(_row_of, found),
         *counted.left_out(),
         *(f"{verdicts[it]} {text}" for it, text in VERDICTS.items() if verdicts[it]),

@@ -1,4 +1,4 @@
-"""A copy kept by hand: for libraries that list and watch, and leave the rest to users."""
+"""A copy kept by hand, for libraries that only list and watch."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["GONE", "CopyByHand", "Nodes"]
 T = TypeVar("T")
 
 GONE = 410
-"""The status of a watch whose version is too old: a new list is needed."""
+"""Status of a watch whose version is too old, which requires a list."""
 
 
 class Nodes(Generic[T]):
-    """The pods by the node that they are on."""
+    """Pods by node."""
 
     def __init__(self) -> None:
         self.pods: dict[str, dict[str, T]] = {}
@@ -38,14 +38,14 @@ class Nodes(Generic[T]):
         self.pods.setdefault(node, {})[key] = pod
 
     def drop(self, key: str) -> None:
-        """Forget a pod, if it is there."""
+        """Remove a pod, if it is there."""
         node = self._node_of.pop(key, None)
         if node is not None:
             del self.pods[node][key]
 
 
 class CopyByHand(Contestant, Generic[T]):
-    """Keeps a dictionary of pods, and one by node if asked to look at bodies.
+    """Dictionary of pods, and another one by node if bodies are read.
 
     Args:
         asked: Arguments of `Contestant`.
@@ -58,11 +58,11 @@ class CopyByHand(Contestant, Generic[T]):
 
     @abstractmethod
     def metadata(self, pod: T) -> tuple[str, str, str, str]:
-        """Namespace, name, uid and version."""
+        """Return namespace, name, uid and version."""
 
     @abstractmethod
     def body(self, pod: T) -> tuple[str, str]:
-        """Node and phase."""
+        """Return node and phase."""
 
     def put(self, pod: T) -> str:
         """Take in a state of a pod, whether it was listed or watched.
@@ -85,14 +85,14 @@ class CopyByHand(Contestant, Generic[T]):
         return key
 
     def keep(self, keys: set[str]) -> None:
-        """After a list: forget all pods but those that were in it."""
+        """Remove all pods that are not in a list."""
         for key in self.pods.keys() - keys:
             self._drop(key)
 
         self.listed(len(self.pods))
 
     def change(self, kind: str, pod: T) -> None:
-        """Take in an event of a watch."""
+        """Apply an event of a watch."""
         if kind in {"ADDED", "MODIFIED"}:
             self.put(pod)
         elif kind == "DELETED":

@@ -1,8 +1,8 @@
-"""A contestant: kr8s, its asynchronous functions.
+"""Contestant: kr8s, with its async functions.
 
-It has a list and a watch. Its lists do not tell their version, so the watch begins at that
-of the newest pod. Of an expired version it does not tell: it tries the same one again, for
-ever; so nobody can know when to list again.
+It has a list and a watch. Its lists do not return their version, so the watch starts at
+that of the newest pod. It does not report an expired version but retries it forever, so
+that a user cannot know when to relist.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Kr8s(CopyByHand[Pod]):
     """Lists and watches by `kr8s.asyncio.get` and `kr8s.asyncio.watch`."""
 
     async def copy(self) -> None:
-        """Copy all pods, and go on until cancelled."""
+        """Copy all pods until cancelled."""
         kubeconfig = self._kubeconfig()
         self.begin()
         api = await kr8s.asyncio.api(kubeconfig=kubeconfig)
@@ -41,17 +41,15 @@ class Kr8s(CopyByHand[Pod]):
         Raises:
             Unable: Always.
         """
-        raise Unable(
-            "kr8s begins an expired watch again at the same version, and tells nobody"
-        )
+        raise Unable("kr8s silently retries an expired watch at the same version")
 
     def metadata(self, pod: Pod) -> tuple[str, str, str, str]:
-        """Namespace, name, uid and version."""
+        """Return namespace, name, uid and version."""
         it = pod.metadata
         return it.namespace, it.name, it.uid, it.resourceVersion
 
     def body(self, pod: Pod) -> tuple[str, str]:
-        """Node and phase."""
+        """Return node and phase."""
         return pod.spec.nodeName, pod.status.phase
 
     def _kubeconfig(self) -> dict[str, Any]:

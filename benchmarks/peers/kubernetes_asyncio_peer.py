@@ -1,7 +1,7 @@
-"""A contestant: kubernetes_asyncio, with its generated models.
+"""Contestant: kubernetes_asyncio, with its generated models.
 
-It has a list and a `Watch`, which goes on by itself after a clean end. An expired version
-it tries once more, and then raises; its user lists again.
+It has a list and a `Watch`, which resumes after a clean end. It retries an expired version
+once, and then raises; its user relists.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class KubernetesAsyncio(CopyByHand["V1Pod"]):
     """Lists and watches by `CoreV1Api`."""
 
     async def copy(self) -> None:
-        """Copy all pods, and go on until cancelled."""
+        """Copy all pods until cancelled."""
         config = client.Configuration(host=self.asked.url)
         config.ssl_ca_cert = CA_FILE
         if TOKEN:
@@ -47,12 +47,12 @@ class KubernetesAsyncio(CopyByHand["V1Pod"]):
                             raise
 
     def metadata(self, pod: V1Pod) -> tuple[str, str, str, str]:
-        """Namespace, name, uid and version."""
+        """Return namespace, name, uid and version."""
         it = pod.metadata
         return it.namespace, it.name, it.uid, it.resource_version
 
     def body(self, pod: V1Pod) -> tuple[str, str]:
-        """Node and phase."""
+        """Return node and phase."""
         return pod.spec.node_name, pod.status.phase
 
 

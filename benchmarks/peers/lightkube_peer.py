@@ -1,7 +1,7 @@
-"""A contestant: lightkube, its asynchronous client.
+"""Contestant: lightkube, with its async client.
 
-It has a list and a watch. The watch goes on by itself after a clean end, and raises what
-the server refuses; on an expired version its user lists again.
+It has a list and a watch. The watch resumes after a clean end, and raises refusals; after
+an expired version its user relists.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Lightkube(CopyByHand[Pod]):
     """Lists and watches by `AsyncClient`."""
 
     async def copy(self) -> None:
-        """Copy all pods, and go on until cancelled."""
+        """Copy all pods until cancelled."""
         cluster = Cluster(server=self.asked.url, certificate_auth=CA_FILE)
         config = KubeConfig.from_one(cluster=cluster, user=User(token=TOKEN))
         async with AsyncClient(config) as client:
@@ -40,12 +40,12 @@ class Lightkube(CopyByHand[Pod]):
                         raise
 
     def metadata(self, pod: Pod) -> tuple[str, str, str, str]:
-        """Namespace, name, uid and version."""
+        """Return namespace, name, uid and version."""
         it = pod.metadata
         return it.namespace, it.name, it.uid, it.resourceVersion
 
     def body(self, pod: Pod) -> tuple[str, str]:
-        """Node and phase."""
+        """Return node and phase."""
         return pod.spec.nodeName, pod.status.phase
 
 

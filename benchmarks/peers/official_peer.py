@@ -1,7 +1,7 @@
-"""A contestant: the official client's `SharedInformer`, which lives in a thread.
+"""Contestant: the official client's `SharedInformer`, which runs in a thread.
 
-It lists and watches by itself, and keeps a cache. It has no indexes, and does not tell
-when it is synced: its handlers are told of the first list when the cache has all of it.
+It lists and watches by itself, and keeps a cache. It has no indexes, and does not report
+that it is synced: its handlers get the first list when the cache is complete.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from speaking import Fields
 
-# Its models are loaded when they are first touched.
+# Models are loaded on first use.
 MODELS = (V1Pod, V1PodList)
 
 
@@ -36,9 +36,9 @@ class Official(Contestant):
     def __init__(self, asked: argparse.Namespace) -> None:
         super().__init__(asked)
         self._nodes = Nodes[V1Pod]()
-        # Pods of the first list that are still to be told; None before the first.
+        # Pods of the first list that handlers have not got yet; None before the first.
         self._to_list: int | None = None
-        # A new list tells of all pods as modified: the versions that were there before.
+        # Versions before a relist, which reports all pods as modified.
         self._before: set[str] = set()
 
         config = client.Configuration(host=asked.url, ssl_ca_cert=CA_FILE)
@@ -54,13 +54,13 @@ class Official(Contestant):
         self._informer.add_event_handler(ERROR, self.fail)
 
     async def copy(self) -> None:
-        """Copy all pods, and go on until cancelled."""
+        """Copy all pods until cancelled."""
         self.begin()
         self._informer.start()
         await asyncio.Event().wait()
 
     def prepare_relist(self) -> None:
-        """Remember what is there."""
+        """Remember the current pods."""
         super().prepare_relist()
         pods = self._informer.cache.list()
         self._before = {pod.metadata.resource_version for pod in pods}
@@ -112,7 +112,7 @@ class Official(Contestant):
 
 if __name__ == "__main__":
     status = speak(Official, parser_of(__doc__))
-    # The informer's thread still reads. `stop()` would wait for ever if a watch has just
+    # The informer's thread still reads. `stop()` would wait forever if a watch has just
     # been asked for, as that forgets that it was to stop; and an interpreter that ends
     # properly may be aborted by the thread.
     os._exit(status)

@@ -1,7 +1,7 @@
-"""A contestant: this package, by a factory and its informers.
+"""Contestant: this package, with a factory and its informers.
 
-Beside what all contestants can be asked, it takes options of informers, and can have
-several informers, of as many collections, and several handlers for each.
+In addition to the options of all contestants, it has options for informers, for several
+informers of as many collections, and for several handlers of each.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 TRANSFORMS = {"drop-managed-fields": strip_managed_fields}
 
-# Clients load it, and aiohttp, when they are entered.
+# An entered client loads it, and aiohttp.
 LOADED = transport
 
 
 class Listener:
-    """One more handler, which counts for itself.
+    """Additional handler, which counts for itself.
 
     Args:
-        over: Called when it has been told of all changes that it expects.
+        over: Called when it has got all expected changes.
     """
 
     __slots__ = ("_over", "missing")
@@ -51,13 +51,13 @@ class Listener:
         self._over = over
 
     async def changed(self, old: KubeObject, new: KubeObject) -> None:
-        """The handler."""
+        """Count a change."""
         self.missing -= 1
         if not self.missing:
             self._over()
 
     def changed_plainly(self, old: KubeObject, new: KubeObject) -> None:
-        """The same, as a plain function."""
+        """Count a change, as a plain function."""
         self.missing -= 1
         if not self.missing:
             self._over()
@@ -100,7 +100,7 @@ class Ours(Contestant):
         if asked.informers == 1:
             return self._factory.informer("v1", "pods", **options)
 
-        # The canned server has any collection, and all are the same.
+        # The canned server has all collections, which are equal.
         return self._factory.informer(Resource("", "v1", f"pods{number}"), **options)
 
     def _listen(self, informer: SharedInformer) -> None:
@@ -148,7 +148,7 @@ class Ours(Contestant):
     # ------------------------------------------------------------ the conversation
 
     async def copy(self) -> None:
-        """Copy all pods, and go on until cancelled."""
+        """Copy all pods until cancelled."""
         self.begin()
         async with self._factory:
             for registration in self._registrations:
@@ -158,7 +158,7 @@ class Ours(Contestant):
             await asyncio.Event().wait()
 
     async def ready(self) -> None:
-        """Have a handler look at the body of every object, if asked to."""
+        """Read the body of every object, if requested."""
         await super().ready()
         if self.asked.touch:
             for informer in self._informers:
@@ -170,14 +170,14 @@ class Ours(Contestant):
         self._look(pod)
 
     def expect(self, changes: int) -> None:
-        """Called before so many changes are made: each informer and handler has them."""
+        """Prepare all informers and handlers for a number of changes."""
         super().expect(changes * len(self._informers))
         self._waiting = 1 + len(self._listeners)
         for listener in self._listeners:
             listener.missing = changes
 
     def over(self) -> None:
-        """Say that one of the counters has ended."""
+        """Note that one of the counters has ended."""
         self._waiting -= 1
         if not self._waiting:
             super().over()
@@ -187,7 +187,7 @@ class Ours(Contestant):
         return held(self._informers[0])
 
     def digest(self) -> str:
-        """Of what each of the copies holds."""
+        """Return the digest that all copies must have."""
         digests = {digest_of(held(informer)) for informer in self._informers}
         if len(digests) > 1:
             raise Unable("the informers hold different states")
@@ -210,16 +210,19 @@ def held(informer: SharedInformer) -> Iterator[Fields]:
 def parser() -> argparse.ArgumentParser:
     made = parser_of(__doc__)
     add = made.add_argument
-    add("--list", choices=["rv0", "stream"], default="rv0", help="how to list first")
-    add("--transform", choices=TRANSFORMS, help="what each object passes")
-    add("--compression", help="how bodies are kept, such as zstd")
-    add("--metadata-only", action="store_true", help="ask for nothing else")
-    add("--informers", type=int, default=1, help="so many, of as many collections")
-    add("--listeners", type=int, default=1, help="so many handlers for each of them")
-    add("--plain", action="store_true", help="handlers are no coroutines")
     add(
-        "--touch", action="store_true", help="read all phases before memory is measured"
+        "--list",
+        choices=["rv0", "stream"],
+        default="rv0",
+        help="kind of the first list",
     )
+    add("--transform", choices=TRANSFORMS, help="transform of each object")
+    add("--compression", help="compression of bodies, such as zstd")
+    add("--metadata-only", action="store_true", help="request only the metadata")
+    add("--informers", type=int, default=1, help="number of informers and collections")
+    add("--listeners", type=int, default=1, help="number of handlers of each informer")
+    add("--plain", action="store_true", help="use plain handlers")
+    add("--touch", action="store_true", help="read all phases before measuring memory")
     return made
 
 

@@ -1,4 +1,4 @@
-"""The language of contestants, for those in Python: `bench.contestant` describes it."""
+"""Protocol of the contestants written in Python; see `bench.contestant`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# Contestants are started as scripts, and then know only the folder of their own.
+# Contestants are started as scripts, whose import path has only their own folder.
 sys.path.append(str(Path(__file__).parents[1]))
 
 from bench.digest import digest_of_lines, line
@@ -36,16 +36,16 @@ __all__ = [
 ]
 
 Fields = tuple[str, str, str, str, str, str]
-"""Of a pod: namespace, name, uid, version, node, phase."""
+"""Fields of a pod: namespace, name, uid, version, node, phase."""
 
-# Of a real server.
+# Credentials of a real server.
 TOKEN = os.environ.get("BENCH_TOKEN")
 CA_FILE = os.environ.get("BENCH_CA")
 
 DIGITS_OF_A_TIME = len("1000000000000000000")
-"""A version that is as long is a time, in nanoseconds."""
+"""Length from which a version is a time in nanoseconds."""
 
-# Made ahead, so that it takes no memory later; and without anybody's proxy.
+# Created in advance, so that it takes no memory later; without a proxy.
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -54,20 +54,20 @@ class Unable(Exception):
 
 
 class Contestant(ABC):
-    """A program that copies all pods, and answers questions on the way.
+    """Program that copies all pods, and reports its progress.
 
-    A subclass does the copying, and says `begin()`, `listed()`, `seen()` and `fail()`.
+    A subclass makes the copy, and calls `begin()`, `listed()`, `seen()` and `fail()`.
 
     Args:
         asked: Arguments parsed by `parser_of`.
     """
 
     watches = 1
-    """How many it will have open."""
+    """Number of watches that it opens."""
 
     def __init__(self, asked: argparse.Namespace) -> None:
         self.asked = asked
-        self.running = 0  # what a handler that looks at phases might count
+        self.running = 0  # count of a handler that reads phases
         self._loop = asyncio.get_running_loop()
         self._all_listed = asyncio.Event()
         self._all_seen = asyncio.Event()
@@ -75,38 +75,38 @@ class Contestant(ABC):
         self._objects = 0
         self._missing = 0
         self._latencies: list[float] = []
-        # By `time.perf_counter()`.
+        # Times of `time.perf_counter()`.
         self._begun = self._listed = self._over = 0.0
 
-    # ------------------------------------------------------------ what a subclass does
+    # ------------------------------------------------------------ for subclasses
 
     @abstractmethod
     async def copy(self) -> None:
-        """Copy all pods, and go on until cancelled."""
+        """Copy all pods until cancelled."""
 
     @abstractmethod
     def held(self) -> Iterable[Fields]:
         """Return the contents of the copy."""
 
     def prepare_relist(self) -> None:
-        """Get ready for a watch that expires: what happens then is measured.
+        """Prepare for a watch that expires; the following list is measured.
 
         Raises:
-            Unable: A new list is not what follows.
+            Unable: The library does not list then.
         """
         forget_peak()
 
-    # ------------------------------------------------------------ what it says
+    # ------------------------------------------------------------ reports
 
     def begin(self) -> None:
-        """Say that everything is imported and made, and the first request is next."""
+        """Report that everything is imported and created, before the first request."""
         say("start", resident=resident())
         self._begun = time.perf_counter()
 
     def listed(self, objects: int) -> None:
-        """Say that the handler has seen all of the first list; ignored from then on.
+        """Report that the handler has seen the whole first list. Only the first call counts.
 
-        From any thread.
+        May be called from any thread.
         """
         if not self._listed:
             self._listed = time.perf_counter()
@@ -114,15 +114,15 @@ class Contestant(ABC):
             self._loop.call_soon_threadsafe(self._all_listed.set)
 
     def fail(self, error: Exception) -> None:
-        """Say what a library would go on after; ignored once all is listed.
+        """Report an error that the library ignores. No effect once the list is complete.
 
-        From any thread.
+        May be called from any thread.
         """
         if not self._listed:
             self._loop.call_soon_threadsafe(self._fail, error)
 
     def seen(self, version: str) -> None:
-        """Say that the handler has been told of a change; from any one thread."""
+        """Report that the handler got a change; always from the same thread."""
         if len(version) >= DIGITS_OF_A_TIME:
             self._latencies.append((time.time_ns() - int(version)) / 1e6)
 
@@ -131,31 +131,31 @@ class Contestant(ABC):
             self.over()
 
     def over(self) -> None:
-        """Say that it has been told of all changes that were expected."""
+        """Report that all expected changes were received."""
         self._over = time.perf_counter()
         self._loop.call_soon_threadsafe(self._all_seen.set)
 
     def expect(self, changes: int) -> None:
-        """Called before so many changes are made."""
+        """Prepare for a number of changes."""
         self._missing = changes
         self._latencies = []
         self._all_seen.clear()
 
     async def ready(self) -> None:
-        """Wait until the memory of what was listed can be measured."""
+        """Wait until the memory of the listed pods can be measured."""
         await self._all_listed.wait()
 
     def digest(self) -> str:
-        """Of what the copy holds."""
+        """Return the digest of the copy."""
         return digest_of(self.held())
 
-    # ------------------------------------------------------------ the conversation
+    # ------------------------------------------------------------ the run
 
     async def converse(self) -> None:
-        """Copy, and meanwhile answer what was asked.
+        """Copy, and meanwhile do what the options request.
 
         Raises:
-            ExceptionGroup: Of whatever the library has raised.
+            ExceptionGroup: Errors of the library.
         """
         async with asyncio.TaskGroup() as group:
             tasks = [
@@ -184,7 +184,7 @@ class Contestant(ABC):
 
     async def _copy_on(self) -> None:
         await self.copy()
-        raise Unable("its watch has ended, and nothing follows")
+        raise Unable("the watch has ended, and the library does not resume it")
 
     async def _watch(self, events: int) -> None:
         self.expect(events)
@@ -208,7 +208,7 @@ class Contestant(ABC):
         await self._ask(f"/bench/relist?changed={self.asked.changed}")
         await self._all_seen.wait()
         took = self._over - begun
-        peak = memory("VmHWM")  # before any garbage is let go of
+        peak = memory("VmHWM")  # before garbage is released
         say("relisted", seconds=took, resident=resident(), peak=peak)
 
     async def _ask(self, path: str) -> None:
@@ -216,12 +216,12 @@ class Contestant(ABC):
 
 
 def digest_of(held: Iterable[Fields]) -> str:
-    """The digest of these pods."""
+    """Return the digest of pods."""
     return digest_of_lines(line(*fields) for fields in held)
 
 
 def ask(url: str) -> None:
-    """Make the canned server do something; that it answers is enough."""
+    """Send a command to the canned server."""
     with OPENER.open(url) as answer:
         answer.read()
 
@@ -230,13 +230,13 @@ def ask(url: str) -> None:
 
 
 def resident() -> int:
-    """The KiB of this process in memory, without garbage."""
+    """Return the resident memory of this process in KiB, without garbage."""
     gc.collect()
     return memory("VmRSS")
 
 
 def memory(name: str) -> int:
-    """A line of this process's status, in KiB."""
+    """Return a line of this process's status, in KiB."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     found = re.search(rf"^{name}:\s+(\d+) kB$", status, re.MULTILINE)
     if found is None:
@@ -246,7 +246,7 @@ def memory(name: str) -> int:
 
 
 def forget_peak() -> None:
-    """Let the peak of resident memory begin anew, from what is resident now."""
+    """Reset the peak of resident memory to the current value."""
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
@@ -254,14 +254,16 @@ def forget_peak() -> None:
 
 
 def parser_of(doc: str | None) -> argparse.ArgumentParser:
-    """Return the parser with the options of every contestant; one may add more.
+    """Return the parser with the options of every contestant.
 
     Args:
-        doc: Of the script.
+        doc: Docstring of the script.
     """
     parser = argparse.ArgumentParser(description=(doc or "").split("\n", 1)[0])
     parser.add_argument("url")
-    parser.add_argument("--events", type=int, default=0, help="ask for the changes")
+    parser.add_argument(
+        "--events", type=int, default=0, help="number of changes to request"
+    )
     parser.add_argument("--body", action="store_true", help="index nodes, read phases")
     parser.add_argument("--relist", type=int, default=0, help="changes of a relist")
     parser.add_argument("--changed", type=float, default=1.0, help="their share")
@@ -273,10 +275,10 @@ def speak(
     parser: argparse.ArgumentParser,
     arguments: Sequence[str] | None = None,
 ) -> int:
-    """Have a contestant answer what it is asked at the command line.
+    """Run a contestant with the options of the command line.
 
     Returns:
-        The status of the process: 1 if it could not, after a line that says why.
+        Exit status: 1 after a failure, which is reported in a line.
     """
     asked = parser.parse_args(arguments)
 
@@ -298,5 +300,5 @@ def speak(
 
 
 def say(at: str, **more: Any) -> None:
-    """Write a line, at once."""
+    """Write a line, unbuffered."""
     print(json.dumps({"at": at, **more}), flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer.model.resources import EVENTS, PODS, RESOURCE_QUOTAS
 from aioinformer_apiserver.schema.builtin_validation import validate_create
@@ -41,8 +42,8 @@ TERM = (
 )
 
 
-@pytest.mark.parametrize(
-    ("resource", "body", "field", "message"),
+@each_case(
+    "resource, body, field, message",
     [
         pytest.param(
             EVENTS,

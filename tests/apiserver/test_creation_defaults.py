@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer.model import resources
 from aioinformer_apiserver.schema.creation_defaults import (
@@ -97,8 +98,8 @@ def test_external_name_service_gets_no_address() -> None:
     assert not {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} & spec.keys()
 
 
-@pytest.mark.parametrize(
-    ("containers", "expected"),
+@each_case(
+    "containers, expected",
     [
         ([{}], "BestEffort"),
         ([limited(cpu="1", memory="1Gi")], "Guaranteed"),

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer.model.resources import CONFIG_MAPS, EVENTS, JOBS, PODS, SERVICES
 from aioinformer_apiserver.registry.deletion import (
@@ -156,8 +157,8 @@ def test_shorter_grace_period_starts_at_first_deletion(
     assert outcome.removed == removed
 
 
-@pytest.mark.parametrize(
-    ("metadata", "released"),
+@each_case(
+    "metadata, released",
     [
         ({}, False),
         ({"deletionTimestamp": "t"}, True),
@@ -181,9 +182,9 @@ def test_some_kinds_return_deleted_object() -> None:
 def test_job_deletion_without_propagation_policy_warns() -> None:
     warned: list[str] = []
     silent = DeleteOptions(warn=warned.append)
-    told = DeleteOptions(propagation="Background", warn=warned.append)
+    reported = DeleteOptions(propagation="Background", warn=warned.append)
 
-    warn_of_deletion(kind(JOBS), told)
+    warn_of_deletion(kind(JOBS), reported)
     warn_of_deletion(kind(CONFIG_MAPS), silent)
     assert warned == []
 

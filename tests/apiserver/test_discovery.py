@@ -1,4 +1,4 @@
-"""Discovery, beyond what both servers are asked in the contract tests."""
+"""Discovery: parts that contract tests do not cover."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from aioinformer.model.resource import Resource
-from aioinformer_apiserver.discovery.discovery import VERSION, document_at
-from aioinformer_apiserver.discovery.document import health_at
+from aioinformer_apiserver.discovery.discovery import VERSION, document_at, health_at
 from aioinformer_apiserver.registry.registry import Registry
 from aioinformer_apiserver.requests.request import APIRequest
 from aioinformer_apiserver.storage.kinds import custom_kind, version_order

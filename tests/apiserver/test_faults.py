@@ -1,4 +1,4 @@
-"""The API server's faults: which requests they strike, and what then arrives, exactly."""
+"""Faults: the requests that they strike, and the exact bytes that arrive."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.resources import PODS
@@ -38,11 +39,10 @@ async def http(server: APIServer) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 async def raw_answer(server: APIServer, path: str) -> tuple[bytes, bytes, bool]:
-    """Ask with a bare socket.
+    """Send a request over a plain socket.
 
     Returns:
-        The head, the body without the framing of its chunks, and whether the answer is
-        complete.
+        Head, body without chunk framing, and whether the response is complete.
     """
     host, _, port = server.url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -85,11 +85,11 @@ def taken(faults: Faults, verb: str, resource: str) -> Fault | None:
     return strike.fault if strike else None
 
 
-# -------------------------------------------------------------------- which requests
+# -------------------------------------------------------------------- matching
 
 
-@pytest.mark.parametrize(
-    ("fault", "verb", "resource", "struck"),
+@each_case(
+    "fault, verb, resource, struck",
     [
         (Refuse(status=500), "list", "pods", True),
         (Refuse(status=500, verb="list"), "watch", "pods", False),
@@ -140,7 +140,7 @@ def test_first_matching_fault_strikes() -> None:
     assert len(list(faults)) == 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     "make",
     [
         pytest.param(lambda: Cut(after_bytes=-1), id="cut"),
@@ -157,7 +157,7 @@ def test_invalid_faults_are_rejected(make: Any) -> None:
         make()
 
 
-# -------------------------------------------------------------------- cut
+# -------------------------------------------------------------------- Cut
 
 
 async def test_cut_list_delivers_exact_bytes(
@@ -179,7 +179,7 @@ async def test_cut_watch_delivers_exact_bytes(server: APIServer) -> None:
     assert complete
     first_line = whole.index(b"\n") + 1
 
-    # In the head, within a line, at the border of two lines, within the last one.
+    # After the head, within a line, between two lines, within the last line.
     for size in (0, 17, first_line, first_line + 1, len(whole) - 5):
         server.faults.add(Cut(after_bytes=size))
         _, body, complete = await raw_answer(server, path)
@@ -218,7 +218,7 @@ async def test_cut_keeps_shorter_response(
 async def test_cut_before_head_closes_connection(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
-    # Each time, because aiohttp tries a GET once more by itself.
+    # Strike each request, because aiohttp retries a GET once.
     server.faults.add(Cut(head=False, verb="list", times=None))
 
     assert await raw_answer(server, PODS_PATH) == (b"", b"", False)
@@ -242,7 +242,7 @@ async def test_cut_strikes_single_object(
         await whole_body(http, f"{PODS_PATH}/web-0")
 
 
-# -------------------------------------------------------------------- stall
+# -------------------------------------------------------------------- Stall
 
 
 async def test_stall_lasts_given_time(
@@ -300,7 +300,7 @@ async def test_stall_does_not_block_stop(
             await watch.content.readany()
 
 
-# -------------------------------------------------------------------- gone, refuse
+# -------------------------------------------------------------------- Gone and Refuse
 
 
 async def test_gone_ends_watch_with_error_event(

@@ -1,10 +1,11 @@
-"""Chaos: drawn by a seed, from everything there is."""
+"""Chaos draws faults of all kinds by its seed."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import OptionsError
 from aioinformer.testing import faults
@@ -120,7 +121,7 @@ def test_chaos_takes_turn_among_other_faults() -> None:
     assert len(script) == 0
 
 
-@pytest.mark.parametrize(
+@each_case(
     "options",
     [
         {"rate": 0},
@@ -131,7 +132,6 @@ def test_chaos_takes_turn_among_other_faults() -> None:
         {"verbs": ["list", "lst"]},
         {"verbs": "lst"},
     ],
-    ids=repr,
 )
 def test_chaos_rejects_invalid_options(options: dict[str, Any]) -> None:
     with pytest.raises(OptionsError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from each_case import each_case
 
 from aioinformer_apiserver.schema.go_types import canonical_time, path_of, type_mismatch
 
@@ -20,8 +21,8 @@ def test_micro_times_keep_microseconds() -> None:
     assert canonical_time(given, micro=True) == "2020-01-01T00:00:00.000001Z"
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
+@each_case(
+    "text, reported",
     [
         ("a", 'cannot parse "a" as "2006"'),
         ("2020", 'cannot parse "" as "-"'),
@@ -33,8 +34,8 @@ def test_micro_times_keep_microseconds() -> None:
         ("2020-01-01T00:00:00Zx", 'extra text: "x"'),
     ],
 )
-def test_malformed_time_is_reported_like_go(text: str, told: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(told)):
+def test_malformed_time_is_reported_like_go(text: str, reported: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(reported)):
         canonical_time(text)
 
 
@@ -48,9 +49,9 @@ def test_paths_are_formatted_like_kubernetes() -> None:
 def test_type_mismatch_names_embedded_structs() -> None:
     at = ((None, "volumes", "PodSpec"), "emptyDir", "Volume.VolumeSource")
 
-    told = str(type_mismatch(1, at, "v1.EmptyDirVolumeSource"))
+    reported = str(type_mismatch(1, at, "v1.EmptyDirVolumeSource"))
 
-    assert told == (
+    assert reported == (
         "json: cannot unmarshal number into Go struct field "
         "Volume.volumes.VolumeSource.emptyDir of type v1.EmptyDirVolumeSource"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each_case import each_case
 from managed_fields_helpers import (
     GADGET_SCHEMA,
     LATER,
@@ -37,7 +38,7 @@ from aioinformer_apiserver.storage.kinds import Kind, built_in_kinds
 KINDS = {kind.resource: kind for kind in built_in_kinds()}
 
 
-# -------------------------------------------------------------------- owning
+# -------------------------------------------------------------------- ownership
 
 
 def test_create_owns_fields_it_sets() -> None:
@@ -272,8 +273,8 @@ def test_list_items_without_identity_drop_all_entries() -> None:
 # -------------------------------------------------------------------- names, resets
 
 
-@pytest.mark.parametrize(
-    ("agent", "asked", "expected"),
+@each_case(
+    "agent, requested, expected",
     [
         pytest.param("kubectl/v1.36 (linux)", "", "kubectl", id="up to the slash"),
         pytest.param("kubectl/v1.36", "mine", "mine", id="asked for"),
@@ -286,9 +287,9 @@ def test_list_items_without_identity_drop_all_entries() -> None:
     ],
 )
 def test_manager_name_comes_from_field_manager_or_user_agent(
-    agent: str, asked: str, expected: str
+    agent: str, requested: str, expected: str
 ) -> None:
-    assert manager_of(agent, asked) == expected
+    assert manager_of(agent, requested) == expected
 
 
 def test_reset_fields_depend_on_kind_and_subresource() -> None:
@@ -335,7 +336,7 @@ def test_times_change_with_other_changes(new: dict[str, Any]) -> None:
     assert keep_unchanged_times(old, new) is new
 
 
-# -------------------------------------------------------------------- what is sent
+# -------------------------------------------------------------------- managed fields in requests
 
 
 @pytest.mark.parametrize("sent", [[], [{}]], ids=["no entry", "an empty entry"])
@@ -370,7 +371,7 @@ def test_managed_fields_of_client_replace_stored_ones() -> None:
     assert found["metadata"]["managedFields"][0]["time"] == "2019-12-31T23:00:00Z"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "sent",
     [
         pytest.param(None, id="null"),
@@ -421,7 +422,7 @@ def test_entries_of_unknown_versions_are_dropped() -> None:
     assert owned_by(found) == {"new": owned, "other": owned}
 
 
-# -------------------------------------------------------------------- the list
+# -------------------------------------------------------------------- list of entries
 
 
 def test_entries_are_sorted_by_operation_time_and_name() -> None:

@@ -1,10 +1,11 @@
-"""Names: what may be called what, and what is said otherwise."""
+"""Names: rules of each kind, and their error messages."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
+from each_case import each_case
 
 from aioinformer.model.resources import (
     CLUSTER_ROLES,
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
 
 
-@pytest.mark.parametrize(
-    ("resource", "name", "words"),
+@each_case(
+    "resource, name, words",
     [
         (CONFIG_MAPS, "a-b.c-1", []),
         (CONFIG_MAPS, "-a", ["RFC 1123 subdomain"]),
@@ -58,8 +59,8 @@ def test_name_prefix_may_end_with_dash() -> None:
     assert validate_name(CONFIG_MAPS, "-", prefix=True) == []
 
 
-@pytest.mark.parametrize(
-    ("key", "words"),
+@each_case(
+    "key, words",
     [
         ("a.b/C_d-1", []),
         ("x", []),

@@ -1,8 +1,9 @@
-"""Which format a request is answered in. Each case was asked of a real server."""
+"""Content negotiation. Each case was compared with a real server."""
 
 from __future__ import annotations
 
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import ApiError
 from aioinformer_apiserver.serialization.negotiation import (
@@ -20,8 +21,8 @@ WHOLE = Choice()
 YAML = Choice(media="application/yaml")
 
 
-@pytest.mark.parametrize(
-    ("accept", "choice"),
+@each_case(
+    "accept, choice",
     [
         ("", WHOLE),
         ("*/*", WHOLE),
@@ -65,7 +66,7 @@ def test_negotiation_chooses_first_supported_format(
     assert negotiate({"Accept": accept} if accept else {}, {}) == choice
 
 
-@pytest.mark.parametrize(
+@each_case(
     "accept",
     [
         "text/html",
@@ -108,8 +109,8 @@ def test_negotiation_rejects_yaml_for_watch() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("agent", "query", "pretty"),
+@each_case(
+    "agent, query, pretty",
     [
         ("curl/8.1", None, True),
         ("Wget/1", None, True),
@@ -128,13 +129,13 @@ def test_negotiation_rejects_yaml_for_watch() -> None:
 def test_negotiation_indents_json_for_browsers_and_curl(
     agent: str, query: str | None, *, pretty: bool
 ) -> None:
-    asked = {} if query is None else {"pretty": query}
+    requested = {} if query is None else {"pretty": query}
 
-    assert negotiate({"User-Agent": agent}, asked).pretty is pretty
+    assert negotiate({"User-Agent": agent}, requested).pretty is pretty
 
 
-@pytest.mark.parametrize(
-    ("accept", "choice"),
+@each_case(
+    "accept, choice",
     [
         ("", WHOLE),
         ("application/yaml", YAML),
@@ -151,7 +152,7 @@ def test_negotiation_ignores_conversion_for_status(
     assert negotiate_plain({"Accept": accept}, {}) == choice
 
 
-@pytest.mark.parametrize(
+@each_case(
     "accept", ["", "*/*", "application/json;q=0", "text/html, application/yaml", TABLE]
 )
 def test_router_requires_media_type_of_route(accept: str) -> None:

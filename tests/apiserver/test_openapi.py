@@ -1,11 +1,11 @@
-"""OpenAPI, beyond what both servers are asked in the contract tests."""
+"""OpenAPI: parts that contract tests do not cover."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
+from each_case import each_case
 
 from aioinformer.model import resources
 from aioinformer.model.resource import Resource
@@ -36,7 +36,7 @@ def index(*kinds: Kind) -> dict[str, str]:
     return {api: it["serverRelativeURL"] for api, it in paths.items()}
 
 
-@pytest.mark.parametrize("kind", built_in_kinds(), ids=lambda it: str(it.resource))
+@each_case("kind", built_in_kinds())
 def test_openapi_defines_every_kind_and_its_list(kind: Kind) -> None:
     schemas = openapi.schemas_of((kind,))
 

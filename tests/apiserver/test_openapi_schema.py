@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import msgspec
-import pytest
+from each_case import each_case
 
 from aioinformer.model import resources
 from aioinformer.model.resource import Resource
@@ -23,7 +23,7 @@ POD_SPEC = "io.k8s.api.core.v1.PodSpec"
 BUILT_IN = [getattr(resources, it) for it in resources.__all__ if it.isupper()]
 
 
-@pytest.mark.parametrize("resource", BUILT_IN, ids=str)
+@each_case("resource", BUILT_IN)
 def test_every_builtin_kind_has_schema(resource: Resource) -> None:
     schema = schema_of(resource)
 

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import ApiError
 from aioinformer_apiserver.errors.go_format import go_text, go_type, json_type
@@ -15,8 +16,8 @@ from aioinformer_apiserver.patches.patch_types import apply_patch, merge_patch
 BODY: dict[str, Any] = {"a": {"b": [1, 2], "c": "x"}, "d~/e": 1}
 
 
-@pytest.mark.parametrize(
-    ("target", "patch", "found"),
+@each_case(
+    "target, patch, found",
     [
         ({"a": "b"}, {"a": "c"}, {"a": "c"}),
         ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
@@ -52,8 +53,8 @@ def test_json_patch_does_not_change_its_input() -> None:
     assert value == {"x": [1]}
 
 
-@pytest.mark.parametrize(
-    ("operation", "found"),
+@each_case(
+    "operation, found",
     [
         ({"op": "remove", "path": "/a/b/-1"}, {"b": [1], "c": "x"}),
         ({"op": "add", "path": "/a/b/-1", "value": 3}, {"b": [1, 2, 3], "c": "x"}),
@@ -73,7 +74,7 @@ def test_json_patch_path_may_count_from_end(
     assert json_patch(BODY, [operation])["a"] == found
 
 
-@pytest.mark.parametrize(
+@each_case(
     "operation",
     [
         {"op": "remove", "path": "/a/b/-3"},
@@ -138,8 +139,8 @@ def test_custom_resource_rejects_strategic_patch() -> None:
     assert caught.value.status == 415
 
 
-@pytest.mark.parametrize(
-    ("value", "text", "go", "json"),
+@each_case(
+    "value, text, go, json",
     [
         (True, "true", "bool", "bool"),
         (1, "1", "int64", "number"),

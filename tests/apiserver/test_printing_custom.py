@@ -1,10 +1,11 @@
-"""What tables say of custom resources: paths, types, and what does not fit them."""
+"""Tables of custom resources: JSON paths, types and unsuitable values."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from each_case import each_case
 from table_helpers import NOW, ago
 
 from aioinformer_apiserver.serialization.jsonpath import JSONPathError, json_path
@@ -32,8 +33,8 @@ BODY = {
 }
 
 
-@pytest.mark.parametrize(
-    ("path", "found"),
+@each_case(
+    "path, found",
     [
         (".spec.str", ["hello"]),
         ("$.spec.str", ["hello"]),
@@ -100,7 +101,7 @@ def test_json_path_finds_values(
             find(BODY)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path",
     [
         ".spec.nums[0",
@@ -124,8 +125,8 @@ def cell(kind: str, value: object, path: str = ".spec.it") -> Any:
     return custom_layout(columns).cells({"spec": {"it": value}}, NOW)[1]
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "told"),
+@each_case(
+    "kind, value, reported",
     [
         ("string", "a", "a"),
         ("string", 12, "12"),
@@ -165,12 +166,12 @@ def cell(kind: str, value: object, path: str = ".spec.it") -> Any:
     ],
 )
 def test_printer_column_formats_value_by_type(
-    kind: str, value: object, told: object
+    kind: str, value: object, reported: object
 ) -> None:
     shown = cell(kind, value)
 
-    assert shown == told
-    assert type(shown) is type(told)
+    assert shown == reported
+    assert type(shown) is type(reported)
 
 
 @pytest.mark.parametrize("path", [".spec.other", ".spec.it[0]", ".spec.it[", ""])

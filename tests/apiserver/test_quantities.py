@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each_case import each_case
 
 from aioinformer_apiserver.schema.quantities import (
     canonical_quantity,
@@ -45,13 +46,13 @@ QUANTITIES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "stored"), QUANTITIES)
+@each_case("text, stored", QUANTITIES)
 def test_quantity_has_one_canonical_form(text: str, stored: str) -> None:
     assert canonical_quantity(text) == stored
     assert canonical_quantity(stored) == stored
 
 
-@pytest.mark.parametrize("text", ["", "a", "1..2", "1Q", "Gi", "1 Gi", "--1"])
+@each_case("text", ["", "a", "1..2", "1Q", "Gi", "1 Gi", "--1"])
 def test_malformed_quantity_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="quantit"):
         canonical_quantity(text)

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from each_case import each_case
 from managed_fields_helpers import (
     LATER,
     MAPS,
@@ -53,9 +54,7 @@ def test_new_object_equals_applied_object() -> None:
     assert found == config_map(x="1")
 
 
-@pytest.mark.parametrize(
-    ("live", "body", "expected"),
-    [
+@each_case("live, body, expected", [
         pytest.param({"tags": ["a"]}, {"tags": ["b"]}, {"tags": ["a", "b"]}, id="set"),
         pytest.param({"list": ["a"]}, {"list": ["b"]}, {"list": ["b"]}, id="atomic"),
         pytest.param(
@@ -89,16 +88,15 @@ def test_new_object_equals_applied_object() -> None:
         pytest.param({"ports": [{"port": 1, "name": "x"}, {"port": 1, "name": "y"}]},
                      {"ports": [{"port": 1}]}, {"ports": [{"port": 1}]},
                      id="items that are there twice"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_apply_merges_by_schema(
     live: dict[str, Any], body: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     assert applied(gadget(**live), gadget(**body), force=True)["spec"] == expected
 
 
-@pytest.mark.parametrize(
-    ("live", "body", "expected"),
+@each_case(
+    "live, body, expected",
     [
         pytest.param("ab", "ba", "ba", id="the order of the applied"),
         pytest.param("axb", "ab", "axb", id="a live one stays between"),
@@ -115,7 +113,7 @@ def test_merged_list_keeps_order(live: str, body: str, expected: str) -> None:
     assert "".join(found["spec"]["tags"]) == expected
 
 
-# -------------------------------------------------------------------- dropping
+# -------------------------------------------------------------------- dropped fields
 
 
 def test_field_no_longer_applied_is_removed() -> None:
@@ -184,7 +182,7 @@ def test_apply_of_nothing_owns_nothing() -> None:
     assert "managedFields" not in found["metadata"]
 
 
-# -------------------------------------------------------------------- owning
+# -------------------------------------------------------------------- ownership
 
 
 def test_equal_values_are_owned_by_both_appliers() -> None:
@@ -349,7 +347,7 @@ def test_manager_without_remaining_fields_loses_entry() -> None:
     assert list(owned_by(found)) == ["two!"]
 
 
-# -------------------------------------------------------------------- refusals
+# -------------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(
@@ -451,7 +449,7 @@ def test_other_managers_do_not_take_over_from_client_side_apply() -> None:
         applied(live, config_map(a="2"), "helm")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         pytest.param(json.dumps(config_map(a="0")), id="another value"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import ApiError
 from aioinformer_apiserver.patches.strategic_merge_patch import (
@@ -72,8 +73,8 @@ def test_lists_are_replaced_without_schema() -> None:
     assert new == {"items": items("b"), "map": {"x": "y"}}
 
 
-@pytest.mark.parametrize(
-    ("body", "patch", "found"),
+@each_case(
+    "body, patch, found",
     [
         pytest.param({"plain": ["a"]}, {"plain": ["b"]}, {"plain": ["b"]}, id="list"),
         pytest.param(
@@ -119,8 +120,8 @@ def test_element_order_of_unknown_field_is_rejected() -> None:
     assert caught.value.status == 500
 
 
-@pytest.mark.parametrize(
-    ("old", "merged_list", "wanted", "found"),
+@each_case(
+    "old, merged_list, wanted, found",
     [
         ("abc", "abc", "", "abc"),
         ("abc", "abc", "cba", "cba"),

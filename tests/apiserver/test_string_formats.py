@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from each_case import each_case
 
 from aioinformer_apiserver.schema.string_formats import fits_format, go_pattern
 
@@ -27,8 +27,8 @@ def test_go_pattern_rejects_unicode_classes() -> None:
     assert go_pattern(r"\p{Greek}") is None
 
 
-@pytest.mark.parametrize(
-    ("format_", "good", "bad"),
+@each_case(
+    "format_, good, bad",
     [
         ("cidr", "10.0.0.0/8", "10.0.0.0"),
         ("mac", "01:23:45:67:89:ab", "01:23:45:67:89"),

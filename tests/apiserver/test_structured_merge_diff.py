@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each_case import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 from managed_fields_helpers import DEPLOYS, GADGETS, deployment, fields, gadget
@@ -44,9 +45,7 @@ def differing(old: dict[str, Any], new: dict[str, Any]) -> dict[str, set[str]]:
     }
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
+@each_case("old, new, expected", [
         pytest.param({"size": 1}, {"size": 1}, {}, id="nothing"),
         pytest.param({"size": 1}, {"size": 2}, {"~": {"size"}}, id="a scalar"),
         pytest.param({"size": 1}, {}, {"-": {"size"}}, id="a scalar removed"),
@@ -144,8 +143,7 @@ def differing(old: dict[str, Any], new: dict[str, Any]) -> dict[str, set[str]]:
         pytest.param(
             {"free": {"a": {}}}, {"free": {"a": None}}, {"~": {"free/a"}}, id="a null"
         ),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_compare_finds_differences(
     old: dict[str, Any], new: dict[str, Any], expected: dict[str, set[str]]
 ) -> None:
@@ -196,8 +194,8 @@ def test_metadata_of_embedded_object_has_schema() -> None:
     assert found.added == fields('spec/template/metadata/finalizers/v:"b"')
 
 
-@pytest.mark.parametrize(
-    ("listed", "item", "reason"),
+@each_case(
+    "listed, item, reason",
     [
         pytest.param("ports", None, "may not have a null element", id="null"),
         pytest.param("ports", "x", "may not have non-map elements", id="text"),
@@ -233,8 +231,8 @@ def test_list_item_without_any_key_is_rejected() -> None:
         list_element_of(schema, {"c": 1})
 
 
-@pytest.mark.parametrize(
-    ("one", "two", "expected"),
+@each_case(
+    "one, two, expected",
     [
         pytest.param({"a": [1, {"b": "x"}]}, {"a": [1, {"b": "x"}]}, True, id="equal"),
         pytest.param({"a": 1}, {"a": True}, False, id="true is not 1"),
@@ -250,7 +248,7 @@ def test_json_equality_distinguishes_booleans_from_numbers(
     assert is_json_equal(two, one) is expected
 
 
-# -------------------------------------------------------------------- contents
+# -------------------------------------------------------------------- field sets of bodies
 
 
 def test_applier_owns_values_but_not_declared_containers() -> None:
@@ -377,8 +375,8 @@ def test_valid_body_has_no_apply_errors() -> None:
     assert apply_errors(GADGETS, body) == []
 
 
-@pytest.mark.parametrize(
-    ("spec", "mistake"),
+@each_case(
+    "spec, mistake",
     [
         pytest.param({"x": 1}, ".x: field not declared in schema", id="unknown"),
         pytest.param({"whole": 5}, ".whole: expected map, got &{5}", id="map"),

@@ -1,4 +1,4 @@
-"""What is written to a terminal: what differs, and nothing else."""
+"""`Terminal`: only changed lines are written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioinformer.cli.terminal import ScreenLine, Terminal, has_colours
+from aioinformer.cli.terminal import ScreenLine, Terminal, has_colors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ SIZE = os.terminal_size((20, 6))
 
 
 class Pipe:
-    """Takes the place of stdout."""
+    """Replacement of stdout."""
 
     encoding = "utf-8"
 
@@ -34,7 +34,7 @@ class Pipe:
         return self._descriptor
 
     def taken(self) -> bytes:
-        """What has been written since the last call."""
+        """Return the output since the last call."""
         try:
             return os.read(self._end, 65536)
         except BlockingIOError:
@@ -47,7 +47,7 @@ class Pipe:
 
 @contextlib.contextmanager
 def piped() -> Iterator[Pipe]:
-    """Let stdout be a pipe, inside of a test: pytest has its own between fixtures."""
+    """Replace stdout by a pipe within a test, as pytest replaces it between fixtures."""
     pipe = Pipe()
     with contextlib.redirect_stdout(cast("TextIO", pipe)):
         yield pipe
@@ -59,18 +59,18 @@ def lines_of(*texts: str) -> list[ScreenLine]:
     return [ScreenLine(text) for text in texts]
 
 
-async def test_the_first_frame_is_written_whole() -> None:
+async def test_first_frame_is_written_completely() -> None:
     with piped() as pipe:
-        await Terminal(colours=True).paint(lines_of("one", "two"), SIZE)
+        await Terminal(colors=True).paint(lines_of("one", "two"), SIZE)
 
         assert pipe.taken() == (
             b"\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J\x1b[1Hone\x1b[K\x1b[2Htwo\x1b[K"
         )
 
 
-async def test_then_only_what_differs_is() -> None:
+async def test_later_frames_write_changed_lines_only() -> None:
     with piped() as pipe:
-        terminal = Terminal(colours=True)
+        terminal = Terminal(colors=True)
         await terminal.paint(lines_of("one", "two", "three"), SIZE)
         pipe.taken()
 
@@ -85,9 +85,9 @@ async def test_then_only_what_differs_is() -> None:
         assert pipe.taken() == b""
 
 
-async def test_a_full_line_keeps_its_last_character() -> None:
+async def test_full_line_keeps_its_last_character() -> None:
     with piped() as pipe:
-        terminal = Terminal(colours=True)
+        terminal = Terminal(colors=True)
         screen = pyte.Screen(*SIZE)
         await terminal.paint(lines_of("x" * 20), SIZE)
         pyte.ByteStream(screen).feed(pipe.taken())
@@ -95,9 +95,9 @@ async def test_a_full_line_keeps_its_last_character() -> None:
         assert screen.display[0] == "x" * 20
 
 
-async def test_all_is_written_again_after_another_size() -> None:
+async def test_resize_rewrites_all_lines() -> None:
     with piped() as pipe:
-        terminal = Terminal(colours=True)
+        terminal = Terminal(colors=True)
         await terminal.paint(lines_of("one"), SIZE)
         pipe.taken()
         await terminal.paint(lines_of("one"), os.terminal_size((30, 6)))
@@ -105,9 +105,9 @@ async def test_all_is_written_again_after_another_size() -> None:
         assert pipe.taken() == b"\x1b[2J\x1b[1Hone\x1b[K"
 
 
-async def test_leaving_gives_everything_back_once() -> None:
+async def test_leave_restores_terminal_once() -> None:
     with piped() as pipe:
-        terminal = Terminal(colours=True)
+        terminal = Terminal(colors=True)
         terminal.leave("never seen")
         assert pipe.taken() == b""
 
@@ -119,16 +119,16 @@ async def test_leaving_gives_everything_back_once() -> None:
         assert pipe.taken() == b"\x1b[?7h\x1b[?25h\x1b[?1049lbye\n"
 
 
-async def test_without_colours_there_is_bold() -> None:
+async def test_terminal_without_colors_uses_bold() -> None:
     with piped() as pipe:
-        await Terminal(colours=False).paint([ScreenLine("one", "added")], SIZE)
+        await Terminal(colors=False).paint([ScreenLine("one", "added")], SIZE)
 
         assert pipe.taken().endswith(b"\x1b[1H\x1b[1mone\x1b[m\x1b[K")
 
 
-def test_what_is_no_terminal_has_a_usual_size() -> None:
+def test_output_without_terminal_has_default_size() -> None:
     with piped():
-        assert Terminal(colours=True).size() == (80, 24)
+        assert Terminal(colors=True).size() == (80, 24)
 
 
 @pytest.mark.parametrize(
@@ -136,10 +136,8 @@ def test_what_is_no_terminal_has_a_usual_size() -> None:
     [({}, True), ({"NO_COLOR": ""}, True), ({"NO_COLOR": "1"}, False)],
     ids=["unset", "empty", "set"],
 )
-def test_colours_are_wanted_unless_said(
-    environment: dict[str, str], wanted: bool
-) -> None:
-    assert has_colours(environment) == wanted
+def test_no_color_disables_colors(environment: dict[str, str], wanted: bool) -> None:
+    assert has_colors(environment) == wanted
 
 
 texts = st.text(st.sampled_from("ab 日"), max_size=10).map(str.rstrip)
@@ -147,10 +145,10 @@ frames = st.lists(st.lists(texts, max_size=SIZE.lines), max_size=6)
 
 
 @given(frames)
-def test_the_screen_is_the_last_frame_whatever_was_there(
+def test_screen_shows_last_frame_after_any_frames(
     frames: list[list[str]],
 ) -> None:
-    terminal = Terminal(colours=True)
+    terminal = Terminal(colors=True)
     screen = pyte.Screen(*SIZE)
     stream = pyte.Stream(screen)
     painted: list[ScreenLine] = []

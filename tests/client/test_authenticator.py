@@ -31,13 +31,13 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def signed(authority: Authority) -> dict[str, tuple[Path, Path]]:
-    """By name, with the key; `old` ended yesterday."""
+    """Return certificates with their keys by name; `old` expired yesterday."""
     names = {"server": 2, "first": 2, "second": 2, "old": -1}
     return {name: authority.sign(name, days=days) for name, days in names.items()}
 
 
 def put(folder: Path, pair: tuple[Path, Path]) -> TLSOptions:
-    """Replace certificate and key as a Secret that is mounted does."""
+    """Replace certificate and key like a mounted Secret."""
     for source, name in zip(pair, ("tls.crt", "tls.key"), strict=True):
         replace_file(folder / name, source)
 
@@ -49,7 +49,7 @@ def replace_file(target: Path, source: Path) -> None:
     os.replace(f"{target}.new", target)
 
 
-async def asked(client: Client) -> None:
+async def get_pods(client: Client) -> None:
     assert (await client.get(PODS, "a", namespace="x")).key == "x/a"
 
 
@@ -61,7 +61,7 @@ def config_of(url: str, ca: Path, tls: TLSOptions) -> ClientConfig:
 # ---------------------------------------------------------------- replaced files
 
 
-async def test_a_replaced_client_certificate_is_used_within_a_minute(
+async def test_authenticator_uses_replaced_certificate_within_a_minute(
     tmp_path: Path, authority: Authority, signed: dict[str, tuple[Path, Path]]
 ) -> None:
     tls = put(tmp_path, signed["first"])
@@ -69,46 +69,46 @@ async def test_a_replaced_client_certificate_is_used_within_a_minute(
         door(signed["server"], authority.file) as seen,
         Client(config_of(seen.url, authority.file, tls)) as client,
     ):
-        await asked(client)
+        await get_pods(client)
         put(tmp_path, signed["second"])
         await asyncio.sleep(50)
-        await asked(client)
+        await get_pods(client)
         await asyncio.sleep(11)
-        await asked(client)
-        await asked(client)
+        await get_pods(client)
+        await get_pods(client)
 
     assert seen.seen == ["first", "first", "second", "second"]
 
 
-async def test_connections_with_the_old_certificate_are_not_used_again(
+async def test_authenticator_does_not_reuse_connections_of_old_certificate(
     tmp_path: Path, authority: Authority, signed: dict[str, tuple[Path, Path]]
 ) -> None:
-    """They are closed when they have been idle for a minute."""
+    """They are closed after a minute without use."""
     tls = put(tmp_path, signed["first"])
     async with (
         door(signed["server"], authority.file) as seen,
         Client(config_of(seen.url, authority.file, tls)) as client,
     ):
-        await asked(client)
-        await asked(client)
+        await get_pods(client)
+        await get_pods(client)
         (old,) = client._endpoint.transport()._sockets
         put(tmp_path, signed["second"])
         await asyncio.sleep(59)
-        await asked(client)
+        await get_pods(client)
         assert seen.connections == 1
 
         await asyncio.sleep(2)
-        await asked(client)
+        await get_pods(client)
         assert seen.connections == 2
         while old.fileno() != -1:
             await asyncio.sleep(1)
 
-        await asked(client)
+        await get_pods(client)
 
     assert seen.seen[-2:] == ["second", "second"]
 
 
-async def test_a_refused_certificate_is_read_again_at_once(
+async def test_authenticator_rereads_certificate_after_401(
     tmp_path: Path, authority: Authority, signed: dict[str, tuple[Path, Path]]
 ) -> None:
     tls = put(tmp_path, signed["first"])
@@ -118,16 +118,16 @@ async def test_a_refused_certificate_is_read_again_at_once(
     ):
         seen.accepts = {"second"}
         put(tmp_path, signed["second"])
-        await asked(client)
+        await get_pods(client)
 
         seen.accepts = {"third"}
         with pytest.raises(Unauthorized):
-            await asked(client)
+            await get_pods(client)
 
     assert seen.seen == ["first", "second", "second"]
 
 
-async def test_many_refusals_build_one_context(
+async def test_concurrent_401s_build_one_ssl_context(
     tmp_path: Path,
     authority: Authority,
     signed: dict[str, tuple[Path, Path]],
@@ -143,14 +143,14 @@ async def test_many_refusals_build_one_context(
         put(tmp_path, signed["second"])
         async with asyncio.TaskGroup() as group:
             for _ in range(5):
-                group.create_task(asked(client))
+                group.create_task(get_pods(client))
 
     assert len(built) == 2
     assert seen.seen.count("second") == 5
 
 
 @pytest.mark.parametrize("broken", ["half", "garbage", "absent", "expired"])
-async def test_the_last_certificate_stays_in_use_while_the_files_are_broken(
+async def test_authenticator_keeps_last_certificate_while_files_are_broken(
     tmp_path: Path,
     authority: Authority,
     signed: dict[str, tuple[Path, Path]],
@@ -163,7 +163,7 @@ async def test_the_last_certificate_stays_in_use_while_the_files_are_broken(
         door(signed["server"], authority.file) as seen,
         Client(config_of(seen.url, authority.file, tls)) as client,
     ):
-        await asked(client)
+        await get_pods(client)
         match broken:
             case "half":
                 replace_file(file, signed["second"][0])
@@ -175,21 +175,21 @@ async def test_the_last_certificate_stays_in_use_while_the_files_are_broken(
                 put(tmp_path, signed["old"])
 
         await asyncio.sleep(61)
-        await asked(client)
+        await get_pods(client)
         assert "cannot reload certificates, using the old ones" in caplog.text
         assert str(file) in caplog.text
 
         put(tmp_path, signed["second"])
         await asyncio.sleep(61)
-        await asked(client)
+        await get_pods(client)
 
     assert seen.seen == ["first", "first", "second"]
 
 
-async def test_a_replaced_authority_is_trusted_once_tls_has_failed(
+async def test_authenticator_rereads_authority_after_failed_tls(
     tmp_path: Path, authority: Authority, signed: dict[str, tuple[Path, Path]]
 ) -> None:
-    """Without waiting for the minute: the next request looks at the file."""
+    """The next request rereads the file without waiting for a minute."""
     (tmp_path / "other").mkdir()
     other = Authority(tmp_path / "other", "other-ca")
     ca = tmp_path / "ca.crt"
@@ -198,16 +198,16 @@ async def test_a_replaced_authority_is_trusted_once_tls_has_failed(
         door(signed["server"]) as seen,
         Client.from_url(seen.url, ca_file=ca) as client,
     ):
-        with pytest.raises(TransportError, match="does not verify"):
-            await asked(client)
+        with pytest.raises(TransportError, match="cannot be verified"):
+            await get_pods(client)
 
         replace_file(ca, authority.file)
-        await asked(client)
+        await get_pods(client)
 
     assert len(seen.seen) == 1
 
 
-async def test_a_watch_goes_on_when_certificates_are_replaced(
+async def test_watch_continues_when_certificates_are_replaced(
     tmp_path: Path, authority: Authority, signed: dict[str, tuple[Path, Path]]
 ) -> None:
     tls = put(tmp_path, signed["first"])
@@ -218,7 +218,7 @@ async def test_a_watch_goes_on_when_certificates_are_replaced(
     ):
         put(tmp_path, signed["second"])
         await asyncio.sleep(61)
-        await asked(client)
+        await get_pods(client)
         body = await response.read()
 
     assert b"Pod" in body
@@ -229,7 +229,7 @@ async def test_a_watch_goes_on_when_certificates_are_replaced(
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
-    """The threads in which contexts were built."""
+    """Return the threads in which contexts were built."""
     built: list[threading.Thread] = []
     original = TLSOptions.context
 
@@ -241,7 +241,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
     return built
 
 
-async def test_the_context_is_built_once_in_a_thread(
+async def test_ssl_context_is_built_once_in_thread(
     authority: Authority,
     signed: dict[str, tuple[Path, Path]],
     monkeypatch: pytest.MonkeyPatch,
@@ -253,13 +253,13 @@ async def test_the_context_is_built_once_in_a_thread(
     ):
         for _ in range(3):
             await asyncio.sleep(100)
-            await asked(client)
+            await get_pods(client)
 
     (thread,) = built
     assert thread is not threading.main_thread()
 
 
-async def test_a_plain_server_needs_no_context() -> None:
+async def test_plain_http_needs_no_ssl_context() -> None:
     access = Authenticator(ClientConfig(server="http://127.0.0.1:1"))
     ticket = await access.current()
 
@@ -270,7 +270,7 @@ async def test_a_plain_server_needs_no_context() -> None:
     assert await access.current() == ticket
 
 
-async def test_a_cancelled_look_is_begun_anew(
+async def test_cancelled_certificate_check_is_repeated(
     tmp_path: Path, authority: Authority, signed: dict[str, tuple[Path, Path]]
 ) -> None:
     tls = put(tmp_path, signed["first"])
@@ -285,7 +285,7 @@ async def test_a_cancelled_look_is_begun_anew(
     assert (await access.current()).context is not None
 
 
-async def test_a_renewed_token_needs_no_other_context(
+async def test_renewed_token_keeps_ssl_context(
     tmp_path: Path, authority: Authority
 ) -> None:
     (tmp_path / "token").write_text("first")
@@ -316,20 +316,20 @@ async def entering(client: Client) -> str:
     return str(caught.value)
 
 
-async def test_an_expired_client_certificate_is_named(
+async def test_error_names_expired_client_certificate(
     tmp_path: Path, signed: dict[str, tuple[Path, Path]]
 ) -> None:
     certificate, key = signed["old"]
     user = {"client-certificate": str(certificate), "client-key": str(key)}
     file = kubeconfig(tmp_path / "config", user)
 
-    said = await entering(Client.from_kubeconfig(file))
+    error_text = await entering(Client.from_kubeconfig(file))
 
-    assert f"{certificate} (client-certificate of user 'main' in {file})" in said
-    assert "expired at 20" in said
+    assert f"{certificate} (client-certificate of user 'main' in {file})" in error_text
+    assert "expired at 20" in error_text
 
 
-async def test_an_expired_server_certificate_is_named(
+async def test_error_names_expired_server_certificate(
     authority: Authority, signed: dict[str, tuple[Path, Path]]
 ) -> None:
     async with (
@@ -337,13 +337,13 @@ async def test_an_expired_server_certificate_is_named(
         Client.from_url(seen.url, ca_file=authority.file) as client,
     ):
         with pytest.raises(TransportError) as caught:
-            await asked(client)
+            await get_pods(client)
 
     assert seen.url in str(caught.value)
     assert "certificate has expired" in str(caught.value)
 
 
-async def test_an_authority_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+async def test_error_names_unusable_authority(tmp_path: Path) -> None:
     cluster: dict[str, Any] = {"certificate-authority": "absent.crt"}
     file = kubeconfig(tmp_path / "config", None, cluster)
     absent = await entering(Client.from_kubeconfig(file))
@@ -357,17 +357,17 @@ async def test_an_authority_that_cannot_be_used_is_named(tmp_path: Path) -> None
     assert f"given as certificate-authority-data {of}" in garbage
 
 
-async def test_leaves_nothing_open(
+async def test_closed_client_leaves_no_connection_open(
     tmp_path: Path, authority: Authority, signed: dict[str, tuple[Path, Path]]
 ) -> None:
     tls = put(tmp_path, signed["first"])
     async with door(signed["server"], authority.file) as seen:
         client = Client(config_of(seen.url, authority.file, tls))
         await client.start()
-        await asked(client)
+        await get_pods(client)
         put(tmp_path, signed["second"])
         await asyncio.sleep(61)
-        await asked(client)
+        await get_pods(client)
         opened = list(client._endpoint.transport()._sockets)
         await client.close()
 
@@ -378,7 +378,7 @@ async def test_leaves_nothing_open(
 # ---------------------------------------------------------------- a full disk
 
 
-async def test_a_manager_starts_though_certificates_cannot_be_prepared_yet(
+async def test_manager_starts_while_certificates_cannot_be_prepared(
     authority: Authority,
     signed: dict[str, tuple[Path, Path]],
     tmp_path: Path,
@@ -403,7 +403,7 @@ async def test_a_manager_starts_though_certificates_cannot_be_prepared_yet(
     assert not client.entered
 
 
-async def test_a_factory_waits_for_a_configuration_that_cannot_be_read_yet(
+async def test_factory_retries_unreadable_configuration(
     tmp_path: Path,
 ) -> None:
     def read() -> ClientConfig:

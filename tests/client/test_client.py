@@ -1,4 +1,4 @@
-"""What each verb of the client sends, and what it makes of the answer."""
+"""Requests and results of the verbs of a client."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pydantic
 import pytest
 from canned import CannedServer
 from conftest import pod
+from each_case import each_case
 from kubernetes_asyncio.client import V1ObjectMeta, V1Pod
 
 from aioinformer.client import Client
@@ -107,7 +108,7 @@ ONE = f"{ALL}/a"
         ),
     ],
 )
-async def test_verb_is_sent_as(
+async def test_verb_sends_method_and_path(
     server: CannedServer,
     call: Callable[[Client], Coroutine[Any, Any, object]],
     method: str,
@@ -131,7 +132,7 @@ async def test_verb_is_sent_as(
         ("apply", "application/apply-patch+yaml"),
     ],
 )
-async def test_patch_has_the_content_type_of(
+async def test_patch_sends_content_type_of_its_type(
     server: CannedServer, kind: Any, content_type: str
 ) -> None:
     server.json(POD)
@@ -148,7 +149,7 @@ async def test_patch_has_the_content_type_of(
     assert orjson.loads(server.seen[0].body) == body
 
 
-async def test_delete_sends_its_options(server: CannedServer) -> None:
+async def test_delete_sends_options_in_body_and_query(server: CannedServer) -> None:
     server.json(STATUS)
 
     async with Client.from_url(server.url) as client:
@@ -206,7 +207,7 @@ TYPE = {"apiVersion": "v1", "kind": "Pod"}
         pytest.param(V1Pod(metadata=V1ObjectMeta(**META)), id="kubernetes-asyncio"),
     ],
 )
-async def test_takes_a_body_of_kind(server: CannedServer, body: object) -> None:
+async def test_client_encodes_body_types(server: CannedServer, body: object) -> None:
     server.json(POD)
 
     async with Client.from_url(server.url) as client:
@@ -247,7 +248,7 @@ async def test_takes_a_body_of_kind(server: CannedServer, body: object) -> None:
         ),
     ],
 )
-async def test_fills_in_the_type_that_is_missing_and_no_other(
+async def test_client_fills_in_missing_type_only(
     server: CannedServer,
     call: Callable[[Client, Any], Coroutine[Any, Any, object]],
     given: dict[str, Any],
@@ -263,7 +264,7 @@ async def test_fills_in_the_type_that_is_missing_and_no_other(
 
 
 @pytest.mark.parametrize("kind", ["merge", "strategic", "apply"])
-async def test_what_is_of_another_kind_gets_no_type(
+async def test_client_does_not_fill_in_type_of_other_kind(
     server: CannedServer, kind: Any
 ) -> None:
     server.json(POD)
@@ -276,19 +277,19 @@ async def test_what_is_of_another_kind_gets_no_type(
     assert server.seen[0].body == b"{}"
 
 
-async def test_a_kind_that_is_not_known_is_not_filled_in(server: CannedServer) -> None:
+async def test_client_does_not_fill_in_unknown_kind(server: CannedServer) -> None:
     server.json(POD)
     widgets = Resource("example.com", "v1", "widgets")
 
     async with Client.from_url(server.url) as client:
         await client.create(widgets, {"metadata": META})
 
-    said = orjson.loads(server.seen[0].body)
-    assert said == {"apiVersion": "example.com/v1", "metadata": META}
+    sent_body = orjson.loads(server.seen[0].body)
+    assert sent_body == {"apiVersion": "example.com/v1", "metadata": META}
 
 
 @pytest.mark.parametrize(
-    ("call", "complaint"),
+    ("call", "message"),
     [
         pytest.param(lambda it: it.get(PODS, "a"), "needs a namespace", id="get"),
         pytest.param(lambda it: it.get(NODES, ""), "must not be empty", id="no-name"),
@@ -296,7 +297,7 @@ async def test_a_kind_that_is_not_known_is_not_filled_in(server: CannedServer) -
             lambda it: it.get(NODES, "n", namespace="x"), "cluster-scoped", id="scope"
         ),
         pytest.param(
-            lambda it: it.create(PODS, {}), "give a namespace", id="create-nowhere"
+            lambda it: it.create(PODS, {}), "pass a namespace", id="create-nowhere"
         ),
         pytest.param(
             lambda it: it.update(PODS, {}), "needs metadata.name", id="update-what"
@@ -333,19 +334,19 @@ async def test_a_kind_that_is_not_known_is_not_filled_in(server: CannedServer) -
         ),
     ],
 )
-async def test_mistakes_are_found_before_anything_is_sent(
+async def test_invalid_arguments_fail_before_request(
     server: CannedServer,
     call: Callable[[Any], Coroutine[Any, Any, object]],
-    complaint: str,
+    message: str,
 ) -> None:
     async with Client.from_url(server.url) as client:
-        with pytest.raises(OptionsError, match=complaint):
+        with pytest.raises(OptionsError, match=message):
             await call(client)
 
     assert not server.seen
 
 
-async def test_selectors_are_checked_before_anything_is_sent(
+async def test_invalid_selector_fails_before_request(
     server: CannedServer,
 ) -> None:
     async with Client.from_url(server.url) as client:
@@ -364,7 +365,7 @@ async def test_selectors_are_checked_before_anything_is_sent(
 # ---------------------------------------------------------------- what is answered
 
 
-async def test_answers_are_objects(server: CannedServer) -> None:
+async def test_verbs_return_kube_objects(server: CannedServer) -> None:
     server.json(POD)
 
     async with Client.from_url(server.url) as client:
@@ -374,7 +375,7 @@ async def test_answers_are_objects(server: CannedServer) -> None:
     assert found == POD
 
 
-async def test_a_delete_answers_what_is_still_there(server: CannedServer) -> None:
+async def test_delete_returns_object_that_still_exists(server: CannedServer) -> None:
     server.json(POD)
     server.json(STATUS)
 
@@ -387,7 +388,9 @@ async def test_a_delete_answers_what_is_still_there(server: CannedServer) -> Non
     assert second is None
 
 
-async def test_a_taken_name_is_already_exists(server: CannedServer) -> None:
+async def test_create_of_existing_name_raises_already_exists(
+    server: CannedServer,
+) -> None:
     server.json({"kind": "Status", "code": 409, "reason": "AlreadyExists"}, 409)
 
     async with Client.from_url(server.url) as client:
@@ -395,17 +398,21 @@ async def test_a_taken_name_is_already_exists(server: CannedServer) -> None:
             await client.create(PODS, POD)
 
 
-async def test_what_is_no_object_is_not_shown(server: CannedServer) -> None:
+async def test_error_does_not_quote_response_that_is_no_object(
+    server: CannedServer,
+) -> None:
     server.text("s3cr3t", 200, "text/plain")
 
     async with Client.from_url(server.url) as client:
-        with pytest.raises(DecodeError, match=r"GET /api/v1.*not an object") as caught:
+        with pytest.raises(
+            DecodeError, match=r"invalid object for GET /api/v1"
+        ) as caught:
             await client.get(SECRETS, "a", namespace="x")
 
     assert "s3cr3t" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "call",
     [
         pytest.param(lambda it, given: it.get(given, "a"), id="get"),
@@ -416,8 +423,8 @@ async def test_what_is_no_object_is_not_shown(server: CannedServer) -> None:
         pytest.param(lambda it, given: it.delete(given, "a"), id="delete"),
     ],
 )
-@pytest.mark.parametrize("given", ["pods", ("v1", "pods"), None], ids=str)
-async def test_what_is_no_resource_is_refused(call: Any, given: Any) -> None:
+@each_case("given", ["pods", ("v1", "pods"), None])
+async def test_verbs_reject_argument_that_is_no_resource(call: Any, given: Any) -> None:
     client = Client.from_url("http://127.0.0.1:1")
 
     with pytest.raises(OptionsError, match="not a Resource: "):
@@ -425,7 +432,7 @@ async def test_what_is_no_resource_is_refused(call: Any, given: Any) -> None:
 
 
 @pytest.mark.parametrize("verb", ["list_pages", "watch"])
-def test_what_is_no_resource_cannot_be_followed(verb: str) -> None:
+def test_list_and_watch_reject_argument_that_is_no_resource(verb: str) -> None:
     client = Client.from_url("http://127.0.0.1:1")
 
     with pytest.raises(OptionsError, match="not a Resource: 'pods'"):

@@ -1,4 +1,4 @@
-"""Closing a client: whatever was under way ends, in no time, and nothing is left."""
+"""Closing a client while requests are in progress."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def server() -> AsyncIterator[CannedServer]:
 
 
 async def closed_meanwhile(client: Client, waiting: Callable[[], bool]) -> None:
-    """Close the client while a request waits, and check how that ends."""
+    """Close the client while a request waits, and check the error of the request."""
     loop = asyncio.get_running_loop()
     request = asyncio.create_task(client.get(PODS, "a", namespace="x"))
     while not waiting():
@@ -44,7 +44,7 @@ async def closed_meanwhile(client: Client, waiting: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("kept_alive", [False, True])
-async def test_ends_requests_that_wait_for_an_answer(
+async def test_close_ends_requests_awaiting_response(
     server: CannedServer, kept_alive: bool
 ) -> None:
     async def never(_: web.Request) -> web.StreamResponse:
@@ -64,14 +64,14 @@ async def test_ends_requests_that_wait_for_an_answer(
     await closed_meanwhile(client, lambda: len(server.seen) == expected)
 
 
-async def test_ends_requests_that_look_up_a_name(
+async def test_close_ends_requests_in_name_lookup(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[str] = []
+    looked_up: list[str] = []
     enough = threading.Event()
 
     def look_up(host: str, *_: object, **__: object) -> list[Any]:
-        asked.append(host)
+        looked_up.append(host)
         enough.wait()
         return []
 
@@ -79,12 +79,12 @@ async def test_ends_requests_that_look_up_a_name(
     try:
         client = Client.from_url("http://api.example:1")
         await client.start()
-        await closed_meanwhile(client, lambda: bool(asked))
+        await closed_meanwhile(client, lambda: bool(looked_up))
     finally:
         enough.set()
 
 
-async def test_ends_requests_that_connect() -> None:
+async def test_close_ends_requests_that_connect() -> None:
     loop: Any = asyncio.get_running_loop()
     opened: list[socket.socket] = []
 
@@ -103,7 +103,7 @@ async def test_ends_requests_that_connect() -> None:
     assert [each.fileno() for each in opened] == [-1]
 
 
-async def test_a_cancelled_request_stays_cancelled_though_it_is_closed(
+async def test_cancelled_request_stays_cancelled_during_close(
     server: CannedServer,
 ) -> None:
     async def never(_: web.Request) -> web.StreamResponse:
@@ -124,7 +124,7 @@ async def test_a_cancelled_request_stays_cancelled_though_it_is_closed(
         await request
 
 
-async def test_whoever_closes_it_too_waits_as_long(server: CannedServer) -> None:
+async def test_concurrent_close_waits_for_first_one(server: CannedServer) -> None:
     server.json(pod("a", "x"))
     client = Client.from_url(server.url)
     await client.start()
@@ -140,7 +140,7 @@ async def test_whoever_closes_it_too_waits_as_long(server: CannedServer) -> None
     await first
 
 
-async def test_closing_it_ends_a_start_under_way(server: CannedServer) -> None:
+async def test_close_aborts_start_in_progress(server: CannedServer) -> None:
     reading = threading.Event()
     go_on = threading.Event()
 
@@ -165,7 +165,7 @@ async def test_closing_it_ends_a_start_under_way(server: CannedServer) -> None:
         assert client.entered
 
 
-async def test_can_be_entered_again_while_an_older_start_ends(
+async def test_client_can_be_entered_while_aborted_start_ends(
     server: CannedServer,
 ) -> None:
     client = Client.from_url(server.url)

@@ -1,4 +1,4 @@
-"""Where a client's configuration comes from, and what it says when it cannot be used."""
+"""Sources of a client configuration, and its validation."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from each_case import each_case
 
 from aioinformer.client import Client, ClientConfig, Credentials, TLSOptions
 from aioinformer.client.environment import load_from_environment, load_in_cluster
@@ -22,7 +23,7 @@ TOKEN = "s3cr3t-t0ken"
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A home without files, and no variable that a loader looks at."""
+    """Provide an empty home directory, and no variable that a loader reads."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
         monkeypatch.delenv(name, raising=False)
@@ -61,8 +62,8 @@ def service_account(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # ---------------------------------------------------------------- ClientConfig
 
 
-@pytest.mark.parametrize(
-    ("url", "complaint"),
+@each_case(
+    "url, message",
     [
         pytest.param("api.example:6443", "must be a URL", id="no-scheme"),
         pytest.param("ftp://api.example", "must be a URL", id="wrong-scheme"),
@@ -73,27 +74,27 @@ def service_account(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.param("https://api.example?x=1", "query", id="query"),
     ],
 )
-def test_refuses_a_server_that_is_no_url(url: str, complaint: str) -> None:
-    with pytest.raises(OptionsError, match=complaint) as caught:
+def test_config_rejects_server_that_is_no_url(url: str, message: str) -> None:
+    with pytest.raises(OptionsError, match=message) as caught:
         ClientConfig(server=url)
 
     assert "pw" not in str(caught.value)
-    with pytest.raises(OptionsError, match=complaint):
+    with pytest.raises(OptionsError, match=message):
         Client.from_url(url)
 
 
-def test_keeps_the_path_of_a_server_without_its_last_slash() -> None:
+def test_config_keeps_path_of_server_without_trailing_slash() -> None:
     config = ClientConfig(server="https://rancher.example/k8s/clusters/c-1/")
 
     assert config.server == "https://rancher.example/k8s/clusters/c-1"
 
 
-def test_refuses_a_timeout_of_nothing() -> None:
+def test_config_rejects_timeout_of_zero() -> None:
     with pytest.raises(OptionsError, match="head_seconds"):
         ClientConfig(server="http://api.example", head_seconds=0)
 
 
-def test_repr_shows_no_secret() -> None:
+def test_config_repr_shows_no_secret() -> None:
     config = ClientConfig(
         server="https://api.example",
         credentials=Credentials(token=TOKEN),
@@ -106,7 +107,7 @@ def test_repr_shows_no_secret() -> None:
     assert "pw-of-proxy" not in repr(config)
 
 
-def test_a_refused_proxy_does_not_show_its_password() -> None:
+def test_error_for_rejected_proxy_hides_password() -> None:
     with pytest.raises(OptionsError) as caught:
         ClientConfig(server="https://api.example", proxy="socks5://me:pw@proxy.example")
 
@@ -122,7 +123,7 @@ def test_a_refused_proxy_does_not_show_its_password() -> None:
         pytest.param("http://me:pw@proxy.example:x", id="port"),
     ],
 )
-def test_a_proxy_that_is_no_url_does_not_show_its_password(proxy: str) -> None:
+def test_error_for_malformed_proxy_url_hides_password(proxy: str) -> None:
     with pytest.raises(OptionsError) as caught:
         ClientConfig(server="https://api.example", proxy=proxy)
 
@@ -138,7 +139,7 @@ def test_a_proxy_that_is_no_url_does_not_show_its_password(proxy: str) -> None:
         pytest.param("https://me:pw@[api.example", id="bracket"),
     ],
 )
-def test_a_server_that_is_no_url_does_not_show_its_password(url: str) -> None:
+def test_error_for_malformed_server_url_hides_password(url: str) -> None:
     with pytest.raises(OptionsError) as caught:
         ClientConfig(server=url)
 
@@ -148,7 +149,7 @@ def test_a_server_that_is_no_url_does_not_show_its_password(url: str) -> None:
 @pytest.mark.parametrize(
     "host", ["foo..bar", ".bar", "a" * 64 + ".example", "\u00e9." + "x" * 64]
 )
-def test_refuses_a_host_that_no_name_can_be(host: str) -> None:
+def test_config_rejects_impossible_host_name(host: str) -> None:
     with pytest.raises(OptionsError, match="1 to 63 characters"):
         ClientConfig(server=f"http://{host}:1")
 
@@ -157,14 +158,14 @@ def test_refuses_a_host_that_no_name_can_be(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["api.example.", "a" * 63, "[::1]", "10.0.0.1"])
-def test_accepts_a_host_that_may_exist(host: str) -> None:
+def test_config_accepts_unusual_host_names(host: str) -> None:
     assert ClientConfig(server=f"http://{host}:1").server == f"http://{host}:1"
 
 
 # ---------------------------------------------------------------- kubeconfig
 
 
-async def test_reads_the_current_context(tmp_path: Path) -> None:
+async def test_kubeconfig_loads_current_context(tmp_path: Path) -> None:
     content = kubeconfig(
         {"tls-server-name": "api.test", "proxy-url": "http://proxy.example:3128"},
         {"token": f" {TOKEN}\n"},
@@ -181,7 +182,7 @@ async def test_reads_the_current_context(tmp_path: Path) -> None:
     assert (await config.credentials.auth_info()).authorization == f"Bearer {TOKEN}"
 
 
-def test_decodes_embedded_data_rather_than_reading_the_file(tmp_path: Path) -> None:
+def test_kubeconfig_prefers_embedded_data_to_files(tmp_path: Path) -> None:
     data = {
         key: base64.b64encode(key.encode()).decode() + "\n"
         for key in ("certificate-authority", "client-certificate", "client-key")
@@ -207,7 +208,7 @@ def test_decodes_embedded_data_rather_than_reading_the_file(tmp_path: Path) -> N
     assert tls.key == b"client-key"
 
 
-async def test_paths_are_relative_to_the_file_that_names_them(tmp_path: Path) -> None:
+async def test_kubeconfig_paths_are_relative_to_its_file(tmp_path: Path) -> None:
     written(tmp_path / "secrets/token", TOKEN)
     absolute = str(tmp_path / "absolute.key")
     path = written(
@@ -230,10 +231,10 @@ async def test_paths_are_relative_to_the_file_that_names_them(tmp_path: Path) ->
     assert (await config.credentials.auth_info()).authorization == f"Bearer {TOKEN}"
 
 
-async def test_paths_stay_the_same_after_a_change_of_folder(
+async def test_kubeconfig_paths_survive_change_of_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a kubeconfig that is itself named from the current folder."""
+    """The path of the kubeconfig itself is relative to the working directory."""
     written(tmp_path / "here/token", TOKEN)
     written(
         tmp_path / "here/config",
@@ -251,7 +252,7 @@ async def test_paths_stay_the_same_after_a_change_of_folder(
         assert (await each.credentials.auth_info()).authorization == f"Bearer {TOKEN}"
 
 
-def test_the_first_file_to_define_a_name_wins(
+def test_first_kubeconfig_to_define_a_name_wins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = kubeconfig({"server": "https://first.example"})
@@ -266,18 +267,18 @@ def test_the_first_file_to_define_a_name_wins(
     ]
     monkeypatch.setenv("KUBECONFIG", ":".join(["", *map(str, paths)]))
 
-    # Its current-context is the second file's, as the first one says nothing.
+    # Its current-context is that of the second file, as the first one has none.
     assert load_kubeconfig().server == "https://first.example"
     assert load_kubeconfig(context="other").server == "https://other.example"
 
 
-def test_reads_the_default_file_without_kubeconfig(tmp_path: Path) -> None:
+def test_default_kubeconfig_is_read_without_variable(tmp_path: Path) -> None:
     written(tmp_path / "home/.kube/config", kubeconfig())
 
     assert load_kubeconfig().server == "https://main.example:6443"
 
 
-def test_a_context_without_user_is_anonymous(tmp_path: Path) -> None:
+def test_context_without_user_is_anonymous(tmp_path: Path) -> None:
     content = kubeconfig()
     del content["contexts"][0]["context"]["user"]
 
@@ -286,8 +287,8 @@ def test_a_context_without_user_is_anonymous(tmp_path: Path) -> None:
     assert "anonymous" in repr(config.credentials)
 
 
-@pytest.mark.parametrize(
-    ("content", "complaints"),
+@each_case(
+    "content, messages",
     [
         pytest.param("", ["does not exist or is empty"], id="empty"),
         pytest.param("- a\n- b\n", ["top level"], id="a-list"),
@@ -353,27 +354,27 @@ def test_a_context_without_user_is_anonymous(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_one_clear_error_names_the_file(
-    tmp_path: Path, content: object, complaints: list[str]
+def test_malformed_kubeconfig_raises_error_that_names_file(
+    tmp_path: Path, content: object, messages: list[str]
 ) -> None:
     path = written(tmp_path / "config", content)
 
     with pytest.raises(OptionsError) as caught:
         load_kubeconfig(path)
 
-    said = str(caught.value)
-    assert all(complaint in said for complaint in complaints), said
-    assert TOKEN not in said
+    error_text = str(caught.value)
+    assert all(message in error_text for message in messages), error_text
+    assert TOKEN not in error_text
     assert caught.value.__suppress_context__ or TOKEN not in str(caught.value.__cause__)
-    assert str(path) in said
+    assert str(path) in error_text
 
 
-def test_a_named_file_must_exist(tmp_path: Path) -> None:
+def test_missing_named_kubeconfig_raises_options_error(tmp_path: Path) -> None:
     with pytest.raises(OptionsError, match=r"absent.*does not exist"):
         load_kubeconfig(tmp_path / "absent")
 
 
-def test_a_folder_cannot_be_read_as_a_file(tmp_path: Path) -> None:
+def test_directory_as_kubeconfig_raises_options_error(tmp_path: Path) -> None:
     with pytest.raises(OptionsError, match=f"cannot read the kubeconfig {tmp_path}"):
         load_kubeconfig(tmp_path)
 
@@ -381,7 +382,7 @@ def test_a_folder_cannot_be_read_as_a_file(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- in a cluster
 
 
-async def test_reads_the_service_account(
+async def test_in_cluster_reads_service_account(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = service_account(tmp_path, monkeypatch)
@@ -395,7 +396,7 @@ async def test_reads_the_service_account(
     assert (await config.credentials.auth_info()).authorization == f"Bearer {TOKEN}"
 
 
-def test_puts_an_ipv6_address_in_brackets(
+def test_in_cluster_puts_ipv6_address_in_brackets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = service_account(tmp_path, monkeypatch)
@@ -408,7 +409,7 @@ def test_puts_an_ipv6_address_in_brackets(
 
 
 @pytest.mark.parametrize("missing", ["host", "port", "token"])
-def test_says_why_this_is_no_pod(
+def test_in_cluster_error_names_missing_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     folder = service_account(tmp_path, monkeypatch)
@@ -424,7 +425,7 @@ def test_says_why_this_is_no_pod(
 # ---------------------------------------------------------------- the environment
 
 
-def test_prefers_kubeconfig_to_the_pod(
+def test_from_env_prefers_kubeconfig_to_service_account(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = service_account(tmp_path / "pod", monkeypatch)
@@ -434,7 +435,7 @@ def test_prefers_kubeconfig_to_the_pod(
     assert load_from_environment(None, folder).server == "https://main.example:6443"
 
 
-def test_falls_back_to_the_home_file(
+def test_from_env_falls_back_to_home_kubeconfig(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = service_account(tmp_path / "pod", monkeypatch)
@@ -443,7 +444,9 @@ def test_falls_back_to_the_home_file(
     assert load_from_environment(None, folder).server == "https://home.example:6443"
 
 
-def test_falls_back_to_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_env_falls_back_to_service_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = service_account(tmp_path / "pod", monkeypatch)
     monkeypatch.setenv("KUBECONFIG", str(written(tmp_path / "empty", "")))
     written(tmp_path / "home/.kube/config", kubeconfig(name="home", current="home"))
@@ -451,7 +454,7 @@ def test_falls_back_to_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert load_from_environment(None, folder).server == "https://10.0.0.1:443"
 
 
-def test_a_context_is_never_looked_for_in_the_pod(
+def test_from_env_with_context_ignores_service_account(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = service_account(tmp_path / "pod", monkeypatch)
@@ -459,12 +462,12 @@ def test_a_context_is_never_looked_for_in_the_pod(
     with pytest.raises(OptionsError) as caught:
         load_from_environment("staging", folder)
 
-    said = str(caught.value)
-    assert "no context 'staging': there is no kubeconfig" in said
-    assert f"{tmp_path / 'home'}/.kube/config (does not exist)" in said
+    error_text = str(caught.value)
+    assert "no context 'staging': there is no kubeconfig" in error_text
+    assert f"{tmp_path / 'home'}/.kube/config (does not exist)" in error_text
 
 
-def test_lists_all_that_was_looked_for(
+def test_from_env_error_lists_searched_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     empty = written(tmp_path / "empty", "apiVersion: v1\n")
@@ -473,8 +476,8 @@ def test_lists_all_that_was_looked_for(
     with pytest.raises(OptionsError) as caught:
         load_from_environment()
 
-    said = str(caught.value)
-    assert f"{tmp_path / 'absent'} (does not exist)" in said
-    assert f"{empty} (is empty)" in said
-    assert "KUBERNETES_SERVICE_HOST is not set" in said
-    assert "Client.from_url()" in said
+    error_text = str(caught.value)
+    assert f"{tmp_path / 'absent'} (does not exist)" in error_text
+    assert f"{empty} (is empty)" in error_text
+    assert "KUBERNETES_SERVICE_HOST is not set" in error_text
+    assert "Client.from_url()" in error_text

@@ -1,4 +1,4 @@
-"""Tokens that are renewed, and the SSL contexts that certificates and keys make."""
+"""Renewal of tokens, and SSL contexts of certificates and keys."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ async def test_anonymous_credentials_have_no_header() -> None:
     assert not await credentials.invalidate(AuthInfo())
 
 
-async def test_basic_credentials_are_encoded() -> None:
+async def test_basic_credentials_are_base64_encoded() -> None:
     proof = await Credentials(username="me", password="pw").auth_info()
 
     assert proof.authorization == "Basic " + base64.b64encode(b"me:pw").decode()
 
 
 @pytest.mark.parametrize("token", ["a b", "a\nb", "a\x00b", "päss"])
-def test_refuses_a_token_that_no_header_can_carry(token: str) -> None:
+def test_credentials_reject_token_invalid_in_header(token: str) -> None:
     with pytest.raises(OptionsError) as caught:
         Credentials(token=token)
 
@@ -66,16 +66,16 @@ def test_refuses_a_token_that_no_header_can_carry(token: str) -> None:
 
 
 @pytest.mark.realtime
-def test_serves_one_loop_after_another(tmp_path: Path) -> None:
-    """Also where many wait for one read: that is what binds a lock to its loop."""
+def test_credentials_work_in_one_loop_after_another(tmp_path: Path) -> None:
+    """Concurrent waits for one read would bind a lock to the loop."""
     file = written(tmp_path / "token", "first")
     credentials = Credentials(token_file=file)
 
     async def headers() -> set[str]:
         async with asyncio.TaskGroup() as group:
-            asked = [group.create_task(header(credentials)) for _ in range(5)]
+            calls = [group.create_task(header(credentials)) for _ in range(5)]
 
-        return {await task for task in asked}
+        return {await task for task in calls}
 
     seen = [asyncio.run(headers())]
     written(file, "second")
@@ -84,7 +84,7 @@ def test_serves_one_loop_after_another(tmp_path: Path) -> None:
     assert seen == [{"Bearer first"}, {"Bearer second"}]
 
 
-async def test_reads_the_token_file_again_after_a_minute(tmp_path: Path) -> None:
+async def test_token_file_is_reread_after_a_minute(tmp_path: Path) -> None:
     file = written(tmp_path / "token", "first\n")
     credentials = Credentials(token_file=file)
     seen = [await header(credentials)]
@@ -99,7 +99,7 @@ async def test_reads_the_token_file_again_after_a_minute(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("broken", [None, " \n", "a b"])
-async def test_keeps_the_last_token_while_the_file_is_broken(
+async def test_last_token_is_kept_while_file_is_broken(
     tmp_path: Path, broken: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = written(tmp_path / "token", "first")
@@ -119,7 +119,7 @@ async def test_keeps_the_last_token_while_the_file_is_broken(
 
 
 @pytest.mark.parametrize("content", [None, "", "\n"])
-async def test_a_first_read_without_a_token_is_an_error(
+async def test_first_read_without_token_raises_options_error(
     tmp_path: Path, content: str | None
 ) -> None:
     file = tmp_path / "token"
@@ -130,7 +130,7 @@ async def test_a_first_read_without_a_token_is_an_error(
         await Credentials(token_file=file).auth_info()
 
 
-async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
+async def test_token_file_is_reread_after_401(tmp_path: Path) -> None:
     file = written(tmp_path / "token", "first")
     credentials = Credentials(token_file=file)
     refused = await credentials.auth_info()
@@ -140,13 +140,15 @@ async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
     assert await header(credentials) == "Bearer second"
 
 
-async def test_asking_again_is_useless_if_the_file_is_the_same(tmp_path: Path) -> None:
+async def test_invalidate_returns_false_for_unchanged_token_file(
+    tmp_path: Path,
+) -> None:
     credentials = Credentials(token_file=written(tmp_path / "token", "first"))
 
     assert not await credentials.invalidate(await credentials.auth_info())
 
 
-async def test_many_refusals_cause_one_read(tmp_path: Path) -> None:
+async def test_concurrent_invalidations_reread_token_file_once(tmp_path: Path) -> None:
     file = written(tmp_path / "token", "first")
     credentials = Credentials(token_file=file)
     refused = await credentials.auth_info()
@@ -155,7 +157,7 @@ async def test_many_refusals_cause_one_read(tmp_path: Path) -> None:
     others = [asyncio.create_task(credentials.invalidate(refused)) for _ in range(9)]
 
     assert await first
-    written(file, "third")  # whoever reads again now would see this one
+    written(file, "third")  # another read would return this one
     assert all([await other for other in others])
     assert await header(credentials) == "Bearer second"
 
@@ -163,8 +165,8 @@ async def test_many_refusals_cause_one_read(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- a source
 
 
-class Mint:
-    """Gives `1`, `2`, ... as headers; fails while it has a failure."""
+class TokenSource:
+    """Source of the tokens `1`, `2`, ...; raises `failure` if it is set."""
 
     def __init__(self, fresh: float = math.inf, valid: float = math.inf) -> None:
         self.given = 0
@@ -185,8 +187,8 @@ class Mint:
         )
 
 
-async def many(credentials: Credentials) -> set[str]:
-    """What ten who ask at once get; the word of the error for those who fail."""
+async def ten_headers(credentials: Credentials) -> set[str]:
+    """Return ten concurrent results: headers, or the names of errors."""
 
     async def ask() -> str:
         try:
@@ -197,29 +199,29 @@ async def many(credentials: Credentials) -> set[str]:
     return set(await asyncio.gather(*(ask() for _ in range(10))))
 
 
-async def test_a_source_is_asked_once_for_many_and_before_it_expires() -> None:
-    mint = Mint(fresh=80, valid=100)
+async def test_concurrent_requests_share_renewal_before_expiry() -> None:
+    mint = TokenSource(fresh=80, valid=100)
     credentials = Credentials(source=mint.auth_info)
 
-    seen = [await many(credentials)]
+    seen = [await ten_headers(credentials)]
     await asyncio.sleep(79)
-    seen.append(await many(credentials))
+    seen.append(await ten_headers(credentials))
     await asyncio.sleep(2)
-    seen.append(await many(credentials))
+    seen.append(await ten_headers(credentials))
 
     assert seen == [{"1"}, {"1"}, {"2"}]
 
 
-async def test_what_is_valid_stays_in_use_while_the_source_fails(
+async def test_valid_credentials_stay_in_use_while_source_fails(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    mint = Mint(fresh=80, valid=100)
+    mint = TokenSource(fresh=80, valid=100)
     credentials = Credentials(source=mint.auth_info)
     await credentials.auth_info()
     mint.failure = "no network"
 
     await asyncio.sleep(81)
-    seen = [await many(credentials), await many(credentials)]
+    seen = [await ten_headers(credentials), await ten_headers(credentials)]
     assert mint.given == 2  # the next try is 10 s later
     assert (
         caplog.text.count("credential renewal failed, using the old ones: no network")
@@ -227,40 +229,40 @@ async def test_what_is_valid_stays_in_use_while_the_source_fails(
     )
 
     await asyncio.sleep(20)
-    seen.append(await many(credentials))
+    seen.append(await ten_headers(credentials))
     assert mint.given == 3  # all of them share one failure
 
     mint.failure = ""
-    seen.append(await many(credentials))
+    seen.append(await ten_headers(credentials))
     assert seen == [{"1"}, {"1"}, {"no network"}, {"4"}]
 
 
-async def test_many_refusals_ask_the_source_once() -> None:
-    mint = Mint()
+async def test_concurrent_invalidations_call_source_once() -> None:
+    mint = TokenSource()
     credentials = Credentials(source=mint.auth_info)
     refused = await credentials.auth_info()
 
-    asked = (credentials.invalidate(refused) for _ in range(10))
-    assert set(await asyncio.gather(*asked)) == {True}
+    calls = (credentials.invalidate(refused) for _ in range(10))
+    assert set(await asyncio.gather(*calls)) == {True}
     assert await header(credentials) == "2"
 
 
-async def test_a_refusal_that_cannot_be_helped_is_told_in_the_log(
+async def test_failed_renewal_after_401_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    mint = Mint()
+    mint = TokenSource()
     credentials = Credentials(source=mint.auth_info)
     refused = await credentials.auth_info()
     mint.failure = "no network"
 
-    asked = (credentials.invalidate(refused) for _ in range(10))
-    assert set(await asyncio.gather(*asked)) == {False}
+    calls = (credentials.invalidate(refused) for _ in range(10))
+    assert set(await asyncio.gather(*calls)) == {False}
     assert mint.given == 2
     assert "no network" in caplog.text
 
 
-async def test_a_cancelled_renewal_is_done_by_who_waits_for_it() -> None:
-    mint = Mint()
+async def test_cancelled_request_does_not_cancel_renewal_of_others() -> None:
+    mint = TokenSource()
     credentials = Credentials(source=mint.auth_info)
     first = asyncio.create_task(credentials.auth_info())
     second = asyncio.create_task(header(credentials))
@@ -274,7 +276,7 @@ async def test_a_cancelled_renewal_is_done_by_who_waits_for_it() -> None:
 # ---------------------------------------------------------------- TLS options
 
 
-def test_trusts_only_the_authority_that_is_given(certificates: Certificates) -> None:
+def test_ssl_context_trusts_only_given_authority(certificates: Certificates) -> None:
     comment = "# une autorité\n".encode()
     for ca in (certificates.ca, comment + certificates.ca.read_bytes()):
         context = TLSOptions(ca=ca).context()
@@ -284,7 +286,9 @@ def test_trusts_only_the_authority_that_is_given(certificates: Certificates) -> 
         assert context.check_hostname
 
 
-def test_verifies_nothing_if_told(certificates: Certificates) -> None:
+def test_ssl_context_without_verification_accepts_any_certificate(
+    certificates: Certificates,
+) -> None:
     context = TLSOptions(ca=certificates.ca, verify=False).context()
 
     assert context.verify_mode is ssl.CERT_NONE
@@ -299,7 +303,7 @@ def test_verifies_nothing_if_told(certificates: Certificates) -> None:
         pytest.param("not PEM", "readable file", id="no-pem"),
     ],
 )
-def test_names_the_authority_that_cannot_be_used(
+def test_error_names_authority_file(
     tmp_path: Path, content: str | None, complaint: str
 ) -> None:
     file = tmp_path / "ca.crt"
@@ -312,7 +316,7 @@ def test_names_the_authority_that_cannot_be_used(
     assert str(file) in str(caught.value)
 
 
-def test_loads_a_client_certificate_from_files_or_data(
+def test_client_certificate_is_loaded_from_files_or_data(
     certificates: Certificates,
 ) -> None:
     TLSOptions(certificate=certificates.client, key=certificates.client_key).context()
@@ -322,7 +326,7 @@ def test_loads_a_client_certificate_from_files_or_data(
     ).context()
 
 
-def test_names_the_key_that_belongs_to_another_certificate(
+def test_error_names_key_of_other_certificate(
     certificates: Certificates,
 ) -> None:
     options = TLSOptions(certificate=certificates.client, key=certificates.server_key)
@@ -331,14 +335,16 @@ def test_names_the_key_that_belongs_to_another_certificate(
         options.context()
 
 
-def test_never_asks_for_a_passphrase(certificates: Certificates) -> None:
+def test_encrypted_key_raises_instead_of_prompting(certificates: Certificates) -> None:
     options = TLSOptions(certificate=certificates.client, key=certificates.locked_key)
 
     with pytest.raises(OptionsError, match="no passphrase"):
         options.context()
 
 
-def test_a_certificate_needs_its_key(certificates: Certificates) -> None:
+def test_certificate_without_key_raises_options_error(
+    certificates: Certificates,
+) -> None:
     with pytest.raises(OptionsError, match="needs its key"):
         TLSOptions(certificate=certificates.client)
 
@@ -355,36 +361,36 @@ STEPS = st.one_of(
 
 
 @dataclass
-class World:
-    """A source, and what is known of what it did."""
+class RenewalModel:
+    """A source, and the state that it should lead to."""
 
     broken: bool = False
     failed: bool = False
-    asked_at: list[float] = field(default_factory=list)
-    given_at: list[float] = field(default_factory=list)
+    called_at: list[float] = field(default_factory=list)
+    returned_at: list[float] = field(default_factory=list)
 
     async def auth_info(self) -> AuthInfo:
         now = asyncio.get_running_loop().time()
-        self.asked_at.append(now)
+        self.called_at.append(now)
         self.failed = self.broken
         if self.broken:
             raise OptionsError("broken")
 
-        self.given_at.append(now)
+        self.returned_at.append(now)
         return AuthInfo(
-            authorization=str(len(self.given_at)),
+            authorization=str(len(self.returned_at)),
             fresh_seconds=FRESH,
             valid_seconds=VALID,
         )
 
     def age(self) -> float:
-        """Of the newest that was given, in seconds."""
+        """Return the age of the newest credentials in seconds."""
         now = asyncio.get_running_loop().time()
-        return now - self.given_at[-1] if self.given_at else float("inf")
+        return now - self.returned_at[-1] if self.returned_at else float("inf")
 
     async def ask(self, credentials: Credentials) -> AuthInfo | None:
-        age, asked, failed = self.age(), len(self.asked_at), self.failed
-        tried = self.asked_at[-1] if self.asked_at else -float("inf")
+        age, calls, failed = self.age(), len(self.called_at), self.failed
+        tried = self.called_at[-1] if self.called_at else -float("inf")
         now = asyncio.get_running_loop().time()
         try:
             proof = await credentials.auth_info()
@@ -393,8 +399,8 @@ class World:
             assert age >= VALID
             return None
 
-        renewed = len(self.asked_at) - asked
-        assert proof.authorization == str(len(self.given_at)), "not the newest"
+        renewed = len(self.called_at) - calls
+        assert proof.authorization == str(len(self.returned_at)), "not the newest"
         assert self.age() < VALID, "used when it was not valid any more"
         assert renewed <= 1
         if age < FRESH and not failed:
@@ -405,37 +411,39 @@ class World:
 
         return proof
 
-    async def refuse(self, credentials: Credentials, refused: Refused) -> None:
-        newest, asked = str(len(self.given_at)), len(self.asked_at)
+    async def refuse(self, credentials: Credentials, refused: RefusedInfo) -> None:
+        newest, calls = str(len(self.returned_at)), len(self.called_at)
         better = await credentials.invalidate(refused.proof)
-        renewed = len(self.asked_at) - asked
-        assert renewed == (refused.asked == asked), "looked for, or not, in vain"
+        renewed = len(self.called_at) - calls
+        assert renewed == (refused.calls == calls), (
+            "renewed without need, or not renewed"
+        )
         newer = refused.proof.authorization != newest
         assert better == (newer or (renewed and not self.broken))
 
 
 @dataclass(frozen=True)
-class Refused:
-    """A proof, and how often the source had been asked when it was given."""
+class RefusedInfo:
+    """Refused credentials, and the number of source calls before them."""
 
     proof: AuthInfo
-    asked: int
+    calls: int
 
 
 @settings(max_examples=300)
 @given(st.lists(STEPS, max_size=30))
-async def test_the_newest_valid_proof_is_used_whatever_happens(
+async def test_any_sequence_of_renewals_returns_newest_valid_credentials(
     steps: list[float | str],
 ) -> None:
-    world = World()
+    world = RenewalModel()
     credentials = Credentials(source=world.auth_info)
-    seen: list[Refused] = []
+    seen: list[RefusedInfo] = []
     for step in steps:
         match step:
             case "ask":
                 proof = await world.ask(credentials)
-                given = len(world.asked_at)
-                seen += [Refused(proof, given)] if proof is not None else []
+                given = len(world.called_at)
+                seen += [RefusedInfo(proof, given)] if proof is not None else []
             case "refuse" if seen:
                 await world.refuse(credentials, seen[-1])
             case "refuse an old one" if seen:

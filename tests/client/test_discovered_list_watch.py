@@ -1,4 +1,4 @@
-"""Informers of resources by a name that only the server knows."""
+"""Lists and watches of resources whose names are discovered."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def listed(source: DiscoveredListWatch) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "given",
     [
         WIDGET,
         Resource.of("example.com/v1", "widgets"),
@@ -68,19 +68,19 @@ async def listed(source: DiscoveredListWatch) -> list[str]:
     ],
     ids=["kind", "plural", "singular", "short"],
 )
-async def test_lists_what_the_server_has_under_the_name(
-    client: Client, asked: Resource
+async def test_discovered_list_watch_lists_resource_of_name(
+    client: Client, given: Resource
 ) -> None:
     await define_widgets(client)
     await client.create(FOUND, widget("a"))
-    source = DiscoveredListWatch(client, asked)
-    assert source.resource == asked
+    source = DiscoveredListWatch(client, given)
+    assert source.resource == given
 
     assert await listed(source) == ["shop/a"]
     assert source.resource == FOUND
 
 
-async def test_watches_what_is_selected(client: Client) -> None:
+async def test_discovered_list_watch_watches_selected_objects(client: Client) -> None:
     await define_widgets(client)
     for name in ("a", "b"):
         await client.create(FOUND, widget(name))
@@ -94,7 +94,7 @@ async def test_watches_what_is_selected(client: Client) -> None:
             break
 
 
-async def test_a_name_that_the_server_does_not_have_is_not_found(
+async def test_discovered_list_watch_raises_not_found_for_unknown_name(
     client: Client,
 ) -> None:
     source = DiscoveredListWatch(client, WIDGET)
@@ -110,7 +110,9 @@ async def test_a_name_that_the_server_does_not_have_is_not_found(
     assert await source.is_served() is False
 
 
-async def test_says_whether_it_is_served(client: Client) -> None:
+async def test_discovered_list_watch_returns_whether_resource_is_served(
+    client: Client,
+) -> None:
     await define_widgets(client)
     source = DiscoveredListWatch(client, WIDGET)
     assert await source.is_served() is True
@@ -123,7 +125,7 @@ async def test_says_whether_it_is_served(client: Client) -> None:
         await listed(source)
 
 
-async def test_a_group_that_is_broken_is_not_taken_for_gone() -> None:
+async def test_resource_of_broken_group_counts_as_served() -> None:
     stale = aggregated(("example.com", {"v1": None}))
     core = aggregated(("", {"v1": {"pods": "Pod"}}))
     documents = {"/api": core, "/apis": stale}
@@ -136,7 +138,7 @@ async def test_a_group_that_is_broken_is_not_taken_for_gone() -> None:
             await source.is_served()
 
 
-async def test_finds_a_kind_that_comes_back_under_another_plural(
+async def test_discovered_list_watch_finds_kind_recreated_with_other_plural(
     client: Client,
 ) -> None:
     await define_widgets(client)
@@ -155,17 +157,19 @@ async def test_finds_a_kind_that_comes_back_under_another_plural(
     assert source.resource.plural == "widgetz"
 
 
-async def test_a_namespace_of_what_has_none_is_told(client: Client) -> None:
+async def test_namespace_of_cluster_scoped_resource_raises_invalid(
+    client: Client,
+) -> None:
     await define_widgets(client, scope="Cluster")
     source = DiscoveredListWatch(client, WIDGET, namespace="shop")
 
-    with pytest.raises(Invalid, match=r"cluster-scoped .* 'shop': give namespace=''"):
+    with pytest.raises(Invalid, match=r"cluster-scoped .* 'shop': pass namespace=''"):
         await listed(source)
 
     assert await listed(DiscoveredListWatch(client, WIDGET, namespace="")) == []
 
 
-async def test_knows_what_it_selects_before_it_knows_where_it_is(
+async def test_discovered_list_watch_selects_objects_before_discovery(
     client: Client,
 ) -> None:
     source = DiscoveredListWatch(
@@ -184,7 +188,7 @@ async def test_knows_what_it_selects_before_it_knows_where_it_is(
 
 
 @pytest.mark.parametrize("name", ["Widget", "widgets", "wd"])
-async def test_a_factory_finds_custom_kinds_by_any_name(
+async def test_factory_finds_custom_kinds_by_any_name(
     client: Client, name: str
 ) -> None:
     await define_widgets(client)
@@ -201,14 +205,14 @@ async def test_a_factory_finds_custom_kinds_by_any_name(
         await widgets.wait_until(lambda obj: obj is not None, key="shop/b", timeout=30)
 
 
-async def test_a_factory_finds_built_in_kinds_without_asking(client: Client) -> None:
+async def test_factory_finds_built_in_kinds_without_discovery(client: Client) -> None:
     factory = SharedInformerFactory(client)
 
     assert factory.informer("v1", "Pod") is factory.informer("v1", "pods")
     assert factory.informer("v1", "Pod").resource == PODS
 
 
-async def test_who_waits_for_an_unknown_kind_is_told_what_is_similar(
+async def test_sync_timeout_for_unknown_kind_suggests_similar_names(
     client: Client,
 ) -> None:
     await define_widgets(client)
@@ -220,7 +224,7 @@ async def test_who_waits_for_an_unknown_kind_is_told_what_is_similar(
             await factory.wait_for_cache_sync(timeout=30)
 
 
-async def test_a_kind_whose_definition_comes_later_is_listed_then(
+async def test_informer_lists_kind_once_its_crd_is_created(
     client: Client,
 ) -> None:
     factory = SharedInformerFactory(client)
@@ -236,7 +240,7 @@ async def test_a_kind_whose_definition_comes_later_is_listed_then(
         assert not widgets.status.not_served
 
 
-async def test_metadata_of_a_kind_by_name(client: Client) -> None:
+async def test_discovered_list_watch_requests_metadata_only(client: Client) -> None:
     await define_widgets(client)
     await client.create(FOUND, widget("a"))
     factory = SharedInformerFactory(client)
@@ -247,13 +251,13 @@ async def test_metadata_of_a_kind_by_name(client: Client) -> None:
         assert widgets.lister.list()[0].kind == "PartialObjectMetadata"
 
 
-async def test_a_kind_that_goes_and_comes_back(client: Client) -> None:
+async def test_informer_survives_deletion_and_recreation_of_crd(client: Client) -> None:
     await define_widgets(client)
     await client.create(FOUND, widget("a"))
     factory = SharedInformerFactory(client)
     widgets = factory.informer("example.com/v1", "Widget")
-    gone: list[str] = []
-    widgets.add_event_handler(on_delete=lambda obj: gone.append(obj.name))
+    deleted: list[str] = []
+    widgets.add_event_handler(on_delete=lambda obj: deleted.append(obj.name))
 
     async with factory:
         await factory.wait_for_cache_sync(timeout=30)
@@ -261,7 +265,7 @@ async def test_a_kind_that_goes_and_comes_back(client: Client) -> None:
         while widgets.status.phase != "absent":
             await asyncio.sleep(1)
 
-        assert (gone, len(widgets.store)) == (["a"], 0)
+        assert (deleted, len(widgets.store)) == (["a"], 0)
 
         await define_widgets(client, plural="widgetz")
         there = Resource("example.com", "v1", "widgetz", "Widget")
@@ -269,7 +273,9 @@ async def test_a_kind_that_goes_and_comes_back(client: Client) -> None:
         await widgets.wait_until(lambda obj: obj is not None, key="shop/b", timeout=300)
 
 
-async def test_several_namespaces_of_a_kind_by_name(client: Client) -> None:
+async def test_informer_of_discovered_kind_covers_several_namespaces(
+    client: Client,
+) -> None:
     await define_widgets(client)
     for namespace in ("shop", "test", "other"):
         body = widget("a")
@@ -286,7 +292,7 @@ async def test_several_namespaces_of_a_kind_by_name(client: Client) -> None:
     assert keys == ["shop/a", "test/a"]
 
 
-async def test_a_namespace_of_a_kind_that_has_none_is_told_to_who_waits(
+async def test_sync_timeout_reports_namespace_of_cluster_scoped_kind(
     client: Client,
 ) -> None:
     await define_widgets(client, scope="Cluster")
@@ -295,7 +301,7 @@ async def test_a_namespace_of_a_kind_that_has_none_is_told_to_who_waits(
     everywhere = factory.informer("example.com/v1", "widgets", namespace="")
 
     async with factory:
-        with pytest.raises(NotSynced, match="give namespace=''"):
+        with pytest.raises(NotSynced, match="pass namespace=''"):
             await factory.wait_for_cache_sync(timeout=30)
 
         await everywhere.wait_synced(timeout=30)

@@ -1,4 +1,4 @@
-"""`Discovery`: one answer for all who ask, for as long as it is good."""
+"""`Discovery`: shared and cached results of discovery requests."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def client(server: OldServer) -> AsyncIterator[Client]:
 @pytest.mark.parametrize(
     "word", ["deploy", "deployments.apps", "deployments.v1.apps", "Deployment"]
 )
-async def test_finds_resources_by_all_their_names(word: str) -> None:
+async def test_discovery_finds_resources_by_all_names(word: str) -> None:
     async with APIServer() as server, server.client() as client:
         assert await client.discovery.resource(word) == DEPLOYMENTS
 
@@ -80,7 +80,7 @@ async def test_discovery_works_while_the_default_executor_is_busy() -> None:
     assert found == DEPLOYMENTS
 
 
-async def test_says_what_the_server_says_of_a_resource() -> None:
+async def test_discovery_returns_names_verbs_and_subresources() -> None:
     async with APIServer() as server, server.client() as client:
         found = await client.discovery.served("deploy")
         everything = await client.discovery.resources()
@@ -94,7 +94,7 @@ async def test_says_what_the_server_says_of_a_resource() -> None:
     assert found in some
 
 
-async def test_an_api_version_restricts_what_a_word_can_mean() -> None:
+async def test_discovery_with_api_version_finds_only_that_version() -> None:
     async with APIServer() as server, server.client() as client:
         newest = await client.discovery.resource("hpa")
         older = await client.discovery.resource("hpa", "autoscaling/v1")
@@ -104,7 +104,7 @@ async def test_an_api_version_restricts_what_a_word_can_mean() -> None:
     assert (newest.version, older.version) == ("v2", "v1")
 
 
-async def test_an_unknown_kind_is_told_with_what_is_similar(client: Client) -> None:
+async def test_unknown_kind_error_suggests_similar_names(client: Client) -> None:
     with pytest.raises(NotFound) as caught:
         await client.discovery.resource("Deploymnt")
 
@@ -114,7 +114,7 @@ async def test_an_unknown_kind_is_told_with_what_is_similar(client: Client) -> N
     )
 
 
-async def test_a_broken_group_is_told_once(
+async def test_broken_group_is_logged_once(
     server: OldServer, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.documents = documents(APPS, ("metrics.test", {"v1": None}))
@@ -137,7 +137,7 @@ async def test_a_broken_group_is_told_once(
     assert discovery.broken == {}
 
 
-async def test_what_is_in_a_broken_group_is_not_said_to_be_missing(
+async def test_resource_of_broken_group_raises_server_error(
     server: OldServer, client: Client
 ) -> None:
     server.documents = documents(APPS, ("metrics.test", {"v1": None}))
@@ -149,10 +149,10 @@ async def test_what_is_in_a_broken_group_is_not_said_to_be_missing(
         await client.discovery.resource("ghosts", "apps/v1")
 
 
-# ---------------------------------------------------------------- when it asks
+# ---------------------------------------------------------------- when it sends requests
 
 
-async def test_nothing_is_asked_before_somebody_wants_to_know(
+async def test_discovery_sends_nothing_before_first_use(
     server: OldServer, client: Client
 ) -> None:
     discovery = client.discovery
@@ -161,7 +161,7 @@ async def test_nothing_is_asked_before_somebody_wants_to_know(
     assert (client.discovery is discovery, server.asked) == (True, [])
 
 
-async def test_asks_once_for_all_who_want_to_know(
+async def test_concurrent_callers_share_one_discovery(
     server: OldServer, client: Client
 ) -> None:
     async with asyncio.TaskGroup() as group:
@@ -172,7 +172,7 @@ async def test_asks_once_for_all_who_want_to_know(
     assert sorted(server.asked) == ["/api", "/apis"]
 
 
-async def test_asks_again_when_the_answer_is_too_old(
+async def test_discovery_repeats_requests_after_max_age(
     server: OldServer, client: Client
 ) -> None:
     discovery = Discovery(client, max_age=timedelta(minutes=10))
@@ -186,7 +186,7 @@ async def test_asks_again_when_the_answer_is_too_old(
     assert len(server.asked) == 4
 
 
-async def test_an_answer_is_good_for_six_hours_unless_told(
+async def test_discovery_result_is_valid_for_six_hours_by_default(
     server: OldServer, client: Client
 ) -> None:
     await client.discovery.resource("Pod")
@@ -199,7 +199,7 @@ async def test_an_answer_is_good_for_six_hours_unless_told(
     assert len(server.asked) == 4
 
 
-async def test_a_new_kind_is_asked_for_when_it_is_wanted(
+async def test_unknown_kind_triggers_new_discovery(
     server: OldServer, client: Client
 ) -> None:
     await client.discovery.resource("Pod")
@@ -212,7 +212,7 @@ async def test_a_new_kind_is_asked_for_when_it_is_wanted(
     assert len(server.asked) == 4
 
 
-async def test_an_unknown_kind_is_asked_for_once_in_two_seconds(
+async def test_unknown_kind_triggers_discovery_at_most_every_two_seconds(
     server: OldServer, client: Client
 ) -> None:
     async def ask() -> None:
@@ -232,7 +232,9 @@ async def test_an_unknown_kind_is_asked_for_once_in_two_seconds(
     assert len(server.asked) == 4
 
 
-async def test_invalidated_it_asks_at_once(server: OldServer, client: Client) -> None:
+async def test_invalidated_discovery_repeats_requests(
+    server: OldServer, client: Client
+) -> None:
     await client.discovery.resource("Pod")
     server.documents = documents(WIDGETS)
     client.discovery.invalidate()
@@ -242,7 +244,7 @@ async def test_invalidated_it_asks_at_once(server: OldServer, client: Client) ->
         await client.discovery.resource("Deployment")
 
 
-async def test_who_asks_behind_an_invalidation_gets_what_is_asked_after_it(
+async def test_call_after_invalidation_gets_result_of_later_requests(
     server: OldServer, client: Client
 ) -> None:
     server.hold, server.held_paths = asyncio.Event(), "/apis"
@@ -259,7 +261,7 @@ async def test_who_asks_behind_an_invalidation_gets_what_is_asked_after_it(
     assert len(server.asked) == 4
 
 
-async def test_an_answer_of_nothing_new_renews_the_age(
+async def test_unchanged_documents_renew_age_of_result(
     server: OldServer, client: Client
 ) -> None:
     server.tags = {"/api": '"1"', "/apis": '"1"'}
@@ -275,7 +277,7 @@ async def test_an_answer_of_nothing_new_renews_the_age(
 # ---------------------------------------------------------------- failures
 
 
-async def test_a_failure_is_that_of_all_who_waited_for_it(
+async def test_concurrent_callers_share_failure_of_discovery(
     server: OldServer, client: Client
 ) -> None:
     server.documents["/apis"] = 503
@@ -292,7 +294,9 @@ async def test_a_failure_is_that_of_all_who_waited_for_it(
     assert len(server.asked) == 2
 
 
-async def test_after_a_failure_it_asks_again(server: OldServer, client: Client) -> None:
+async def test_discovery_is_repeated_after_failure(
+    server: OldServer, client: Client
+) -> None:
     server.documents["/apis"] = 503
     with pytest.raises(ServerError):
         await client.discovery.resource("Pod")
@@ -301,7 +305,7 @@ async def test_after_a_failure_it_asks_again(server: OldServer, client: Client) 
     assert await client.discovery.resource("Pod") == PODS
 
 
-async def test_who_gives_up_takes_nobody_else_with_them(
+async def test_cancelled_caller_does_not_cancel_others(
     server: OldServer, client: Client
 ) -> None:
     server.hold, server.held_paths = asyncio.Event(), "/apis"
@@ -318,7 +322,9 @@ async def test_who_gives_up_takes_nobody_else_with_them(
     assert await second == PODS
 
 
-async def test_a_client_that_is_not_entered_cannot_be_asked(tmp_path: Path) -> None:
+async def test_discovery_of_unentered_client_raises_options_error(
+    tmp_path: Path,
+) -> None:
     client = Client.from_url("http://127.0.0.1:1")
     for discovery in (client.discovery, Discovery(client, tmp_path)):
         with pytest.raises(OptionsError, match="not entered"):
@@ -330,19 +336,19 @@ async def test_a_client_that_is_not_entered_cannot_be_asked(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("age", [-1, float("nan"), float("inf")])
-def test_an_age_that_cannot_be_one_is_refused(age: float) -> None:
+def test_discovery_rejects_invalid_max_age(age: float) -> None:
     with pytest.raises(OptionsError):
         Discovery(Client.from_url("http://127.0.0.1:1"), max_age=age)
 
 
 @pytest.mark.looptime(False)
-def test_it_goes_on_in_another_loop() -> None:
+def test_discovery_starts_over_in_another_loop() -> None:
     client = Client.from_url("http://127.0.0.1:1")
 
     async def fail() -> None:
         async with client:
-            asked = [client.discovery.resource("Pod") for _ in range(3)]
-            ends = await asyncio.gather(*asked, return_exceptions=True)
+            calls = [client.discovery.resource("Pod") for _ in range(3)]
+            ends = await asyncio.gather(*calls, return_exceptions=True)
             assert {type(it) for it in ends} == {TransportError}
 
     asyncio.run(fail())
@@ -352,7 +358,7 @@ def test_it_goes_on_in_another_loop() -> None:
 # ---------------------------------------------------------------- files
 
 
-async def test_another_server_is_asked_anew(server: OldServer) -> None:
+async def test_discovery_starts_over_for_another_server(server: OldServer) -> None:
     async with OldServer({"/api": CORE, "/apis": aggregated(WIDGETS)}) as other:
         urls = [server.url, other.url]
         client = Client(lambda: ClientConfig(server=urls.pop(0)))
@@ -365,7 +371,7 @@ async def test_another_server_is_asked_anew(server: OldServer) -> None:
     assert [it.resource.kind for it in found] == ["Pod", "Widget"]
 
 
-async def test_files_are_read_instead_of_asking(
+async def test_discovery_reads_files_instead_of_requesting(
     server: OldServer, client: Client, tmp_path: Path
 ) -> None:
     await Discovery(client, tmp_path).resource("Pod")
@@ -378,7 +384,7 @@ async def test_files_are_read_instead_of_asking(
     assert (tmp_path / name / "apps" / "v1" / "serverresources.json").is_file()
 
 
-async def test_files_that_do_not_know_a_kind_are_not_the_last_word(
+async def test_kind_missing_in_files_is_requested(
     server: OldServer, client: Client, tmp_path: Path
 ) -> None:
     await Discovery(client, tmp_path).resource("Pod")
@@ -387,12 +393,12 @@ async def test_files_that_do_not_know_a_kind_are_not_the_last_word(
     await Discovery(client, tmp_path).resource("Widget")
 
     # The files know it now, as well.
-    asked = len(server.asked)
+    requests_before = len(server.asked)
     await Discovery(client, tmp_path).resource("Widget")
-    assert len(server.asked) == asked
+    assert len(server.asked) == requests_before
 
 
-async def test_old_files_are_not_read(
+async def test_discovery_ignores_old_files(
     server: OldServer, client: Client, tmp_path: Path
 ) -> None:
     await Discovery(client, tmp_path).resource("Pod")
@@ -404,7 +410,7 @@ async def test_old_files_are_not_read(
     assert len(server.asked) == 4
 
 
-async def test_what_is_read_from_files_is_as_old_as_they_are(
+async def test_result_from_files_has_age_of_files(
     server: OldServer, client: Client, tmp_path: Path
 ) -> None:
     await Discovery(client, tmp_path).resource("Pod")
@@ -423,7 +429,7 @@ async def test_what_is_read_from_files_is_as_old_as_they_are(
     assert len(server.asked) == 4
 
 
-async def test_invalidated_it_reads_no_files(
+async def test_invalidated_discovery_ignores_files(
     server: OldServer, client: Client, tmp_path: Path
 ) -> None:
     discovery = Discovery(client, tmp_path)
@@ -435,7 +441,7 @@ async def test_invalidated_it_reads_no_files(
     await Discovery(client, tmp_path).resource("Widget")
 
 
-async def test_files_that_cannot_be_written_change_nothing(
+async def test_unwritable_cache_folder_does_not_fail_discovery(
     client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -444,7 +450,7 @@ async def test_files_that_cannot_be_written_change_nothing(
     assert "cannot write discovery files" in caplog.text
 
 
-async def test_a_custom_resource_that_comes_later_is_found() -> None:
+async def test_discovery_finds_custom_resource_created_later() -> None:
     async with APIServer() as server, server.client() as client:
         with pytest.raises(NotFound):
             await client.discovery.resource("wd")
@@ -456,7 +462,9 @@ async def test_a_custom_resource_that_comes_later_is_found() -> None:
     assert (found.plural, found.kind, found.namespaced) == ("widgets", "Widget", True)
 
 
-async def test_only_the_loop_of_the_client_can_ask(client: Client) -> None:
+async def test_discovery_in_another_loop_than_client_raises_wrong_loop(
+    client: Client,
+) -> None:
     def ask() -> None:
         asyncio.run(client.discovery.resource("Pod"))
 

@@ -1,4 +1,4 @@
-"""The files that are shared with kubectl."""
+"""Disk cache of discovery, shared with kubectl."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 from discovery_helpers import make_files_older
+from each_case import each_case
 
 from aioinformer.client.discovery_cache import folder_of, load, save
 from aioinformer.client.discovery_documents import APIResource, Group, GroupVersion
@@ -31,8 +32,8 @@ def files(folder: Path) -> list[str]:
     )
 
 
-@pytest.mark.parametrize(
-    ("server", "folder"),
+@each_case(
+    "server, folder",
     [
         ("https://10.0.0.1:6443", "10.0.0.1_6443"),
         ("http://localhost:8001", "localhost_8001"),
@@ -41,13 +42,11 @@ def files(folder: Path) -> list[str]:
         ("https://host/../../etc", "host/etc"),
     ],
 )
-def test_a_server_has_the_folder_that_kubectl_gives_it(
-    server: str, folder: str
-) -> None:
+def test_cache_folder_of_server_is_that_of_kubectl(server: str, folder: str) -> None:
     assert folder_of(Path("/cache"), server) == Path("/cache") / folder
 
 
-def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+def test_saved_groups_are_loaded_again(tmp_path: Path) -> None:
     save(tmp_path / "new" / "host", groups())
 
     found = load(tmp_path / "new" / "host", HOUR)
@@ -63,7 +62,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     ]
 
 
-def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+def test_cache_files_are_private(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         save(tmp_path / "cache" / "host", groups())
@@ -77,7 +76,7 @@ def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "cache").stat().st_mode) == 0o700
 
 
-def test_the_age_is_that_of_the_oldest_file(tmp_path: Path) -> None:
+def test_age_of_cache_is_that_of_oldest_file(tmp_path: Path) -> None:
     save(tmp_path, groups())
     make_files_older(tmp_path / "v1", 1000)
 
@@ -93,7 +92,7 @@ def test_the_age_is_that_of_the_oldest_file(tmp_path: Path) -> None:
     ["servergroups.json", "v1/serverresources.json", "a.b/v2/serverresources.json"],
 )
 @pytest.mark.parametrize("content", [None, b"", b'{"kind":"Status"}'], ids=str)
-def test_a_file_that_is_missing_or_broken_makes_all_useless(
+def test_missing_or_broken_file_invalidates_cache(
     tmp_path: Path, file: str, content: bytes | None
 ) -> None:
     save(tmp_path, groups())
@@ -104,14 +103,14 @@ def test_a_file_that_is_missing_or_broken_makes_all_useless(
     assert load(tmp_path, HOUR) is None
 
 
-def test_a_file_from_the_future_is_not_believed(tmp_path: Path) -> None:
+def test_file_from_the_future_invalidates_cache(tmp_path: Path) -> None:
     save(tmp_path, groups())
     make_files_older(tmp_path, -HOUR)
 
     assert load(tmp_path, HOUR) is None
 
 
-def test_what_could_not_be_learnt_has_no_file(tmp_path: Path) -> None:
+def test_undiscovered_version_is_not_saved(tmp_path: Path) -> None:
     broken = Group("broken.test", [GroupVersion("v1", problem="503")])
     save(tmp_path, [*groups(), broken])
 
@@ -122,9 +121,7 @@ def test_what_could_not_be_learnt_has_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("group", ["..", "../up", "/etc", ".", "", "-a"])
-def test_no_name_of_a_server_leads_out_of_its_folder(
-    tmp_path: Path, group: str
-) -> None:
+def test_names_of_server_cannot_leave_cache_folder(tmp_path: Path, group: str) -> None:
     line = [APIResource("things", "thing", kind="Thing")]
     version = GroupVersion("../../../v1" if not group else "v1", line)
     save(tmp_path / "host", [Group(group, [version])])
@@ -132,7 +129,7 @@ def test_no_name_of_a_server_leads_out_of_its_folder(
     assert files(tmp_path) == []
 
 
-def test_a_folder_that_cannot_be_written_to_is_told_in_the_log(
+def test_unwritable_folder_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "host").write_text("in the way")
@@ -142,7 +139,7 @@ def test_a_folder_that_cannot_be_written_to_is_told_in_the_log(
     assert "cannot write discovery files" in caplog.text
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
+def test_failed_write_keeps_old_file_and_no_other(tmp_path: Path) -> None:
     save(tmp_path, groups())
     target = tmp_path / "servergroups.json"
     target.unlink()
@@ -153,7 +150,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path: Path) -> 
     assert [it.name for it in tmp_path.iterdir() if it.is_file()] == []
 
 
-def test_files_of_kubectl_are_read(tmp_path: Path) -> None:
+def test_files_written_by_kubectl_are_loaded(tmp_path: Path) -> None:
     (tmp_path / "v1").mkdir()
     (tmp_path / "servergroups.json").write_text(
         '{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"","versions":'

@@ -1,4 +1,4 @@
-"""What a server says of its resources, read in both forms."""
+"""Parsing and writing of discovery documents in both forms."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 from discovery_helpers import aggregated, listed, named
+from each_case import each_case
 
 from aioinformer.client.discovery_documents import (
     STALE,
@@ -25,7 +26,7 @@ def read(document: Any) -> list[Group]:
     return read_groups(orjson.dumps(document))
 
 
-def test_an_aggregated_document_tells_everything() -> None:
+def test_aggregated_document_has_groups_and_resources() -> None:
     [core, apps] = read(
         aggregated(("", {"v1": {"pods": "Pod"}}), ("apps", {"v1": {"sets": "Set"}}))
     )
@@ -45,7 +46,7 @@ def test_an_aggregated_document_tells_everything() -> None:
     ]
 
 
-def test_subresources_become_lines_of_their_own() -> None:
+def test_subresources_become_separate_entries() -> None:
     document = aggregated(("apps", {"v1": {"sets": "Set"}}))
     resource = document["items"][0]["versions"][0]["resources"][0]
     scale = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
@@ -63,7 +64,7 @@ def test_subresources_become_lines_of_their_own() -> None:
     ]
 
 
-def test_a_resource_of_no_kind_is_left_out_but_for_its_subresources() -> None:
+def test_resource_without_kind_is_skipped_except_subresources() -> None:
     document = aggregated(("a.b", {"v1": {"things": "Thing"}}))
     resource = document["items"][0]["versions"][0]["resources"][0]
     resource["responseKind"] = None
@@ -74,7 +75,7 @@ def test_a_resource_of_no_kind_is_left_out_but_for_its_subresources() -> None:
     assert [it.name for it in lines] == ["things/status"]
 
 
-def test_a_stale_version_is_known_to_be_broken() -> None:
+def test_stale_version_has_a_problem() -> None:
     [group] = read(aggregated(("a.b", {"v2": None, "v1": {"things": "Thing"}})))
 
     stale, fresh = group.versions
@@ -82,7 +83,7 @@ def test_a_stale_version_is_known_to_be_broken() -> None:
     assert (fresh.problem, fresh.known) == ("", True)
 
 
-def test_the_older_form_names_versions_the_preferred_one_first() -> None:
+def test_group_list_puts_preferred_version_first() -> None:
     groups = [named("a.b", "v2", "v1beta1", "v1", preferred="v1"), named("c.d", "v1")]
 
     [one, other] = read({"kind": "APIGroupList", "groups": groups})
@@ -91,7 +92,7 @@ def test_the_older_form_names_versions_the_preferred_one_first() -> None:
     assert not any(it.known for it in (*one.versions, *other.versions))
 
 
-def test_the_older_form_of_the_core_group() -> None:
+def test_core_versions_are_read_as_core_group() -> None:
     assert read({"kind": "APIVersions", "versions": ["v1"]}) == [
         Group("", [GroupVersion("v1")])
     ]
@@ -100,13 +101,13 @@ def test_the_older_form_of_the_core_group() -> None:
 @pytest.mark.parametrize(
     "kind", ["APIGroupList", "APIVersions", "APIGroupDiscoveryList"]
 )
-def test_nothing_and_null_are_no_groups(kind: str) -> None:
+def test_empty_and_null_groups_are_read_as_none(kind: str) -> None:
     nothing = {"groups": None, "items": None}
 
     assert [it for it in read({"kind": kind, **nothing}) if it.versions] == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         b"",
@@ -118,9 +119,8 @@ def test_nothing_and_null_are_no_groups(kind: str) -> None:
         b'{"kind":"APIVersions","versions":["\xff"]}',
         b"<html></html>",
     ],
-    ids=str,
 )
-def test_anything_else_cannot_be_read(body: bytes) -> None:
+def test_other_document_raises_decode_error(body: bytes) -> None:
     with pytest.raises(DecodeError, match="cannot read a discovery document"):
         read_groups(body)
 
@@ -128,12 +128,12 @@ def test_anything_else_cannot_be_read(body: bytes) -> None:
 @pytest.mark.parametrize(
     "body", [b"{}", b'{"kind":"Status"}', b'{"resources":[{"kind":"A"}]}'], ids=str
 )
-def test_resources_that_cannot_be_read(body: bytes) -> None:
+def test_malformed_resource_list_raises_decode_error(body: bytes) -> None:
     with pytest.raises(DecodeError, match="cannot read a discovery document"):
         read_resources(body)
 
 
-def test_what_is_written_is_the_older_form() -> None:
+def test_groups_are_written_in_older_form() -> None:
     group = Group("a.b", [GroupVersion("v1"), GroupVersion("v1beta1")])
     core = Group("", [GroupVersion("v1")])
 
@@ -165,7 +165,7 @@ def named_core() -> dict[str, Any]:
     return {"name": "", "versions": [v1], "preferredVersion": v1}
 
 
-def test_what_is_written_is_read_again() -> None:
+def test_written_groups_are_read_again() -> None:
     lines = read_resources(
         orjson.dumps(
             {

@@ -1,4 +1,4 @@
-"""What a server is asked, in either form, and what becomes of a group that is broken."""
+"""Discovery requests in both forms, and groups that cannot be discovered."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ NEW = {
 }
 
 
-def told(groups: list[Group]) -> dict[str, list[str] | str]:
-    """By version the names of what is served, or the problem with it."""
+def served_by_version(groups: list[Group]) -> dict[str, list[str] | str]:
+    """Return the names of served resources, or the problem, by version."""
     return {
         group.api_version(version): version.problem
         or [it.name for it in version.resources or ()]
@@ -49,53 +49,58 @@ def told(groups: list[Group]) -> dict[str, list[str] | str]:
     }
 
 
-async def test_asks_two_documents_where_they_tell_everything() -> None:
+async def test_aggregated_discovery_sends_two_requests() -> None:
     async with OldServer(NEW) as server, server.client() as client:
-        found = told(await DiscoveryRequests(client).fetch())
+        found = served_by_version(await DiscoveryRequests(client).fetch())
 
     assert found == {"v1": ["pods"], "apps/v1": ["sets"], "a.b/v1": STALE}
     assert sorted(server.asked) == ["/api", "/apis"]
     assert server.accepted == [AGGREGATED] * 2
 
 
-async def test_asks_an_older_server_for_each_version() -> None:
+async def test_discovery_requests_each_version_of_older_server() -> None:
     async with OldServer(OLD) as server, server.client() as client:
-        found = told(await DiscoveryRequests(client).fetch())
+        found = served_by_version(await DiscoveryRequests(client).fetch())
 
     assert list(found) == ["v1", "apps/v1", "a.b/v2", "a.b/v1"]
     assert found["v1"] == ["pods"]
     assert sorted(server.asked) == sorted(OLD)
 
 
-async def test_the_server_of_the_tests_tells_everything_in_two_documents() -> None:
+async def test_test_server_supports_aggregated_discovery() -> None:
     async with APIServer() as server, server.client() as client:
         await define_widgets(client)
         found = await DiscoveryRequests(client).fetch()
 
     names = {it.name: it for it in found}
     assert next(iter(names)) == ""
-    assert "widgets" in told([names["example.com"]])["example.com/v1"]
-    assert {"deployments", "deployments/scale"} <= set(told(found)["apps/v1"])
+    assert "widgets" in served_by_version([names["example.com"]])["example.com/v1"]
+    assert {"deployments", "deployments/scale"} <= set(
+        served_by_version(found)["apps/v1"]
+    )
 
 
-async def test_what_has_not_changed_is_not_told_again() -> None:
+async def test_unchanged_document_is_reused_after_304() -> None:
     async with OldServer(NEW) as server, server.client() as client:
         server.tags = {"/api": '"1"', "/apis": '"2"'}
-        questions = DiscoveryRequests(client)
-        first = await questions.fetch()
+        requests = DiscoveryRequests(client)
+        first = await requests.fetch()
         assert server.unchanged == 0
-        again = await questions.fetch()
-        assert (told(again), server.unchanged) == (told(first), 2)
+        again = await requests.fetch()
+        assert (served_by_version(again), server.unchanged) == (
+            served_by_version(first),
+            2,
+        )
 
         server.documents["/apis"] = aggregated(("new.test", {"v1": {"news": "New"}}))
         server.tags["/apis"] = '"3"'
-        found = told(await questions.fetch())
+        found = served_by_version(await requests.fetch())
 
     assert found == {"v1": ["pods"], "new.test/v1": ["news"]}
     assert server.unchanged == 3
 
 
-async def test_our_own_server_answers_that_nothing_has_changed() -> None:
+async def test_test_server_returns_304_for_unchanged_documents() -> None:
     async with APIServer() as server, server.client() as client:
         async with client.stream("GET", "/apis", accept=AGGREGATED) as answer:
             etag = answer.headers["ETag"]
@@ -106,20 +111,20 @@ async def test_our_own_server_answers_that_nothing_has_changed() -> None:
         ) as answer:
             assert (answer.status, await answer.read()) == (304, b"")
 
-        questions = DiscoveryRequests(client)
-        before = await questions.fetch()
-        assert (await questions.fetch())[1] is before[1]
+        requests = DiscoveryRequests(client)
+        before = await requests.fetch()
+        assert (await requests.fetch())[1] is before[1]
         await define_widgets(client)
-        assert "example.com/v1" in told(await questions.fetch())
+        assert "example.com/v1" in served_by_version(await requests.fetch())
 
 
-async def test_what_an_older_server_says_of_versions_is_asked_for_each_time() -> None:
+async def test_documents_of_older_server_are_requested_each_time() -> None:
     async with OldServer(OLD) as server, server.client() as client:
         server.tags = {"/apis": '"1"'}
-        questions = DiscoveryRequests(client)
-        await questions.fetch()
+        requests = DiscoveryRequests(client)
+        await requests.fetch()
         server.documents["/apis/apps/v1"] = PODS
-        found = told(await questions.fetch())
+        found = served_by_version(await requests.fetch())
 
     assert found["apps/v1"] == ["pods"]
 
@@ -134,10 +139,10 @@ async def test_what_an_older_server_says_of_versions_is_asked_for_each_time() ->
     ],
     ids=str,
 )
-async def test_a_broken_group_hides_only_itself(broken: Any, words: str) -> None:
+async def test_broken_group_does_not_affect_others(broken: Any, words: str) -> None:
     documents = {**OLD, "/apis/a.b/v2": broken}
     async with OldServer(documents) as server, server.client() as client:
-        found = told(await DiscoveryRequests(client).fetch())
+        found = served_by_version(await DiscoveryRequests(client).fetch())
 
     assert words in found.pop("a.b/v2")
     assert found == {"v1": ["pods"], "apps/v1": ["sets"], "a.b/v1": ["sets"]}
@@ -145,9 +150,11 @@ async def test_a_broken_group_hides_only_itself(broken: Any, words: str) -> None
 
 @pytest.mark.parametrize("missing", [403, 404])
 @pytest.mark.parametrize("path", ["/api", "/apis"])
-async def test_one_of_the_two_is_enough(path: str, missing: int) -> None:
+async def test_discovery_works_with_one_of_both_root_documents(
+    path: str, missing: int
+) -> None:
     async with OldServer({**NEW, path: missing}) as server, server.client() as client:
-        found = told(await DiscoveryRequests(client).fetch())
+        found = served_by_version(await DiscoveryRequests(client).fetch())
 
     assert ("v1" in found, "apps/v1" in found) == (path == "/apis", path == "/api")
 
@@ -162,7 +169,7 @@ async def test_one_of_the_two_is_enough(path: str, missing: int) -> None:
         pytest.param({**NEW, "/apis": {"kind": "Pod"}}, DecodeError, id="other-kind"),
     ],
 )
-async def test_without_groups_nothing_is_known(
+async def test_failure_of_both_root_documents_raises(
     documents: dict[str, Any], error: type[Exception]
 ) -> None:
     async with OldServer(documents) as server, server.client() as client:
@@ -173,7 +180,7 @@ async def test_without_groups_nothing_is_known(
         assert "check that its URL is that of an API server" in str(caught.value)
 
 
-async def test_a_server_that_is_not_there_is_an_error_of_the_network() -> None:
+async def test_discovery_of_unreachable_server_raises_transport_error() -> None:
     async with OldServer(NEW) as server:
         client = server.client()
 
@@ -182,33 +189,33 @@ async def test_a_server_that_is_not_there_is_an_error_of_the_network() -> None:
             await DiscoveryRequests(client).fetch()
 
 
-async def test_an_older_server_is_asked_a_few_things_at_a_time() -> None:
+async def test_discovery_limits_concurrent_requests() -> None:
     names = [f"g{number}.test" for number in range(3 * REQUESTS_AT_ONCE)]
     documents: dict[str, Any] = {f"/apis/{it}/v1": SETS for it in names}
     documents["/apis"] = group_list(*(named(it, "v1") for it in names))
     async with OldServer(documents) as server, server.client() as client:
         server.hold = asyncio.Event()
-        asking = asyncio.create_task(DiscoveryRequests(client).fetch())
+        fetching = asyncio.create_task(DiscoveryRequests(client).fetch())
         while server.waiting < REQUESTS_AT_ONCE:
             await asyncio.sleep(0.01)
 
         await asyncio.sleep(1)  # of virtual time: the others would be here by now
         assert server.waiting == REQUESTS_AT_ONCE
         server.hold.set()
-        found = told(await asking)
+        found = served_by_version(await fetching)
 
     assert found == {f"{it}/v1": ["sets"] for it in names}
 
 
-async def test_asking_can_be_cancelled() -> None:
+async def test_discovery_requests_can_be_cancelled() -> None:
     async with OldServer(OLD) as server, server.client() as client:
         server.hold = asyncio.Event()
-        asking = asyncio.create_task(DiscoveryRequests(client).fetch())
+        fetching = asyncio.create_task(DiscoveryRequests(client).fetch())
         while not server.waiting:
             await asyncio.sleep(0.01)
 
-        asking.cancel()
+        fetching.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asking
+            await fetching
 
         server.hold.set()

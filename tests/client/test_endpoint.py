@@ -1,4 +1,4 @@
-"""Entering and leaving a client, in which order and task whatsoever."""
+"""Entering and leaving a client."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def server() -> AsyncIterator[CannedServer]:
 
 
 @pytest.mark.realtime
-def test_importing_it_loads_neither_http_library() -> None:
+def test_client_import_loads_no_http_library() -> None:
     code = (
         "import sys, aioinformer.client\n"
         "print({'aiohttp', 'kubernetes_asyncio', 'yaml'} & set(sys.modules))"
@@ -49,7 +49,7 @@ def test_importing_it_loads_neither_http_library() -> None:
     assert done.stdout.decode().strip() == "set()"
 
 
-def test_reads_nothing_before_it_is_entered(
+def test_client_reads_nothing_before_it_is_entered(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
@@ -65,7 +65,7 @@ def test_reads_nothing_before_it_is_entered(
 
 
 @pytest.mark.parametrize("way", ["from_env", "from_kubeconfig", "in_cluster"])
-async def test_what_cannot_be_read_is_an_error_on_entering(
+async def test_entering_raises_for_unreadable_configuration(
     way: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
@@ -79,7 +79,7 @@ async def test_what_cannot_be_read_is_an_error_on_entering(
 
 
 @pytest.mark.parametrize("way", ["from_env", "from_kubeconfig"])
-async def test_enters_what_the_kubeconfig_says(
+async def test_client_uses_server_of_kubeconfig(
     way: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: CannedServer
 ) -> None:
     context = {"cluster": "c", "namespace": "shop"}
@@ -96,7 +96,7 @@ async def test_enters_what_the_kubeconfig_says(
         assert client.config.gzip
 
 
-async def test_an_unreadable_token_file_is_an_error_on_entering(tmp_path: Path) -> None:
+async def test_entering_raises_for_unreadable_token_file(tmp_path: Path) -> None:
     client = Client.from_url("http://api.example", token_file=tmp_path / "absent")
 
     with pytest.raises(OptionsError, match="cannot read a token"):
@@ -105,7 +105,7 @@ async def test_an_unreadable_token_file_is_an_error_on_entering(tmp_path: Path) 
     assert not client.entered
 
 
-async def test_reads_its_configuration_in_a_thread_each_time(
+async def test_client_reads_configuration_in_thread_on_each_entry(
     server: CannedServer,
 ) -> None:
     threads = []
@@ -123,7 +123,7 @@ async def test_reads_its_configuration_in_a_thread_each_time(
     assert threading.main_thread() not in threads
 
 
-async def test_says_that_it_is_not_entered() -> None:
+async def test_unentered_client_raises_options_error() -> None:
     client = Client.from_env()
 
     with pytest.raises(OptionsError, match="async with client"):
@@ -133,7 +133,7 @@ async def test_says_that_it_is_not_entered() -> None:
         _ = client.namespace
 
 
-async def test_says_that_it_was_left(server: CannedServer) -> None:
+async def test_closed_client_raises_transport_error(server: CannedServer) -> None:
     async with Client.from_url(server.url) as client:
         pass
 
@@ -145,7 +145,7 @@ async def test_says_that_it_was_left(server: CannedServer) -> None:
             pass
 
 
-async def test_cannot_be_entered_twice(server: CannedServer) -> None:
+async def test_entered_client_cannot_be_entered_again(server: CannedServer) -> None:
     async with Client.from_url(server.url) as client:
         with pytest.raises(OptionsError, match="already entered"):
             await client.start()
@@ -153,7 +153,7 @@ async def test_cannot_be_entered_twice(server: CannedServer) -> None:
         assert client.entered
 
 
-async def test_cannot_be_entered_by_two_at_once(server: CannedServer) -> None:
+async def test_client_cannot_be_entered_concurrently(server: CannedServer) -> None:
     client = Client.from_url(server.url)
     first = asyncio.create_task(client.start())
     second = asyncio.create_task(client.start())
@@ -165,7 +165,9 @@ async def test_cannot_be_entered_by_two_at_once(server: CannedServer) -> None:
     await client.close()
 
 
-async def test_is_entered_in_one_task_and_left_in_another(server: CannedServer) -> None:
+async def test_client_can_be_entered_and_left_by_different_tasks(
+    server: CannedServer,
+) -> None:
     server.json(POD)
     client = Client.from_url(server.url)
     await asyncio.create_task(client.start())
@@ -176,7 +178,7 @@ async def test_is_entered_in_one_task_and_left_in_another(server: CannedServer) 
     assert not client.entered
 
 
-async def test_closing_it_again_does_nothing(server: CannedServer) -> None:
+async def test_second_close_does_nothing(server: CannedServer) -> None:
     client = Client.from_url(server.url)
     await client.close()
     await client.start()
@@ -186,7 +188,7 @@ async def test_closing_it_again_does_nothing(server: CannedServer) -> None:
     assert not client.entered
 
 
-async def test_a_cancelled_start_can_be_repeated(server: CannedServer) -> None:
+async def test_cancelled_start_can_be_repeated(server: CannedServer) -> None:
     client = Client.from_url(server.url)
     start = asyncio.create_task(client.start())
     await asyncio.sleep(0)
@@ -199,7 +201,7 @@ async def test_a_cancelled_start_can_be_repeated(server: CannedServer) -> None:
 
 
 @pytest.mark.realtime
-async def test_belongs_to_the_loop_that_entered_it(server: CannedServer) -> None:
+async def test_client_in_another_loop_raises_wrong_loop(server: CannedServer) -> None:
     def elsewhere() -> None:
         with pytest.raises(WrongLoop):
             asyncio.run(client.get(PODS, "a", namespace="x"))

@@ -1,4 +1,4 @@
-"""What goes wrong with HTTP and TLS, and what is said about it."""
+"""Mapping of HTTP and TLS failures to errors."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from aiohttp import web
 from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.http import HttpProcessingError
 from canned import CannedServer, bytes_server
+from each_case import each_case
 from multidict import CIMultiDict
 
 from aioinformer.client import Client
@@ -66,8 +67,8 @@ def refusal(status: int, body: bytes, **headers: str) -> ApiError:
     return api_error(status, "Phrase", CIMultiDict(headers), body, "https://api")
 
 
-@pytest.mark.parametrize(
-    ("status", "kind"),
+@each_case(
+    "status, kind",
     [
         (400, Invalid),
         (401, Unauthorized),
@@ -78,7 +79,7 @@ def refusal(status: int, body: bytes, **headers: str) -> ApiError:
         (502, ServerError),
     ],
 )
-def test_an_error_without_status_object_is_named_by_its_code(
+def test_error_without_status_object_has_class_of_its_code(
     status: int, kind: type[ApiError]
 ) -> None:
     error = refusal(status, b"")
@@ -88,7 +89,7 @@ def test_an_error_without_status_object_is_named_by_its_code(
     assert f"https://api answered {status} Phrase" in str(error)
 
 
-def test_a_status_object_speaks_for_itself() -> None:
+def test_status_object_determines_error() -> None:
     body = b'{"kind":"Status","code":410,"reason":"Expired","message":"too old"}'
 
     error = refusal(400, body)
@@ -97,7 +98,7 @@ def test_a_status_object_speaks_for_itself() -> None:
     assert error.message == "too old"
 
 
-def test_a_web_page_is_shown_without_its_markup() -> None:
+def test_error_quotes_web_page_without_markup() -> None:
     page = "<html><style>b {}</style><h1>502</h1>\n<p>Bad <b>gate</b></p>" + "x " * 999
 
     error = refusal(502, page.encode(), **{"content-type": "text/html; charset=x"})
@@ -107,25 +108,25 @@ def test_a_web_page_is_shown_without_its_markup() -> None:
     assert len(str(error)) < 500
 
 
-def test_a_path_that_an_api_server_does_not_know_is_a_missing_resource() -> None:
+def test_plain_404_is_reported_as_missing_resource() -> None:
     error = refusal(404, b"404 page not found\n")
     assert "https://api serves no such resource" in str(error)
 
 
 @pytest.mark.parametrize("body", [b'{"kind":"Pod"}', b"[]", b"\xff\xfe", b'{"kind'])
-def test_json_that_is_no_status_is_still_an_api_error(body: bytes) -> None:
+def test_json_error_body_without_status_is_api_error(body: bytes) -> None:
     assert "not a Kubernetes Status" in str(refusal(500, body))
 
 
-def test_a_redirect_says_where_to() -> None:
+def test_redirect_error_names_its_target() -> None:
     error = refusal(302, b"", location="https://login.example")
 
     assert type(error) is ApiError
     assert "a redirect to https://login.example" in str(error)
 
 
-@pytest.mark.parametrize(
-    ("value", "seconds"),
+@each_case(
+    "value, seconds",
     [
         ("7", 7.0),
         (" 120 ", 120.0),
@@ -136,12 +137,12 @@ def test_a_redirect_says_where_to() -> None:
         ("Mon, 01 Jan 99999 00:00:00 GMT", None),
     ],
 )
-def test_reads_retry_after_in_seconds(value: str, seconds: float | None) -> None:
+def test_retry_after_is_parsed_as_seconds(value: str, seconds: float | None) -> None:
     assert retry_after_seconds(value) == seconds
 
 
 @pytest.mark.parametrize("usegmt", [True, False])
-def test_reads_retry_after_as_a_date(usegmt: bool) -> None:
+def test_retry_after_is_parsed_as_date(usegmt: bool) -> None:
     when = datetime.now(tz=UTC) + timedelta(seconds=90)
 
     seconds = retry_after_seconds(format_datetime(when, usegmt=usegmt))
@@ -150,12 +151,12 @@ def test_reads_retry_after_as_a_date(usegmt: bool) -> None:
     assert 60 < seconds <= 90
 
 
-def test_a_retry_after_that_has_passed_is_no_wait() -> None:
+def test_past_retry_after_date_is_zero_seconds() -> None:
     assert retry_after_seconds("Wed, 21 Oct 2015 07:28:00 GMT") == 0
     assert retry_after_seconds("Wed, 21 Oct 2015 07:28:00 -0000") == 0
 
 
-async def test_a_refusal_tells_the_request(server: CannedServer) -> None:
+async def test_refusal_has_note_with_request(server: CannedServer) -> None:
     body = {"kind": "Status", "code": 429, "reason": "TooManyRequests"}
     server.json(body, 429, **{"Retry-After": "3"})
 
@@ -167,7 +168,7 @@ async def test_a_refusal_tells_the_request(server: CannedServer) -> None:
     assert caught.value.__notes__ == ["in response to GET /api/v1/namespaces/x/pods/a"]
 
 
-async def test_a_redirect_is_not_followed(server: CannedServer) -> None:
+async def test_redirect_is_not_followed(server: CannedServer) -> None:
     server.text("", 302, "text/html", Location="/elsewhere")
 
     async with Client.from_url(server.url, token=TOKEN) as client:
@@ -177,7 +178,7 @@ async def test_a_redirect_is_not_followed(server: CannedServer) -> None:
     assert len(server.seen) == 1
 
 
-async def test_a_web_page_is_no_answer(server: CannedServer) -> None:
+async def test_web_page_raises_decode_error(server: CannedServer) -> None:
     server.text("<h1>Please log in</h1>", 200, "text/html")
 
     async with Client.from_url(server.url) as client:
@@ -185,27 +186,29 @@ async def test_a_web_page_is_no_answer(server: CannedServer) -> None:
             await client.list(PODS)
 
 
-async def got(head: str, body: str) -> str:
-    """The name of the pod in an answer."""
+async def pod_name_in(head: str, body: str) -> str:
+    """Return the name of the pod in a response."""
     answer = f"HTTP/1.1 200 OK\r\n{head}\r\nContent-Length: {len(body)}\r\n\r\n{body}"
     async with (
-        bytes_server(speaking(answer.encode())) as address,
+        bytes_server(responding(answer.encode())) as address,
         Client.from_url(f"http://{address}") as client,
     ):
         return (await client.get(PODS, "a", namespace="x")).name
 
 
 @pytest.mark.parametrize("kind", ["application/json; x*", "; charset*", 'a/b;c="'])
-async def test_a_strange_content_type_is_no_obstacle(kind: str) -> None:
-    assert await got(f"Content-Type: {kind}", '{"metadata":{"name":"a"}}') == "a"
+async def test_unusual_content_type_is_accepted(kind: str) -> None:
+    assert (
+        await pod_name_in(f"Content-Type: {kind}", '{"metadata":{"name":"a"}}') == "a"
+    )
 
 
-async def test_a_web_page_of_a_strange_type_is_no_answer() -> None:
+async def test_web_page_with_malformed_type_raises_decode_error() -> None:
     with pytest.raises(DecodeError, match="answered with a web page"):
-        await got("Content-Type: Text/HTML ; x*", "<h1>Please log in</h1>")
+        await pod_name_in("Content-Type: Text/HTML ; x*", "<h1>Please log in</h1>")
 
 
-async def test_an_error_body_that_is_cut_off_is_still_an_error(
+async def test_truncated_error_body_raises_api_error(
     server: CannedServer,
 ) -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -226,22 +229,22 @@ async def test_an_error_body_that_is_cut_off_is_still_an_error(
 # ---------------------------------------------------------------- the network
 
 
-async def test_says_that_nobody_listens() -> None:
+async def test_refused_connection_error_names_address() -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound, so nobody else takes it; not listening
+        taken.bind(("127.0.0.1", 0))  # bound so that it stays free, but not listening
         port = taken.getsockname()[1]
 
-        said = await failure(Client.from_url(f"http://127.0.0.1:{port}"))
+        error_text = await failure(Client.from_url(f"http://127.0.0.1:{port}"))
 
-    assert said.startswith(f"http://127.0.0.1:{port} refused the connection")
-    assert "Check that the API server runs" in said
+    assert error_text.startswith(f"http://127.0.0.1:{port} refused the connection")
+    assert "Check that the API server runs" in error_text
 
 
 KEY = ConnectionKey("api", 443, True, True, None, None, None)
 
 
-@pytest.mark.parametrize(
-    ("exc", "words"),
+@each_case(
+    "exc, words",
     [
         pytest.param(
             aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "Name not known")),
@@ -275,17 +278,17 @@ KEY = ConnectionKey("api", 443, True, True, None, None, None)
         ),
     ],
 )
-def test_names_what_failed(exc: Exception, words: str) -> None:
-    said = str(transport_error(exc, "https://api"))
+def test_transport_error_names_cause(exc: Exception, words: str) -> None:
+    error_text = str(transport_error(exc, "https://api"))
 
-    assert said.startswith("https://api ")
-    assert words in said
+    assert error_text.startswith("https://api ")
+    assert words in error_text
 
 
 EOF = ssl.SSLEOFError(8, "EOF occurred in violation of protocol")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "exc",
     [
         pytest.param(
@@ -306,14 +309,14 @@ EOF = ssl.SSLEOFError(8, "EOF occurred in violation of protocol")
         pytest.param(EOF, id="closed-in-the-handshake"),
     ],
 )
-def test_a_connection_that_cannot_be_made_is_unreachable_until_an_answer_came(
+def test_failed_connection_is_unreachable_unless_response_began(
     exc: Exception,
 ) -> None:
     assert transport_error(exc, "https://api").unreachable
     assert not transport_error(exc, "https://api", answered=True).unreachable
 
 
-@pytest.mark.parametrize(
+@each_case(
     "exc",
     [
         pytest.param(
@@ -327,11 +330,11 @@ def test_a_connection_that_cannot_be_made_is_unreachable_until_an_answer_came(
         pytest.param(RuntimeError("can't start new thread"), id="no-thread"),
     ],
 )
-def test_other_failures_are_not_unreachable(exc: Exception) -> None:
+def test_other_failures_are_not_marked_unreachable(exc: Exception) -> None:
     assert not transport_error(exc, "https://api").unreachable
 
 
-async def test_a_request_that_the_machine_cannot_make_is_a_transport_error(
+async def test_unexpected_library_error_is_transport_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def look_up(*_: object, **__: object) -> NoReturn:
@@ -339,13 +342,13 @@ async def test_a_request_that_the_machine_cannot_make_is_a_transport_error(
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
 
-    said = await failure(Client.from_url("http://api.invalid:1"))
+    error_text = await failure(Client.from_url("http://api.invalid:1"))
 
-    assert "request failed: RuntimeError: no room" in said
+    assert "request failed: RuntimeError: no room" in error_text
     assert "ERROR" in {it.levelname for it in caplog.records}
 
 
-async def test_look_up_without_threads_says_that_the_machine_ran_out(
+async def test_lookup_without_threads_reports_lack_of_resources(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def start(_: threading.Thread) -> NoReturn:
@@ -374,34 +377,34 @@ async def test_look_up_without_threads_says_that_the_machine_ran_out(
         ),
     ],
 )
-def test_names_the_proxy_where_it_is_what_failed(exc: Exception, words: str) -> None:
-    said = str(transport_error(exc, "https://api", proxied=True))
+def test_transport_error_names_proxy_that_failed(exc: Exception, words: str) -> None:
+    error_text = str(transport_error(exc, "https://api", proxied=True))
 
-    assert f"https://api is behind {words}" in said
-    assert "proxy-url" in said
+    assert f"https://api is behind {words}" in error_text
+    assert "proxy-url" in error_text
 
 
 @pytest.mark.parametrize("host", ["xn--zzzz-\u00ff.example", "*.xn--\u00ff"])
-async def test_a_name_that_cannot_be_encoded_is_a_transport_error(host: str) -> None:
-    said = await failure(Client.from_url(f"http://{host}:1"))
+async def test_unencodable_host_name_is_transport_error(host: str) -> None:
+    error_text = await failure(Client.from_url(f"http://{host}:1"))
 
-    assert "a name that cannot be looked up" in said
+    assert "a name that cannot be looked up" in error_text
 
 
-async def test_gives_up_connecting_after_30_seconds() -> None:
-    async def say_nothing(*_: object) -> None:
-        """Accept, and never speak TLS."""
+async def test_connecting_times_out_after_30_seconds() -> None:
+    async def accept_silently(*_: object) -> None:
+        """Accept connections without a TLS handshake."""
 
-    async with bytes_server(say_nothing) as address:
+    async with bytes_server(accept_silently) as address:
         loop = asyncio.get_running_loop()
         before = loop.time()
-        said = await failure(Client.from_url(f"https://{address}"))
+        error_text = await failure(Client.from_url(f"https://{address}"))
 
-    assert "does not accept connections" in said
+    assert "does not accept connections" in error_text
     assert 30 <= loop.time() - before < 32  # aiohttp rounds up to whole seconds
 
 
-async def test_gives_up_waiting_for_an_answer_after_30_seconds(
+async def test_response_head_times_out_after_30_seconds(
     server: CannedServer,
 ) -> None:
     async def answer(_: web.Request) -> web.StreamResponse:
@@ -412,13 +415,13 @@ async def test_gives_up_waiting_for_an_answer_after_30_seconds(
     loop = asyncio.get_running_loop()
     before = loop.time()
 
-    said = await failure(Client.from_url(server.url))
+    error_text = await failure(Client.from_url(server.url))
 
-    assert "did not respond for 30 s" in said
+    assert "did not respond for 30 s" in error_text
     assert loop.time() - before == pytest.approx(30, abs=0.5)
 
 
-async def test_gives_up_on_a_body_after_30_silent_seconds(
+async def test_response_body_times_out_after_30_silent_seconds(
     server: CannedServer,
 ) -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -435,13 +438,13 @@ async def test_gives_up_on_a_body_after_30_silent_seconds(
     loop = asyncio.get_running_loop()
     before = loop.time()
 
-    said = await failure(Client.from_url(server.url))
+    error_text = await failure(Client.from_url(server.url))
 
-    assert "sent nothing for 30 s" in said
+    assert "sent nothing for 30 s" in error_text
     assert loop.time() - before == pytest.approx(40 + 30, abs=0.5)
 
 
-async def test_says_that_the_connection_was_closed() -> None:
+async def test_connection_closed_without_response_is_reported() -> None:
     async def hang_up(
         reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
@@ -449,12 +452,12 @@ async def test_says_that_the_connection_was_closed() -> None:
         writer.close()
 
     async with bytes_server(hang_up) as address:
-        said = await failure(Client.from_url(f"http://{address}"))
+        error_text = await failure(Client.from_url(f"http://{address}"))
 
-    assert "closed the connection without a response" in said
+    assert "closed the connection without a response" in error_text
 
 
-def speaking(answer: bytes) -> Callable[[Any, Any], Awaitable[None]]:
+def responding(answer: bytes) -> Callable[[Any, Any], Awaitable[None]]:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
@@ -489,14 +492,16 @@ def speaking(answer: bytes) -> Callable[[Any, Any], Awaitable[None]]:
         ),
     ],
 )
-async def test_broken_answers_are_transport_errors(answer: bytes, words: str) -> None:
-    async with bytes_server(speaking(answer)) as address:
+async def test_broken_response_raises_transport_error(
+    answer: bytes, words: str
+) -> None:
+    async with bytes_server(responding(answer)) as address:
         assert words in await failure(Client.from_url(f"http://{address}"))
 
 
-async def test_no_error_shows_the_token() -> None:
+async def test_errors_do_not_show_token() -> None:
     async with (
-        bytes_server(speaking(b"SSH-2.0-OpenSSH\r\n\r\n")) as address,
+        bytes_server(responding(b"SSH-2.0-OpenSSH\r\n\r\n")) as address,
         Client.from_url(f"http://{address}", token=TOKEN) as client,
     ):
         with pytest.raises(TransportError) as caught:
@@ -508,11 +513,11 @@ async def test_no_error_shows_the_token() -> None:
         exc = exc.__cause__ or exc.__context__
 
 
-async def test_a_cancelled_request_closes_its_connection(server: CannedServer) -> None:
-    asked = asyncio.Event()
+async def test_cancelled_request_closes_connection(server: CannedServer) -> None:
+    requested = asyncio.Event()
 
     async def answer(_: web.Request) -> web.StreamResponse:
-        asked.set()
+        requested.set()
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -520,7 +525,7 @@ async def test_a_cancelled_request_closes_its_connection(server: CannedServer) -
 
     async with Client.from_url(server.url) as client:
         request = asyncio.create_task(client.get(PODS, "a", namespace="x"))
-        await asked.wait()
+        await requested.wait()
         request.cancel()
 
         with pytest.raises(asyncio.CancelledError):
@@ -529,25 +534,25 @@ async def test_a_cancelled_request_closes_its_connection(server: CannedServer) -
         await server.gone.wait()
 
 
-def test_secrets_in_the_page_of_a_proxy_are_not_shown() -> None:
+def test_secrets_in_proxy_page_are_redacted() -> None:
     page = (
         "<h1>Denied</h1> for https://me:pa55@sso.example/x, go to "
         "<a>https://sso.example/login?state=pa55</a> \x1b[31m {'token': 'pa55'}"
     )
 
-    said = str(refusal(502, page.encode(), **{"content-type": "text/html"}))
+    error_text = str(refusal(502, page.encode(), **{"content-type": "text/html"}))
 
     assert (
         "Denied for https://...@sso.example/x, go to https://sso.example/login?..."
-        in said
+        in error_text
     )
-    assert "pa55" not in said
-    assert "\x1b" not in said
+    assert "pa55" not in error_text
+    assert "\x1b" not in error_text
 
 
-def test_a_redirect_is_shown_without_user_or_query() -> None:
+def test_redirect_error_omits_user_and_query() -> None:
     for target in ("https://me:pa55@sso.example/login?state=pa55", "/login?state=pa55"):
-        said = str(refusal(302, b"", Location=target))
+        error_text = str(refusal(302, b"", Location=target))
 
-        assert "/login?..." in said
-        assert "pa55" not in said
+        assert "/login?..." in error_text
+        assert "pa55" not in error_text

@@ -1,4 +1,4 @@
-"""Programs that print credentials: what they are told, and what they may get wrong."""
+"""Exec plugins: input, output and failures."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def plugin(command: Path | str, **more: Any) -> ExecPlugin:
     return ExecPlugin(command=str(command), where="user 'me' in /etc/config", **more)
 
 
-def told(tmp_path: Path, **more: Any) -> Any:
-    """What a plugin finds in `KUBERNETES_EXEC_INFO`."""
+def exec_info(tmp_path: Path, **more: Any) -> Any:
+    """Return `KUBERNETES_EXEC_INFO` as the plugin gets it."""
     command = script(
         tmp_path / "plugin",
         f'printf %s "$KUBERNETES_EXEC_INFO" > {tmp_path}/info',
@@ -66,7 +66,7 @@ async def failure(each: ExecPlugin) -> str:
 
 
 @pytest.mark.parametrize("version", [V1, V1BETA1])
-async def test_takes_the_token_that_it_prints(tmp_path: Path, version: str) -> None:
+async def test_exec_plugin_returns_printed_token(tmp_path: Path, version: str) -> None:
     command = script(tmp_path / "plugin", printing({"token": TOKEN}, version))
 
     proof = await plugin(command, api_version=version).auth_info()
@@ -76,26 +76,26 @@ async def test_takes_the_token_that_it_prints(tmp_path: Path, version: str) -> N
     assert proof.fresh_seconds == float("inf")
 
 
-def test_tells_it_nothing_of_the_cluster_unless_asked(tmp_path: Path) -> None:
-    assert told(tmp_path, api_version=V1BETA1) == {
+def test_exec_plugin_gets_no_cluster_by_default(tmp_path: Path) -> None:
+    assert exec_info(tmp_path, api_version=V1BETA1) == {
         "apiVersion": V1BETA1,
         "kind": "ExecCredential",
         "spec": {"interactive": False},
     }
 
 
-def test_tells_it_of_the_cluster_with_its_authority(tmp_path: Path) -> None:
+def test_exec_plugin_gets_cluster_with_authority(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("PEM")
     about = {"server": "https://api.example", "config": {"audience": "a"}}
 
-    info = told(tmp_path, cluster=about, ca=tmp_path / "ca.crt")
+    info = exec_info(tmp_path, cluster=about, ca=tmp_path / "ca.crt")
 
     assert info["spec"]["cluster"] == about | {
         "certificate-authority-data": base64.b64encode(b"PEM").decode()
     }
 
 
-async def test_gives_it_arguments_and_variables(tmp_path: Path) -> None:
+async def test_exec_plugin_gets_arguments_and_environment(tmp_path: Path) -> None:
     command = script(
         tmp_path / "plugin",
         f'printf "%s|" "$1" "$2" "$MINE" "$HOME" > {tmp_path}/seen',
@@ -109,7 +109,9 @@ async def test_gives_it_arguments_and_variables(tmp_path: Path) -> None:
     assert (tmp_path / "seen").read_text() == f"a b|c|x y|{HOME}|"
 
 
-async def test_renews_before_it_expires(tmp_path: Path) -> None:
+async def test_exec_plugin_credentials_are_renewed_before_expiry(
+    tmp_path: Path,
+) -> None:
     async def fresh(seconds: float) -> tuple[float, float]:
         status = {"token": TOKEN, "expirationTimestamp": in_seconds(seconds)}
         command = script(tmp_path / "plugin", printing(status))
@@ -125,7 +127,7 @@ async def test_renews_before_it_expires(tmp_path: Path) -> None:
     assert over == (5, 5)
 
 
-async def test_a_certificate_ends_when_it_says(tmp_path: Path) -> None:
+async def test_exec_plugin_credentials_expire_with_certificate(tmp_path: Path) -> None:
     certificate, key = Authority(tmp_path).sign("me", days=1)
     status = {
         "clientCertificateData": certificate.read_text(),
@@ -140,8 +142,8 @@ async def test_a_certificate_ends_when_it_says(tmp_path: Path) -> None:
     assert not proof.authorization
 
 
-async def test_never_blocks_the_loop(tmp_path: Path) -> None:
-    """It ends only after the loop has taken many turns, which it would not otherwise."""
+async def test_exec_plugin_does_not_block_loop(tmp_path: Path) -> None:
+    """The plugin ends only after the loop has run many turns."""
     ready = tmp_path / "ready"
     command = script(
         tmp_path / "plugin",
@@ -157,10 +159,10 @@ async def test_never_blocks_the_loop(tmp_path: Path) -> None:
     assert (await running).authorization == f"Bearer {TOKEN}"
 
 
-# ---------------------------------------------------------------- who is asked
+# ---------------------------------------------------------------- interactive plugins
 
 
-async def test_takes_no_input_from_the_user(tmp_path: Path) -> None:
+async def test_exec_plugin_gets_no_stdin_by_default(tmp_path: Path) -> None:
     command = script(
         tmp_path / "plugin", f"cat > {tmp_path}/typed", printing({"token": TOKEN})
     )
@@ -170,22 +172,26 @@ async def test_takes_no_input_from_the_user(tmp_path: Path) -> None:
     assert not (tmp_path / "typed").read_text()
 
 
-async def test_one_that_must_ask_needs_a_terminal(
+async def test_interactive_exec_plugin_requires_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     command = script(tmp_path / "plugin", printing({"token": TOKEN}))
 
-    said = await failure(plugin(command, interactive_mode="Always"))
+    error_text = await failure(plugin(command, interactive_mode="Always"))
     proof = await plugin(command, interactive_mode="IfAvailable").auth_info()
 
-    assert "interactiveMode: Always" in said
-    assert "not a terminal" in said
+    assert "interactiveMode: Always" in error_text
+    assert "not a terminal" in error_text
     assert proof.authorization
 
 
-@pytest.mark.parametrize(("mode", "asked"), [("Never", False), ("IfAvailable", True)])
-def test_asks_on_a_terminal_if_it_may(tmp_path: Path, mode: str, asked: bool) -> None:
+@pytest.mark.parametrize(
+    ("mode", "interactive"), [("Never", False), ("IfAvailable", True)]
+)
+def test_exec_plugin_uses_terminal_if_interactive_mode_allows(
+    tmp_path: Path, mode: str, interactive: bool
+) -> None:
     command = script(
         tmp_path / "plugin",
         "read typed",
@@ -210,9 +216,9 @@ def test_asks_on_a_terminal_if_it_may(tmp_path: Path, mode: str, asked: bool) ->
 
     typed, info = (tmp_path / "seen").read_text().split(" ", 1)
     assert done.stdout.split() == [b"True"]
-    assert typed == ("sesame" if asked else "")
-    assert json.loads(info)["spec"]["interactive"] is asked
-    assert (b"Password:" in done.stderr) is asked
+    assert typed == ("sesame" if interactive else "")
+    assert json.loads(info)["spec"]["interactive"] is interactive
+    assert (b"Password:" in done.stderr) is interactive
 
 
 # ---------------------------------------------------------------- what goes wrong
@@ -261,24 +267,24 @@ def test_asks_on_a_terminal_if_it_may(tmp_path: Path, mode: str, asked: bool) ->
         pytest.param(["yes"], "was killed: it had printed more than", id="endless"),
     ],
 )
-async def test_says_what_is_wrong_with_it(
+async def test_exec_plugin_error_names_problem(
     tmp_path: Path, lines: list[str], words: str
 ) -> None:
-    said = await failure(plugin(script(tmp_path / "plugin", *lines)))
+    error_text = await failure(plugin(script(tmp_path / "plugin", *lines)))
 
-    assert words in said
-    assert "plugin' of user 'me' in /etc/config" in said
-    assert TOKEN not in said
-
-
-async def test_one_that_is_missing_can_be_installed() -> None:
-    said = await failure(plugin("no-such-plugin", install_hint="Run: get it"))
-
-    assert "'no-such-plugin' of user 'me' in /etc/config was not found" in said
-    assert said.endswith("\nRun: get it")
+    assert words in error_text
+    assert "plugin' of user 'me' in /etc/config" in error_text
+    assert TOKEN not in error_text
 
 
-async def test_one_that_may_not_be_run_says_so(tmp_path: Path) -> None:
+async def test_missing_exec_plugin_error_has_install_hint() -> None:
+    error_text = await failure(plugin("no-such-plugin", install_hint="Run: get it"))
+
+    assert "'no-such-plugin' of user 'me' in /etc/config was not found" in error_text
+    assert error_text.endswith("\nRun: get it")
+
+
+async def test_non_executable_plugin_raises_options_error(tmp_path: Path) -> None:
     (tmp_path / "plugin").write_text("no program")
 
     assert "cannot be run: Permission denied" in await failure(
@@ -287,7 +293,7 @@ async def test_one_that_may_not_be_run_says_so(tmp_path: Path) -> None:
 
 
 def is_alive(number: int) -> bool:
-    # What nobody has waited for yet is still there, and dead.
+    # A zombie still has its number.
     try:
         os.kill(number, 0)
         return ") Z" not in Path(f"/proc/{number}/stat").read_text()
@@ -295,8 +301,8 @@ def is_alive(number: int) -> bool:
         return False
 
 
-async def gone(file: Path) -> None:
-    """Wait until the process is, whose number is in the file."""
+async def process_ended(file: Path) -> None:
+    """Wait for the end of the process whose number is in the file."""
     if not file.exists():  # noqa: ASYNC240 - a test may
         return  # killed before it could say
 
@@ -306,7 +312,7 @@ async def gone(file: Path) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_one_that_hangs_is_killed_with_all_that_it_started(
+async def test_hanging_exec_plugin_is_killed_with_children(
     tmp_path: Path,
 ) -> None:
     command = script(
@@ -317,14 +323,14 @@ async def test_one_that_hangs_is_killed_with_all_that_it_started(
         "wait",
     )
 
-    said = await failure(plugin(command, seconds=1.0))
+    error_text = await failure(plugin(command, seconds=1.0))
 
-    assert "did not end within 1 s and was killed" in said
-    await gone(tmp_path / "self")
-    await gone(tmp_path / "child")
+    assert "did not end within 1 s and was killed" in error_text
+    await process_ended(tmp_path / "self")
+    await process_ended(tmp_path / "child")
 
 
-async def test_cancelling_kills_it(tmp_path: Path) -> None:
+async def test_cancellation_kills_exec_plugin(tmp_path: Path) -> None:
     started = tmp_path / "number"
     command = script(
         tmp_path / "plugin",
@@ -340,11 +346,13 @@ async def test_cancelling_kills_it(tmp_path: Path) -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
 
-    await gone(started)
+    await process_ended(started)
 
 
-async def test_does_not_wait_for_what_it_leaves_behind(tmp_path: Path) -> None:
-    """A helper in the background holds the pipes; with it one would wait for ever."""
+async def test_exec_plugin_result_does_not_wait_for_background_children(
+    tmp_path: Path,
+) -> None:
+    """A background child holds the pipes open for ever."""
     command = script(
         tmp_path / "plugin",
         "sleep 1000 &",
@@ -371,29 +379,29 @@ COMPLAINTS = {
 }
 
 
-@pytest.mark.parametrize("complaint", COMPLAINTS.values(), ids=COMPLAINTS)
+@pytest.mark.parametrize("stderr_text", COMPLAINTS.values(), ids=COMPLAINTS)
 async def test_plugin_stderr_is_in_no_error_and_redacted_at_debug(
-    tmp_path: Path, complaint: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, stderr_text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "complaint").write_text(complaint)
-    command = script(tmp_path / "plugin", f"cat {tmp_path}/complaint >&2", "exit 1")
+    (tmp_path / "stderr_text").write_text(stderr_text)
+    command = script(tmp_path / "plugin", f"cat {tmp_path}/stderr_text >&2", "exit 1")
 
     with caplog.at_level(logging.DEBUG):
-        said = await failure(plugin(command))
+        error_text = await failure(plugin(command))
 
     (record,) = caplog.records
-    told = record.getMessage()
+    exec_info = record.getMessage()
     assert record.levelno == logging.DEBUG
-    assert said.endswith(
+    assert error_text.endswith(
         "failed with code 1 (the logger aioinformer.client.auth.exec_plugin shows its "
         "stderr at DEBUG)"
     )
     for secret in ("pass", "w0rd", "abc", "xyz", "\x1b", "\x9b", "\u202e", "title"):
-        assert secret not in told.partition("stderr: ")[2].replace("password", "")
-        assert secret not in said.replace(str(tmp_path), "")
+        assert secret not in exec_info.partition("stderr: ")[2].replace("password", "")
+        assert secret not in error_text.replace(str(tmp_path), "")
 
 
-async def test_known_secrets_are_in_no_log(
+async def test_known_secrets_are_redacted_in_stderr_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("SOME_SECRET_KEY", "some/secret")
@@ -425,12 +433,12 @@ async def test_known_secrets_are_in_no_log(
         pytest.param({"interactive_mode": "never"}, "Never, IfAvailable", id="mode"),
     ],
 )
-def test_refuses_what_no_plugin_can_have(wrong: dict[str, str], words: str) -> None:
+def test_exec_plugin_rejects_invalid_options(wrong: dict[str, str], words: str) -> None:
     with pytest.raises(OptionsError, match=words):
         plugin("plugin", **wrong)
 
 
-def test_shows_its_command_alone() -> None:
+def test_exec_plugin_repr_shows_only_command() -> None:
     each = plugin("aws", arguments=(TOKEN,), environment={"KEY": TOKEN})
     shown = f"{each!r} {each} {Credentials(source=each.auth_info)!r}"
 
@@ -438,8 +446,8 @@ def test_shows_its_command_alone() -> None:
     assert "aws" in shown
 
 
-def test_runs_in_a_thread_of_any_loop(tmp_path: Path) -> None:
-    """Also where the loop is not that of the main thread."""
+def test_exec_plugin_runs_in_loop_of_any_thread(tmp_path: Path) -> None:
+    """A loop outside the main thread works as well."""
     command = script(tmp_path / "plugin", printing({"token": TOKEN}))
     found: list[str] = []
 

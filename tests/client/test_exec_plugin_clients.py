@@ -1,4 +1,4 @@
-"""Clients whose credentials come from a program: when it runs, and what they send."""
+"""Clients whose credentials come from an exec plugin."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 TOKEN = "s3cr3t-t0ken"
 
 
-async def asked(client: Client) -> None:
+async def get_pods(client: Client) -> None:
     await client.get(PODS, "a", namespace="x")
 
 
 def one_token_a_run(folder: Path, **status: str) -> Path:
-    """Prints `token-1`, then `token-2`, and so on."""
+    """Write a plugin that prints `token-1`, then `token-2`, and so on."""
     text = printing({"token": "token-N"} | status)
     return script(
         folder / "plugin",
@@ -58,20 +58,20 @@ def runs(folder: Path) -> int:
     return len((folder / "runs").read_text().split())
 
 
-async def test_a_plugin_runs_once_for_many_requests(tmp_path: Path) -> None:
+async def test_concurrent_requests_run_exec_plugin_once(tmp_path: Path) -> None:
     async with (
         door() as seen,
         client_of(tmp_path, seen, one_token_a_run(tmp_path)) as client,
         asyncio.TaskGroup() as group,
     ):
         for _ in range(5):
-            group.create_task(asked(client))
+            group.create_task(get_pods(client))
 
     assert set(seen.seen) == {"token-1"}
     assert runs(tmp_path) == 1
 
 
-async def test_a_refused_token_is_renewed_once_for_many_requests(
+async def test_concurrent_401s_run_exec_plugin_once(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -81,13 +81,13 @@ async def test_a_refused_token_is_renewed_once_for_many_requests(
         seen.accepts = {"token-2"}
         async with asyncio.TaskGroup() as group:
             for _ in range(5):
-                group.create_task(asked(client))
+                group.create_task(get_pods(client))
 
     assert runs(tmp_path) == 2
     assert seen.seen.count("token-2") == 5
 
 
-async def test_a_plugin_that_gives_a_refused_token_again_is_not_run_for_ever(
+async def test_exec_plugin_repeating_refused_token_is_run_once_more_only(
     tmp_path: Path,
 ) -> None:
     command = script(
@@ -96,40 +96,40 @@ async def test_a_plugin_that_gives_a_refused_token_again_is_not_run_for_ever(
     async with door() as seen, client_of(tmp_path, seen, command) as client:
         seen.accepts = {"another"}
         with pytest.raises(Unauthorized):
-            await asked(client)
+            await get_pods(client)
 
     assert runs(tmp_path) == 2
     assert len(seen.seen) == 1
 
 
-async def test_a_plugin_that_fails_later_is_like_a_network_that_fails(
+async def test_later_exec_plugin_failure_is_transport_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is valid is used on, what has expired is not; and it is asked again."""
+    """Valid credentials stay in use, expired ones do not, and the plugin runs again."""
     ends = datetime.now(tz=UTC) + timedelta(seconds=1000)
     command = one_token_a_run(tmp_path, expirationTimestamp=ends.isoformat())
 
     async with door() as seen, client_of(tmp_path, seen, command) as client:
-        await asked(client)
+        await get_pods(client)
         script(command, "echo no network >&2", "exit 1")
         await asyncio.sleep(970)
-        await asked(client)
+        await get_pods(client)
         while "credential renewal failed, using the old ones" not in caplog.text:
             await asyncio.sleep(1)  # it fails in the background
 
         await asyncio.sleep(60)
         with pytest.raises(TransportError, match="failed with code 1"):
-            await asked(client)
+            await get_pods(client)
 
         one_token_a_run(tmp_path)
-        await asked(client)
+        await get_pods(client)
 
     assert seen.seen == ["token-1", "token-1", "token-2"]
 
 
 @pytest.mark.realtime
 @pytest.mark.parametrize("when", ["due", "refused"])
-async def test_closing_waits_for_no_plugin(tmp_path: Path, when: str) -> None:
+async def test_close_does_not_wait_for_exec_plugin(tmp_path: Path, when: str) -> None:
     started = tmp_path / "started"
     ends = datetime.now(tz=UTC) + timedelta(seconds=-1 if when == "due" else 1000)
     status = {"token": TOKEN, "expirationTimestamp": ends.isoformat()}
@@ -143,7 +143,7 @@ async def test_closing_waits_for_no_plugin(tmp_path: Path, when: str) -> None:
             # Not waited for: five seconds are long.
             client.config.credentials._due_at = 0.0
 
-        asking = asyncio.create_task(asked(client))
+        asking = asyncio.create_task(get_pods(client))
         while not started.exists():
             await asyncio.sleep(0.01)
 
@@ -152,7 +152,7 @@ async def test_closing_waits_for_no_plugin(tmp_path: Path, when: str) -> None:
             await asking
 
 
-async def test_proves_itself_by_the_certificate_that_a_plugin_prints(
+async def test_client_uses_certificate_printed_by_exec_plugin(
     tmp_path: Path,
 ) -> None:
     authority = Authority(tmp_path)
@@ -179,16 +179,16 @@ async def test_proves_itself_by_the_certificate_that_a_plugin_prints(
             {"server": seen.url, "certificate-authority": "ca.crt"},
         )
         async with Client.from_kubeconfig(file) as client:
-            await asked(client)
+            await get_pods(client)
             seen.accepts = {"second"}
             answer("second")
-            await asked(client)
+            await get_pods(client)
 
     assert seen.seen == ["first", "first", "second"]
 
 
-def test_is_read_from_a_kubeconfig(tmp_path: Path) -> None:
-    """Everything that a user can say of one, as a plugin finds it."""
+def test_exec_plugin_of_kubeconfig_gets_all_settings(tmp_path: Path) -> None:
+    """The kubeconfig has every setting of a plugin."""
     (tmp_path / "bin").mkdir()
     script(
         tmp_path / "bin/plugin",
@@ -234,10 +234,10 @@ def test_is_read_from_a_kubeconfig(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("named", ["config", "./config", "sub/../config"])
-async def test_a_plugin_beside_a_kubeconfig_is_found_after_a_change_of_folder(
+async def test_relative_exec_plugin_path_survives_change_of_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
 ) -> None:
-    """And not on `PATH`, where another one may be."""
+    """Another plugin of the same name on `PATH` is not run."""
     (tmp_path / "path").mkdir()
     (tmp_path / "here/sub").mkdir(parents=True)
     script(tmp_path / "path/plugin", printing({"token": "wrong"}))
@@ -256,8 +256,8 @@ async def test_a_plugin_beside_a_kubeconfig_is_found_after_a_change_of_folder(
     assert (await listed.auth_info()).authorization == "Bearer wrong"
 
 
-def test_a_plugin_is_told_an_extension_with_odd_values(tmp_path: Path) -> None:
-    """YAML has dates, and keys that are no texts; a plugin gets JSON."""
+def test_exec_plugin_gets_yaml_extension_as_json(tmp_path: Path) -> None:
+    """YAML has dates and keys that are not strings. A plugin gets JSON."""
     script(
         tmp_path / "plugin",
         f'printf %s "$KUBERNETES_EXEC_INFO" > {tmp_path}/info',
@@ -279,5 +279,5 @@ def test_a_plugin_is_told_an_extension_with_odd_values(tmp_path: Path) -> None:
 
     asyncio.run(load_kubeconfig(file).credentials.auth_info())
 
-    told = json.loads((tmp_path / "info").read_text())
-    assert told["spec"]["cluster"]["config"] == {"1": "2024-01-31"}
+    exec_info = json.loads((tmp_path / "info").read_text())
+    assert exec_info["spec"]["cluster"]["config"] == {"1": "2024-01-31"}

@@ -1,4 +1,4 @@
-"""Users of kubeconfig files: what wins, what contradicts, what is named when wrong."""
+"""Users and clusters in kubeconfig files: precedence and validation."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from credential_helpers import V1, V1BETA1, kubeconfig
+from each_case import each_case
 
 from aioinformer.client.kubeconfig import load_kubeconfig
 from aioinformer.errors import OptionsError
@@ -23,8 +24,8 @@ def without(key: str, settings: dict[str, Any] = EXEC) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name != key}
 
 
-@pytest.mark.parametrize(
-    ("user", "complaints"),
+@each_case(
+    "user, messages",
     [
         pytest.param({"exec": "aws"}, ["exec of user", "mapping"], id="no-mapping"),
         pytest.param(
@@ -102,22 +103,22 @@ def without(key: str, settings: dict[str, Any] = EXEC) -> dict[str, Any]:
         pytest.param({"password": 7, "username": "me"}, ["password of"], id="password"),
     ],
 )
-def test_one_clear_error_names_file_and_field(
-    tmp_path: Path, user: dict[str, Any], complaints: list[str]
+def test_invalid_user_raises_error_that_names_field(
+    tmp_path: Path, user: dict[str, Any], messages: list[str]
 ) -> None:
     file = kubeconfig(tmp_path / "config", user)
 
     with pytest.raises(OptionsError) as caught:
         load_kubeconfig(file)
 
-    said = str(caught.value)
-    assert all(complaint in said for complaint in complaints), said
-    assert f"user 'main' in {file}" in said
-    assert TOKEN not in said
+    error_text = str(caught.value)
+    assert all(complaint in error_text for complaint in messages), error_text
+    assert f"user 'main' in {file}" in error_text
+    assert TOKEN not in error_text
 
 
-@pytest.mark.parametrize(
-    ("cluster", "complaints"),
+@each_case(
+    "cluster, messages",
     [
         pytest.param(
             {"insecure-skip-tls-verify": "true"}, ["true or false"], id="no-flag"
@@ -131,21 +132,21 @@ def test_one_clear_error_names_file_and_field(
         pytest.param({"certificate-authority-data": "é"}, ["base64"], id="no-ascii"),
     ],
 )
-def test_one_clear_error_names_what_is_wrong_with_a_cluster(
-    tmp_path: Path, cluster: dict[str, Any], complaints: list[str]
+def test_invalid_cluster_raises_error_that_names_field(
+    tmp_path: Path, cluster: dict[str, Any], messages: list[str]
 ) -> None:
     file = kubeconfig(tmp_path / "config", None, cluster)
 
     with pytest.raises(OptionsError) as caught:
         load_kubeconfig(file)
 
-    said = str(caught.value)
-    assert all(complaint in said for complaint in complaints), said
-    assert f"in {file}" in said
+    error_text = str(caught.value)
+    assert all(complaint in error_text for complaint in messages), error_text
+    assert f"in {file}" in error_text
 
 
-def test_a_token_goes_before_a_plugin(tmp_path: Path) -> None:
-    """As with kubectl: `kubectl config set-credentials --token` is enough."""
+def test_token_takes_precedence_over_exec_plugin(tmp_path: Path) -> None:
+    """As in kubectl, `kubectl config set-credentials --token` is enough."""
     file = kubeconfig(tmp_path / "config", {"exec": EXEC, "token": TOKEN})
 
     proof = asyncio.run(load_kubeconfig(file).credentials.auth_info())
@@ -153,7 +154,7 @@ def test_a_token_goes_before_a_plugin(tmp_path: Path) -> None:
     assert proof.authorization == f"Bearer {TOKEN}"
 
 
-def test_a_token_goes_before_a_provider(tmp_path: Path) -> None:
+def test_token_takes_precedence_over_auth_provider(tmp_path: Path) -> None:
     user = {"auth-provider": {"name": "oidc"}, "token": TOKEN}
 
     credentials = load_kubeconfig(kubeconfig(tmp_path / "config", user)).credentials
@@ -169,7 +170,7 @@ def test_a_token_goes_before_a_provider(tmp_path: Path) -> None:
         pytest.param("/opt/aws", "/opt/aws", id="absolute"),
     ],
 )
-def test_a_command_is_found_from_where_the_file_is(
+def test_exec_command_is_relative_to_kubeconfig(
     tmp_path: Path, command: str, expected: str
 ) -> None:
     file = kubeconfig(tmp_path / "config", {"exec": EXEC | {"command": command}})
@@ -179,7 +180,7 @@ def test_a_command_is_found_from_where_the_file_is(
     assert f"command={expected.format(tmp_path)!r}" in shown
 
 
-def test_insecure_is_what_it_says_if_asked_for(tmp_path: Path) -> None:
+def test_insecure_skip_tls_verify_disables_verification(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path / "config", None, {"insecure-skip-tls-verify": True})
     assert not load_kubeconfig(file).tls.verify
 

@@ -1,4 +1,4 @@
-"""`ListWatch.from_kubernetes_asyncio`: through somebody else's client, over sockets."""
+"""`ListWatch.from_kubernetes_asyncio`: requests through clients of that library."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def until(informer: SharedInformer, names: str) -> None:
 # ---------------------------------------------------------------- an informer
 
 
-async def test_an_informer_of_a_generated_function(server: APIServer) -> None:
+async def test_informer_follows_generated_list_function(server: APIServer) -> None:
     create(server, "a")
 
     async with ApiClient(Configuration(host=server.url)) as api:
@@ -98,7 +98,7 @@ async def test_an_informer_of_a_generated_function(server: APIServer) -> None:
         pytest.param([faults.Page(verb="list")], id="web-page"),
     ],
 )
-async def test_an_informer_gets_over_it(
+async def test_informer_of_generated_function_recovers_from_fault(
     server: APIServer, library: Any, trouble: list[Fault]
 ) -> None:
     create(server, "a")
@@ -121,10 +121,12 @@ async def test_an_informer_gets_over_it(
     server.faults.check()
 
 
-# ---------------------------------------------------------------- what is asked for
+# ---------------------------------------------------------------- requests
 
 
-async def test_sends_what_a_list_watch_sends(server: APIServer, library: Any) -> None:
+async def test_generated_function_sends_same_requests_as_list_watch(
+    server: APIServer, library: Any
+) -> None:
     options = ListOptions(resource_version="0", limit=5)
 
     async with listing(server.url, library) as source:
@@ -148,7 +150,9 @@ async def test_sends_what_a_list_watch_sends(server: APIServer, library: Any) ->
     ]
 
 
-async def test_streams_custom_objects_too(canned: CannedServer, library: Any) -> None:
+async def test_generated_function_streams_custom_objects(
+    canned: CannedServer, library: Any
+) -> None:
     Stream(canned).end()
     async with library.ApiClient(library.Configuration(host=canned.url)) as api:
         source = ListWatch.from_kubernetes_asyncio(
@@ -172,7 +176,9 @@ async def test_streams_custom_objects_too(canned: CannedServer, library: Any) ->
     )
 
 
-async def test_asks_for_plain_json(canned: CannedServer, library: Any) -> None:
+async def test_generated_function_requests_uncompressed_json(
+    canned: CannedServer, library: Any
+) -> None:
     canned.text(list_body("a").decode(), 200, "application/json")
 
     async with listing(canned.url, library) as source:
@@ -183,7 +189,7 @@ async def test_asks_for_plain_json(canned: CannedServer, library: Any) -> None:
     assert headers["Accept-Encoding"] == "identity"
 
 
-async def test_sends_the_headers_that_were_given(canned: CannedServer) -> None:
+async def test_generated_function_sends_given_headers(canned: CannedServer) -> None:
     canned.text(list_body("a").decode(), 200, "application/json")
 
     async with ApiClient(Configuration(host=canned.url)) as api:
@@ -196,7 +202,7 @@ async def test_sends_the_headers_that_were_given(canned: CannedServer) -> None:
     assert canned.seen[0].headers["X-Given"] == "yes"
 
 
-async def test_says_who_we_are(library: Any) -> None:
+async def test_generated_function_sends_user_agent(library: Any) -> None:
     async with APIServer(token="right") as server:
         async with listing(server.url, library, token="right") as source:
             assert await read(source) == []
@@ -207,7 +213,7 @@ async def test_says_who_we_are(library: Any) -> None:
                 await read(source)
 
 
-async def test_asks_for_the_token_before_each_request(library: Any) -> None:
+async def test_refresh_hook_is_called_before_each_request(library: Any) -> None:
     async with APIServer(token="new") as server:
 
         async def refresh(configuration: Any) -> None:
@@ -233,7 +239,7 @@ FOO = {"group": "example.com", "version": "v1"}
 
 @pytest.fixture(params=["kubernetes_asyncio", "kubernetes.aio"])
 async def k(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    """The client module of a library, with `api` as its connection to nowhere."""
+    """Return the client module of a library, with `api` as its unconnected client."""
     module = import_module(f"{request.param}.client")
     async with module.ApiClient(module.Configuration(host=NOWHERE)) as api:
         yield functools.partial(_group, module, api)
@@ -307,7 +313,7 @@ def _group(module: Any, api: Any, name: str) -> Any:
         ),
     ],
 )
-async def test_finds_the_resource_and_the_path(
+async def test_resource_is_derived_from_path_of_list_function(
     k: Any,
     group: str,
     name: str,
@@ -321,7 +327,7 @@ async def test_finds_the_resource_and_the_path(
     assert repr(source) == f"<ListWatch {shown}>"
 
 
-async def test_takes_a_partial_function(k: Any) -> None:
+async def test_partial_list_function_is_accepted(k: Any) -> None:
     listed = functools.partial(k("CoreV1Api").list_namespaced_pod, "shop")
 
     source = ListWatch.from_kubernetes_asyncio(listed, label_selector="app")
@@ -329,7 +335,7 @@ async def test_takes_a_partial_function(k: Any) -> None:
     assert repr(source) == "<ListWatch /api/v1/namespaces/shop/pods 'app'>"
 
 
-async def test_takes_the_resource_from_who_knows_better(k: Any) -> None:
+async def test_given_resource_takes_precedence_over_path(k: Any) -> None:
     foos = Resource("example.com", "v1", "foos", "Foo", namespaced=False)
     listed = k("CustomObjectsApi").list_cluster_custom_object
 
@@ -340,11 +346,11 @@ async def test_takes_the_resource_from_who_knows_better(k: Any) -> None:
     assert source.resource is foos
 
 
-async def test_a_name_that_would_change_the_path_does_not() -> None:
+async def test_argument_that_would_change_path_is_rejected() -> None:
     module = import_module("kubernetes_asyncio.client")
     async with module.ApiClient(module.Configuration(host=NOWHERE)) as api:
         listed = module.CoreV1Api(api).list_namespaced_pod
-        with pytest.raises(OptionsError, match="cannot be part of a path"):
+        with pytest.raises(OptionsError, match="invalid path segment"):
             ListWatch.from_kubernetes_asyncio(listed, namespace="../kube-system")
 
 
@@ -353,13 +359,13 @@ async def test_a_name_that_would_change_the_path_does_not() -> None:
     [
         ("list_namespaced_pod", {}, "cannot be called"),
         ("list_namespaced_pod", {**SHOP, "bogus": 1}, "cannot be called"),
-        ("list_namespaced_pod", {**SHOP, "limit": 5}, "limit must not be given"),
-        ("list_namespaced_pod", {**SHOP, "watch": True}, "watch must not be given"),
+        ("list_namespaced_pod", {**SHOP, "limit": 5}, "limit must not be passed"),
+        ("list_namespaced_pod", {**SHOP, "watch": True}, "watch must not be passed"),
         ("list_namespaced_pod", {**SHOP, "pretty": "true"}, "pretty must not be"),
         (
             "list_namespaced_pod",
             {**SHOP, "resource_version": "5", "_continue": "x"},
-            "continue, resourceVersion must not be given",
+            "continue, resourceVersion must not be passed",
         ),
         ("list_namespaced_pod", {**SHOP, "_request_timeout": 5}, "_request_timeout"),
         ("read_namespaced_pod", {**SHOP, "name": "a"}, "is not a list function"),
@@ -367,14 +373,14 @@ async def test_a_name_that_would_change_the_path_does_not() -> None:
         ("delete_collection_namespaced_pod", SHOP, "is not a list function"),
     ],
 )
-async def test_refuses_what_cannot_be_listed(
+async def test_unusable_arguments_of_list_function_are_rejected(
     k: Any, name: str, kwargs: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(OptionsError, match=message):
         ListWatch.from_kubernetes_asyncio(getattr(k("CoreV1Api"), name), **kwargs)
 
 
-async def test_refuses_selectors_that_cannot_be_parsed(k: Any) -> None:
+async def test_invalid_selector_of_list_function_is_rejected(k: Any) -> None:
     listed = k("CoreV1Api").list_pod_for_all_namespaces
 
     with pytest.raises(SelectorSyntaxError):
@@ -382,12 +388,12 @@ async def test_refuses_selectors_that_cannot_be_parsed(k: Any) -> None:
 
 
 @pytest.mark.parametrize("function", [print, len, lambda: None])
-def test_refuses_what_is_no_generated_function(function: Any) -> None:
+def test_function_that_is_not_generated_is_rejected(function: Any) -> None:
     with pytest.raises(OptionsError, match=r"core_v1\.list_namespaced_pod"):
         ListWatch.from_kubernetes_asyncio(function)
 
 
-def test_refuses_a_client_that_blocks() -> None:
+def test_blocking_client_is_rejected() -> None:
     module = import_module("kubernetes.client")
     listed = module.CoreV1Api(module.ApiClient()).list_node
 
@@ -395,8 +401,8 @@ def test_refuses_a_client_that_blocks() -> None:
         ListWatch.from_kubernetes_asyncio(listed)
 
 
-async def test_knows_every_list_function_of_the_library() -> None:
-    """Each leads to a resource with a kind, namespaced if and only if it should be."""
+async def test_every_list_function_of_library_is_supported() -> None:
+    """Each leads to a resource with a kind, and with the right scope."""
     module = import_module("kubernetes_asyncio.client")
     found: dict[Resource, set[str]] = {}
     groups: list[Any] = [it for name, it in vars(module).items() if name[-3:] == "Api"]

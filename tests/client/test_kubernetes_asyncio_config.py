@@ -1,4 +1,4 @@
-"""`Client.from_kubernetes_asyncio`: what is taken over from somebody else's client."""
+"""`Client.from_kubernetes_asyncio`: settings copied from clients of that library."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ def keys(token: str) -> dict[str, Any]:
     }
 
 
-async def asked(client: Client) -> None:
+async def get_pods(client: Client) -> None:
     assert (await client.get(PODS, "a", namespace="x")).key == "x/a"
 
 
-async def test_uses_the_token_of_a_configuration(library: Any) -> None:
+async def test_client_uses_token_of_configuration(library: Any) -> None:
     async with door() as seen:
         theirs = configuration(library, seen.url, **keys(TOKEN))
         async with Client.from_kubernetes_asyncio(theirs) as client:
-            await asked(client)
+            await get_pods(client)
             # As their helpers do that refresh a token.
             theirs.api_key["BearerToken"] = "another"
-            await asked(client)
+            await get_pods(client)
 
     assert seen.seen == [TOKEN, "another"]
 
 
-async def test_uses_the_token_and_the_headers_of_a_client(library: Any) -> None:
+async def test_client_uses_token_and_headers_of_api_client(library: Any) -> None:
     async with door() as seen:
         theirs = configuration(library, seen.url, **keys(TOKEN))
         async with library.ApiClient(theirs) as api:
@@ -66,7 +66,7 @@ async def test_uses_the_token_and_the_headers_of_a_client(library: Any) -> None:
 
         # Theirs is closed; ours has connections of its own.
         async with client:
-            await asked(client)
+            await get_pods(client)
 
     (headers,) = seen.headers
     assert headers["Authorization"] == f"Bearer {TOKEN}"
@@ -74,7 +74,7 @@ async def test_uses_the_token_and_the_headers_of_a_client(library: Any) -> None:
     assert headers["User-Agent"].startswith("aioinformer/")
 
 
-async def test_uses_the_header_that_a_client_was_given(library: Any) -> None:
+async def test_client_uses_authorization_header_of_api_client(library: Any) -> None:
     async with (
         door() as seen,
         library.ApiClient(
@@ -82,14 +82,16 @@ async def test_uses_the_header_that_a_client_was_given(library: Any) -> None:
         ) as api,
         Client.from_kubernetes_asyncio(api) as client,
     ):
-        await asked(client)
+        await get_pods(client)
 
     assert seen.seen == [TOKEN]
     assert len(seen.headers[0].getall("Authorization")) == 1
 
 
 @pytest.mark.parametrize("plain", [True, False], ids=["plain", "coroutine"])
-async def test_asks_the_hook_before_each_request(library: Any, plain: bool) -> None:
+async def test_client_calls_refresh_hook_before_each_request(
+    library: Any, plain: bool
+) -> None:
     calls: list[Any] = []
 
     def renew(theirs: Any) -> None:
@@ -108,17 +110,17 @@ async def test_asks_the_hook_before_each_request(library: Any, plain: bool) -> N
             refresh_api_key_hook=renew if plain else renew_slowly,
         )
         async with Client.from_kubernetes_asyncio(theirs) as client:
-            await asked(client)
+            await get_pods(client)
             seen.accepts = {"new"}
-            await asked(client)  # refused, and the hook asked once more
+            await get_pods(client)  # refused, and the hook get_pods once more
             seen.accepts = {"other"}
             with pytest.raises(Unauthorized):
-                await asked(client)
+                await get_pods(client)
 
     assert seen.seen == ["old", "old", "new", "new"]
 
 
-async def test_a_hook_that_fails_shows_no_secret(
+async def test_failing_refresh_hook_shows_no_secret(
     library: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(_: Any) -> None:
@@ -137,7 +139,7 @@ async def test_a_hook_that_fails_shows_no_secret(
         theirs.refresh_api_key_hook = None
         async with Client.from_kubernetes_asyncio(theirs) as client:
             theirs.refresh_api_key_hook = fail
-            await asked(client)
+            await get_pods(client)
 
     assert "refresh_api_key_hook" in str(caught.value)
     assert "RuntimeError" in str(caught.value)
@@ -146,7 +148,7 @@ async def test_a_hook_that_fails_shows_no_secret(
 
 
 @pytest.mark.parametrize("form", ["file", "text", "bytes"])
-async def test_takes_over_certificates_and_names(
+async def test_client_uses_certificates_and_server_name(
     library: Any, tmp_path: Path, form: str
 ) -> None:
     authority = Authority(tmp_path)
@@ -166,36 +168,38 @@ async def test_takes_over_certificates_and_names(
             **forms[form],
         )
         async with Client.from_kubernetes_asyncio(theirs) as client:
-            await asked(client)
+            await get_pods(client)
 
         theirs.tls_server_name = "other.test"
         async with Client.from_kubernetes_asyncio(theirs) as client:
             with pytest.raises(TransportError, match="tls-server-name"):
-                await asked(client)
+                await get_pods(client)
 
     assert seen.seen == ["me"]
 
 
-async def test_verifies_unless_told_and_warns_then(
+async def test_client_verifies_tls_unless_disabled_with_warning(
     library: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     authority = Authority(tmp_path)
     async with door(authority.sign("server")) as seen:
         theirs = configuration(library, seen.url)
         async with Client.from_kubernetes_asyncio(theirs) as client:
-            with pytest.raises(TransportError, match="does not verify"):
-                await asked(client)
+            with pytest.raises(TransportError, match="cannot be verified"):
+                await get_pods(client)
 
         assert not caplog.records
         theirs.verify_ssl = False
         async with Client.from_kubernetes_asyncio(theirs) as client:
-            await asked(client)
+            await get_pods(client)
 
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "TLS verification" in caplog.text
 
 
-def test_takes_over_the_proxy(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_uses_proxy_of_configuration(
+    library: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://environment.example:1")
     theirs = configuration(library, "https://api.example/k8s/")
 
@@ -208,19 +212,21 @@ def test_takes_over_the_proxy(library: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("wrong", [None, "https://api.example", object()], ids=type)
-async def test_refuses_what_is_neither(wrong: Any) -> None:
+async def test_object_that_is_no_client_or_configuration_is_rejected(
+    wrong: Any,
+) -> None:
     with pytest.raises(OptionsError, match="ApiClient or a Configuration"):
         await Client.from_kubernetes_asyncio(wrong).start()
 
 
-async def test_refuses_a_key_that_no_header_can_carry(library: Any) -> None:
-    """Their loader keeps the line break at the end of a token file; that is mended."""
+async def test_api_key_invalid_in_header_is_rejected(library: Any) -> None:
+    """A line break at the end, as read from a token file, is removed."""
     async with door() as seen:
         theirs = configuration(
             library, seen.url, api_key={"BearerToken": f"Bearer {TOKEN}\n"}
         )
         async with Client.from_kubernetes_asyncio(theirs) as client:
-            await asked(client)
+            await get_pods(client)
 
         theirs.api_key = {"BearerToken": f"Bearer {TOKEN}\nX: y"}
         with pytest.raises(OptionsError, match="control character") as caught:

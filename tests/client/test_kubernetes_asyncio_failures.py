@@ -1,4 +1,4 @@
-"""What goes wrong with somebody else's client comes as errors of ours, and ends."""
+"""Failures of requests through clients of kubernetes_asyncio."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def create(server: APIServer, name: str) -> None:
     ],
 )
 @pytest.mark.parametrize("verb", ["list", "watch"])
-async def test_a_refusal_is_raised_on_entering(
+async def test_refusal_is_raised_on_entering(
     server: APIServer, library: Any, verb: str, status: int, error: type[Exception]
 ) -> None:
     server.faults.add(
@@ -88,7 +88,7 @@ async def test_a_refusal_is_raised_on_entering(
 
 
 class Raising(ApiClient):  # type: ignore[misc]
-    """Of a version that raises what the server refuses."""
+    """Client of a version that raises for a refusal."""
 
     async def call_api(self, *args: Any, **kwargs: Any) -> Any:
         answer = await super().call_api(*args, **kwargs)
@@ -100,7 +100,7 @@ class Raising(ApiClient):  # type: ignore[misc]
         raise error
 
 
-async def test_a_refusal_that_the_library_raises_is_the_same(server: APIServer) -> None:
+async def test_api_exception_of_library_becomes_api_error(server: APIServer) -> None:
     server.faults.add(faults.Refuse(status=429, retry_after=7, message="why"))
 
     async with Raising(Configuration(host=server.url)) as api:
@@ -113,7 +113,7 @@ async def test_a_refusal_that_the_library_raises_is_the_same(server: APIServer) 
     assert caught.value.retry_after == 7
 
 
-async def test_a_web_page_is_a_decode_error(canned: CannedServer, library: Any) -> None:
+async def test_web_page_raises_decode_error(canned: CannedServer, library: Any) -> None:
     canned.text("<html>log in</html>", 200, "text/html")
 
     async with listing(canned.url, library) as source:
@@ -121,7 +121,7 @@ async def test_a_web_page_is_a_decode_error(canned: CannedServer, library: Any) 
             await read(source)
 
 
-async def test_a_server_that_is_not_there_is_a_transport_error(library: Any) -> None:
+async def test_unreachable_server_raises_transport_error(library: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as found:
         url = "http://127.0.0.1:{1}".format(*found.getsockname())
 
@@ -130,7 +130,7 @@ async def test_a_server_that_is_not_there_is_a_transport_error(library: Any) -> 
             await read(source)
 
 
-async def test_a_list_that_is_cut_off_is_a_transport_error(
+async def test_truncated_list_raises_transport_error(
     server: APIServer, library: Any
 ) -> None:
     create(server, "a")
@@ -142,7 +142,7 @@ async def test_a_list_that_is_cut_off_is_a_transport_error(
 
 
 @pytest.mark.parametrize("verb", ["list", "watch"])
-async def test_a_server_that_does_not_answer_is_given_up(
+async def test_request_without_response_times_out(
     canned: CannedServer, library: Any, verb: str
 ) -> None:
     async def silent(_: Any) -> Any:
@@ -159,7 +159,7 @@ async def test_a_server_that_does_not_answer_is_given_up(
             await answer.__aenter__()
 
 
-async def test_a_silent_watch_is_not_given_up(
+async def test_silent_watch_does_not_time_out(
     canned: CannedServer, library: Any
 ) -> None:
     stream = Stream(canned)
@@ -176,7 +176,7 @@ async def test_a_silent_watch_is_not_given_up(
         assert await waiting == []
 
 
-async def test_all_connections_in_use_are_named(canned: CannedServer) -> None:
+async def test_timeout_reports_exhausted_connection_pool(canned: CannedServer) -> None:
     stream = Stream(canned)
 
     async with listing(canned.url, connection_pool_maxsize=1) as source:
@@ -187,7 +187,7 @@ async def test_all_connections_in_use_are_named(canned: CannedServer) -> None:
         stream.end()
 
 
-async def test_a_hook_that_fails_is_a_transport_error_without_the_token(
+async def test_failing_hook_is_transport_error_without_token(
     canned: CannedServer, library: Any
 ) -> None:
     async def refresh(_: Any) -> None:
@@ -207,7 +207,7 @@ async def test_a_hook_that_fails_is_a_transport_error_without_the_token(
 # ---------------------------------------------------------------- the end
 
 
-async def test_leaving_closes_the_connection(
+async def test_leaving_context_closes_connection(
     canned: CannedServer, library: Any
 ) -> None:
     Stream(canned).send(b"{")
@@ -219,7 +219,7 @@ async def test_leaving_closes_the_connection(
         await canned.gone.wait()
 
 
-async def test_a_cancelled_request_leaves_nothing(
+async def test_cancelled_request_leaves_no_connection(
     canned: CannedServer, library: Any
 ) -> None:
     async def silent(_: Any) -> Any:
@@ -235,7 +235,7 @@ async def test_a_cancelled_request_leaves_nothing(
 
 
 @pytest.mark.parametrize("waiting", [False, True])
-async def test_a_client_that_was_closed_is_noticed(
+async def test_watch_ends_after_client_was_closed(
     canned: CannedServer, library: Any, waiting: bool
 ) -> None:
     Stream(canned)
@@ -254,7 +254,7 @@ async def test_a_client_that_was_closed_is_noticed(
             assert loop.time() - closed < 11
 
 
-async def test_the_system_watches_over_its_connections(canned: CannedServer) -> None:
+async def test_connections_use_tcp_keepalive(canned: CannedServer) -> None:
     stream = Stream(canned)
 
     async with ApiClient(Configuration(host=canned.url)) as api:

@@ -1,4 +1,4 @@
-"""Whole lists, page by page."""
+"""`Client.list()` and `Client.list_pages()`: complete lists, page by page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def page(server: CannedServer, *names: str, token: str = "") -> None:
     server.text(list_body(*names, token=token).decode(), 200, "application/json")
 
 
-async def test_lists_everything_in_one_answer(server: CannedServer) -> None:
+async def test_list_reads_all_objects_in_one_response(server: CannedServer) -> None:
     page(server, "a", "b")
 
     async with Client.from_url(server.url) as client:
@@ -40,7 +40,7 @@ async def test_lists_everything_in_one_answer(server: CannedServer) -> None:
     assert server.seen[0].target == f"{ALL}?resourceVersion=0"
 
 
-async def test_follows_the_pages_of_a_list(server: CannedServer) -> None:
+async def test_list_follows_pages(server: CannedServer) -> None:
     page(server, "a", "b", token="t 1")
     page(server, token="t 2")
     page(server, "c")
@@ -59,7 +59,7 @@ async def test_follows_the_pages_of_a_list(server: CannedServer) -> None:
     ]
 
 
-async def test_reads_all_at_once_after_a_list_expired(server: CannedServer) -> None:
+async def test_expired_paged_list_is_read_again_whole(server: CannedServer) -> None:
     page(server, "old", token="t")
     server.json(EXPIRED, 410)
     page(server, "a", "b")
@@ -71,7 +71,7 @@ async def test_reads_all_at_once_after_a_list_expired(server: CannedServer) -> N
     assert server.seen[-1].target == "/api/v1/pods"
 
 
-async def test_an_expired_version_of_a_whole_list_is_an_error(
+async def test_expired_version_of_whole_list_raises(
     server: CannedServer,
 ) -> None:
     server.json(EXPIRED, 410)
@@ -84,7 +84,7 @@ async def test_an_expired_version_of_a_whole_list_is_an_error(
 
 
 @pytest.mark.parametrize("limit", [0, 5])
-async def test_a_version_that_is_too_old_is_an_error_with_pages_too(
+async def test_too_old_version_raises_with_and_without_pages(
     server: CannedServer, limit: int
 ) -> None:
     server.json(EXPIRED, 410)
@@ -97,7 +97,7 @@ async def test_a_version_that_is_too_old_is_an_error_with_pages_too(
     assert len(server.seen) == 1
 
 
-async def test_does_not_read_more_than_the_rest_it_was_asked_for(
+async def test_list_from_continue_token_is_not_read_again_whole(
     server: CannedServer,
 ) -> None:
     page(server, "b", token="2")
@@ -113,7 +113,7 @@ async def test_does_not_read_more_than_the_rest_it_was_asked_for(
     assert len(server.seen) == 2
 
 
-async def test_reads_all_at_once_only_once(server: CannedServer) -> None:
+async def test_list_that_expires_again_raises(server: CannedServer) -> None:
     page(server, "a", token="1")
     server.json(EXPIRED, 410)
     page(server, "a", token="2")
@@ -126,7 +126,9 @@ async def test_reads_all_at_once_only_once(server: CannedServer) -> None:
     assert len(server.seen) == 4
 
 
-async def test_a_page_that_leads_to_itself_is_an_error(server: CannedServer) -> None:
+async def test_repeated_continue_token_raises_decode_error(
+    server: CannedServer,
+) -> None:
     page(server, "a", token="1")
 
     async with Client.from_url(server.url) as client:
@@ -136,7 +138,7 @@ async def test_a_page_that_leads_to_itself_is_an_error(server: CannedServer) -> 
     assert len(server.seen) == 2
 
 
-async def test_gives_a_list_in_pages_as_they_arrive(server: CannedServer) -> None:
+async def test_list_pages_yields_pages_as_they_arrive(server: CannedServer) -> None:
     page(server, "a", "b", token="t")
     page(server, "c")
 
@@ -155,7 +157,7 @@ async def test_gives_a_list_in_pages_as_they_arrive(server: CannedServer) -> Non
     ]
 
 
-async def test_the_next_page_is_asked_for_while_one_is_read(
+async def test_list_pages_requests_next_page_early(
     server: CannedServer,
 ) -> None:
     stream = Stream(server)
@@ -176,12 +178,12 @@ async def test_the_next_page_is_asked_for_while_one_is_read(
     assert found == ["a", "b", "c"]
 
 
-def test_selectors_of_pages_are_refused_at_once() -> None:
+def test_list_pages_rejects_invalid_selector_immediately() -> None:
     with pytest.raises(SelectorSyntaxError):
         Client.from_env().list_pages(PODS, label_selector="a in b")
 
 
-async def test_an_iteration_that_is_let_go_of_closes_its_connections(
+async def test_closed_page_iteration_closes_connections(
     server: CannedServer,
 ) -> None:
     stream = Stream(server)

@@ -1,4 +1,4 @@
-"""What lists and watches ask for, and how the answers to lists are read."""
+"""Requests of lists and watches, and reading of list responses."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ async def client(server: CannedServer) -> AsyncIterator[Client]:
         yield client
 
 
-# ---------------------------------------------------------------- what is asked for
+# ---------------------------------------------------------------- requests
 
 
-def test_implements_the_protocol() -> None:
+def test_list_watch_implements_lister_watcher() -> None:
     lister: ListerWatcher = ListWatch(Client.from_env(), PODS)
 
     assert lister.list is not None
@@ -70,7 +70,7 @@ def test_implements_the_protocol() -> None:
         ),
     ],
 )
-async def test_list_sends(
+async def test_list_sends_query_of_options(
     server: CannedServer, client: Client, options: ListOptions, query: str
 ) -> None:
     stream = Stream(server)
@@ -102,7 +102,7 @@ async def test_list_sends(
         ),
     ],
 )
-async def test_watch_sends(
+async def test_watch_sends_query_of_options(
     server: CannedServer, client: Client, options: WatchOptions, query: str
 ) -> None:
     Stream(server).end()
@@ -113,7 +113,7 @@ async def test_watch_sends(
     assert server.seen[0].target == f"/api/v1/nodes?{query}"
 
 
-async def test_selects_by_namespace_labels_and_fields(
+async def test_list_watch_selects_by_namespace_labels_and_fields(
     server: CannedServer, client: Client
 ) -> None:
     Stream(server).end()
@@ -137,7 +137,7 @@ async def test_selects_by_namespace_labels_and_fields(
     assert "'app=web,tier'" in repr(source)
 
 
-def test_selectors_that_cannot_be_parsed_are_refused_at_once() -> None:
+def test_list_watch_rejects_invalid_selectors() -> None:
     client = Client.from_env()
 
     with pytest.raises(SelectorSyntaxError):
@@ -147,13 +147,13 @@ def test_selectors_that_cannot_be_parsed_are_refused_at_once() -> None:
         ListWatch(client, PODS, field_selector="spec.nodeName")
 
 
-def test_a_namespace_of_nodes_is_refused_at_once() -> None:
+def test_list_watch_rejects_namespace_of_cluster_scoped_resource() -> None:
     with pytest.raises(OptionsError, match="cluster-scoped"):
         ListWatch(Client.from_env(), NODES, namespace="x")
 
 
 @pytest.mark.parametrize("verb", ["list", "watch"])
-async def test_a_refusal_is_raised_on_entering(
+async def test_refusal_is_raised_on_entering(
     server: CannedServer, client: Client, verb: str
 ) -> None:
     server.json({"kind": "Status", "code": 403, "reason": "Forbidden"}, 403)
@@ -169,7 +169,7 @@ async def test_a_refusal_is_raised_on_entering(
 # ---------------------------------------------------------------- lists
 
 
-async def test_gives_objects_while_the_list_arrives(
+async def test_list_yields_objects_while_it_arrives(
     server: CannedServer, client: Client
 ) -> None:
     body = list_body(*"abcdefgh", token="next")
@@ -193,7 +193,7 @@ async def test_gives_objects_while_the_list_arrives(
 
 
 @pytest.mark.parametrize("cut", [0, 20, 400])
-async def test_a_list_that_is_cut_off_is_a_transport_error(
+async def test_truncated_list_raises_transport_error(
     server: CannedServer, client: Client, cut: int
 ) -> None:
     stream = Stream(server)
@@ -205,7 +205,7 @@ async def test_a_list_that_is_cut_off_is_a_transport_error(
             _ = [objects async for objects in page]
 
 
-async def test_a_list_that_ends_too_early_is_a_decode_error(
+async def test_incomplete_list_body_raises_decode_error(
     server: CannedServer, client: Client
 ) -> None:
     stream = Stream(server)
@@ -217,7 +217,7 @@ async def test_a_list_that_ends_too_early_is_a_decode_error(
             _ = [objects async for objects in page]
 
 
-async def test_a_list_of_another_kind_is_no_stall_of_the_loop(
+async def test_list_of_other_kind_does_not_block_loop(
     server: CannedServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, budget = Clock(), LoopBudget.current()
@@ -233,7 +233,7 @@ async def test_a_list_of_another_kind_is_no_stall_of_the_loop(
     assert budget.statistics().stalls == 0
 
 
-async def test_a_list_that_falls_silent_for_30_seconds_is_given_up(
+async def test_list_times_out_after_30_silent_seconds(
     server: CannedServer, client: Client
 ) -> None:
     stream = Stream(server)
@@ -248,7 +248,7 @@ async def test_a_list_that_falls_silent_for_30_seconds_is_given_up(
     assert loop.time() - before == pytest.approx(30, abs=0.5)
 
 
-async def test_leaving_a_list_early_closes_its_connection(
+async def test_leaving_list_early_closes_connection(
     server: CannedServer, client: Client
 ) -> None:
     Stream(server).send(list_body("a", "b")[:-40])
@@ -259,7 +259,7 @@ async def test_leaving_a_list_early_closes_its_connection(
     await server.gone.wait()
 
 
-async def test_pieces_are_never_larger_than_256_kib(
+async def test_list_is_read_in_pieces_of_at_most_256_kib(
     server: CannedServer, client: Client
 ) -> None:
     stream = Stream(server)

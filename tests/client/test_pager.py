@@ -1,4 +1,4 @@
-"""`Pager`: pages of a list, put together or handed out as they arrive."""
+"""`Pager`: pages of a list, combined or yielded as they arrive."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 from fake_source import FakeSource, Page, Silence, thing
 
 from aioinformer.client import Pager
@@ -32,7 +33,7 @@ BUSY = ServerError("busy", status=503)
 
 
 def pages_of(*names: str, version: int = 7) -> list[Page | Exception | Silence]:
-    """A page for each string, of things of one letter; later ones of later versions."""
+    """Return a page for each string: one object per letter, growing versions."""
     last = len(names) - 1
     return [
         Page(
@@ -59,8 +60,8 @@ async def listed(source: FakeSource, **options: Any) -> PagedList:
 # ---------------------------------------------------------------- whole lists
 
 
-@pytest.mark.parametrize(
-    ("names", "paginated"),
+@each_case(
+    "names, paginated",
     [
         pytest.param([""], False, id="empty"),
         pytest.param(["a"], False, id="a-short-page"),
@@ -70,7 +71,7 @@ async def listed(source: FakeSource, **options: Any) -> PagedList:
         pytest.param(["ab", "", "c"], True, id="an-empty-page"),
     ],
 )
-async def test_puts_all_pages_together(names: list[str], paginated: bool) -> None:
+async def test_pager_list_combines_pages(names: list[str], paginated: bool) -> None:
     source = FakeSource(pages_of(*names))
 
     found = await listed(source)
@@ -81,7 +82,7 @@ async def test_puts_all_pages_together(names: list[str], paginated: bool) -> Non
     assert [it.limit for it in options_of(source)] == [2] * len(names)
 
 
-async def test_asks_for_500_objects_in_a_page_unless_told() -> None:
+async def test_pager_requests_500_objects_by_default() -> None:
     source = FakeSource()
 
     await Pager(source).list()
@@ -91,7 +92,7 @@ async def test_asks_for_500_objects_in_a_page_unless_told() -> None:
     assert [it.limit for it in options_of(source)] == [500, 0, 7]
 
 
-async def test_says_version_and_match_for_the_first_page_alone() -> None:
+async def test_pager_list_sends_version_for_first_page_only() -> None:
     source = FakeSource(pages_of("ab", "cd", "e"))
 
     await listed(source, resource_version="5", resource_version_match="NotOlderThan")
@@ -108,41 +109,41 @@ async def test_says_version_and_match_for_the_first_page_alone() -> None:
 
 
 @pytest.mark.parametrize("pages_ahead", [0, 1])
-async def test_begins_in_the_middle_where_it_is_told_to(pages_ahead: int) -> None:
+async def test_pager_starts_at_given_continue_token(pages_ahead: int) -> None:
     source = FakeSource(pages_of("cd", "e"))
     pager = Pager(source, page_size=2, pages_ahead=pages_ahead)
 
     found = await pager.list(ListOptions(continue_token="t0"))
 
     assert text(found.objects) == "cde"
-    assert source.asked == ["list t0", "list t1"]
+    assert source.requested == ["list t0", "list t1"]
 
 
-async def test_a_page_that_leads_to_itself_is_read_once() -> None:
+async def test_pager_raises_for_page_that_continues_with_itself() -> None:
     source = FakeSource([Page([thing("a")], token="t0")])
 
     with pytest.raises(DecodeError, match="repeats a page"):
         await listed(source, continue_token="t0")
 
-    assert source.asked == ["list t0"]
+    assert source.requested == ["list t0"]
 
 
 @pytest.mark.parametrize("error", [EXPIRED, GONE])
 @pytest.mark.parametrize("match", ["", "NotOlderThan"])
-async def test_reads_all_at_once_after_it_expired_between_two_pages(
+async def test_pager_lists_without_pages_after_expiry_between_pages(
     error: ResourceExpired, match: str
 ) -> None:
     source = FakeSource([*pages_of("ab", "cd")[:1], error, *pages_of("xyz", version=9)])
-    asked = ListOptions(limit=2, resource_version="5", resource_version_match=match)
+    requested = ListOptions(limit=2, resource_version="5", resource_version_match=match)
 
-    found = await Pager(source).list(asked)
+    found = await Pager(source).list(requested)
 
     assert text(found.objects) == "xyz", "nothing of what was read before"
     assert (found.resource_version, found.paginated) == ("9", True)
-    assert options_of(source)[-1] == replace(asked, limit=0)
+    assert options_of(source)[-1] == replace(requested, limit=0)
 
 
-async def test_expiry_between_two_pages_is_an_error_if_told_so() -> None:
+async def test_pager_without_full_list_raises_on_expiry_between_pages() -> None:
     source = FakeSource([*pages_of("ab", "cd")[:1], EXPIRED, Page()])
 
     with pytest.raises(ResourceExpired):
@@ -152,7 +153,7 @@ async def test_expiry_between_two_pages_is_an_error_if_told_so() -> None:
 
 
 @pytest.mark.parametrize("error", [EXPIRED, BUSY])
-async def test_an_error_of_the_first_page_is_an_error(error: Exception) -> None:
+async def test_pager_raises_error_of_first_page(error: Exception) -> None:
     source = FakeSource([error, *pages_of("a")])
 
     with pytest.raises(type(error)):
@@ -161,7 +162,7 @@ async def test_an_error_of_the_first_page_is_an_error(error: Exception) -> None:
     assert len(source.requests) == 1
 
 
-async def test_other_errors_between_two_pages_are_errors() -> None:
+async def test_pager_raises_other_errors_between_pages() -> None:
     source = FakeSource([*pages_of("ab", "cd")[:1], BUSY, Page()])
 
     with pytest.raises(ServerError):
@@ -170,7 +171,7 @@ async def test_other_errors_between_two_pages_are_errors() -> None:
     assert len(source.requests) == 2
 
 
-async def test_expiry_of_the_whole_list_is_an_error() -> None:
+async def test_pager_raises_if_full_list_expires_as_well() -> None:
     source = FakeSource([*pages_of("ab", "cd")[:1], EXPIRED, EXPIRED])
 
     with pytest.raises(ResourceExpired):
@@ -179,7 +180,7 @@ async def test_expiry_of_the_whole_list_is_an_error() -> None:
     assert len(source.requests) == 3
 
 
-async def test_pages_that_lead_in_a_circle_are_an_error() -> None:
+async def test_pager_raises_for_pages_in_a_circle() -> None:
     source = FakeSource([Page(token="a"), Page(token="b"), Page(token="a")])
 
     with pytest.raises(DecodeError, match="repeats a page"):
@@ -188,7 +189,9 @@ async def test_pages_that_lead_in_a_circle_are_an_error() -> None:
     assert source.open == 0
 
 
-async def test_counts_what_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:
+async def test_pager_counts_and_logs_unreadable_objects(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     first, second = Page([thing("a")], token="t", skipped=2), Page(skipped=1)
 
     found = await listed(FakeSource([first, second]))
@@ -198,14 +201,14 @@ async def test_counts_what_cannot_be_read(caplog: pytest.LogCaptureFixture) -> N
 
 
 @pytest.mark.parametrize(("number", "value"), [("page_size", -1), ("pages_ahead", -1)])
-def test_refuses_numbers_below_zero(number: str, value: int) -> None:
+def test_pager_rejects_negative_numbers(number: str, value: int) -> None:
     options: dict[str, Any] = {number: value}
 
     with pytest.raises(OptionsError, match=number):
         Pager(FakeSource(), **options)
 
 
-def test_refuses_to_hold_whole_pages_ahead() -> None:
+def test_pager_rejects_more_than_one_page_ahead() -> None:
     with pytest.raises(OptionsError, match="0 or 1"):
         Pager(FakeSource(), pages_ahead=10)
 
@@ -213,7 +216,7 @@ def test_refuses_to_hold_whole_pages_ahead() -> None:
 # ---------------------------------------------------------------- while they arrive
 
 
-async def test_hands_out_every_object() -> None:
+async def test_pager_items_yields_every_object() -> None:
     source = FakeSource(pages_of("ab", "cd", "e"))
 
     found = [obj async for obj in Pager(source, page_size=2).items()]
@@ -221,7 +224,7 @@ async def test_hands_out_every_object() -> None:
     assert text(found) == "abcde"
 
 
-async def test_hands_out_what_has_arrived() -> None:
+async def test_pager_batches_yields_objects_as_they_arrive() -> None:
     source = FakeSource(pages_of("abc", "d"))
 
     found = [text(objects) async for objects in Pager(source).batches()]
@@ -229,7 +232,7 @@ async def test_hands_out_what_has_arrived() -> None:
     assert found == ["ab", "c", "d"]
 
 
-async def test_clears_version_and_match_while_handing_out_too() -> None:
+async def test_pager_batches_sends_version_for_first_page_only() -> None:
     source = FakeSource(pages_of("ab", "c"))
     options = ListOptions(resource_version="5", resource_version_match="Exact")
 
@@ -238,7 +241,7 @@ async def test_clears_version_and_match_while_handing_out_too() -> None:
     assert options_of(source)[1] == ListOptions(limit=500, continue_token="t1")
 
 
-async def test_expiry_behind_objects_handed_out_is_an_error() -> None:
+async def test_pager_batches_raises_on_expiry_between_pages() -> None:
     source = FakeSource([*pages_of("ab", "c")[:1], EXPIRED, *pages_of("xyz")])
     items = Pager(source).items()
 
@@ -249,19 +252,21 @@ async def test_expiry_behind_objects_handed_out_is_an_error() -> None:
     assert len(source.requests) == 2
 
 
-@pytest.mark.parametrize(("ahead", "asked"), [(0, 1), (1, 2)])
-async def test_reads_ahead_as_told(ahead: int, asked: int) -> None:
+@pytest.mark.parametrize(("ahead", "requested"), [(0, 1), (1, 2)])
+async def test_pager_requests_given_number_of_pages_ahead(
+    ahead: int, requested: int
+) -> None:
     source = FakeSource(pages_of("ab", "cd", "ef"))
 
     async with aclosing(Pager(source, pages_ahead=ahead).batches()) as batches:
         assert text(await anext(batches)) == "ab"
         await asyncio.sleep(100)
-        assert len(source.requests) == asked
+        assert len(source.requests) == requested
 
     assert source.open == 0
 
 
-async def test_an_error_of_the_page_ahead_comes_behind_the_page_that_is_read() -> None:
+async def test_error_of_page_ahead_is_raised_after_current_page() -> None:
     first = Page([thing(letter) for letter in "abcd"], token="t")
     source = FakeSource([first, BUSY])
     batches = Pager(source).batches()
@@ -274,7 +279,7 @@ async def test_an_error_of_the_page_ahead_comes_behind_the_page_that_is_read() -
         await anext(batches)
 
 
-async def test_the_users_error_ends_the_iteration_at_once() -> None:
+async def test_error_in_iteration_body_closes_pages() -> None:
     source = FakeSource([*pages_of("ab", "cd")[:1], BUSY])
 
     async def read() -> None:
@@ -289,7 +294,7 @@ async def test_the_users_error_ends_the_iteration_at_once() -> None:
     assert source.open == 0
 
 
-async def test_leaves_nothing_behind_where_it_is_let_go_of() -> None:
+async def test_closed_pager_iteration_leaves_no_page_open() -> None:
     source = FakeSource(pages_of("ab", "cd"))
 
     async for _ in Pager(source).items():
@@ -299,8 +304,8 @@ async def test_leaves_nothing_behind_where_it_is_let_go_of() -> None:
     assert source.open == 0
 
 
-@pytest.mark.parametrize("turn", range(20))
-async def test_can_be_cancelled_in_every_turn(turn: int) -> None:
+@each_case("turn", range(20))
+async def test_pager_can_be_cancelled_in_every_turn_of_loop(turn: int) -> None:
     source = FakeSource(pages_of("ab", "cd", "e"))
     task = asyncio.create_task(listed(source))
     for _ in range(turn):
@@ -314,7 +319,7 @@ async def test_can_be_cancelled_in_every_turn(turn: int) -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_a_page_that_breaks_is_an_error() -> None:
+async def test_pager_raises_error_within_page() -> None:
     broken = Page([thing("a")], token="t", error=TransportError("broken"))
     source = FakeSource([broken, Silence()])
 

@@ -1,4 +1,4 @@
-"""The proxy of the environment: which servers it is for, and that it is used."""
+"""Proxies of the environment, and impersonation headers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from canned import CannedServer, bytes_server
 from credential_helpers import POD, Authority, door, kubeconfig
+from each_case import each_case
 
 from aioinformer.client import Client, ClientConfig, Credentials, TLSOptions
 from aioinformer.client.config import impersonation_headers, proxy_of_environment
@@ -39,8 +40,8 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.lower(), raising=False)
 
 
-@pytest.mark.parametrize(
-    ("server", "environment", "expected"),
+@each_case(
+    "server, environment, expected",
     [
         pytest.param(SERVER, {}, "", id="none"),
         pytest.param(SERVER, {"HTTPS_PROXY": PROXY}, PROXY, id="tls"),
@@ -60,14 +61,14 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("https://a:x", {"HTTPS_PROXY": PROXY}, "", id="no-url"),
     ],
 )
-def test_finds_the_proxy_of_a_server(
+def test_proxy_is_read_from_environment(
     server: str, environment: dict[str, str], expected: str
 ) -> None:
     assert proxy_of_environment(server, environment) == expected
 
 
-@pytest.mark.parametrize(
-    ("listed", "server", "spared"),
+@each_case(
+    "listed, server, spared",
     [
         ("*", "api.example", True),
         ("api.example", "api.example", True),
@@ -96,7 +97,7 @@ def test_finds_the_proxy_of_a_server(
         ("", "api.example", False),
     ],
 )
-def test_no_proxy_spares_what_it_lists(listed: str, server: str, spared: bool) -> None:
+def test_no_proxy_excludes_listed_hosts(listed: str, server: str, spared: bool) -> None:
     environment = {"HTTPS_PROXY": PROXY, "NO_PROXY": listed}
 
     found = proxy_of_environment(f"https://{server}:6443", environment)
@@ -104,7 +105,7 @@ def test_no_proxy_spares_what_it_lists(listed: str, server: str, spared: bool) -
     assert found == ("" if spared else PROXY)
 
 
-async def test_clients_go_through_the_proxy_of_the_environment(
+async def test_client_uses_proxy_of_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with CannedServer() as proxy:
@@ -117,7 +118,7 @@ async def test_clients_go_through_the_proxy_of_the_environment(
     assert seen.headers["Host"] == "api.test"
 
 
-def test_a_kubeconfig_says_it_better(
+def test_proxy_of_kubeconfig_takes_precedence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", PROXY)
@@ -129,7 +130,9 @@ def test_a_kubeconfig_says_it_better(
     assert load_kubeconfig(file).proxy == "http://own.example:1"
 
 
-def test_a_pod_looks_at_it_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_in_cluster_client_uses_proxy_of_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("HTTPS_PROXY", PROXY)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
@@ -142,7 +145,7 @@ def test_a_pod_looks_at_it_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("where", ["environment", "kubeconfig"])
-def test_a_proxy_that_cannot_be_used_is_named_without_its_password(
+def test_error_names_unusable_proxy_without_password(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str
 ) -> None:
     wrong = f"socks5://me:{PASSWORD}@proxy.example"
@@ -154,15 +157,15 @@ def test_a_proxy_that_cannot_be_used_is_named_without_its_password(
     with pytest.raises(OptionsError) as caught:
         load_kubeconfig(file)
 
-    said = str(caught.value)
-    assert f"in {file}" in said
-    assert "the proxy (see proxy-url, HTTPS_PROXY) must be a URL" in said
-    assert PASSWORD not in f"{said} {caught.value.__cause__!r}"
+    error_text = str(caught.value)
+    assert f"in {file}" in error_text
+    assert "the proxy (see proxy-url, HTTPS_PROXY) must be a URL" in error_text
+    assert PASSWORD not in f"{error_text} {caught.value.__cause__!r}"
 
 
 @asynccontextmanager
 async def tunnel(heads: list[bytes]) -> AsyncIterator[str]:
-    """A proxy that connects whoever asks by CONNECT, and keeps what they asked with."""
+    """Run a proxy that supports CONNECT and records request heads."""
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -189,7 +192,7 @@ async def tunnel(heads: list[bytes]) -> AsyncIterator[str]:
 async def test_connect_request_carries_headers_of_the_proxy_only(
     tmp_path: Path,
 ) -> None:
-    """CONNECT is plain text: impersonation is for the server alone."""
+    """CONNECT is sent in plain text: impersonation headers are for the server only."""
     authority = Authority(tmp_path)
     heads: list[bytes] = []
     async with (
@@ -213,16 +216,16 @@ async def test_connect_request_carries_headers_of_the_proxy_only(
 
     (head,) = heads
     first, *lines = head.decode().strip().split("\r\n")
-    told = dict(line.lower().split(": ", 1) for line in lines)
+    headers = dict(line.lower().split(": ", 1) for line in lines)
     assert first.startswith("CONNECT 127.0.0.1:")
-    assert told.keys() <= {
+    assert headers.keys() <= {
         "host",
         "user-agent",
         "accept",
         "accept-encoding",
         "proxy-authorization",
     }
-    assert told["user-agent"].startswith("aioinformer")
+    assert headers["user-agent"].startswith("aioinformer")
     pair = base64.b64encode(f"me:{PASSWORD}".encode()).decode()
     assert f"Proxy-Authorization: Basic {pair}" in lines
 
@@ -235,7 +238,7 @@ async def test_connect_request_carries_headers_of_the_proxy_only(
     assert "Proxy-Authorization" not in headers
 
 
-def test_names_user_uid_groups_and_extra() -> None:
+def test_impersonation_headers_have_user_uid_groups_and_extra() -> None:
     headers = impersonation_headers(
         "jane", uid="7", groups=["dev", "ops"], extra={"scopes": ["a", "b"]}
     )
@@ -259,7 +262,7 @@ def test_names_user_uid_groups_and_extra() -> None:
         ("!#$&'*+-.^_`|~", "!#$&'*+-.^_`|~"),
     ],
 )
-def test_escapes_what_no_header_can_be_named(name: str, header: str) -> None:
+def test_impersonation_headers_escape_extra_names(name: str, header: str) -> None:
     (_, (found, _)) = impersonation_headers("jane", extra={name: ["x"]})
 
     assert found == f"Impersonate-Extra-{header}"
@@ -268,7 +271,7 @@ def test_escapes_what_no_header_can_be_named(name: str, header: str) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"uid": "7"}, {"groups": ["dev"]}, {"extra": {"scopes": ["a"]}}]
 )
-def test_nobody_cannot_have_groups(wrong: dict[str, Any]) -> None:
+def test_impersonation_without_user_is_rejected(wrong: dict[str, Any]) -> None:
     with pytest.raises(OptionsError, match="requires a user"):
         impersonation_headers("", **wrong)
 
@@ -281,12 +284,12 @@ def test_nobody_cannot_have_groups(wrong: dict[str, Any]) -> None:
         pytest.param(("", "b"), id="no-name"),
     ],
 )
-def test_no_header_smuggles_another(header: tuple[str, str]) -> None:
+def test_headers_with_line_breaks_are_rejected(header: tuple[str, str]) -> None:
     with pytest.raises(OptionsError, match="header"):
         ClientConfig(server="http://api.example", headers=(header,))
 
 
-async def test_sends_what_the_kubeconfig_says_with_every_request(
+async def test_impersonation_of_kubeconfig_is_sent_with_every_request(
     tmp_path: Path,
 ) -> None:
     async with door() as seen:
@@ -310,10 +313,10 @@ async def test_sends_what_the_kubeconfig_says_with_every_request(
         assert headers.getall("Impersonate-Extra-acme.com%2Fproject") == ["a", "b"]
 
 
-@pytest.mark.parametrize(
-    ("user", "words"),
+@each_case(
+    "user, words",
     [
-        pytest.param({"as-groups": ["dev"]}, "add `as`", id="groups-of-nobody"),
+        pytest.param({"as-groups": ["dev"]}, "add `as`", id="groups-without-user"),
         pytest.param({"as": "a", "as-groups": "dev"}, "as-groups of", id="no-list"),
         pytest.param({"as": "a", "as-groups": [1]}, "as-groups of", id="no-texts"),
         pytest.param(
@@ -325,7 +328,7 @@ async def test_sends_what_the_kubeconfig_says_with_every_request(
         pytest.param({"as": "a\nb"}, "control character", id="line-break"),
     ],
 )
-def test_names_the_field_that_is_wrong(
+def test_invalid_impersonation_error_names_field(
     tmp_path: Path, user: dict[str, Any], words: str
 ) -> None:
     file = kubeconfig(tmp_path / "config", user)

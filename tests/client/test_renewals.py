@@ -1,4 +1,4 @@
-"""Renewals of credentials in an entered client: requests neither end nor await them."""
+"""Renewals of credentials while a client is entered."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ async def seen() -> AsyncIterator[Door]:
         yield seen
 
 
-class Mint:
-    """Gives the tokens `1`, `2`, ...: fresh for 80 s, valid for 100 s.
+class TokenSource:
+    """Source of the tokens `1`, `2`, ...: fresh for 80 s, valid for 100 s.
 
     Attributes:
         seconds: Duration of a renewal.
         failure: Exception to raise instead.
-        same: True to give the first token for ever.
+        same: True to return the first token for ever.
     """
 
     def __init__(self) -> None:
@@ -63,81 +63,81 @@ class Mint:
 
 
 @pytest.fixture
-def mint() -> Mint:
-    return Mint()
+def source() -> TokenSource:
+    return TokenSource()
 
 
-async def asked(client: Client) -> None:
+async def get_pods(client: Client) -> None:
     assert (await client.get(PODS, "a", namespace="x")).key == "x/a"
 
 
 # ---------------------------------------------------------------- requests and renewals
 
 
-async def test_cancelled_requests_do_not_end_the_renewal(
-    seen: Door, mint: Mint
+async def test_cancelled_requests_do_not_cancel_renewal(
+    seen: Door, source: TokenSource
 ) -> None:
-    async with mint.client(seen) as client:
+    async with source.client(seen) as client:
         await asyncio.sleep(200)
-        mint.seconds = 5
+        source.seconds = 5
         for _ in range(9):
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.5):
-                    await asked(client)
+                    await get_pods(client)
 
-        await asked(client)
+        await get_pods(client)
 
-    assert (mint.began, mint.ended) == (2, 2)
+    assert (source.began, source.ended) == (2, 2)
     assert seen.seen == ["2"]
 
 
-async def test_requests_do_not_wait_for_a_renewal_while_the_proof_is_valid(
-    seen: Door, mint: Mint
+async def test_requests_with_valid_credentials_do_not_wait_for_renewal(
+    seen: Door, source: TokenSource
 ) -> None:
     loop = asyncio.get_running_loop()
-    async with mint.client(seen) as client:
+    async with source.client(seen) as client:
         await asyncio.sleep(81)
-        mint.seconds = 10
+        source.seconds = 10
         before = loop.time()
         for _ in range(3):
-            await asked(client)
+            await get_pods(client)
 
         assert loop.time() == before
         await asyncio.sleep(11)
-        await asked(client)
+        await get_pods(client)
 
     assert seen.seen == ["1", "1", "1", "2"]
-    assert mint.began == 2
+    assert source.began == 2
 
 
-async def test_requests_without_a_valid_proof_give_up_waiting(
-    seen: Door, mint: Mint
+async def test_requests_without_valid_credentials_time_out(
+    seen: Door, source: TokenSource
 ) -> None:
     loop = asyncio.get_running_loop()
-    async with mint.client(seen) as client:
+    async with source.client(seen) as client:
         await asyncio.sleep(101)
-        mint.seconds = 10_000
+        source.seconds = 10_000
         before = loop.time()
         with pytest.raises(
             TransportError, match=r"no credentials from .* within 330 s"
         ):
-            await asked(client)
+            await get_pods(client)
 
         assert loop.time() - before == 330
 
     assert seen.seen == []
 
 
-async def test_a_failed_renewal_is_tried_again_after_ten_seconds(
-    seen: Door, mint: Mint, caplog: pytest.LogCaptureFixture
+async def test_failed_renewal_is_retried_after_ten_seconds(
+    seen: Door, source: TokenSource, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with mint.client(seen) as client:
+    async with source.client(seen) as client:
         await asyncio.sleep(81)
-        mint.failure = OptionsError("no network")
-        await asked(client)
+        source.failure = OptionsError("no network")
+        await get_pods(client)
         await asyncio.sleep(1)
-        await asked(client)
-        assert mint.began == 2
+        await get_pods(client)
+        assert source.began == 2
         assert (
             caplog.text.count(
                 "credential renewal failed, using the old ones: no network"
@@ -145,11 +145,11 @@ async def test_a_failed_renewal_is_tried_again_after_ten_seconds(
             == 1
         )
 
-        mint.failure = None
+        source.failure = None
         await asyncio.sleep(10)
-        await asked(client)
+        await get_pods(client)
         await asyncio.sleep(1)
-        await asked(client)
+        await get_pods(client)
 
     assert seen.seen == ["1", "1", "1", "3"]
 
@@ -163,16 +163,16 @@ async def test_a_failed_renewal_is_tried_again_after_ten_seconds(
         pytest.param(asyncio.CancelledError(), id="cancels-itself"),
     ],
 )
-async def test_any_failure_of_a_source_is_a_failed_renewal(
+async def test_any_exception_of_source_is_failed_renewal(
     seen: Door,
-    mint: Mint,
+    source: TokenSource,
     failure: BaseException,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with mint.client(seen) as client:
-        mint.failure = failure
+    async with source.client(seen) as client:
+        source.failure = failure
         await asyncio.sleep(81)
-        await asked(client)
+        await get_pods(client)
         await asyncio.sleep(1)
         assert (
             "credential renewal failed, using the old ones: cannot get credentials"
@@ -181,41 +181,41 @@ async def test_any_failure_of_a_source_is_a_failed_renewal(
 
         await asyncio.sleep(30)
         with pytest.raises(TransportError, match="cannot get credentials") as caught:
-            await asked(client)
+            await get_pods(client)
 
     assert "s3cr3t" not in f"{caught.value} {caplog.text}"
     assert seen.seen == ["1"]
 
 
-async def test_a_refused_proof_is_renewed_once_for_requests_that_overlap(
-    seen: Door, mint: Mint
+async def test_overlapping_401s_cause_one_renewal(
+    seen: Door, source: TokenSource
 ) -> None:
-    """Also for those that hear of it when the renewal has ended, in vain."""
-    mint.same = True
+    """Requests that get a 401 after a failed renewal do not start another one."""
+    source.same = True
     seen.accepts = {"another"}
-    async with mint.client(seen) as client:
+    async with source.client(seen) as client:
         late = client._endpoint.transport()._authenticator
         ticket = await late.current()
         with pytest.raises(Unauthorized):
-            await asked(client)
+            await get_pods(client)
 
         assert not await late.renew(ticket)
-        assert mint.began == 2
+        assert source.began == 2
 
-        mint.failure = OptionsError("no network")
+        source.failure = OptionsError("no network")
         ticket = await late.current()
         assert not await late.renew(ticket)
         assert not await late.renew(ticket)
-        assert mint.began == 3
+        assert source.began == 3
 
 
-async def test_closing_a_client_ends_its_renewal(seen: Door, mint: Mint) -> None:
+async def test_close_cancels_renewal(seen: Door, source: TokenSource) -> None:
     loop = asyncio.get_running_loop()
-    client = mint.client(seen)
+    client = source.client(seen)
     await client.start()
     await asyncio.sleep(81)
-    mint.seconds = 10_000
-    await asked(client)
+    source.seconds = 10_000
+    await get_pods(client)
     assert "credentials" in {task.get_name() for task in asyncio.all_tasks()}
 
     before = loop.time()
@@ -223,32 +223,32 @@ async def test_closing_a_client_ends_its_renewal(seen: Door, mint: Mint) -> None
 
     assert loop.time() - before < 0.1
     assert "credentials" not in {task.get_name() for task in asyncio.all_tasks()}
-    assert (mint.began, mint.ended) == (2, 1)
+    assert (source.began, source.ended) == (2, 1)
 
 
-async def test_closing_one_client_leaves_the_renewal_to_the_other(
-    seen: Door, mint: Mint
+async def test_close_keeps_renewal_for_other_client(
+    seen: Door, source: TokenSource
 ) -> None:
     config = ClientConfig(
-        server=seen.url, credentials=Credentials(source=mint.auth_info)
+        server=seen.url, credentials=Credentials(source=source.auth_info)
     )
     first, second = Client(config), Client(config)
     async with second:
         await first.start()
         await asyncio.sleep(101)
-        mint.seconds = 5
-        asking = asyncio.create_task(asked(second))
+        source.seconds = 5
+        asking = asyncio.create_task(get_pods(second))
         await asyncio.sleep(1)
         await first.close()
         await asking
 
-    assert (mint.began, mint.ended) == (2, 2)
+    assert (source.began, source.ended) == (2, 2)
 
 
 # ---------------------------------------------------------------- files and plugins
 
 
-async def test_a_token_file_is_read_while_the_default_executor_is_busy(
+async def test_token_file_is_read_while_default_executor_is_busy(
     seen: Door, tmp_path: Path
 ) -> None:
     file = tmp_path / "token"
@@ -261,20 +261,20 @@ async def test_a_token_file_is_read_while_the_default_executor_is_busy(
         pool.submit(busy.wait)
         try:
             async with asyncio.timeout(30):
-                await asked(client)
+                await get_pods(client)
         finally:
             busy.set()
 
     assert seen.seen == ["second"]
 
 
-async def test_a_client_starts_while_no_thread_can(
+async def test_client_starts_without_threads_for_token_file(
     seen: Door,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The configuration is read in one; then there are none for the token."""
+    """A thread reads the configuration, then no thread can be started for the token."""
     file = tmp_path / "token"
     file.write_text("first")
     original, refusing = threading.Thread.start, True
@@ -294,22 +294,22 @@ async def test_a_client_starts_while_no_thread_can(
     async with Client(read) as client:
         assert "can't start new thread" in caplog.text
         with pytest.raises(TransportError, match="can't start new thread"):
-            await asked(client)
+            await get_pods(client)
 
         refusing = False
-        await asked(client)
+        await get_pods(client)
         refusing = True
         await asyncio.sleep(61)
-        await asked(client)
+        await get_pods(client)
         assert "credential renewal failed, using the old ones" in caplog.text
 
     assert seen.seen == ["first", "first"]
 
 
-async def test_a_full_temporary_folder_is_a_failed_attempt(
+async def test_full_temporary_folder_is_transient_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of starting, and of an informer: both go on, and so do requests later."""
+    """Starting the client and an informer both continue, and later requests work."""
     authority = Authority(tmp_path)
     certificate, key = authority.sign("me")
     full = True
@@ -335,10 +335,10 @@ async def test_a_full_temporary_folder_is_a_failed_attempt(
             assert not running.done()
             assert "No space left on device" in caplog.text
             with pytest.raises(TransportError, match="No space left on device"):
-                await asked(client)
+                await get_pods(client)
 
             full = False
-            await asked(client)
+            await get_pods(client)
             running.cancel()
             await asyncio.wait({running})
 
@@ -346,7 +346,7 @@ async def test_a_full_temporary_folder_is_a_failed_attempt(
 
 
 @pytest.mark.realtime
-async def test_closing_a_client_kills_the_plugin_that_renews(tmp_path: Path) -> None:
+async def test_close_kills_renewing_exec_plugin(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     command = script(tmp_path / "plugin", printing({"token": "first"}))
     settings = {"apiVersion": V1, "command": str(command), "interactiveMode": "Never"}
@@ -356,7 +356,7 @@ async def test_closing_a_client_kills_the_plugin_that_renews(tmp_path: Path) -> 
         await client.start()
         script(command, f"echo $$ > {pid}.new; mv {pid}.new {pid}", "exec sleep 1000")
         seen.accepts = {"another"}
-        asking = asyncio.create_task(asked(client))
+        asking = asyncio.create_task(get_pods(client))
         while not pid.exists():
             await asyncio.sleep(0.01)
 

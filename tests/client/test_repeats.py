@@ -1,4 +1,4 @@
-"""What is sent again when a connection breaks, and what never is."""
+"""Retries of requests after a broken connection."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DROPPED = "dropped"
 
 @asynccontextmanager
 async def dropping(*fates: str) -> AsyncIterator[tuple[Client, list[str]]]:
-    """A client, and the requests that its server has read; it drops some of them."""
+    """Provide a client and the requests read by a server that drops some."""
     seen: list[str] = []
     coming = deque(fates)
 
@@ -52,7 +52,7 @@ async def dropping(*fates: str) -> AsyncIterator[tuple[Client, list[str]]]:
 
 
 async def read_request(reader: asyncio.StreamReader) -> str:
-    """Method and body; nothing at the end of the connection."""
+    """Return method and body; empty at the end of the connection."""
     length, method = 0, (await reader.readline()).partition(b" ")[0]
     while len(line := await reader.readline()) > 2:
         name, _, value = line.partition(b":")
@@ -91,7 +91,7 @@ async def get(client: Client) -> KubeObject:
     ],
 )
 @pytest.mark.parametrize("kept_alive", [True, False])
-async def test_a_write_is_never_sent_again(
+async def test_write_is_never_retried(
     write: Callable[[Client], Coroutine[Any, Any, object]], sent: str, kept_alive: bool
 ) -> None:
     before = [SERVED] if kept_alive else []
@@ -105,7 +105,7 @@ async def test_a_write_is_never_sent_again(
     assert seen[len(before) :] == [sent]
 
 
-async def test_a_read_is_sent_again_if_a_kept_connection_was_dead() -> None:
+async def test_read_is_retried_if_kept_alive_connection_was_dead() -> None:
     async with dropping(SERVED, DROPPED, SERVED) as (client, seen):
         await get(client)
         found = await get(client)
@@ -114,7 +114,7 @@ async def test_a_read_is_sent_again_if_a_kept_connection_was_dead() -> None:
     assert seen == ["GET"] * 3
 
 
-async def test_a_read_is_sent_again_once() -> None:
+async def test_read_is_retried_only_once() -> None:
     async with dropping(SERVED, DROPPED, DROPPED, SERVED) as (client, seen):
         await get(client)
         with pytest.raises(TransportError, match="closed the connection"):
@@ -123,7 +123,7 @@ async def test_a_read_is_sent_again_once() -> None:
     assert len(seen) == 3
 
 
-async def test_a_read_is_not_sent_again_if_the_connection_was_new() -> None:
+async def test_read_on_new_connection_is_not_retried() -> None:
     async with dropping(DROPPED, SERVED) as (client, seen):
         with pytest.raises(TransportError, match="closed the connection"):
             await get(client)
@@ -133,10 +133,8 @@ async def test_a_read_is_not_sent_again_if_the_connection_was_new() -> None:
 
 @pytest.mark.parametrize("status", [429, 500, 503])
 @pytest.mark.parametrize("verb", ["list", "watch"])
-async def test_a_server_that_asks_to_wait_is_not_asked_again_by_the_client(
-    status: int, verb: str
-) -> None:
-    """That is for informers and `RetryWatch`, which know what else has happened."""
+async def test_client_does_not_retry_after_retry_after(status: int, verb: str) -> None:
+    """Informers and `RetryWatch` retry, as they know of other events meanwhile."""
     async with CannedServer() as server, Client.from_url(server.url) as client:
         body = {"kind": "Status", "code": status}
         server.json(body, status, **{"Retry-After": "1"})

@@ -1,4 +1,4 @@
-"""What is measured of a client's requests: names, labels, and which of them count."""
+"""Metrics of the requests of a client."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_requests_are_counted_by_code_method_and_host(
     }
 
 
-async def test_a_request_lasts_until_the_head_of_its_answer(
+async def test_request_duration_ends_at_response_head(
     server: CannedServer,
 ) -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -76,7 +76,7 @@ async def test_a_request_lasts_until_the_head_of_its_answer(
     assert dict(sink.labels[LASTED])["verb"] == "GET"
 
 
-async def test_a_request_without_an_answer_has_a_code_of_its_own() -> None:
+async def test_request_without_response_has_error_code() -> None:
     async def close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
@@ -92,7 +92,7 @@ async def test_a_request_without_an_answer_has_a_code_of_its_own() -> None:
     assert len(sink.observed[LASTED]) == 1
 
 
-async def test_a_cancelled_request_is_counted_and_stays_cancelled(
+async def test_cancelled_request_is_counted_and_stays_cancelled(
     server: CannedServer,
 ) -> None:
     async def never(_: web.Request) -> web.StreamResponse:
@@ -111,7 +111,7 @@ async def test_a_cancelled_request_is_counted_and_stays_cancelled(
     assert [labels[1] for _, labels in sink.counts] == [NO_ANSWER]
 
 
-async def test_a_request_that_a_dead_connection_lost_counts_twice() -> None:
+async def test_retry_after_dead_connection_is_counted() -> None:
     body = b'{"metadata":{"name":"a","namespace":"x"}}'
     reads = 0
 
@@ -141,7 +141,7 @@ async def test_a_request_that_a_dead_connection_lost_counts_twice() -> None:
     }
 
 
-async def test_a_request_that_is_sent_again_with_other_credentials_counts_twice(
+async def test_retry_with_renewed_credentials_is_counted(
     server: CannedServer, tmp_path: Path
 ) -> None:
     token = tmp_path / "token"
@@ -165,7 +165,7 @@ async def test_a_request_that_is_sent_again_with_other_credentials_counts_twice(
     }
 
 
-async def test_a_sink_that_is_not_enabled_is_never_called(
+async def test_disabled_sink_is_never_called(
     server: CannedServer,
 ) -> None:
     sink = DisabledSink()
@@ -176,7 +176,7 @@ async def test_a_sink_that_is_not_enabled_is_never_called(
     assert not sink.counts
 
 
-async def test_a_sink_that_fails_is_told_no_more(
+async def test_failing_sink_is_not_called_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class BrokenSink(PlainSink):

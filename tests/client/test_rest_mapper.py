@@ -1,8 +1,9 @@
-"""What a word means among what a server has."""
+"""Resolution of resource names as in kubectl."""
 
 from __future__ import annotations
 
 import pytest
+from each_case import each_case
 
 from aioinformer.client.discovery_documents import APIResource, Group, GroupVersion
 from aioinformer.client.rest_mapper import RESTMapper
@@ -69,8 +70,8 @@ def found(word: str, api_version: str = "") -> str | None:
     return None if it is None else f"{it.resource.plural}.{it.resource.api_version}"
 
 
-@pytest.mark.parametrize(
-    ("word", "meaning"),
+@each_case(
+    "word, meaning",
     [
         pytest.param("pods", "pods.v1", id="plural"),
         pytest.param("pod", "pods.v1", id="singular"),
@@ -107,12 +108,12 @@ def found(word: str, api_version: str = "") -> str | None:
         pytest.param(".", None, id="dot"),
     ],
 )
-def test_words_mean_what_they_mean_to_kubectl(word: str, meaning: str | None) -> None:
+def test_names_are_resolved_as_in_kubectl(word: str, meaning: str | None) -> None:
     assert found(word) == meaning
 
 
-@pytest.mark.parametrize(
-    ("word", "api_version", "meaning"),
+@each_case(
+    "word, api_version, meaning",
     [
         ("Service", "serving.test/v1", "services.serving.test/v1"),
         ("Service", "v1", "services.v1"),
@@ -124,13 +125,13 @@ def test_words_mean_what_they_mean_to_kubectl(word: str, meaning: str | None) ->
         ("deploy.apps", "apps/v1", None),
     ],
 )
-def test_an_api_version_restricts_it(
+def test_api_version_restricts_search(
     word: str, api_version: str, meaning: str | None
 ) -> None:
     assert found(word, api_version) == meaning
 
 
-def test_a_resource_is_described() -> None:
+def test_served_resource_has_all_fields() -> None:
     it = CATALOGUE.find("po")
 
     assert it is not None
@@ -139,7 +140,7 @@ def test_a_resource_is_described() -> None:
     assert (it.resource.kind, it.resource.namespaced) == ("Pod", True)
 
 
-def test_each_resource_is_listed_in_its_preferred_version() -> None:
+def test_resources_are_listed_in_preferred_version() -> None:
     listed = [f"{it.resource} {it.resource.version}" for it in CATALOGUE.preferred()]
 
     assert listed[:5] == [
@@ -154,15 +155,15 @@ def test_each_resource_is_listed_in_its_preferred_version() -> None:
     assert "scalers.autoscaling v1" not in listed
 
 
-def test_categories_are_of_several_groups() -> None:
+def test_category_has_resources_of_several_groups() -> None:
     listed = [str(it.resource) for it in CATALOGUE.preferred("all")]
 
     assert listed == ["pods", "services.serving.test"]
     assert CATALOGUE.preferred("nothing") == ()
 
 
-@pytest.mark.parametrize(
-    ("word", "api_version", "hint"),
+@each_case(
+    "word, api_version, hint",
     [
         pytest.param("podz", "", ". Did you mean 'pods'?", id="mistyped"),
         pytest.param("deploymnt", "", "Did you mean 'deployments'?", id="singular"),
@@ -178,20 +179,20 @@ def test_categories_are_of_several_groups() -> None:
         ),
     ],
 )
-def test_an_unknown_word_is_told_with_what_is_similar(
+def test_unknown_name_message_suggests_similar_names(
     word: str, api_version: str, hint: str
 ) -> None:
     assert hint in CATALOGUE.unknown(word, api_version)
 
 
-def test_groups_that_could_not_be_asked_are_told() -> None:
+def test_unknown_name_message_lists_undiscovered_groups() -> None:
     assert CATALOGUE.broken == {"metrics.test/v1": "503: no"}
     missing = "Groups that could not be discovered: metrics.test/v1 (503: no)"
     assert f"? {missing}" in CATALOGUE.unknown("podz")
     assert missing not in CATALOGUE.unknown("xyzzy", "apps/v1")
 
 
-def test_an_empty_server_has_nothing() -> None:
+def test_mapper_without_groups_finds_nothing() -> None:
     nothing = RESTMapper([])
 
     assert nothing.find("pods") is None

@@ -1,8 +1,8 @@
-"""A scan: what is configured as secret is in no log, no repr and no error.
+"""Scan for secrets in logs, `repr` and errors.
 
-Each scene uses the same secrets in other places and goes wrong in another way. All that
-a user could see of it is gathered: every log record, every object's `repr`, and every
-error with its causes, notes and attributes.
+Each scene has the same secrets in other places and fails in another way. The scan collects
+all output for users: every log record, every object's `repr`, and every error with its
+causes, notes and attributes.
 """
 
 from __future__ import annotations
@@ -38,46 +38,46 @@ SECRETS = (TOKEN, PASSWORD, ARGUMENT, VARIABLE)
 
 @dataclass
 class Scan:
-    """All that was seen of a scene."""
+    """Collected output of a scene."""
 
     logs: pytest.LogCaptureFixture
     folder: Path
     seen: list[str] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
 
-    def look(self, *things: object) -> None:
+    def collect(self, *things: object) -> None:
         self.seen.extend(f"{thing!r} {thing}" for thing in things)
 
     def failed(self, exc: BaseException | None) -> None:
-        """Look at an error, as whoever reports errors with all their details would."""
+        """Collect an error like an error reporter that shows all details."""
         if exc is None:
             return
 
         self.seen.extend(traceback.format_exception(exc))
-        self.look(exc, exc.args, vars(exc), *getattr(exc, "__notes__", ()))
+        self.collect(exc, exc.args, vars(exc), *getattr(exc, "__notes__", ()))
         for attribute in ("request_info", "history", "headers", "os_error"):
-            self.look(getattr(exc, attribute, None))
+            self.collect(getattr(exc, attribute, None))
 
         self.failed(exc.__cause__)
         if not exc.__suppress_context__:
             self.failed(exc.__context__)
 
     async def use(self, client: Client, times: int = 2) -> None:
-        """Enter a client, ask it for a pod and lists, and look at all of it."""
-        self.look(client)
+        """Enter a client, send requests, and collect their output."""
+        self.collect(client)
         try:
             async with client:
                 config = client.config
-                self.look(client, config, config.credentials, config.tls)
+                self.collect(client, config, config.credentials, config.tls)
                 for _ in range(times):
-                    await self._ask(client)
+                    await self._send_requests(client)
 
         except Exception as exc:  # noqa: BLE001 - whatever it is, it is looked at
             self.failed(exc)
 
-        self.look(client)
+        self.collect(client)
 
-    async def _ask(self, client: Client) -> None:
+    async def _send_requests(self, client: Client) -> None:
         try:
             await client.get(PODS, "a", namespace="x")
         except Exception as exc:  # noqa: BLE001 - whatever it is, it is looked at
@@ -86,12 +86,12 @@ class Scan:
         informer = SharedInformer(ListWatch(client, PODS))
         running = asyncio.create_task(informer.run())
         await asyncio.sleep(5)
-        self.look(informer, informer.status)
+        self.collect(informer, informer.status)
         running.cancel()
         await asyncio.wait({running})
 
     def found(self) -> list[str]:
-        """The secrets that are somewhere in it."""
+        """Return the secrets in the collected output."""
         records = [f"{it.getMessage()} {it.__dict__}" for it in self.logs.records]
         everything = "\n".join([*self.seen, *records, self.logs.text])
         hidden = (*SECRETS, *self.keys)
@@ -122,7 +122,7 @@ def plugin(scan: Scan, *lines: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def refusing() -> AsyncIterator[str]:
-    """A server that repeats what it was sent, in refusals and in broken answers."""
+    """Run a server that echoes requests in refusals and in broken responses."""
     async with door() as seen:
         seen.accepts = {"nobody"}
         yield seen.url
@@ -157,10 +157,10 @@ async def token_file(scan: Scan) -> None:
         async with each:
             file.write_text(f"{TOKEN} {TOKEN}")
             await asyncio.sleep(61)
-            await scan._ask(each)
+            await scan._send_requests(each)
             file.write_bytes(TOKEN.encode() + b"\xff")
             await asyncio.sleep(61)
-            await scan._ask(each)
+            await scan._send_requests(each)
 
         await scan.use(each)
 
@@ -227,8 +227,8 @@ async def proxy_that_is_none(scan: Scan) -> None:
 
 async def server_that_speaks_no_http(scan: Scan) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        said = await reader.read(65536)
-        writer.write(b"HTTP/1.1 banana\r\n" + said)
+        received = await reader.read(65536)
+        writer.write(b"HTTP/1.1 banana\r\n" + received)
         writer.close()
 
     async with bytes_server(talk) as address:
@@ -284,7 +284,7 @@ async def somebody_elses_client(scan: Scan) -> None:
             each = Client.from_kubernetes_asyncio(theirs)
             async with each:
                 theirs.refresh_api_key_hook = fail
-                await scan._ask(each)
+                await scan._send_requests(each)
 
             await scan.use(each)
 
@@ -322,20 +322,20 @@ def scan(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> Iterator[Scan]:
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
-async def test_no_secret_is_shown(scan: Scan, scene: Scene) -> None:
+async def test_no_output_contains_a_secret(scan: Scan, scene: Scene) -> None:
     await scene(scan)
 
     assert scan.seen
     assert scan.found() == []
 
 
-def test_the_scan_finds_what_is_shown(scan: Scan) -> None:
-    """Where a secret would be, in each of the places that are looked at."""
+def test_scan_finds_secrets_in_each_place(scan: Scan) -> None:
+    """The places are those that the scan searches."""
     places: list[Callable[[], None]] = [
         lambda: logging.getLogger("any").debug("with %s", TOKEN),
         lambda: logging.getLogger("any").debug("with", extra={"key": TOKEN}),
-        lambda: scan.look({"key": TOKEN}),
-        lambda: scan.look(base64.b64encode(TOKEN.encode()).decode()),
+        lambda: scan.collect({"key": TOKEN}),
+        lambda: scan.collect(base64.b64encode(TOKEN.encode()).decode()),
         lambda: scan.failed(ValueError(TOKEN)),
         lambda: scan.failed(caused_by(ValueError(TOKEN))),
     ]

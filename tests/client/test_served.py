@@ -1,4 +1,4 @@
-"""Whether a server serves a resource at all: `ListWatch.is_served()`."""
+"""`ListWatch.is_served()`: whether a server serves a resource."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def server() -> AsyncIterator[CannedServer]:
         yield server
 
 
-async def asked(server: CannedServer, resource: Resource) -> bool:
+async def is_served(server: CannedServer, resource: Resource) -> bool:
     async with Client.from_url(server.url) as client:
         source = ListWatch(client, resource)
         assert isinstance(source, ServedCheck)
@@ -37,55 +37,57 @@ async def asked(server: CannedServer, resource: Resource) -> bool:
 @pytest.mark.parametrize(
     ("resource", "path"), [(PODS, "/api/v1"), (WIDGETS, "/apis/example.com/v1")]
 )
-async def test_asks_for_the_group_and_version(
+async def test_is_served_requests_group_and_version(
     server: CannedServer, resource: Resource, path: str
 ) -> None:
     names = [{"name": f"{resource.plural}/status"}, {"name": resource.plural}]
     server.json({"kind": "APIResourceList", "resources": names})
 
-    assert await asked(server, resource) is True
+    assert await is_served(server, resource) is True
     assert [seen.target for seen in server.seen] == [path]
 
 
 @pytest.mark.parametrize("body", [[], [{"name": "gadgets"}], [{"name": "pods/log"}]])
-async def test_a_group_may_not_name_it(server: CannedServer, body: object) -> None:
+async def test_is_served_is_false_if_group_lacks_resource(
+    server: CannedServer, body: object
+) -> None:
     server.json({"kind": "APIResourceList", "resources": body})
 
-    assert await asked(server, PODS) is False
+    assert await is_served(server, PODS) is False
 
 
-async def test_a_group_that_does_not_exist_names_nothing(server: CannedServer) -> None:
+async def test_is_served_is_false_for_missing_group(server: CannedServer) -> None:
     server.text("404 page not found", 404, "text/plain")
 
-    assert await asked(server, WIDGETS) is False
+    assert await is_served(server, WIDGETS) is False
 
 
 @pytest.mark.parametrize(("status", "error"), [(403, Forbidden), (503, ServerError)])
-async def test_a_refusal_says_nothing(
+async def test_is_served_raises_refusal(
     server: CannedServer, status: int, error: type[Exception]
 ) -> None:
     server.json({"kind": "Status", "code": status}, status)
 
     with pytest.raises(error):
-        await asked(server, PODS)
+        await is_served(server, PODS)
 
 
 @pytest.mark.parametrize("body", ["", "[]", "{}", '{"resources":7}'])
-async def test_what_is_no_discovery_raises_decode_error(
+async def test_is_served_raises_decode_error_for_other_document(
     server: CannedServer, body: str
 ) -> None:
     server.text(body, 200, "application/json")
 
     with pytest.raises(DecodeError, match="discovery"):
-        await asked(server, PODS)
+        await is_served(server, PODS)
 
 
-async def test_an_answer_that_is_cut_off_is_a_transport_error(
+async def test_is_served_raises_transport_error_for_truncated_response(
     server: CannedServer,
 ) -> None:
     stream = Stream(server)
     stream.send(b'{"resources":')
-    asking = asyncio.create_task(asked(server, PODS))
+    asking = asyncio.create_task(is_served(server, PODS))
     while not server.seen:
         await asyncio.sleep(0.1)
 
@@ -96,7 +98,7 @@ async def test_an_answer_that_is_cut_off_is_a_transport_error(
         await asking
 
 
-async def test_the_server_for_tests_says_so_without_a_network_too() -> None:
+async def test_is_served_works_with_direct_endpoint() -> None:
     async with APIServer() as server:
         for resource, served in ((PODS, True), (DEPLOYMENTS, True), (WIDGETS, False)):
             direct = server.list_watch(resource)

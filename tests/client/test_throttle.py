@@ -1,4 +1,4 @@
-"""The rate limit of a client: when requests go out, and what cancelling costs."""
+"""Rate limit of a client: order and timing of requests, and cancellation."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from canned import CannedServer
 from conftest import pod
+from each_case import each_case
 from metrics_helpers import PlainSink
 from queue_helpers import settle
 
@@ -36,17 +37,17 @@ def timers() -> list[asyncio.TimerHandle]:
     return [timer for timer in scheduled if not timer.cancelled()]
 
 
-async def through(
-    throttle: Throttle, record: list[tuple[str, float]], who: str
+async def wait_and_record(
+    throttle: Throttle, record: list[tuple[str, float]], name: str
 ) -> None:
     await throttle.wait()
-    record.append((who, now()))
+    record.append((name, now()))
 
 
 # ---------------------------------------------------------------- the bucket
 
 
-async def test_a_burst_passes_then_the_rate_is_kept() -> None:
+async def test_throttle_allows_burst_then_limits_rate() -> None:
     throttle = Throttle(4, 3)
     times = []
 
@@ -57,7 +58,7 @@ async def test_a_burst_passes_then_the_rate_is_kept() -> None:
     assert times == [0, 0, 0, 0.25, 0.5, 0.75, 1]
 
 
-async def test_a_pause_fills_the_bucket_but_not_over_its_burst() -> None:
+async def test_pause_refills_bucket_up_to_burst() -> None:
     throttle = Throttle(2, 2)
     times = []
     for _ in range(2):
@@ -71,25 +72,27 @@ async def test_a_pause_fills_the_bucket_but_not_over_its_burst() -> None:
     assert times == [100, 100, 100.5, 101]
 
 
-async def test_whoever_comes_first_goes_first() -> None:
+async def test_throttle_is_first_in_first_out() -> None:
     throttle = Throttle(1, 1)
     record: list[tuple[str, float]] = []
 
     async with asyncio.TaskGroup() as group:
-        for who in "abc":
-            group.create_task(through(throttle, record, who))
+        for name in "abc":
+            group.create_task(wait_and_record(throttle, record, name))
 
         await asyncio.sleep(1.5)
-        group.create_task(through(throttle, record, "d"))
+        group.create_task(wait_and_record(throttle, record, "d"))
 
     assert record == [("a", 0), ("b", 1), ("c", 2), ("d", 3)]
     assert timers() == []
 
 
-async def test_one_who_is_cancelled_while_waiting_takes_no_token() -> None:
+async def test_cancelled_waiter_takes_no_token() -> None:
     throttle = Throttle(1, 1)
     record: list[tuple[str, float]] = []
-    tasks = [asyncio.create_task(through(throttle, record, who)) for who in "abcd"]
+    tasks = [
+        asyncio.create_task(wait_and_record(throttle, record, name)) for name in "abcd"
+    ]
     await settle()
 
     tasks[1].cancel()
@@ -100,7 +103,7 @@ async def test_one_who_is_cancelled_while_waiting_takes_no_token() -> None:
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["after it", "before it"])
-async def test_one_who_is_cancelled_as_its_token_comes_passes_it_on(
+async def test_waiter_cancelled_with_token_passes_it_on(
     before: bool,
 ) -> None:
     throttle = Throttle(1, 1)
@@ -111,7 +114,9 @@ async def test_one_who_is_cancelled_as_its_token_comes_passes_it_on(
     if before:
         asyncio.get_running_loop().call_at(1, lambda: tasks[1].cancel())
 
-    tasks += [asyncio.create_task(through(throttle, record, who)) for who in "abc"]
+    tasks += [
+        asyncio.create_task(wait_and_record(throttle, record, name)) for name in "abc"
+    ]
     await settle()
     if not before:
         asyncio.get_running_loop().call_at(1, tasks[1].cancel)
@@ -122,10 +127,10 @@ async def test_one_who_is_cancelled_as_its_token_comes_passes_it_on(
     assert timers() == []
 
 
-async def test_a_newcomer_takes_no_token_of_those_who_wait() -> None:
+async def test_new_request_does_not_overtake_waiters() -> None:
     throttle = Throttle(1, 1)
     record: list[tuple[str, float]] = []
-    newcomer = through(throttle, record, "newcomer")
+    newcomer = wait_and_record(throttle, record, "newcomer")
 
     def come() -> None:
         with suppress(StopIteration):
@@ -135,13 +140,13 @@ async def test_a_newcomer_takes_no_token_of_those_who_wait() -> None:
     asyncio.get_running_loop().call_at(1, come)
     await throttle.wait()
 
-    await through(throttle, record, "first")
+    await wait_and_record(throttle, record, "first")
 
     assert record == [("first", 1)]
     newcomer.close()
 
 
-async def test_a_timer_that_is_called_a_little_early_lets_its_one_through(
+async def test_early_timer_grants_its_token(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     throttle = Throttle(1, 1)
@@ -161,7 +166,7 @@ async def test_a_timer_that_is_called_a_little_early_lets_its_one_through(
     assert now() == pytest.approx(2)
 
 
-async def test_a_timer_runs_only_while_somebody_waits() -> None:
+async def test_timer_is_set_only_while_requests_wait() -> None:
     throttle = Throttle(1, 1)
     await throttle.wait()
     before = timers()
@@ -180,7 +185,7 @@ async def test_a_timer_runs_only_while_somebody_waits() -> None:
     assert repr(throttle) == "<Throttle qps=1 burst=1 waiting=0>"
 
 
-async def test_a_coroutine_that_is_closed_while_waiting_takes_no_token() -> None:
+async def test_closed_coroutine_takes_no_token() -> None:
     throttle = Throttle(1, 1)
     await throttle.wait()
     abandoned = throttle.wait()
@@ -192,10 +197,12 @@ async def test_a_coroutine_that_is_closed_while_waiting_takes_no_token() -> None
     assert now() == 1
 
 
-async def test_releasing_lets_everybody_through_at_once() -> None:
+async def test_release_wakes_all_waiters() -> None:
     throttle = Throttle(0.001, 1)
     record: list[tuple[str, float]] = []
-    tasks = [asyncio.create_task(through(throttle, record, who)) for who in "abc"]
+    tasks = [
+        asyncio.create_task(wait_and_record(throttle, record, name)) for name in "abc"
+    ]
     await settle()
 
     throttle.release()
@@ -205,7 +212,7 @@ async def test_releasing_lets_everybody_through_at_once() -> None:
     assert timers() == []
 
 
-def test_it_goes_on_in_another_loop_with_another_time() -> None:
+def test_throttle_works_in_another_loop_with_earlier_clock() -> None:
     throttle = Throttle(100, 1)
 
     async def use(start: float) -> float:
@@ -227,7 +234,7 @@ def test_it_goes_on_in_another_loop_with_another_time() -> None:
 
 
 @pytest.mark.parametrize("qps", [3, 7, 30, 1000 / 3])
-async def test_rounding_neither_hangs_nor_hurries_it(qps: float) -> None:
+async def test_throttle_keeps_rate_despite_rounding(qps: float) -> None:
     await asyncio.sleep(1e6 / 3)
     before = now()
     throttle = Throttle(qps, 1)
@@ -238,8 +245,8 @@ async def test_rounding_neither_hangs_nor_hurries_it(qps: float) -> None:
     assert now() - before == pytest.approx(999 / qps, rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("qps", "burst", "expected"),
+@each_case(
+    "qps, burst, expected",
     [
         (None, None, None),
         (5, None, "<Throttle qps=5 burst=10 waiting=0>"),
@@ -248,7 +255,7 @@ async def test_rounding_neither_hangs_nor_hurries_it(qps: float) -> None:
         (50, 1, "<Throttle qps=50 burst=1 waiting=0>"),
     ],
 )
-def test_options_make_a_throttle(
+def test_throttle_has_default_burst(
     qps: float | None, burst: int | None, expected: str | None
 ) -> None:
     made = Throttle.of(qps, burst)
@@ -256,8 +263,8 @@ def test_options_make_a_throttle(
     assert (None if made is None else repr(made)) == expected
 
 
-@pytest.mark.parametrize(
-    ("qps", "burst"),
+@each_case(
+    "qps, burst",
     [
         (0, None),
         (-1, 5),
@@ -269,7 +276,7 @@ def test_options_make_a_throttle(
         (None, 5),
     ],
 )
-def test_options_that_cannot_work_are_refused(qps: float | None, burst: Any) -> None:
+def test_throttle_rejects_invalid_options(qps: float | None, burst: Any) -> None:
     with pytest.raises(OptionsError):
         Client.from_url("http://api.example", qps=qps, burst=burst)
 
@@ -284,7 +291,7 @@ async def server() -> AsyncIterator[CannedServer]:
         yield server
 
 
-async def test_a_client_sends_no_more_than_its_rate(server: CannedServer) -> None:
+async def test_client_limits_rate_of_requests(server: CannedServer) -> None:
     async with Client.from_url(server.url, qps=0.1, burst=2) as client:
         for _ in range(4):
             await client.get(PODS, "a", namespace="x")
@@ -294,7 +301,7 @@ async def test_a_client_sends_no_more_than_its_rate(server: CannedServer) -> Non
     assert len(server.seen) == 4
 
 
-async def test_a_client_sends_at_any_rate_unless_told(server: CannedServer) -> None:
+async def test_client_has_no_rate_limit_by_default(server: CannedServer) -> None:
     async with Client.from_url(server.url) as client:
         for _ in range(100):
             await client.get(PODS, "a", namespace="x")
@@ -302,7 +309,7 @@ async def test_a_client_sends_at_any_rate_unless_told(server: CannedServer) -> N
         assert now() < 1
 
 
-async def test_opening_a_watch_counts_as_one_request(server: CannedServer) -> None:
+async def test_opening_watch_takes_one_token(server: CannedServer) -> None:
     async with Client.from_url(server.url, qps=0.1, burst=1) as client:
         times = []
         for _ in range(3):
@@ -312,7 +319,7 @@ async def test_opening_a_watch_counts_as_one_request(server: CannedServer) -> No
     assert times == pytest.approx([0, 10, 20], abs=0.5)
 
 
-async def test_closing_ends_requests_that_wait_for_their_turn(
+async def test_close_ends_throttled_requests(
     server: CannedServer,
 ) -> None:
     client = Client.from_url(server.url, qps=0.001, burst=1)
@@ -332,7 +339,7 @@ async def test_closing_ends_requests_that_wait_for_their_turn(
     assert len(server.seen) == 1
 
 
-async def test_a_cancelled_request_leaves_its_turn_to_the_next(
+async def test_cancelled_request_leaves_token_to_next(
     server: CannedServer,
 ) -> None:
     async with Client.from_url(server.url, qps=0.1, burst=1) as client:
@@ -347,7 +354,7 @@ async def test_a_cancelled_request_leaves_its_turn_to_the_next(
     assert len(server.seen) == 2
 
 
-async def test_a_client_that_is_not_entered_says_so_before_it_waits() -> None:
+async def test_unentered_client_raises_before_throttling() -> None:
     client = Client.from_url("http://api.example", qps=0.001, burst=1)
 
     for _ in range(2):
@@ -357,7 +364,7 @@ async def test_a_client_that_is_not_entered_says_so_before_it_waits() -> None:
     assert now() == 0
 
 
-async def test_the_time_that_requests_waited_is_measured(server: CannedServer) -> None:
+async def test_throttled_time_is_measured(server: CannedServer) -> None:
     sink = PlainSink()
     client = Client.from_url(server.url, qps=0.1, burst=1, metrics=sink)
     async with client:
@@ -372,7 +379,9 @@ async def test_the_time_that_requests_waited_is_measured(server: CannedServer) -
     }
 
 
-async def test_no_waiting_is_measured_without_a_rate(server: CannedServer) -> None:
+async def test_unthrottled_client_measures_no_throttled_time(
+    server: CannedServer,
+) -> None:
     sink = PlainSink()
     async with Client.from_url(server.url, metrics=sink) as client:
         await client.get(PODS, "a", namespace="x")
@@ -386,7 +395,7 @@ class BrokenSink(PlainSink):
         raise ZeroDivisionError
 
 
-async def test_a_sink_that_fails_fails_no_request(
+async def test_failing_sink_does_not_fail_requests(
     server: CannedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     sink = BrokenSink()
@@ -399,7 +408,7 @@ async def test_a_sink_that_fails_fails_no_request(
 
 
 @pytest.mark.parametrize("way", ["from_env", "from_kubeconfig", "in_cluster", "source"])
-def test_every_way_to_make_a_client_takes_a_rate(way: str, tmp_path: Path) -> None:
+def test_every_client_constructor_accepts_rate(way: str, tmp_path: Path) -> None:
     options: dict[str, Any] = {"qps": 7, "burst": 9}
     if way == "source":
         client = Client(ClientConfig(server="http://api.example"), **options)

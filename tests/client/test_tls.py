@@ -1,4 +1,4 @@
-"""When certificates end, read from what openssl made."""
+"""`expiry_of`: the end of certificates made by openssl."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Until 2049 a certificate has two digits for the year, later four.
 @pytest.mark.parametrize("days", [-1, 2, 4000, 20_000])
-def test_reads_when_a_certificate_ends(tmp_path: Path, days: int) -> None:
+def test_expiry_of_reads_end_of_certificate(tmp_path: Path, days: int) -> None:
     authority = Authority(tmp_path)
     before = datetime.now(tz=UTC).timestamp() + days * 86_400
     certificate, _ = authority.sign("me", days=days)
@@ -29,7 +29,7 @@ def test_reads_when_a_certificate_ends(tmp_path: Path, days: int) -> None:
     assert before - 1 <= found.timestamp() <= after + 1
 
 
-def test_the_first_of_a_chain_counts(tmp_path: Path) -> None:
+def test_expiry_of_reads_first_certificate_of_chain(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     certificate, _ = authority.sign("me", days=1)
     comment = "Bag Attributes: é\n".encode()
@@ -38,7 +38,7 @@ def test_the_first_of_a_chain_counts(tmp_path: Path) -> None:
     assert expiry_of(chain) == expiry_of(certificate.read_bytes())
 
 
-def test_what_is_no_certificate_ends_never(tmp_path: Path) -> None:
+def test_expiry_of_malformed_certificate_is_none(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     der = ssl.PEM_cert_to_DER_cert(authority.file.read_text())
 

@@ -1,4 +1,4 @@
-"""What the session sends, keeps and leaves behind; TLS; tokens that are refused."""
+"""HTTP session of a client: headers, connections, TLS, and refused tokens."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def failure(client: Client) -> str:
 # ---------------------------------------------------------------- the session
 
 
-async def test_asks_for_json_that_is_not_compressed(server: CannedServer) -> None:
+async def test_transport_requests_uncompressed_json(server: CannedServer) -> None:
     server.json(POD)
 
     async with Client.from_url(server.url, token=TOKEN) as client:
@@ -74,7 +74,9 @@ async def test_asks_for_json_that_is_not_compressed(server: CannedServer) -> Non
     assert "Content-Type" not in headers
 
 
-async def test_reads_compressed_answers_if_told(server: CannedServer) -> None:
+async def test_transport_reads_compressed_responses_on_request(
+    server: CannedServer,
+) -> None:
     async def answer(_: web.Request) -> web.StreamResponse:
         response = web.json_response(POD | {"spec": {"padding": "x" * 10_000}})
         response.enable_compression(web.ContentCoding.gzip)
@@ -89,7 +91,7 @@ async def test_reads_compressed_answers_if_told(server: CannedServer) -> None:
     assert len(pod.at("spec.padding")) == 10_000
 
 
-async def test_ignores_proxies_and_passwords_of_the_environment(
+async def test_transport_ignores_proxy_variables_and_netrc(
     server: CannedServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     (tmp_path / "netrc").write_text("default login me password pw\n")
@@ -104,7 +106,7 @@ async def test_ignores_proxies_and_passwords_of_the_environment(
     assert server.seen[0].headers["Authorization"] == f"Bearer {TOKEN}"
 
 
-async def test_goes_through_the_configured_proxy(server: CannedServer) -> None:
+async def test_transport_uses_configured_proxy(server: CannedServer) -> None:
     server.json(POD)
     config = ClientConfig(server="http://api.example", proxy=server.url)
 
@@ -118,7 +120,7 @@ PASSWORD = "s3cr3t-of-pr0xy"
 PAIR = "Basic " + base64.b64encode(f"me:{PASSWORD}/@".encode()).decode()
 
 
-async def test_tells_the_proxy_who_we_are(server: CannedServer) -> None:
+async def test_transport_sends_user_agent_to_proxy(server: CannedServer) -> None:
     server.json(POD)
     proxy = server.url.replace("//", f"//me:{PASSWORD}%2F%40@")
 
@@ -138,13 +140,11 @@ async def test_tells_the_proxy_who_we_are(server: CannedServer) -> None:
         pytest.param("garbage\r\n\r\n", id="garbage"),
     ],
 )
-async def test_no_error_shows_the_password_of_the_proxy(
-    target: str, answer: str
-) -> None:
-    asked: list[bytes] = []
+async def test_errors_do_not_show_proxy_password(target: str, answer: str) -> None:
+    heads: list[bytes] = []
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
         writer.write(answer.encode())
         writer.close()
 
@@ -155,7 +155,7 @@ async def test_no_error_shows_the_password_of_the_proxy(
             with pytest.raises((TransportError, ApiError)) as caught:
                 await client.get(PODS, "a", namespace="x")
 
-    assert f"Proxy-Authorization: {PAIR}".encode() in asked[0]
+    assert f"Proxy-Authorization: {PAIR}".encode() in heads[0]
     exc: BaseException | None = caught.value
     while exc is not None:
         shown = f"{exc} {exc!r} {exc.args} {vars(exc)}"
@@ -164,15 +164,19 @@ async def test_no_error_shows_the_password_of_the_proxy(
         exc = exc.__cause__ or exc.__context__
 
 
-async def test_says_that_the_proxy_has_no_such_name() -> None:
+async def test_unknown_proxy_name_is_reported() -> None:
     proxy = "http://nobody.invalid:1"
 
-    said = await failure(Client(ClientConfig(server="http://api.test", proxy=proxy)))
+    error_text = await failure(
+        Client(ClientConfig(server="http://api.test", proxy=proxy))
+    )
 
-    assert "http://api.test is behind a proxy whose name cannot be looked up" in said
+    assert (
+        "http://api.test is behind a proxy whose name cannot be looked up" in error_text
+    )
 
 
-async def test_probes_silent_connections(server: CannedServer) -> None:
+async def test_connections_use_tcp_keepalive(server: CannedServer) -> None:
     server.json(POD)
 
     async with Client.from_url(server.url) as client:
@@ -188,7 +192,7 @@ async def test_probes_silent_connections(server: CannedServer) -> None:
         assert opened.getsockopt(tcp, socket.TCP_KEEPCNT) == 3
 
 
-async def test_keeps_connections_for_the_next_request(server: CannedServer) -> None:
+async def test_connections_are_reused(server: CannedServer) -> None:
     peers = set()
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -205,7 +209,7 @@ async def test_keeps_connections_for_the_next_request(server: CannedServer) -> N
     assert len(peers) == 1
 
 
-async def test_sends_bodies_above_a_mebibyte(server: CannedServer) -> None:
+async def test_transport_sends_large_bodies(server: CannedServer) -> None:
     body = {"metadata": {"name": "a", "namespace": "x"}, "data": {"a": "b" * 1_400_000}}
     server.json(body)
 
@@ -232,24 +236,24 @@ async def tls_server(
         yield server
 
 
-async def test_speaks_tls_with_a_private_authority(certificates: Certificates) -> None:
+async def test_tls_works_with_private_authority(certificates: Certificates) -> None:
     async with tls_server(certificates) as server:
         server.json(POD)
         async with Client.from_url(server.url, ca_file=certificates.ca) as client:
             assert (await client.get(PODS, "a", namespace="x")).name == "a"
 
 
-async def test_says_that_the_certificate_does_not_verify(
+async def test_unverifiable_certificate_is_reported(
     certificates: Certificates,
 ) -> None:
     async with tls_server(certificates) as server:
-        said = await failure(Client.from_url(server.url))
+        error_text = await failure(Client.from_url(server.url))
 
-    assert "has a certificate that does not verify" in said
-    assert "ca_file" in said
+    assert "has a certificate that cannot be verified" in error_text
+    assert "ca_file" in error_text
 
 
-async def test_checks_the_name_that_is_configured(certificates: Certificates) -> None:
+async def test_configured_server_name_is_verified(certificates: Certificates) -> None:
     tls = TLSOptions(ca=certificates.ca, server_name="api.test")
 
     async with tls_server(certificates) as server:
@@ -262,7 +266,7 @@ async def test_checks_the_name_that_is_configured(certificates: Certificates) ->
         assert "tls-server-name" in await failure(Client(other))
 
 
-async def test_proves_itself_by_certificate(certificates: Certificates) -> None:
+async def test_client_certificate_is_presented(certificates: Certificates) -> None:
     tls = TLSOptions(
         ca=certificates.ca, certificate=certificates.client, key=certificates.client_key
     )
@@ -277,7 +281,7 @@ async def test_proves_itself_by_certificate(certificates: Certificates) -> None:
         )
 
 
-async def test_warns_that_nothing_is_verified(
+async def test_disabled_verification_is_logged(
     certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with tls_server(certificates) as server:
@@ -289,9 +293,9 @@ async def test_warns_that_nothing_is_verified(
     assert TOKEN not in caplog.text
 
 
-async def test_closing_by_tls_leaves_nothing_open(certificates: Certificates) -> None:
-    """Neither the kept-alive connection, nor the one of a stream just left, nor that
-    of a stream in use: when close() returns, their files are closed."""
+async def test_close_with_tls_leaves_no_socket_open(certificates: Certificates) -> None:
+    """When close() returns, all sockets are closed: that of the kept-alive connection,
+    that of a stream just left, and that of a stream in use."""
     deaf: list[Any] = []
     async with tls_server(certificates) as server:
 
@@ -300,7 +304,7 @@ async def test_closing_by_tls_leaves_nothing_open(certificates: Certificates) ->
             await response.prepare(request)
             await response.write(b"{}")
             if "endless" in request.path:
-                # Will not say good-bye by TLS when asked to.
+                # Does not answer the TLS close_notify.
                 assert request.transport is not None
                 request.transport.pause_reading()
                 deaf.append(request.transport)
@@ -337,7 +341,9 @@ async def test_closing_by_tls_leaves_nothing_open(certificates: Certificates) ->
     gc.collect()  # whatever was not closed would warn, which is an error
 
 
-async def test_closing_waits_for_good_byes_by_tls(certificates: Certificates) -> None:
+async def test_close_waits_for_end_of_tls_connections(
+    certificates: Certificates,
+) -> None:
     async with tls_server(certificates) as server:
         server.json(POD, Connection="close")
         client = Client.from_url(server.url, ca_file=certificates.ca)
@@ -350,7 +356,7 @@ async def test_closing_waits_for_good_byes_by_tls(certificates: Certificates) ->
         assert [each.fileno() for each in opened] == [-1]
 
 
-async def test_many_requests_renew_the_token_once(
+async def test_concurrent_401s_renew_token_once(
     server: CannedServer, tmp_path: Any
 ) -> None:
     file = tmp_path / "token"
@@ -376,7 +382,7 @@ async def test_many_requests_renew_the_token_once(
 
 
 @pytest.mark.parametrize("where", ["current", "renew"])
-async def test_whatever_reading_credentials_raises_is_a_transport_error(
+async def test_unexpected_credential_error_is_transport_error(
     server: CannedServer,
     where: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -398,7 +404,7 @@ async def test_whatever_reading_credentials_raises_is_a_transport_error(
 
 
 @pytest.mark.parametrize("source", ["token", "token_file"])
-async def test_a_token_that_stays_refused_is_an_error(
+async def test_unchanged_refused_token_raises_unauthorized(
     server: CannedServer, tmp_path: Any, source: str
 ) -> None:
     file = tmp_path / "token"
@@ -413,7 +419,7 @@ async def test_a_token_that_stays_refused_is_an_error(
     assert len(server.seen) == 1
 
 
-async def test_a_renewed_token_that_is_refused_too_is_an_error(
+async def test_renewed_but_refused_token_raises_unauthorized(
     server: CannedServer, tmp_path: Any
 ) -> None:
     file = tmp_path / "token"
@@ -435,7 +441,7 @@ async def test_a_renewed_token_that_is_refused_too_is_an_error(
     ]
 
 
-async def test_names_are_looked_up_while_the_default_executor_is_busy(
+async def test_name_lookup_works_while_default_executor_is_busy(
     server: CannedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def look_up(host: str, port: int, **_: object) -> list[Any]:

@@ -1,6 +1,6 @@
-"""Watches over a connection: what arrives, and every way in which they end.
+"""Watches over HTTP: events, and all causes of their end.
 
-What the bytes mean, wherever they come from, is in `test_watch_stream_watch.py`.
+Decoding is tested in `tests/watch/test_stream_watch.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
-from canned import CannedServer, Stream, line, told
+from canned import CannedServer, Stream, line, summaries
 from conftest import pod
 
 from aioinformer.client import Client, ListWatch
@@ -39,7 +39,7 @@ async def client(server: CannedServer) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_gives_what_has_arrived_in_batches(
+async def test_watch_returns_batches_of_arrived_events(
     server: CannedServer, client: Client
 ) -> None:
     stream = Stream(server)
@@ -47,7 +47,7 @@ async def test_gives_what_has_arrived_in_batches(
 
     async with ListWatch(client, PODS).watch(WatchOptions()) as watch:
         stream.send(first + second[:30])
-        assert told(await watch.next_batch()) == ["ADDED a", "MODIFIED b"]
+        assert summaries(await watch.next_batch()) == ["ADDED a", "MODIFIED b"]
 
         waiting = asyncio.create_task(watch.next_batch())
         stream.send(second[30:60])  # completes nothing, so the wait goes on
@@ -55,14 +55,14 @@ async def test_gives_what_has_arrived_in_batches(
         assert not waiting.done()
 
         stream.send(second[60:])
-        assert told(await waiting) == ["DELETED c"]
+        assert summaries(await waiting) == ["DELETED c"]
 
         stream.end()
         assert await watch.next_batch() == []
         assert await watch.next_batch() == []
 
 
-async def test_a_last_line_that_is_cut_off_is_a_transport_error(
+async def test_truncated_last_line_raises_transport_error(
     server: CannedServer, client: Client
 ) -> None:
     stream = Stream(server)
@@ -70,27 +70,27 @@ async def test_a_last_line_that_is_cut_off_is_a_transport_error(
     stream.end()
 
     async with client.watch(PODS) as watch:
-        assert told(await watch.next_batch()) == ["ADDED a"]
+        assert summaries(await watch.next_batch()) == ["ADDED a"]
         with pytest.raises(TransportError, match="cut off within a line"):
             await watch.next_batch()
 
         assert await watch.next_batch() == []
 
 
-async def test_a_connection_that_breaks_is_a_transport_error(
+async def test_broken_connection_raises_transport_error(
     server: CannedServer, client: Client
 ) -> None:
     stream = Stream(server)
     stream.send(line("ADDED", "a"))
 
     async with client.watch(PODS) as watch:
-        assert told(await watch.next_batch()) == ["ADDED a"]
+        assert summaries(await watch.next_batch()) == ["ADDED a"]
         stream.break_off()
         with pytest.raises(TransportError, match=server.url):
             await watch.next_batch()
 
 
-async def test_a_line_that_is_no_event_is_a_decode_error(
+async def test_line_that_is_no_event_raises_decode_error(
     server: CannedServer, client: Client
 ) -> None:
     Stream(server).send(b"<h1>502</h1>\n")
@@ -102,9 +102,7 @@ async def test_a_line_that_is_no_event_is_a_decode_error(
         assert await watch.next_batch() == []
 
 
-async def test_stopping_ends_it_for_who_waits(
-    server: CannedServer, client: Client
-) -> None:
+async def test_stop_wakes_waiting_reader(server: CannedServer, client: Client) -> None:
     Stream(server)
     loop = asyncio.get_running_loop()
     before = loop.time()
@@ -122,7 +120,7 @@ async def test_stopping_ends_it_for_who_waits(
     await server.gone.wait()
 
 
-async def test_ends_10_seconds_after_the_server_should_have_ended_it(
+async def test_watch_ends_10_seconds_after_its_timeout(
     server: CannedServer, client: Client
 ) -> None:
     Stream(server).send(line("ADDED", "a"))
@@ -130,12 +128,14 @@ async def test_ends_10_seconds_after_the_server_should_have_ended_it(
     before = loop.time()
 
     async with client.watch(PODS, timeout_seconds=300) as watch:
-        assert told([event async for event in watch]) == ["ADDED a"]
+        assert summaries([event async for event in watch]) == ["ADDED a"]
 
     assert loop.time() - before == pytest.approx(310, abs=0.5)
 
 
-async def test_may_be_silent_for_hours(server: CannedServer, client: Client) -> None:
+async def test_watch_may_be_silent_for_hours(
+    server: CannedServer, client: Client
+) -> None:
     stream = Stream(server)
 
     async with client.watch(PODS) as watch:
@@ -143,10 +143,10 @@ async def test_may_be_silent_for_hours(server: CannedServer, client: Client) -> 
         await asyncio.sleep(7 * 3600)
         stream.send(line("ADDED", "a"))
 
-        assert told(await waiting) == ["ADDED a"]
+        assert summaries(await waiting) == ["ADDED a"]
 
 
-async def test_a_cancelled_wait_loses_nothing(
+async def test_cancelled_read_loses_no_events(
     server: CannedServer, client: Client
 ) -> None:
     stream = Stream(server)
@@ -159,10 +159,10 @@ async def test_a_cancelled_wait_loses_nothing(
                 await watch.next_batch()
 
         stream.send(event[40:])
-        assert told(await watch.next_batch()) == ["ADDED a"]
+        assert summaries(await watch.next_batch()) == ["ADDED a"]
 
 
-async def test_leaving_closes_the_connection(
+async def test_leaving_watch_closes_connection(
     server: CannedServer, client: Client
 ) -> None:
     Stream(server)
@@ -173,7 +173,7 @@ async def test_leaving_closes_the_connection(
     await server.gone.wait()
 
 
-async def test_closing_the_client_ends_watches_under_way(server: CannedServer) -> None:
+async def test_closing_client_ends_watches(server: CannedServer) -> None:
     Stream(server)
     client = Client.from_url(server.url)
     await client.start()
@@ -187,8 +187,8 @@ async def test_closing_the_client_ends_watches_under_way(server: CannedServer) -
             await waiting
 
 
-async def test_watches_never_keep_requests_waiting(server: CannedServer) -> None:
-    """More watches than the 100 connections to which aiohttp limits itself."""
+async def test_watches_do_not_exhaust_connections(server: CannedServer) -> None:
+    """There are more watches than the 100 connections of aiohttp's default limit."""
     streams = 0
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -222,9 +222,7 @@ async def test_watches_never_keep_requests_waiting(server: CannedServer) -> None
                 task.cancel()
 
 
-async def test_a_stopped_watch_is_not_kept_alive(
-    server: CannedServer, client: Client
-) -> None:
+async def test_stopped_watch_is_freed(server: CannedServer, client: Client) -> None:
     Stream(server)
 
     async def watch_for_a_second() -> weakref.ref[Any]:

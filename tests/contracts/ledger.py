@@ -1,4 +1,4 @@
-"""`Ledger`: writes to a server in tests, and remembers every state of every object."""
+"""`Ledger`: random writes to a server, and every state of every object."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ WRITES = [*["update"] * 5, *["create"] * 2, *["again"] * 2, "delete"]
 
 
 class Ledger:
-    """Writes pods by a seed, and knows every state of each.
+    """A writer of pods by a seed that knows every state of each.
 
     Attributes:
         states: Versions of an object by uid, including that of its deletion.
-        born: Order of creation by uid.
+        order: Order of creation by uid.
         ended: Uids of deleted objects.
     """
 
@@ -42,7 +42,7 @@ class Ledger:
         self._plan: deque[str] = deque()
         self._writes = 0
         self.states: dict[str, list[int]] = {}
-        self.born: dict[str, int] = {}
+        self.order: dict[str, int] = {}
         self.ended: set[str] = set()
         for number in range(pods):
             self.create(f"first-{number}")
@@ -58,7 +58,7 @@ class Ledger:
     def create(self, name: str) -> None:
         metadata = self._server.create(PODS, plain(name))["metadata"]
         self._living[name] = uid = metadata["uid"]
-        self.born[uid] = len(self.born)
+        self.order[uid] = len(self.order)
         self.states[uid] = [int(metadata["resourceVersion"])]
 
     def update(self, name: str) -> None:
@@ -83,7 +83,7 @@ class Ledger:
                 self.delete(name)
                 self.create(name)
             case "create" if len(self._living) < MOST_PODS:
-                self.create(f"later-{len(self.born)}")
+                self.create(f"later-{len(self.order)}")
             case _:
                 self.update(name)
 

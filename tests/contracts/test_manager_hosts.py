@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 from aiohttp import web
+from controller_helpers import Slow, config_map, elector_of, managed
 from doc_blocks import run_as_tests
 from fastapi import FastAPI
 from leader_helpers import MemoryLease
-from manager_helpers import Slow, config_map, elector_of, managed
 from web_hosts import by_aiohttp, by_uvicorn
 
 from aioinformer.model.resources import CONFIG_MAPS

@@ -1,13 +1,12 @@
-"""`Controller`: when it does not wait for reconciles under way."""
+"""`Controller`: ends without a drain."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from controller_helpers import controlled, named
+from controller_helpers import Slow, controlled, named
 from leader_helpers import MemoryLease, MemoryLock, elector, hang, now
-from manager_helpers import Slow
 
 from aioinformer.errors import LeadershipLost
 from aioinformer.testing import FakeListerWatcher
@@ -40,7 +39,7 @@ async def test_reconciles_are_drained_while_it_leads() -> None:
     assert slow.record == ["done"]
 
 
-async def test_hurry_ends_a_drain_that_goes_on() -> None:
+async def test_hurry_ends_running_drain() -> None:
     slow, source = Slow(), FakeListerWatcher(named("a"))
     start = now()
     async with controlled(slow, source, drain_timeout=60) as (_, controller):
@@ -51,7 +50,7 @@ async def test_hurry_ends_a_drain_that_goes_on() -> None:
     assert now() - start == pytest.approx(3, abs=0.1)
 
 
-async def test_hurry_ends_a_drain_before_it_begins_and_stops_nothing() -> None:
+async def test_hurry_skips_later_drain_and_stops_nothing() -> None:
     slow, source = Slow(), FakeListerWatcher(named("a"))
     async with controlled(slow, source, drain_timeout=60) as (_, controller):
         await slow.begun.wait()

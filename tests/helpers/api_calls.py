@@ -1,4 +1,4 @@
-"""How the contract tests of the API server speak HTTP: plainly, without our client."""
+"""Plain HTTP calls of the contract tests of the API server, without our client."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def ask(
     content_type: str = "application/json",
     **params: str,
 ) -> tuple[int, dict[str, Any]]:
-    """Send one request; returns the HTTP status and the decoded answer."""
+    """Send one request; return the HTTP status and the decoded response."""
     data = None if body is None else json.dumps(body)
     headers = {} if body is None else {"Content-Type": content_type}
     async with http.request(
@@ -54,7 +54,7 @@ async def ask(
 
 
 async def raw(http: aiohttp.ClientSession, path: str, **params: str) -> bytes:
-    """Get the bytes of a successful answer."""
+    """Return the bytes of a successful response."""
     async with http.get(path, params=params) as answer:
         assert answer.status == 200, await answer.text()
         return await answer.read()
@@ -74,7 +74,7 @@ async def patch(
 
 
 async def make(http: aiohttp.ClientSession, path: str, body: object) -> dict[str, Any]:
-    """Create an object in a collection; returns it as it is stored."""
+    """Create an object in a collection; return it as stored."""
     code, made = await ask(http, "POST", path, body)
     assert code == 201, made
     return made
@@ -83,7 +83,7 @@ async def make(http: aiohttp.ClientSession, path: str, body: object) -> dict[str
 async def change(
     http: aiohttp.ClientSession, path: str, body: object
 ) -> dict[str, Any]:
-    """Merge a patch into an object; returns it as it is stored."""
+    """Merge a patch into an object; return it as stored."""
     code, changed = await patch(http, path, body)
     assert code == 200, changed
     return changed
@@ -121,7 +121,7 @@ async def watching(
         try:
             yield answer
         finally:
-            # At once: the two sides of TLS would have to agree on the end first.
+            # Abort, because a TLS close waits for the peer.
             if (
                 answer.connection is not None
                 and answer.connection.transport is not None
@@ -139,8 +139,8 @@ async def all_events(answer: aiohttp.ClientResponse) -> list[Any]:
     return [json.loads(line) for line in (await answer.content.read()).splitlines()]
 
 
-def told(events: list[Any]) -> list[tuple[str, str]]:
-    """Reduce events to (type, name)."""
+def types_and_names(events: list[Any]) -> list[tuple[str, str]]:
+    """Return the type and name of each event."""
     return [(it["type"], it["object"]["metadata"].get("name", "")) for it in events]
 
 
@@ -159,7 +159,7 @@ def names(found: dict[str, Any]) -> list[str]:
 
 
 def named(name: str, **fields: Any) -> dict[str, Any]:
-    """Make a body with this name and these other fields; labels go into metadata."""
+    """Make a body with a name and other fields; labels go into the metadata."""
     labels = fields.pop("labels", None)
     metadata = {"name": name, **fields.pop("metadata", {})}
     return {

@@ -1,4 +1,4 @@
-"""Helpers of tests of the loop's budget and of other real durations."""
+"""Clocks and work for tests of the loop's budget."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from aioinformer.budget import LoopBudget
 
 
 class Clock:
-    """A stand-in for `perf_counter`: real seconds, which pass as the test says."""
+    """A replacement for `perf_counter` that the test advances."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -19,7 +19,7 @@ class Clock:
 
 
 async def heavy(clock: Clock, steps: int, record: list[str], name: str) -> None:
-    """Work in steps of 0.9 ms, three a slice, as `LoopBudget` says."""
+    """Work in steps of 0.9 ms, three in each slice of a `LoopBudget`."""
     budget = LoopBudget.current()
     await budget.start()
     for _ in range(steps):

@@ -1,4 +1,4 @@
-"""What tests of the command share: statuses, and objects of a cache."""
+"""Informer statuses for tests of the command."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def digest(text: str, length: int = 16) -> str:
 
 
 def spec_of(name: str, kind: str = "web") -> dict[str, Any]:
-    """What pods of one kind have in common, and something of their own."""
+    """Return a spec with fields common to a kind, and some of its own."""
     letters = digest(kind, 40)
     names = [f"{kind}-{letters[start : start + 5]}" for start in range(0, 40, 5)]
     return {
@@ -46,7 +46,7 @@ def spec_of(name: str, kind: str = "web") -> dict[str, Any]:
 
 
 def web(name: str, version: int = 1, kind: str = "web", **metadata: Any) -> KubeObject:
-    """A pod of 5 KB, most of which all pods of its kind have."""
+    """Make a pod of 5 KB, most of it common to all pods of its kind."""
     metadata["resourceVersion"] = str(version)
     return KubeObject.of(pod(name, metadata=metadata, spec=spec_of(name, kind)))
 
@@ -62,7 +62,7 @@ def compressor_of(kind: str = "web") -> Compressor:
 
 
 def compressed(obj: KubeObject, compressor: Compressor | None = None) -> KubeObject:
-    """The same object, as an informer with compression stores it."""
+    """Return the object as an informer with compression stores it."""
     compressor = compressor or compressor_of()
     body = compressor.pack(obj.raw)
     assert body is not None
@@ -81,7 +81,7 @@ def is_compressed(obj: KubeObject) -> bool:
 
 
 def sample() -> KubeObject:
-    """An object with something for every property."""
+    """Make an object with a value for every property."""
     metadata = {
         "annotations": {"example.com/note": "ä€😀"},
         "finalizers": ["example.com/hold"],
@@ -116,7 +116,7 @@ def damaged(obj: KubeObject) -> KubeObject:
 
 
 class Counted:
-    """Counts what a compressor packs."""
+    """A compressor that counts what it packs."""
 
     def __init__(self, compressor: Compressor) -> None:
         self.codec = compressor.codec
@@ -138,7 +138,7 @@ def counted(rig: Rig) -> Counted:
 
 @contextmanager
 def noted_trainings() -> Iterator[list[str]]:
-    """What the log says of trainings, as it says so."""
+    """Collect the log messages about trainings."""
     found: list[str] = []
 
     class Noting(logging.Handler):
@@ -157,7 +157,7 @@ def noted_trainings() -> Iterator[list[str]]:
 
 
 async def applied(rig: Rig) -> None:
-    """Wait until all that came in is in the store, and told."""
+    """Wait until all changes are stored and delivered."""
     pipeline = rig.pipeline
     while pipeline.waiting or pipeline.version != pipeline._version:
         await asyncio.sleep(0)
@@ -168,7 +168,7 @@ async def applied(rig: Rig) -> None:
 
 @asynccontextmanager
 async def a_rig(*objects: KubeObject, version: int = 5) -> AsyncIterator[Rig]:
-    """A pipeline that has applied a first list of these objects."""
+    """Run a pipeline that has applied a first list of these objects."""
     rig = Rig(compression="zstd")
     async with running(rig.run()):
         await rig.relist(*objects, version=version)

@@ -1,4 +1,4 @@
-"""What the tests of controllers share: informers from memory, and reconciles that note."""
+"""Controllers and managers, and reconciles that record their calls."""
 
 from __future__ import annotations
 
@@ -7,35 +7,43 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from informer_helpers import Even, running, settle
+from leader_helpers import MemoryLease, MemoryLock, elector
 
-from aioinformer import Controller, SharedInformer
-from aioinformer.model.resources import PODS
+from aioinformer import Controller, Manager, SharedInformer
+from aioinformer.model.resources import CONFIG_MAPS, PODS
 from aioinformer.testing import FakeListerWatcher
 from aioinformer.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from aioinformer import KubeObject, ReconcileRequest, Resource, Result
+    from aioinformer import (
+        KubeObject,
+        LeaderElector,
+        ReconcileRequest,
+        Resource,
+        Result,
+    )
     from aioinformer.controller import Context
+    from aioinformer.testing import APIServer
     from aioinformer.watch import ListerWatcher, ListOptions, WatchEvent, WatchOptions
 
     Reconcile = Callable[[ReconcileRequest, Context], Awaitable[Result | None]]
 
 
 def named(name: str, **metadata: Any) -> dict[str, Any]:
-    """A small object of the namespace `default`."""
+    """Make a small object in the namespace `default`."""
     return {"metadata": {"name": name, "namespace": "default", **metadata}}
 
 
 def owned(name: str, by: str, kind: str = "Pod", **more: Any) -> dict[str, Any]:
-    """An object with an owner in `v1`."""
+    """Make an object with an owner in `v1`."""
     owner = {"apiVersion": "v1", "kind": kind, "name": by, "uid": by, **more}
     return named(name, ownerReferences=[owner])
 
 
 class Notes:
-    """A reconcile that notes the names it is called with; subclasses do more."""
+    """A reconcile that records the names of its requests; subclasses do more."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -57,7 +65,7 @@ class Notes:
 
 
 class Acts(Notes):
-    """The same, followed by a function of the request."""
+    """A reconcile that records its requests, then calls a function with each."""
 
     def __init__(self, act: Reconcile) -> None:
         super().__init__()
@@ -75,7 +83,7 @@ def informer_of(
 
 @asynccontextmanager
 async def informed(*informers: SharedInformer) -> AsyncIterator[None]:
-    """Run informers; they are synced when the block begins."""
+    """Run informers, synced before the block starts."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(it.run()) for it in informers]
         for informer in informers:
@@ -92,7 +100,7 @@ async def informed(*informers: SharedInformer) -> AsyncIterator[None]:
 async def controlled(
     reconcile: Reconcile, source: FakeListerWatcher | None = None, **options: Any
 ) -> AsyncIterator[tuple[FakeListerWatcher, Controller]]:
-    """A controller of pods that runs, and what its informer lists and watches."""
+    """Run a controller of pods whose informer lists and watches a source."""
     source = FakeListerWatcher() if source is None else source
     pods = informer_of(source)
     controller = Controller("pods", reconcile, for_=pods, **options)
@@ -102,7 +110,7 @@ async def controlled(
 
 
 class Lagging:
-    """A `ListerWatcher` whose watches tell everything some seconds later."""
+    """A `ListerWatcher` whose watches deliver every event some seconds late."""
 
     resource: Resource = PODS
 
@@ -143,3 +151,44 @@ class _LaggingWatch(Watch):
 
     def _close(self) -> None:
         self._watch.stop()
+
+
+def config_map(name: str = "a") -> dict[str, Any]:
+    return named(name)
+
+
+def elector_of(lease: MemoryLease, identity: str, **options: Any) -> LeaderElector:
+    return elector(MemoryLock(lease, identity), **options)
+
+
+class Slow(Notes):
+    """A reconcile that takes some seconds, and as many to end after cancellation."""
+
+    def __init__(self, seconds: float = 3600.0, *, end: float = 0.0) -> None:
+        super().__init__()
+        self.seconds = seconds
+        self.end = end
+        self.record: list[str] = []
+        self.begun = asyncio.Event()
+
+    async def act(self, request: ReconcileRequest, ctx: Context) -> Result | None:
+        self.begun.set()
+        try:
+            await asyncio.sleep(self.seconds)
+            self.record.append("done")
+        except asyncio.CancelledError:
+            self.record.append("cancelled")
+            await asyncio.sleep(self.end)
+            raise
+
+        return None
+
+
+def managed(
+    server: APIServer, reconcile: Any, *, leader_only: bool = True, **options: Any
+) -> Manager:
+    """Make a manager with a controller of config maps, not started."""
+    manager = Manager(server.client(), **options)
+    maps = manager.informer(CONFIG_MAPS)
+    manager.add(Controller("maps", reconcile, for_=maps), leader_only=leader_only)
+    return manager

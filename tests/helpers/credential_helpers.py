@@ -24,14 +24,14 @@ POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace":
 
 
 def script(path: Path, *lines: str) -> Path:
-    """A program of the shell."""
+    """Write a shell script, and return its path."""
     path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
     path.chmod(0o755)
     return path
 
 
 def printing(status: object, version: str = V1) -> str:
-    """The line of a script that prints an answer."""
+    """Return the line of a script that prints a response."""
     answer = {"apiVersion": version, "kind": "ExecCredential", "status": status}
     return f"cat <<'END'\n{json.dumps(answer)}\nEND"
 
@@ -41,7 +41,7 @@ def kubeconfig(
     user: Mapping[str, Any] | None = None,
     cluster: Mapping[str, Any] | None = None,
 ) -> Path:
-    """A file with one cluster, user and context, all named `main`."""
+    """Write a file with one cluster, user and context, all named `main`."""
     server = {"server": "https://api.example:6443"}
     content = {
         "clusters": [{"name": "main", "cluster": server | dict(cluster or {})}],
@@ -54,7 +54,7 @@ def kubeconfig(
 
 
 class Authority:
-    """Signs certificates, into files of a folder."""
+    """A CA that signs certificates into files of a folder."""
 
     def __init__(self, folder: Path, name: str = "ca") -> None:
         if shutil.which("openssl") is None:
@@ -71,7 +71,7 @@ class Authority:
         )
 
     def sign(self, name: str, *, days: int = 2) -> tuple[Path, Path]:
-        """A certificate for the common name, which is 127.0.0.1 too, and its key."""
+        """Sign a certificate for a common name and 127.0.0.1, and return it with its key."""
         self._openssl(
             *("req", *_KEY, "-subj", f"/CN={name}"),
             *("-keyout", f"{name}.key", "-out", f"{name}.csr"),
@@ -99,14 +99,14 @@ _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
 class Door:
-    """What a server lets in, and whom it saw.
+    """A server's access rules, and a record of its clients.
 
     Attributes:
         accepts: Tokens and common names; others get a 401. Empty for everybody.
-        seen: For each request the common name of its certificate, or its token.
-        headers: Those of each request.
-        connections: How many there were.
-        url: Where it is.
+        seen: Common name of the certificate, or token, of each request.
+        headers: Headers of each request.
+        connections: Number of connections.
+        url: Address.
     """
 
     def __init__(self) -> None:
@@ -139,11 +139,11 @@ class Door:
 async def door(
     certificate: tuple[Path, Path] | None = None, clients: Path | None = None
 ) -> AsyncIterator[Door]:
-    """A server, by TLS if it has a certificate.
+    """Run a server, with TLS if it has a certificate.
 
     Args:
-        certificate: Its certificate and key.
-        clients: The authority of those that it asks for; None to ask for none.
+        certificate: Certificate and key of the server.
+        clients: Authority of the client certificates; None to request none.
     """
     context = None
     if certificate is not None:

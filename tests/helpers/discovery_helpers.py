@@ -1,4 +1,4 @@
-"""A custom resource, and servers that tell what they have in one form or the other."""
+"""A custom resource, and servers with either form of discovery documents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 def definition(plural: str = "widgets", kind: str = "Widget", **spec: Any) -> Any:
-    """A CustomResourceDefinition of the group example.com."""
+    """Make a CustomResourceDefinition of the group example.com."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1", "served": True, "storage": True}
     names = {
@@ -53,7 +53,7 @@ def definition(plural: str = "widgets", kind: str = "Widget", **spec: Any) -> An
 
 
 async def define_widgets(client: Client, **spec: Any) -> None:
-    """Create the definition of widgets, and wait until the server has them."""
+    """Create the definition of widgets, and wait until the server serves them."""
     body = definition(**spec)
     await client.create(CUSTOM_RESOURCE_DEFINITIONS, body)
     path = f"/apis/example.com/v1/{body['spec']['names']['plural']}"
@@ -67,7 +67,7 @@ async def define_widgets(client: Client, **spec: Any) -> None:
 
 
 def make_files_older(folder: Path, seconds: float) -> None:
-    """Have the files of a folder written so much earlier."""
+    """Move the modification times of the files in a folder back."""
     for path in folder.rglob("*.json"):
         changed = path.stat().st_mtime - seconds
         os.utime(path, (changed, changed))
@@ -77,7 +77,7 @@ def make_files_older(folder: Path, seconds: float) -> None:
 
 
 def listed(plural: str, kind: str, **more: Any) -> dict[str, Any]:
-    """A resource as the older form has it."""
+    """Return a resource in the older form."""
     return {
         "name": plural,
         "singularName": "",
@@ -89,7 +89,7 @@ def listed(plural: str, kind: str, **more: Any) -> dict[str, Any]:
 
 
 def named(group: str, *versions: str, preferred: str = "") -> dict[str, Any]:
-    """A group as the older form has it."""
+    """Return a group in the older form."""
     several = [{"groupVersion": f"{group}/{it}", "version": it} for it in versions]
     first = preferred or versions[0]
     head = {"groupVersion": f"{group}/{first}", "version": first}
@@ -97,9 +97,9 @@ def named(group: str, *versions: str, preferred: str = "") -> dict[str, Any]:
 
 
 def aggregated(*groups: tuple[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """An aggregated document: of each group the versions, by name, and their resources.
+    """Return an aggregated document of groups, their versions and resources.
 
-    A resource is a plural and a kind; None in the place of them is a stale version.
+    A resource is a plural and a kind. None instead of resources is a stale version.
     """
     items = [
         {
@@ -131,10 +131,10 @@ def _version(name: str, found: Mapping[str, str] | None) -> dict[str, Any]:
 
 
 class OldServer:
-    """Answers with the documents that it was given by their paths, and counts.
+    """A server that responds with given documents by path, and counts requests.
 
-    What is not there is 404; a number in the place of a document is refused so. An
-    `ETag` is given to what has one, and what it names is not told again.
+    Other paths are 404. A number instead of a document is the status of a refusal.
+    A document with a tag is not sent again to a client that names its `ETag`.
     """
 
     def __init__(self, documents: Mapping[str, Any]) -> None:
@@ -144,7 +144,7 @@ class OldServer:
         self.unchanged = 0
         self.accepted: list[str] = []
         self.hold: asyncio.Event | None = None
-        """What has `held_paths` in its path is not told before it is set."""
+        """Event before which paths with `held_paths` in them get no response."""
         self.held_paths = "/v"
         self.waiting = 0
         self._runner: web.AppRunner | None = None

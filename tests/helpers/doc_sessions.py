@@ -153,9 +153,9 @@ def answers(answer: str, shown: str, *, so_far: bool = False) -> bool:
     """Return whether output matches; `...` matches anything, and spaces may be wider.
 
     Args:
-        answer: What was printed.
-        shown: What the page shows.
-        so_far: More may come.
+        answer: Printed output.
+        shown: Output on the page.
+        so_far: True if more output may follow.
     """
     parts = [re.escape(" ".join(it.split())) for it in shown.split("...")]
     pattern = r"\s?.*?\s?".join(parts).replace(r"\ ", r"\s+")

@@ -1,4 +1,4 @@
-"""What tests of `aioinformer doctor` share: running it, and a front of a server."""
+"""Runs of `aioinformer doctor`, and a front of a server."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ __all__ = ["HANG", "TOKEN", "Front", "Outcome", "examined", "serving"]
 TOKEN = "an-admins-token"
 
 HANG = "hang"
-"""An answer that never comes."""
+"""A response that never arrives."""
 
-# What the way back does not carry: it is for one connection only.
+# Hop-by-hop headers, which are not passed on.
 _OF_A_HOP = {"transfer-encoding", "content-length", "connection", "date", "server"}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run has ended, as its JSON says."""
+    """Outcome of a run, from its JSON."""
 
     status: int
     said: dict[str, Any]
@@ -49,7 +49,7 @@ class Outcome:
 
     @property
     def failed(self) -> list[str]:
-        """The steps that have failed."""
+        """Return the failed steps."""
         return [it["step"] for it in self.said["findings"] if it["mark"] == "failed"]
 
     @property
@@ -72,7 +72,7 @@ async def examined(
     capfd: pytest.CaptureFixture[str],
     **options: Any,
 ) -> Outcome:
-    """Run the doctor, in this process, and read its JSON; pods if nothing is named."""
+    """Run the doctor in this process, for pods by default, and read its JSON."""
     more: dict[str, Any] = {"resources": resources} if resources else {}
     capfd.readouterr()
     status = await doctor(DoctorOptions(report="json", **more, **options), target)
@@ -83,7 +83,7 @@ async def examined(
 
 @asynccontextmanager
 async def serving(**options: Any) -> AsyncIterator[APIServer]:
-    """A server with three pods, whose bookmarks come at once: nobody waits for them."""
+    """Run a server with three pods that sends bookmarks at once."""
     async with APIServer(
         token=TOKEN, auto_namespaces=True, bookmark_seconds=0.02, **options
     ) as server:
@@ -94,13 +94,13 @@ async def serving(**options: Any) -> AsyncIterator[APIServer]:
 
 
 class Front:
-    """Stands before a server, perhaps with TLS, and passes on what it does not answer.
+    """A front of a server, with TLS on request, that passes other requests on.
 
     Attributes:
-        answers: What it answers itself, by path: a document, a status to refuse with,
-            a text of a web page, or `HANG`.
-        refused: Parameters that are refused, as a server does that does not want them.
-        url: Where it is.
+        answers: Own responses by path: a document, the status of a refusal, the text
+            of a web page, or `HANG`.
+        refused: Query parameters that are refused.
+        url: Address.
     """
 
     def __init__(self, upstream: str, context: ssl.SSLContext | None = None) -> None:

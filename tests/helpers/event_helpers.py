@@ -1,4 +1,4 @@
-"""What the tests of events share: a server's events in memory, and a recorder."""
+"""In-memory events of a server, and event recorders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def now() -> float:
 
 
 class Events:
-    """The events of a server, in memory. A request takes `delay`; `fault` may raise."""
+    """In-memory events of a server; a request takes `delay`, and `fault` may raise."""
 
     def __init__(self) -> None:
         self.bodies: dict[str, Any] = {}
@@ -81,7 +81,7 @@ class Events:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How often each reason has happened."""
+        """Return the count of each reason."""
         return {
             body["reason"]: body.get("series", {"count": 1})["count"]
             for body in self.bodies.values()
@@ -106,7 +106,7 @@ def tell(recorder: EventRecorder, reason: str = "FailedMount", **options: Any) -
 def failing(
     times: int, failure: BaseException
 ) -> Callable[[str], BaseException | None]:
-    """Fail so many times, and then no more."""
+    """Make a fault that raises the given number of times."""
     left = times
 
     def fault(_: str) -> BaseException | None:

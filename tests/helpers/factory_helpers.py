@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Bug(InternalError):
-    """Not one of ours, really."""
+    """A made-up bug of the package."""
 
 
 def break_requests(
@@ -28,14 +28,14 @@ def break_requests(
     when: asyncio.Event | None = None,
     watches_only: bool = False,
 ) -> None:
-    """Let requests about a resource end in what cannot be: an informer dies of it.
+    """Make requests for a resource raise a bug, of which an informer dies.
 
     Args:
-        client: Who sends them.
-        plural: Of the resource.
-        after: In so many seconds each.
-        when: Not before this has happened.
-        watches_only: Lists are answered.
+        client: Client of the requests.
+        plural: Plural of the resource.
+        after: Delay of the error in seconds.
+        when: Event before which nothing is raised.
+        watches_only: True to answer lists.
     """
     answer = client.stream
 
@@ -62,7 +62,7 @@ NO_NODES = b'{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":
 
 
 class FakeClient(Client):
-    """Can be entered and left, and is never answered."""
+    """A client that can be entered and closed, and never gets a response."""
 
     def __init__(self, *, broken: Exception | None = None) -> None:
         super().__init__(lambda: NotImplemented)
@@ -96,7 +96,7 @@ class FakeClient(Client):
 
 
 class API(CannedServer):
-    """Has two pods and no nodes; every watch is silent."""
+    """A client of a server with two pods and no nodes, whose watches are silent."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A `ListerWatcher` that answers from a script, and a server that lives in memory."""
+"""A `ListerWatcher` with scripted responses, and a reflector's store in memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def thing(name: str, version: int | str = 1, uid: str = "", **more: Any) -> KubeObject:
-    """A pod of some version; its uid follows from its name unless given."""
+    """Make a pod of a version; its uid follows from its name unless given."""
     metadata = {"resourceVersion": str(version)} | ({"uid": uid} if uid else {})
     return KubeObject.of(pod(name, metadata=metadata, **more))
 
@@ -53,7 +53,7 @@ def bookmark(version: int | str) -> WatchEvent:
 
 
 def initial_events_end(version: int | str, said: str = "true") -> WatchEvent:
-    """The bookmark that ends the initial events of a stream."""
+    """Make the bookmark that ends the initial events of a stream."""
     annotations = {"k8s.io/initial-events-end": said}
     metadata = {"resourceVersion": str(version), "annotations": annotations}
     return WatchEvent(
@@ -66,12 +66,12 @@ def error_event(code: int, reason: str = "", **more: Any) -> WatchEvent:
     return WatchEvent(EventType.ERROR, KubeObject.of(status))
 
 
-# ---------------------------------------------------------------- answers
+# ---------------------------------------------------------------- responses
 
 
 @dataclass
 class Page:
-    """The answer to a list request."""
+    """Response to a list request."""
 
     objects: list[KubeObject] = field(default_factory=list)
     version: int | str = 1
@@ -79,16 +79,16 @@ class Page:
     skipped: int = 0
     unreadable: list[str] = field(default_factory=list)
     error: Exception | None = None
-    """Raised behind the objects, in the place of the end."""
+    """Error to raise after the objects, instead of the end."""
 
     head: float = 0.0
-    """How long the server takes until it begins to answer."""
+    """Seconds until the response starts."""
 
     seconds: float = 0.0
-    """How long the objects take to arrive then."""
+    """Seconds from then until the objects arrive."""
 
     piece: int = 2
-    """Objects in one step of the iteration."""
+    """Number of objects in one step of the iteration."""
 
 
 END: Literal["end"] = "end"
@@ -96,7 +96,7 @@ Step: TypeAlias = "list[WatchEvent] | Exception | float | Literal['end']"
 
 
 class Stream(Watch):
-    """The answer to a watch request: steps that were given, and then silence.
+    """Response to a watch request: the given steps, then silence.
 
     A step is a batch of events, an error to be raised, seconds to wait, or `END`.
     """
@@ -117,11 +117,11 @@ class Stream(Watch):
         self._skipped = number
 
     def send(self, *events: WatchEvent) -> None:
-        """Let a batch of events arrive."""
+        """Deliver a batch of events."""
         self.then(list(events))
 
     def then(self, step: Step) -> None:
-        """Go on with a further step."""
+        """Append a step."""
         self._steps.append(step)
         self._more.set()
 
@@ -150,7 +150,7 @@ class Stream(Watch):
         return []
 
     async def _sleep(self, seconds: float) -> None:
-        """Sleep, unless stopped meanwhile; the rest of a cancelled sleep comes next."""
+        """Sleep until stopped; the rest of a cancelled sleep is the next step."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         self._nap = loop.create_future()
@@ -171,19 +171,19 @@ class Stream(Watch):
 
 
 class Silence:
-    """An answer that never begins."""
+    """A response that never starts."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request as it came, and when, on the loop's clock."""
+    """A received request, and its time on the loop's clock."""
 
     options: ListOptions | WatchOptions
     time: float
 
     @property
     def verb(self) -> str:
-        """`list`, `watch`, or `stream` for a watch that begins with the objects."""
+        """Return `list`, `watch`, or `stream` for a watch with initial events."""
         if isinstance(self.options, ListOptions):
             return "list"
 
@@ -202,10 +202,10 @@ class Request:
 
 
 class FakeSource:
-    """Answers lists and watches in the order of its script.
+    """A source that answers lists and watches in the order of its script.
 
-    When the script has no more lists, the last one is answered again; watches behind
-    its end are silent. Errors are raised in the place of an answer.
+    After the last list, that list is repeated. After the last watch, watches are
+    silent. Errors in the script are raised.
     """
 
     def __init__(
@@ -223,8 +223,8 @@ class FakeSource:
         """Answers that were begun and not left."""
 
     @property
-    def asked(self) -> list[str]:
-        """The requests in short: `list '0'`, `list token`, `watch '7'`."""
+    def requested(self) -> list[str]:
+        """Return the requests in short: `list '0'`, `list token`, `watch '7'`."""
         return [str(request) for request in self.requests]
 
     @property
@@ -266,7 +266,7 @@ class FakeSource:
     async def _answered(self, answer: object) -> AsyncIterator[None]:
         self.open += 1
         try:
-            await asyncio.sleep(0)  # as a real request, it takes a turn at least
+            await asyncio.sleep(0)  # a real request takes at least one turn, too
             if isinstance(answer, Exception):
                 raise answer
 
@@ -282,8 +282,7 @@ class FakeSource:
 
 
 class ServedSource(FakeSource):
-    """A source that can tell whether its resource exists: each answer once, but the
-    last one again and again."""
+    """A source with scripted answers to `is_served()`; the last one is repeated."""
 
     def __init__(
         self,
@@ -293,10 +292,10 @@ class ServedSource(FakeSource):
     ) -> None:
         super().__init__(lists, watches)
         self.served = deque(served)
-        self.questions: list[float] = []
+        self.served_checks: list[float] = []
 
     async def is_served(self) -> bool:
-        self.questions.append(asyncio.get_running_loop().time())
+        self.served_checks.append(asyncio.get_running_loop().time())
         answer = self.served.popleft() if len(self.served) > 1 else self.served[0]
         async with self._answered(answer):
             assert isinstance(answer, bool)
@@ -392,9 +391,9 @@ class FakeStore:
 
     @property
     def names(self) -> list[str]:
-        """What it holds, as `name@version`."""
-        return told(self.objects.values())
+        """Return the stored objects as `name@version`."""
+        return states_of(self.objects.values())
 
 
-def told(objects: Iterable[KubeObject]) -> list[str]:
+def states_of(objects: Iterable[KubeObject]) -> list[str]:
     return [f"{obj.name}@{obj.resource_version}" for obj in objects]

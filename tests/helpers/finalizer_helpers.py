@@ -1,4 +1,4 @@
-"""What the tests of finalizers share: a server with a pod, and reconciles that note."""
+"""A server with a pod, and reconciles that record finalizers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LAG = 2.0
 
 
 class Recorded(Notes):
-    """A reconcile that notes which finalizers it saw."""
+    """A reconcile that records the finalizers of its object."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Recorded(Notes):
 
 
 class Cleanup(Notes):
-    """A cleanup that answers, or raises, what it is told to, and then that it is done."""
+    """A cleanup with scripted results and errors, then done."""
 
     def __init__(self, *answers: Result | Exception) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Cleanup(Notes):
 
 
 class Site:
-    """A server with a pod, whose controller learns of changes some seconds late."""
+    """A server with a pod, whose controller gets changes some seconds late."""
 
     def __init__(self, server: APIServer, client: Client) -> None:
         self.server = server
@@ -83,8 +83,8 @@ class Site:
     def writes(self) -> list[str]:
         return [it.verb for it in self.server.requests if it.verb in {"patch", "get"}]
 
-    def let_go(self, name: str, finalizer: str) -> None:
-        """Take somebody's finalizer away."""
+    def remove_finalizer(self, name: str, finalizer: str) -> None:
+        """Remove the finalizer of another controller."""
         kept = [it for it in self.finalizers() if it != finalizer]
         self.server.patch(
             PODS, name, {"metadata": {"finalizers": kept}}, namespace="default"

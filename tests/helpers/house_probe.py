@@ -1,4 +1,4 @@
-"""What of the figures of this code base takes running it; `house_table` starts this.
+"""Figures of this code base that require running it; `house_table` starts this.
 
 It measures the `aioinformer` that is imported, by public entry points alone, and prints
 JSON: how deep classes are, and which functions an event and a key pass. The server runs
@@ -39,8 +39,8 @@ PACKAGE = Path(aioinformer.__file__ or "").resolve().parent
 PODS = Resource("", "v1", "pods", "Pod")
 POD = "web"
 
-# The first changes are seen by who makes caches and the like. What only some of the
-# others pass, such as a timer that fires, is no part of the way.
+# The first changes fill caches. Functions that only some of the other runs enter, such
+# as timers, do not count.
 WARM_UPS, RUNS = 10, 20
 PAUSE_SECONDS = 0.03
 PATIENCE_SECONDS = 60.0
@@ -50,13 +50,13 @@ PATIENCE_SECONDS = 60.0
 
 
 def depth_of(cls: type) -> int:
-    """How many classes of the project it is made of, itself included; no protocols."""
+    """Return the number of project classes in its MRO, without protocols."""
     own = [it for it in cls.__mro__ if it.__module__.startswith("aioinformer")]
     return sum(not it.__dict__.get("_is_protocol", False) for it in own)
 
 
 def depth_by_name(name: str, modules: Sequence[str]) -> int:
-    """That of the exported class, else the greatest of those; 0 if there is none."""
+    """Return the depth of the exported class, else the greatest; 0 if there is none."""
     exported = getattr(aioinformer, name, None)
     if exported is not None:
         return depth_of(exported)
@@ -69,15 +69,15 @@ def depth_by_name(name: str, modules: Sequence[str]) -> int:
 
 
 class Recorder:
-    """Notes each entry into a function of the package, in this thread.
+    """A profiler that records each entry into a function of the package, in this thread.
 
-    To go on behind an `await` is to enter, too.
+    A resumption after an `await` is an entry, too.
     """
 
     def __init__(self) -> None:
         self._entered: list[CodeType] = []
         self._package = f"{PACKAGE}/"
-        # Where the server has a package of its own, this is a small part of ours.
+        # If the server has its own package, this is a small part of the library.
         self._left_out = f"{PACKAGE}/testing/"
         if (PACKAGE.parent / "aioinformer_apiserver").is_dir():
             self._left_out = f"{PACKAGE.parent}/aioinformer_apiserver/"
@@ -87,7 +87,7 @@ class Recorder:
         sys.setprofile(self._note)
 
     def stop(self) -> list[CodeType]:
-        """End it; returns what was entered, in this order."""
+        """Stop recording; return the entered functions in order."""
         sys.setprofile(None)
         return [it for it in self._entered if self._is_counted(it)]
 
@@ -96,14 +96,14 @@ class Recorder:
             self._entered.append(frame.f_code)
 
     def _is_counted(self, code: CodeType) -> bool:
-        """Leaves out comprehensions, lambdas and modules: parts of something else."""
+        """Return whether a function counts; comprehensions, lambdas and modules do not."""
         path, anonymous = code.co_filename, code.co_name.startswith("<")
         ours = path.startswith(self._package) and not path.startswith(self._left_out)
         return ours and not anonymous
 
 
 def common(runs: Sequence[Sequence[CodeType]]) -> list[dict[str, Any]]:
-    """What each of the runs entered, in the order of the shortest, and how often."""
+    """Return the functions that every run entered, in the order of the shortest."""
     counts = [Counter(run) for run in runs]
     shortest = min(runs, key=len)
     return [
@@ -118,7 +118,7 @@ def common(runs: Sequence[Sequence[CodeType]]) -> list[dict[str, Any]]:
 
 
 def since_queueing(run: Sequence[CodeType]) -> Sequence[CodeType]:
-    """What follows from the first entry into what controllers and queues consist of."""
+    """Return the entries from the first one into controllers and work queues on."""
     homes = {_home(it) for it in (Controller, WorkQueue)}
     for at, code in enumerate(run):
         path = Path(code.co_filename).relative_to(PACKAGE)
@@ -129,7 +129,7 @@ def since_queueing(run: Sequence[CodeType]) -> Sequence[CodeType]:
 
 
 def _home(cls: type) -> str:
-    """The part of the package that a class is in, whatever is below."""
+    """Return the top-level part of the package that a class is in."""
     return cls.__module__.split(".")[1]
 
 
@@ -138,7 +138,7 @@ def _home(cls: type) -> str:
 
 @contextlib.contextmanager
 def served() -> Iterator[tuple[str, Callable[[int], None]]]:
-    """A server in another thread: its address, and what changes the pod there."""
+    """Run a server in another thread; yield its address and a function to change its pod."""
     started: queue.Queue[tuple[str, Callable[[int], None], Callable[[], None]]]
     started = queue.Queue()
 
@@ -170,7 +170,7 @@ def served() -> Iterator[tuple[str, Callable[[int], None]]]:
 async def runs_of(
     change: Callable[[int], None], recorder: Recorder, seen: asyncio.Queue[Any]
 ) -> list[list[CodeType]]:
-    """Change the pod again and again; what was entered until each was seen."""
+    """Change the pod repeatedly; return the functions entered until each was seen."""
     runs: list[list[CodeType]] = []
     for number in range(WARM_UPS + RUNS):
         await asyncio.sleep(PAUSE_SECONDS)
@@ -184,13 +184,13 @@ async def runs_of(
 
 @contextlib.asynccontextmanager
 async def informers(url: str) -> AsyncIterator[SharedInformerFactory]:
-    """Those of a program: a client over HTTP, and a factory."""
+    """Run a factory with a client over HTTP, as programs do."""
     async with Client.from_url(url) as client, SharedInformerFactory(client) as factory:
         yield factory
 
 
 async def way_of_event(url: str, change: Callable[[int], None]) -> list[dict[str, Any]]:
-    """From a change in the server until the handler of updates is called."""
+    """Return the functions from a change in the server to the handler's call."""
     recorder, seen = Recorder(), asyncio.Queue[Any]()
 
     def updated(_: KubeObject, __: KubeObject) -> None:
@@ -203,7 +203,7 @@ async def way_of_event(url: str, change: Callable[[int], None]) -> list[dict[str
 
 
 async def way_of_key(url: str, change: Callable[[int], None]) -> list[dict[str, Any]]:
-    """From the entry of a change into a controller until the reconcile is called."""
+    """Return the functions from a change in a controller to the reconcile."""
     recorder, seen = Recorder(), asyncio.Queue[Any]()
 
     async def reconcile(_: ReconcileRequest, __: Context) -> None:

@@ -1,4 +1,4 @@
-"""The figures of how this code base is built, as a table: files, classes, circles, ways.
+"""Figures of the structure of this code base: files, classes, circles, call paths.
 
 `scripts/house` runs this. It measures any checkout, so that a table from before a change
 can be compared with one from after: what moves is found by its name, wherever it is.
@@ -48,16 +48,16 @@ SUITE = ("pytest", "-q", "--numprocesses=auto", "--dist=worksteal")
 
 Figure = int | float | str
 Imports = set[tuple[str, str]]
-"""Who imports, and what: a module, or a name in one."""
+"""Importing module, and imported module or name."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What was measured.
+    """Result of a measurement.
 
     Attributes:
-        figures: The lines of the table, in their order.
-        details: What some of them consist of, by a title.
+        figures: Lines of the table, in order.
+        details: Details of some figures, by title.
     """
 
     figures: dict[str, Figure] = field(default_factory=dict)
@@ -72,9 +72,9 @@ class Module:
     """One file of a checkout.
 
     Attributes:
-        path: Relative to the checkout.
-        part: Of what it is: the package, the server for tests, or the tests.
-        text: What it holds.
+        path: Path relative to the checkout.
+        part: Package, server for tests, or tests.
+        text: Content.
     """
 
     path: Path
@@ -83,18 +83,18 @@ class Module:
 
     @property
     def name(self) -> str:
-        """As in an import."""
+        """Return the name for imports."""
         parts = self.path.with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
     @property
     def lines(self) -> int:
-        """How many."""
+        """Return the number of lines."""
         return self.text.count("\n")
 
 
 def modules_of(root: Path) -> list[Module]:
-    """The files of a checkout, sorted.
+    """Return the files of a checkout, sorted.
 
     The server for tests is a package of its own, or, where there is none, a folder of
     the package.
@@ -117,7 +117,7 @@ def modules_of(root: Path) -> list[Module]:
 
 
 def sizes(modules: Sequence[Module]) -> Iterator[tuple[str, Figure]]:
-    """How many files of which length each part has."""
+    """Return the number of files of each length by part."""
     for part in (OURS, SERVER, TESTS):
         of_part = [it for it in modules if it.part == part]
         if not of_part:
@@ -139,7 +139,7 @@ def sizes(modules: Sequence[Module]) -> Iterator[tuple[str, Figure]]:
 
 
 def classes_of(modules: Iterable[Module]) -> dict[str, list[str]]:
-    """The modules that define each public class, by its name."""
+    """Return the modules that define each public class, by its name."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for module in modules:
         for node in ast.parse(module.text).body:
@@ -150,7 +150,7 @@ def classes_of(modules: Iterable[Module]) -> dict[str, list[str]]:
 
 
 def twice(modules: Iterable[Module]) -> list[str]:
-    """The public classes of one name in two modules or more, with these."""
+    """Return the public classes defined in several modules, with these."""
     found = classes_of(modules)
     return [
         f"{name}: {', '.join(sorted(found[name]))}"
@@ -163,7 +163,7 @@ def twice(modules: Iterable[Module]) -> list[str]:
 
 
 class _Imports(ast.NodeVisitor):
-    """Sorts the imports of a module by when they happen."""
+    """A visitor that sorts the imports of a module by when they happen."""
 
     def __init__(self) -> None:
         self.loading: set[str] = set()
@@ -201,7 +201,7 @@ class _Imports(ast.NodeVisitor):
 
 
 def imports_of(modules: Iterable[Module]) -> tuple[Imports, Imports, Imports]:
-    """The imports when a module is loaded, those in functions, those for type checkers.
+    """Return the imports on load, in functions, and for type checkers.
 
     A package is what its `__init__` holds: to import a module is not to import the
     packages that it is in.
@@ -219,7 +219,7 @@ def imports_of(modules: Iterable[Module]) -> tuple[Imports, Imports, Imports]:
 
 
 def circles(modules: Sequence[Module], imports: Imports) -> list[list[str]]:
-    """The largest sets of modules of which each leads to each other; two at least."""
+    """Return the strongly connected sets of at least two modules."""
     names = {it.name for it in modules}
     targets: defaultdict[str, set[str]] = defaultdict(set)
     for importer, imported in imports:
@@ -250,12 +250,12 @@ def _reached(start: str, targets: Mapping[str, set[str]]) -> set[str]:
 
 
 def environment(root: Path) -> dict[str, str]:
-    """That of processes that import the packages of a checkout."""
+    """Return the environment of processes that import the packages of a checkout."""
     return {**os.environ, "PYTHONPATH": str(root)}
 
 
 def probe(root: Path, modules: Iterable[Module]) -> Mapping[str, Any]:
-    """What running the package tells: see `house_probe`."""
+    """Run `house_probe`, and return its figures."""
     defined = classes_of(modules)
     wanted = {name: defined.get(name, []) for name in CLASSES}
     script = Path(__file__).with_name("house_probe.py")
@@ -266,15 +266,15 @@ def probe(root: Path, modules: Iterable[Module]) -> Mapping[str, Any]:
         check=True,
         text=True,
     )
-    told: Mapping[str, Any] = json.loads(done.stdout)
-    if told["root"] != str(root):
-        raise SystemExit(f"not {root} was measured, but {told['root']}")
+    probed: Mapping[str, Any] = json.loads(done.stdout)
+    if probed["root"] != str(root):
+        raise SystemExit(f"not {root} was measured, but {probed['root']}")
 
-    return told
+    return probed
 
 
 def number_of_tests(root: Path) -> int:
-    """How many there are that the suite would run."""
+    """Return the number of tests that the suite would run."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q"]
     done = subprocess.run(
         command,
@@ -292,7 +292,7 @@ def number_of_tests(root: Path) -> int:
 
 
 def suite(root: Path) -> Iterator[tuple[str, Figure]]:
-    """What one run of the suite takes; the time of processors is that of all its own."""
+    """Return the duration of a run of the suite, and the CPU time of its processes."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", *SUITE],
@@ -315,12 +315,12 @@ def suite(root: Path) -> Iterator[tuple[str, Figure]]:
 
 
 def measure(root: Path, *, tests: bool = False, times: bool = False) -> Report:
-    """All figures of a checkout.
+    """Return all figures of a checkout.
 
     Args:
-        root: Where it is.
-        tests: Count the tests, too.
-        times: Run them, and say how long that takes.
+        root: Path of the checkout.
+        tests: True to count the tests, too.
+        times: True to run and time the tests.
     """
     report = Report()
     modules = modules_of(root)
@@ -329,8 +329,8 @@ def measure(root: Path, *, tests: bool = False, times: bool = False) -> Report:
     figures = report.figures
     figures.update(sizes(modules))
 
-    told = probe(root, ours)
-    for name, depth in told["depths"].items():
+    probed = probe(root, ours)
+    for name, depth in probed["depths"].items():
         figures[f"depth of inheritance: {name}"] = depth
 
     loading, later, types = imports_of(ours + server)
@@ -353,8 +353,8 @@ def measure(root: Path, *, tests: bool = False, times: bool = False) -> Report:
         figures[title] = len(report.details[title])
 
     for title, way in (
-        ("way of an event", told["event"]),
-        ("way of a key", told["key"]),
+        ("way of an event", probed["event"]),
+        ("way of a key", probed["key"]),
     ):
         figures[f"{title}: files"] = len({it["file"] for it in way})
         figures[f"{title}: functions"] = len(way)
@@ -373,7 +373,7 @@ def measure(root: Path, *, tests: bool = False, times: bool = False) -> Report:
 
 
 def _steps(way: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """A line for each file, in the order entered, with its functions."""
+    """Return a line for each file in the order of entry, with its functions."""
     functions: defaultdict[str, list[str]] = defaultdict(list)
     for it in way:
         functions[it["file"]].append(it["function"])
@@ -385,7 +385,7 @@ def _steps(way: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def table(heads: Sequence[str], columns: Sequence[Mapping[str, Figure]]) -> str:
-    """Figures side by side; what a column does not have is a dash."""
+    """Return figures side by side; a missing figure is a dash."""
     titles = list(dict.fromkeys(title for column in columns for title in column))
     rows = [["figure", *heads]]
     rows += [[it, *(_shown(column.get(it)) for column in columns)] for it in titles]
@@ -410,7 +410,7 @@ def _shown(figure: Figure | None) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure a checkout and print the table; returns 0."""
+    """Measure a checkout, print the table, and return 0."""
     parser = argparse.ArgumentParser(
         prog="scripts/house",
         description="Prints figures of how this code base is built.",

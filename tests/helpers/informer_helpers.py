@@ -1,4 +1,4 @@
-"""What the tests of informers share."""
+"""Handlers, processors and reflectors for the tests of informers."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 
 async def settle() -> None:
-    """Let every task run until it waits for something; takes no time."""
+    """Let every task run until it waits; takes no time."""
     for _ in range(100):
         await asyncio.sleep(0)
 
 
 @asynccontextmanager
 async def running(life: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
-    """Run something beside the block, and cancel it behind it; its errors are raised."""
+    """Run a coroutine during the block, then cancel it and raise its errors."""
     task = asyncio.create_task(life)
     try:
         yield task
@@ -53,14 +53,14 @@ async def running(life: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task
 
 
 def keep_busy(seconds: float) -> None:
-    """Block the loop, as a handler should not."""
+    """Block the loop, as handlers should not."""
     until = perf_counter() + seconds
     while perf_counter() < until:
         pass
 
 
 class Even(random.Random):
-    """Draws one half every time: a gap between attempts is 1.5 d."""
+    """A generator that always draws 0.5, so gaps between attempts are 1.5 d."""
 
     def random(self) -> float:
         return 0.5
@@ -75,7 +75,7 @@ def name_of(event: Notification) -> str:
 
 
 class Recorder:
-    """A handler that notes names; subclasses do more."""
+    """A handler that records names; subclasses do more."""
 
     def __init__(self) -> None:
         self.record: list[str] = []
@@ -86,7 +86,7 @@ class Recorder:
 
 
 class Slow(Recorder):
-    """Takes some seconds for each event."""
+    """A handler that takes some seconds for each event."""
 
     def __init__(self, seconds: float = 1.0) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class Slow(Recorder):
 
 
 class Stage(Processor):
-    """A processor that makes its listeners itself, and keeps what is reported."""
+    """A processor that creates its listeners and keeps reported failures."""
 
     def __init__(self) -> None:
         super().__init__()

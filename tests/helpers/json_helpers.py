@@ -12,7 +12,7 @@ import hypothesis.strategies as st
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-# Delimiters that code looks for when it splits JSON, and lookalikes.
+# Delimiters that code searches for when it splits JSON, and similar text.
 HARD_TEXTS = [
     '"',
     "\\",

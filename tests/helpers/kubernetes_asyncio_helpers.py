@@ -1,4 +1,4 @@
-"""What the tests of informers through somebody else's client share."""
+"""List and watch calls through the client of kubernetes_asyncio."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIBRARIES = ["kubernetes_asyncio", "kubernetes.aio"]
 async def listing(
     url: str, library: Any = None, *, token: str = "", **settings: Any
 ) -> AsyncIterator[ListWatch]:
-    """The pods of all namespaces, through a client of its own."""
+    """Return a source of the pods of all namespaces, with a client of its own."""
     library = library or import_module("kubernetes_asyncio.client")
     configuration = library.Configuration(host=url)
     if token:

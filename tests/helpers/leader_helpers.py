@@ -1,4 +1,4 @@
-"""What the tests of leader election share: a Lease in memory, and requests that misbehave."""
+"""An in-memory Lease, and requests to it that are slow, fail or hang."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def for_ever() -> None:
+async def forever() -> None:
     await asyncio.Event().wait()
 
 
 class MemoryLease:
-    """A Lease in memory, with versions; notes who wrote what, and when."""
+    """An in-memory Lease with versions that records all writes."""
 
     def __init__(self) -> None:
         self.record: LeaseRecord | None = None
         self.version = 0
-        # Time, and what was written; None for what was not created by a lock.
+        # Time and written record; None if no lock created it.
         self.writes: list[tuple[float, LeaseRecord]] = []
 
     def write(self, record: LeaseRecord | None) -> None:
@@ -42,14 +42,14 @@ class MemoryLease:
 
     @property
     def holders(self) -> list[str]:
-        """Who held it, one after the other."""
+        """Return the holders in order."""
         names = [record.holder for _, record in self.writes]
         before = [None, *names]
         return [name for name, last in zip(names, before, strict=False) if name != last]
 
 
 class MemoryLock:
-    """A `LeaderLock` on it, with slow requests.
+    """A `LeaderLock` on a `MemoryLease`, with slow requests.
 
     A request reaches the Lease after `delay`. A write is answered `late` seconds after it
     was done. `fault` may do anything else.
@@ -109,12 +109,12 @@ class MemoryLock:
 
 
 async def hang(_lock: MemoryLock, _verb: str) -> None:
-    """A request that is never answered, nor done."""
+    """Hang: the request is neither executed nor answered."""
     await asyncio.Event().wait()
 
 
 def failing(error: Exception, *verbs: str) -> Fault:
-    """Requests with these verbs, or all, are refused."""
+    """Make a fault that refuses requests with these verbs, or all."""
 
     async def fail(_lock: MemoryLock, verb: str) -> None:
         if not verbs or verb in verbs:
@@ -124,11 +124,11 @@ def failing(error: Exception, *verbs: str) -> Fault:
 
 
 def elector(lock: Any, **options: Any) -> LeaderElector:
-    """With the usual durations: 15 s, 10 s and 2 s."""
+    """Make an elector with the default durations of 15 s, 10 s and 2 s."""
     return LeaderElector(lock, rng=random.Random(7), **options)
 
 
 async def lead(one: LeaderElector, work: Callable[[], Awaitable[None]]) -> None:
-    """Lead, and work in the same task."""
+    """Lead, and work in the calling task."""
     async with one.leading():
         await work()

@@ -2,8 +2,8 @@
 
 `scripts/test` combines what the test processes write, and checks the floor. Tracing, as
 `coverage run` does it before Python 3.12, takes three times the CPU of the tests: this
-changes the bytecode of the package as it is imported, and costs less than a tenth. So the
-plugin has to be loaded before the package is. Programs that tests start are not measured.
+changes the bytecode of the package on import, and costs less than a tenth. So the plugin
+must be loaded before the package. Programs that tests start are not measured.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An informer of several namespaces; the servers of each are scripts."""
+"""Informers of several namespaces with scripted sources."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def informer_of(**sources: FakeSource) -> SharedInformer:
 
 
 def scripts(*shop: Any, watch: Stream | None = None) -> FakeSource:
-    """The source of namespace `shop`: lists, and a watch."""
+    """Make the source of namespace `shop`: lists, and a watch."""
     lists = list(shop) or [Page([of("shop", "a"), of("shop", "b")], version=5)]
     return FakeSource(lists, [] if watch is None else [watch])
 
@@ -33,7 +33,7 @@ def scripts(*shop: Any, watch: Stream | None = None) -> FakeSource:
 def two(
     *shop: Any, watch: Stream | None = None, other: Stream | None = None
 ) -> SharedInformer:
-    """Namespaces `shop` and `web`, each with two pods and a watch."""
+    """Make an informer of `shop` and `web`, each with two pods and a watch."""
     web = FakeSource(
         [Page([of("web", "a"), of("web", "c")], version=7)], [other or Stream()]
     )
@@ -55,5 +55,5 @@ def keys(objects: list[KubeObject]) -> list[str]:
 
 
 def slow_machine(patch: pytest.MonkeyPatch) -> None:
-    """Whoever asks has used up its slice of the loop: all work waits some turns."""
+    """Make every slice of the loop's budget end at once, so all work waits some turns."""
     patch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from fake_source import told
+from fake_source import states_of
 from informer_helpers import Stage
 
 from aioinformer.cache import Delta, DeltaType, Indexer, index_by
@@ -62,7 +62,7 @@ class Rig:
             group.create_task(self.pipeline.run())
 
     async def relist(self, *objects: KubeObject, version: int) -> None:
-        """A complete list arrives, in pieces of two."""
+        """Pass a complete list to the pipeline, in pieces of two."""
         for start in range(0, len(objects), 2):
             await self.pipeline.stage([*objects[start : start + 2]])
 
@@ -72,19 +72,19 @@ class Rig:
         await self.pipeline.feed([*deltas], str(version))
 
     async def applied(self) -> None:
-        """Wait until nothing goes on any more."""
+        """Wait until all changes are applied and delivered."""
         await asyncio.sleep(0.001)
         await self.processor.drained()
 
     def take(self) -> list[Notification]:
-        """What the handler was told since the last time."""
+        """Return the notifications since the last call."""
         events = list(self.events)
         self.events.clear()
         return events
 
     @property
     def holds(self) -> list[str]:
-        return told(self.indexer.list())
+        return states_of(self.indexer.list())
 
 
 def add(obj: KubeObject) -> Delta[KubeObject]:
@@ -100,7 +100,7 @@ def delete(obj: KubeObject) -> Delta[KubeObject]:
 
 
 class View:
-    """What a handler knows, and where it was told what cannot be."""
+    """A handler that tracks objects, and records contradictions in `broken`."""
 
     def __init__(self) -> None:
         self.objects: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What a handler is to be told, by a model that is plain and slow."""
+"""Plain and slow model of the notifications of a handler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Store = dict[str, "KubeObject"]
 
 @dataclass
 class Item:
-    """One notification that waits; numbered in the order in which they were put."""
+    """A queued notification, numbered in the order of `put`."""
 
     number: int
     since: float
@@ -33,13 +33,13 @@ class Item:
 
 
 class HandlerModel:
-    """One handler: what waits for it, and what it was told.
+    """Model of one handler: its queue, and its notifications.
 
     Args:
-        store: What is stored now.
-        accepts: The filter; None for none.
-        coalesce: Whether what waits is merged.
-        crowded: So many are merged without waiting for the handler.
+        store: Stored objects.
+        accepts: Filter, or None.
+        coalesce: True to merge queued notifications.
+        crowded: Number of notifications that are merged at once.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class HandlerModel:
         self.raw: list[Item] = []
         self.waiting: list[Item] = []
         self.in_work: Item | None = None
-        self.told: list[Notification] = []
+        self.received: list[Notification] = []
         self.removed = False
         self.in_sync_at = 0
-        # What waited when a reminder began that has not been handed out yet.
+        # Notifications that were queued when the pending resync began.
         self.skipped: set[str] | None = None
 
-    # ------------------------------------------------------------ what goes in
+    # ------------------------------------------------------------ inputs
 
     def put(self, now: float, *events: Notification) -> None:
         if not self.removed:
@@ -95,7 +95,7 @@ class HandlerModel:
 
     def merge(self) -> None:
         for item in self.raw:
-            if item.reminder and self._is_in_vain(item):
+            if item.reminder and self._cancels_out(item):
                 item.event = None
 
             if item.event is not None:
@@ -105,7 +105,7 @@ class HandlerModel:
 
         self.raw = []
 
-    def _is_in_vain(self, item: Item) -> bool:
+    def _cancels_out(self, item: Item) -> bool:
         assert self.skipped is not None
         assert item.event is not None
         changed = self.store.get(item.key) is not object_of(item.event)
@@ -136,10 +136,10 @@ class HandlerModel:
             case _:
                 self.waiting.append(item)
 
-    # ------------------------------------------------------------ what comes out
+    # ------------------------------------------------------------ outputs
 
     def take(self) -> Notification | None:
-        """Begin the next call; what it is told, or None if nothing is to be told."""
+        """Begin the next call; return its notification, or None."""
         assert self.in_work is None
         while not self.removed:
             self.merge()
@@ -147,11 +147,11 @@ class HandlerModel:
                 break
 
             item = self.waiting.pop(0)
-            told = self._told(item)
-            if told is not None:
+            received = self._told(item)
+            if received is not None:
                 self.in_work = item
-                self.told.append(told)
-                return told
+                self.received.append(received)
+                return received
 
         return None
 
@@ -163,7 +163,7 @@ class HandlerModel:
         self.raw, self.waiting = [], []
 
     def _told(self, item: Item) -> Notification | None:
-        if item.reminder and not self.coalesce and self._is_in_vain(item):
+        if item.reminder and not self.coalesce and self._cancels_out(item):
             item.event = None
 
         if not self.coalesce:
@@ -192,12 +192,12 @@ class HandlerModel:
             case Deleted(obj):
                 return event if obj.key in known else None
 
-    # ------------------------------------------------------------ how it is doing
+    # ------------------------------------------------------------ state
 
     def known(self) -> Store:
-        """What the handler holds, by what it was told; complains of contradictions."""
+        """Return the objects that the handler knows; assert that nothing contradicts."""
         known: Store = {}
-        for event in self.told:
+        for event in self.received:
             match event:
                 case Added(obj):
                     assert obj.key not in known, event

@@ -1,4 +1,4 @@
-"""Helpers of the tests of work queues."""
+"""Helpers for the tests of work queues."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def settle() -> None:
-    """Let every task run until it waits for something."""
+    """Let every task run until it waits."""
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -29,7 +29,7 @@ def take_all(queue: WorkQueue[str]) -> list[str]:
 
 
 def error_in_thread(call: Callable[[], object]) -> BaseException | None:
-    """Run `call` in another thread to its end; what it raised, or None."""
+    """Run `call` in another thread, and return its error, or None."""
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -45,7 +45,7 @@ def error_in_thread(call: Callable[[], object]) -> BaseException | None:
 
 
 class CountedTime(float):
-    """A time that counts how often times were compared."""
+    """A time that counts comparisons."""
 
     comparisons = 0
 
@@ -64,7 +64,7 @@ class CountedTime(float):
 
 
 class Sink:
-    """A metrics sink that remembers, by name and label."""
+    """A metrics sink that records values by name and label."""
 
     enabled = True
 
@@ -83,6 +83,6 @@ class Sink:
 
 
 class DisabledSink(Sink):
-    """Not enabled: must never be called."""
+    """A disabled sink, which must never be called."""
 
     enabled = False

@@ -1,4 +1,4 @@
-"""Recorded answers of a real server to many writes, and how to compare answers.
+"""Recorded responses of a real server to many writes, and their comparison.
 
 Each entry of the files in `contracts/recorded` is one write and its answer, written by
 `e2e/recordings.py`. The contract tests repeat the writes on either server.
@@ -30,13 +30,13 @@ _PORTS = ("nodePort", "healthCheckNodePort")
 
 @dataclass(frozen=True, kw_only=True)
 class Write:
-    """Write with its answer.
+    """Write with its response.
 
     Attributes:
         resource: Resource of the object.
         body: Object to create.
         update: Later update of the object as a merge patch, or None.
-        answer: Answer in the form of `normalised`.
+        answer: Response in the form of `normalised`.
     """
 
     resource: Resource
@@ -120,7 +120,7 @@ def merged(old: Any, change: Any) -> Any:
     return {k: v for k, v in found.items() if k not in change or change[k] is not None}
 
 
-def told_warnings(headers: list[str]) -> list[str]:
+def parsed_warnings(headers: list[str]) -> list[str]:
     """Parse warnings about fields from the `Warning` headers of an answer.
 
     A server may send a header for each warning, or one for all of them.
@@ -143,19 +143,21 @@ def normalised(
     # A uid is in the labels of a Job.
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uid>", text)
     answer = json.loads(text)
-    told = {"warnings": warnings} if warnings else {}
+    extra = {"warnings": warnings} if warnings else {}
     if status < 300:
-        return {"status": status, "stored": _without_own(answer), **told}
+        return {"status": status, "stored": _without_own(answer), **extra}
 
     causes = (answer.get("details") or {}).get("causes")
     if status != 422 or not causes:
         return {"status": status, "message": answer.get("message", "")}
 
-    found = {(it["field"], it["reason"], _told(it["message"])) for it in causes}
-    return {"status": status, "causes": [list(it) for it in sorted(found)], **told}
+    found = {
+        (it["field"], it["reason"], _plain_message(it["message"])) for it in causes
+    }
+    return {"status": status, "causes": [list(it) for it in sorted(found)], **extra}
 
 
-def _told(message: str) -> str:
+def _plain_message(message: str) -> str:
     """Remove diffs of Go structs, and addresses, from a message."""
     return re.sub(r"\b10(\.\d+){3}", "<address>", message.partition("\n@@")[0])
 

@@ -1,19 +1,16 @@
-"""Helpers of the tests of `Store` and `Indexer`."""
+"""Helpers for the tests of `Store` and `Indexer`."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from sys import getswitchinterval, setswitchinterval
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import (
-        AsyncIterator,
         Callable,
-        Coroutine,
         Iterable,
         Iterator,
     )
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Thing:
-    """An object with a key, as `meta_namespace_key` takes it."""
+    """An object with a key for `meta_namespace_key`."""
 
     key: str
     tags: tuple[str, ...] = ()
@@ -31,7 +28,7 @@ class Thing:
 
 
 def by_tag(thing: Thing) -> Iterable[str]:
-    """Fails for what is tagged "bad"."""
+    """Index by tag; fail for the tag "bad"."""
     if "bad" in thing.tags:
         raise ZeroDivisionError(thing.key)
 
@@ -48,7 +45,7 @@ def contents_of(indexer: Indexer[Thing], name: str = "tag") -> dict[str, set[str
 
 
 class ManualClock:
-    """Seconds that pass when the test says so."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -57,20 +54,9 @@ class ManualClock:
         return self.now
 
 
-@asynccontextmanager
-async def beside(life: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
-    """Run something beside the block, and cancel it behind it."""
-    task = asyncio.create_task(life)
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-
-
 @contextmanager
 def reading_in_threads(read: Callable[[], None], count: int) -> Iterator[None]:
-    """Call `read` in threads as long as the block runs, and once behind it.
+    """Call `read` in threads during the block, and once after it.
 
     The threads take turns as often as they can. Raises the first error of one.
     """

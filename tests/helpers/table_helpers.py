@@ -1,4 +1,4 @@
-"""The words in which the objects of the tests of tables are made: see `table_rows_*`."""
+"""Functions that make the objects of the tests of tables: see `table_rows_*`."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ NOW = datetime.now(tz=UTC)
 
 
 def ago(**units: float) -> str:
-    """Return a time that lies so far back, as Kubernetes writes it."""
+    """Return a past time as Kubernetes writes it."""
     return (NOW - timedelta(**units)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-# Told as "3d1h", for a test that takes a few minutes too.
+# Shown as "3d1h", also if the test takes a few minutes.
 DAYS_AGO = ago(days=3, hours=1, minutes=5)
 
 
 @dataclass(frozen=True)
 class Row:
-    """An object, and what a table says of it.
+    """An object, and its row in a table.
 
     Attributes:
-        resource: Of which kind.
-        name: Within its test.
-        cells: Those behind the name, which is the first one.
-        body: Without its name.
-        status: Written by the subresource.
-        metadata: Besides the name.
-        deleted: It has been deleted, and waits for a finalizer.
-        conditions: Of the row.
+        resource: Resource of the object.
+        name: Name within the test.
+        cells: Cells after the name, which is the first one.
+        body: Body without the name.
+        status: Status, written through the subresource.
+        metadata: Metadata besides the name.
+        deleted: True if it was deleted and waits for a finalizer.
+        conditions: Conditions of the row.
     """
 
     resource: Resource
@@ -96,7 +96,7 @@ def now(
     last: bool = False,
     started: bool | None = None,
 ) -> dict[str, Any]:
-    """Make the status of a container; `last`: it ended before, 3 days and 1 hour ago."""
+    """Make the status of a container; `last` ended 3 days and 1 hour ago."""
     status: dict[str, Any] = {
         "name": name,
         "image": f"img-{name}:1",

@@ -1,4 +1,4 @@
-"""Pods in the states that a table tells apart, and what it says of them."""
+"""Pods in the states that a table distinguishes, and their rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SIDECAR = [container("s", restartPolicy="Always")]
 
 def pod(
     name: str,
-    told: str,
+    shown: str,
     phase: str = "Running",
     *states: dict[str, Any],
     init: list[dict[str, Any]] | None = None,
@@ -38,27 +38,27 @@ def pod(
     deleted: bool = False,
     **status: Any,
 ) -> Row:
-    """Make a pod with a container for each state, and one at least.
+    """Make a pod with a container for each state, at least one.
 
     Args:
-        name: Of the pod.
-        told: Ready, status and restarts.
-        phase: Empty for a pod that is left as it was created.
-        *states: The statuses of its containers.
-        init: Its init containers.
-        inits: Their statuses.
-        wide: The wide columns that say something: 0 for the IP and so on.
-        spec: More of it.
-        metadata: More of it.
-        deleted: It has been deleted.
-        **status: More of it.
+        name: Name of the pod.
+        shown: Cells ready, status and restarts.
+        phase: Phase; empty to leave the pod as created.
+        *states: Statuses of its containers.
+        init: Init containers.
+        inits: Statuses of the init containers.
+        wide: Filled wide columns: 0 for the IP and so on.
+        spec: Further fields of the spec.
+        metadata: Further fields of the metadata.
+        deleted: True if it was deleted.
+        **status: Further fields of the status.
     """
     containers = [container(state["name"]) for state in states] or [container("a")]
     body: dict[str, Any] = {"containers": containers, **(spec or {})}
     if init:
         body["initContainers"] = init
 
-    ready, reason, restarts = told.split(" ", 2)
+    ready, reason, restarts = shown.split(" ", 2)
     wide_cells = [(wide or {}).get(number, _NONE) for number in range(4)]
     given = {"phase": phase, "containerStatuses": list(states), **status}
     if inits:
@@ -76,11 +76,11 @@ def pod(
     )
 
 
-def _held(name: str, told: str, phase: str, *states: Any, **more: Any) -> Row:
-    """Make a pod that has been deleted, but waits."""
+def _held(name: str, shown: str, phase: str, *states: Any, **more: Any) -> Row:
+    """Make a deleted pod that waits for a finalizer."""
     return pod(
         name,
-        told,
+        shown,
         phase,
         *states,
         metadata=FINALIZERS,
@@ -192,15 +192,17 @@ ENDED = [
 ]
 
 
-def initialized(name: str, told: str, *inits: Any, **more: Any) -> Row:
-    """Make a pod whose init containers are so far."""
+def initialized(name: str, shown: str, *inits: Any, **more: Any) -> Row:
+    """Make a pod with init containers in these states."""
     init = [container(state["name"]) for state in inits]
-    return pod(name, told, "Pending", *_INITIALIZING, init=init, inits=[*inits], **more)
+    return pod(
+        name, shown, "Pending", *_INITIALIZING, init=init, inits=[*inits], **more
+    )
 
 
-def beside(name: str, told: str, sidecar: dict[str, Any], *states: Any) -> Row:
-    """Make a pod with a sidecar that is so far."""
-    return pod(name, told, "Running", *states, init=_SIDECAR, inits=[sidecar])
+def beside(name: str, shown: str, sidecar: dict[str, Any], *states: Any) -> Row:
+    """Make a pod with a sidecar in this state."""
+    return pod(name, shown, "Running", *states, init=_SIDECAR, inits=[sidecar])
 
 
 _UP = now("a", RUNNING, ready=True)

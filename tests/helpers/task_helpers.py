@@ -1,4 +1,4 @@
-"""What the tests of tasks share."""
+"""Coroutines that fail or end slowly, and cancellations of tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def failing(seconds: float = 1.0) -> None:
 
 
 async def slow_to_end(record: list[str]) -> None:
-    """What a supervised life or a task does: it takes 1 s to end."""
+    """Run until cancelled, then take 1 s to end."""
     try:
         await asyncio.Event().wait()
     finally:
@@ -37,7 +37,7 @@ async def cancelled(task: asyncio.Task[Any], *, after: float, times: int = 1) ->
 async def cancelled_after(
     life: Coroutine[Any, Any, Any], turns: int, times: int = 1, *, moment: float = 0.0
 ) -> asyncio.Task[Any]:
-    """Run something for so long, and then so many turns; cancel it, and wait for it."""
+    """Run a coroutine for a time and some turns, then cancel it and wait for its end."""
     task = asyncio.create_task(life)
     if moment:
         await asyncio.sleep(moment)

@@ -1,6 +1,6 @@
-"""Runs the command in a terminal: a pseudo terminal, and an emulator that has its screen.
+"""Runs of the command in a pseudo terminal, with an emulator for the screen.
 
-The emulator (pyte) knows nothing of what is under test: it shows what a user would see.
+The emulator (pyte) shows what a user would see.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class InTerminal:
 
     @property
     def lines(self) -> list[str]:
-        """The screen, top to bottom."""
+        """Return the lines of the screen, top to bottom."""
         return [line.rstrip() for line in self.screen.display]
 
     async def shows(self, is_shown: Callable[[list[str]], bool]) -> list[str]:
-        """Wait until the screen is like this; returns it."""
+        """Wait until the screen matches; return it."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 while not is_shown(self.lines):
@@ -64,7 +64,7 @@ class InTerminal:
         return self.lines
 
     def resize(self, columns: int, lines: int) -> None:
-        """Change the size of the terminal, as who drags the corner of its window does."""
+        """Change the size of the terminal, as dragging its window does."""
         self.screen.resize(lines, columns)
         _set_size(self._master, columns, lines)
 
@@ -73,19 +73,19 @@ class InTerminal:
         os.write(self._master, key)
 
     def resume(self) -> None:
-        """Let it go on after Ctrl-Z, as `fg` does."""
+        """Resume it after Ctrl-Z, as `fg` does."""
         self._process.send_signal(signal.SIGCONT)
 
     async def end(self) -> int:
-        """Wait for its end; returns the exit status."""
+        """Wait for its end; return the exit status."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             return await self._process.wait()
 
     def read(self) -> None:
-        """Take what it has written; called by the loop."""
+        """Read its output; called by the loop."""
         try:
             data = os.read(self._master, 65536)
-        except OSError:  # how Linux says that nobody has the terminal open any more
+        except OSError:  # on Linux: the terminal is closed on the other side
             asyncio.get_running_loop().remove_reader(self._master)
             return
 
@@ -101,7 +101,7 @@ async def in_terminal(
     lines: int = 24,
     environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[InTerminal]:
-    """Run the command with these arguments; it is killed if it still runs at the end."""
+    """Run the command with these arguments, and kill it if it still runs at the end."""
     master, slave = os.openpty()
     _set_size(master, columns, lines)
     usual = {it: os.environ[it] for it in ("PATH", "HOME") if it in os.environ}

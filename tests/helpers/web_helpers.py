@@ -1,4 +1,4 @@
-"""What the tests of web apps share: reading server-sent events."""
+"""Readers of server-sent events for the tests of web apps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Page", "Sent", "SentEvents", "handlers_of"]
 
 @dataclass(frozen=True)
 class Sent:
-    """One event, as a browser would give it to a page."""
+    """An event as a browser passes it to a page."""
 
     name: str
     data: Any
@@ -31,7 +31,7 @@ class Sent:
 
 
 class SentEvents:
-    """Reads a stream of events by the rules of the standard, as far as they are used."""
+    """A parser of event streams, for the used part of the standard."""
 
     def __init__(self) -> None:
         self.events: list[Sent] = []
@@ -61,14 +61,14 @@ class SentEvents:
         return [str(event) for event in self.events]
 
     def take(self) -> list[str]:
-        """What has come since the last call."""
+        """Return the events since the last call."""
         names = self.names
         self.events.clear()
         return names
 
 
 class Page(SentEvents):
-    """A reader that keeps what it is sent."""
+    """A reader that keeps its events."""
 
     def __init__(self, stream: EventStream, **query: str) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class Page(SentEvents):
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[asyncio.Task[None]]:
-        """Connect, go on where it was, and leave."""
+        """Connect, resume after the last event, and disconnect at the end."""
         task = asyncio.create_task(self._read())
         try:
             await asyncio.sleep(1)
@@ -102,8 +102,10 @@ class Page(SentEvents):
             task.result()
 
     async def _read(self) -> None:
-        ask = self.stream.ask(self.query.items(), self.last_id)
-        self.in_order = await self.stream.send(ask, self.write, gone=lambda: self.away)
+        request = self.stream.check(self.query.items(), self.last_id)
+        self.in_order = await self.stream.send(
+            request, self.write, disconnected=lambda: self.away
+        )
 
 
 def handlers_of(pods: SharedInformer) -> int:

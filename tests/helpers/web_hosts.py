@@ -23,7 +23,7 @@ def config_of(app: FastAPI) -> uvicorn.Config:
 
 @contextlib.asynccontextmanager
 async def by_uvicorn(app: FastAPI) -> AsyncIterator[str]:
-    """Serve an app on a free port of this loop; gives its URL."""
+    """Serve an app on a free port of this loop, and yield its URL."""
     server = uvicorn.Server(config_of(app))
     serving = asyncio.create_task(server.serve())
     try:

@@ -33,7 +33,7 @@ class _Side(asyncio.Protocol):
         self.transport = transport
 
 
-# ---------------------------------------------------------------- who does not speak
+# ---------------------------------------------------------------- silent servers
 
 
 class Speechless:
@@ -111,7 +111,7 @@ async def deaf() -> AsyncIterator[str]:
                 one.close()
 
 
-# ---------------------------------------------------------------- who is in between
+# ---------------------------------------------------------------- proxies
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""`wait_for_cache_sync`: moments that need more than a server."""
+"""`wait_for_cache_sync`: warnings, and a sync at the moment of the timeout."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from aioinformer.informer import SharedInformerFactory, wait_for_cache_sync
 
 @pytest.fixture
 def factory() -> SharedInformerFactory:
-    """One whose server never answers."""
+    """Make a factory whose server never responds."""
     return SharedInformerFactory(FakeClient())
 
 
-async def test_waiting_for_what_nobody_has_started_says_so(
+async def test_wait_for_cache_sync_warns_if_the_factory_is_not_started(
     factory: SharedInformerFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     factory.informer("v1", "pods")
@@ -34,7 +34,7 @@ async def test_waiting_for_what_nobody_has_started_says_so(
     assert warning == "waiting for caches of a factory that is not started"
 
 
-async def test_waiting_long_for_an_informer_that_nobody_runs_is_warned_of(
+async def test_wait_synced_warns_after_10_s_if_the_informer_does_not_run(
     factory: SharedInformerFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     pods = factory.informer("v1", "pods")
@@ -58,8 +58,8 @@ async def test_waiting_long_for_an_informer_that_nobody_runs_is_warned_of(
     )
 
 
-class InTheMoment:
-    """It is synced just when the time is over."""
+class SyncedAtTimeout:
+    """An informer that is synced at the moment of the timeout."""
 
     name = "pods"
     synced = False
@@ -76,8 +76,8 @@ class InTheMoment:
         return "synced" if self.synced else "listing"
 
 
-async def test_what_comes_in_the_last_moment_counts() -> None:
-    late: Any = InTheMoment()
+async def test_sync_at_the_moment_of_the_timeout_counts() -> None:
+    late: Any = SyncedAtTimeout()
 
     await wait_for_cache_sync(late, timeout=1)
 

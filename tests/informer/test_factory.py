@@ -1,4 +1,4 @@
-"""`SharedInformerFactory`: which informers it makes, and waiting for them."""
+"""`SharedInformerFactory`: identity of its informers, and waits for their sync."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ BUSY = ServerError("busy", status=503)
 
 @pytest.fixture
 def factory() -> SharedInformerFactory:
-    """One that is never entered, or whose server never answers."""
+    """Make a factory whose server never responds."""
     return SharedInformerFactory(FakeClient())
 
 
@@ -54,10 +54,10 @@ async def api() -> AsyncIterator[API]:
         yield api
 
 
-# ---------------------------------------------------------------- the same question
+# ---------------------------------------------------------------- identity
 
 
-def test_the_same_question_gives_the_same_informer(
+def test_equal_options_give_the_same_informer(
     factory: SharedInformerFactory,
 ) -> None:
     pods = factory.informer("v1", "pods", namespace="shop", label_selector="app=web")
@@ -76,7 +76,7 @@ def test_the_same_question_gives_the_same_informer(
 
 
 @pytest.mark.parametrize(
-    ("question", "name"),
+    ("arguments", "name"),
     [
         pytest.param(("v1", "nodes"), "nodes", id="resource"),
         pytest.param(("apps/v1", "deployments"), "deployments.apps", id="group"),
@@ -91,11 +91,11 @@ def test_the_same_question_gives_the_same_informer(
         ),
     ],
 )
-def test_another_resource_is_another_informer(
-    factory: SharedInformerFactory, question: tuple[Any, ...], name: str
+def test_another_resource_gives_another_informer(
+    factory: SharedInformerFactory, arguments: tuple[Any, ...], name: str
 ) -> None:
     pods = factory.informer("v1", "pods")
-    other = factory.informer(*question)
+    other = factory.informer(*arguments)
 
     assert other is not pods
     assert (pods.name, other.name) == ("pods", name)
@@ -115,7 +115,7 @@ def test_another_resource_is_another_informer(
     ],
     ids=["namespace", "labels", "fields", "name", "all"],
 )
-def test_another_selection_is_another_informer(
+def test_another_selection_gives_another_informer(
     factory: SharedInformerFactory, options: dict[str, str], name: str
 ) -> None:
     pods = factory.informer("v1", "pods")
@@ -126,13 +126,13 @@ def test_another_selection_is_another_informer(
     assert factory.informers == (pods, other)
 
 
-def test_no_namespace_is_all_namespaces(factory: SharedInformerFactory) -> None:
+def test_no_namespace_means_all_namespaces(factory: SharedInformerFactory) -> None:
     pods = factory.informer("v1", "pods")
 
     assert factory.informer("v1", "pods", namespace="") is pods
 
 
-def test_a_resource_that_is_built_in_may_be_given_as_such(
+def test_built_in_resource_constant_is_accepted(
     factory: SharedInformerFactory,
 ) -> None:
     pods = factory.informer("v1", "pods")
@@ -140,7 +140,7 @@ def test_a_resource_that_is_built_in_may_be_given_as_such(
     assert factory.informer(Resource.of("v1", "pods", "Pod")) is pods
 
 
-def test_options_that_contradict_earlier_ones_are_refused(
+def test_conflicting_options_are_refused(
     factory: SharedInformerFactory,
 ) -> None:
     factory.informer("v1", "pods", page_size=10)
@@ -181,7 +181,7 @@ def test_factory_rejects_a_negative_watch_grace(factory: SharedInformerFactory) 
         factory.informer("v1", "pods", watch_grace_seconds=-1)
 
 
-def test_an_index_of_another_function_is_refused(
+def test_another_function_for_an_index_is_refused(
     factory: SharedInformerFactory,
 ) -> None:
     factory.informer("v1", "pods", indexers={"node": index_by("spec.nodeName")})
@@ -191,7 +191,7 @@ def test_an_index_of_another_function_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("question", "complaint"),
+    ("arguments", "complaint"),
     [
         (("v1", "widgets"), "not a built-in resource; custom ones have a group"),
         (("apps/v1", "Pod"), "did you mean 'v1', 'pods'"),
@@ -203,11 +203,11 @@ def test_an_index_of_another_function_is_refused(
     ],
     ids=["custom", "kind", "group", "plural", "version", "resource", "both"],
 )
-def test_an_unknown_resource_is_refused(
-    factory: SharedInformerFactory, question: tuple[Any, ...], complaint: str
+def test_unknown_resource_is_refused(
+    factory: SharedInformerFactory, arguments: tuple[Any, ...], complaint: str
 ) -> None:
     with pytest.raises(OptionsError, match=complaint):
-        factory.informer(*question)
+        factory.informer(*arguments)
 
     assert factory.informers == ()
 
@@ -225,7 +225,7 @@ def test_an_unknown_resource_is_refused(
     ],
     ids=str,
 )
-def test_options_that_cannot_work_are_refused(
+def test_invalid_options_are_refused(
     factory: SharedInformerFactory, options: dict[str, Any]
 ) -> None:
     with pytest.raises((OptionsError, SelectorSyntaxError)):
@@ -234,7 +234,7 @@ def test_options_that_cannot_work_are_refused(
     assert factory.informers == ()
 
 
-def test_repr_names_its_informers(factory: SharedInformerFactory) -> None:
+def test_repr_names_the_informers(factory: SharedInformerFactory) -> None:
     empty = repr(factory)
     factory.informer("v1", "pods")
     factory.informer("v1", "nodes")
@@ -246,7 +246,7 @@ def test_repr_names_its_informers(factory: SharedInformerFactory) -> None:
 # ---------------------------------------------------------------- while it runs
 
 
-async def test_informers_are_synced_from_the_server(api: API) -> None:
+async def test_factory_syncs_its_informers_from_a_server(api: API) -> None:
     factory = SharedInformerFactory(Client.from_url(api.url))
     pods = factory.informer("v1", "pods")
     nodes = factory.informer("v1", "nodes")
@@ -260,7 +260,7 @@ async def test_informers_are_synced_from_the_server(api: API) -> None:
     assert names == ["a", "b"]
 
 
-async def test_of_a_server_that_sends_whole_objects_the_metadata_is_kept(
+async def test_metadata_informer_drops_the_rest_of_whole_objects(
     api: API,
 ) -> None:
     factory = SharedInformerFactory(Client.from_url(api.url))
@@ -277,7 +277,7 @@ async def test_of_a_server_that_sends_whole_objects_the_metadata_is_kept(
     assert pods.status.degraded == 0
 
 
-async def test_an_informer_added_to_a_running_factory_starts_at_once(api: API) -> None:
+async def test_informer_added_to_a_running_factory_starts_at_once(api: API) -> None:
     async with SharedInformerFactory(Client.from_url(api.url)) as factory:
         pods = factory.informer("v1", "pods")
         recorder = Recorder()
@@ -287,7 +287,7 @@ async def test_an_informer_added_to_a_running_factory_starts_at_once(api: API) -
     assert recorder.record == ["a", "b"]
 
 
-async def test_failures_of_handlers_go_to_its_on_error(api: API) -> None:
+async def test_handler_failures_are_passed_to_on_error(api: API) -> None:
     failures: list[Exception] = []
     factory = SharedInformerFactory(Client.from_url(api.url), on_error=failures.append)
     pods = factory.informer("v1", "pods")
@@ -302,7 +302,7 @@ async def test_failures_of_handlers_go_to_its_on_error(api: API) -> None:
     assert len(failures) == 2
 
 
-async def test_belongs_to_its_loop() -> None:
+async def test_running_factory_refuses_another_loop() -> None:
     factory = SharedInformerFactory(FakeClient())
 
     async with factory:
@@ -314,12 +314,12 @@ async def test_belongs_to_its_loop() -> None:
         ]
         assert factory.informers == ()
 
-        factory.informer("v1", "pods")  # it is not harmed
+        factory.informer("v1", "pods")  # it still works
 
     assert [type(error) for error in errors] == [WrongLoop] * 4
 
 
-async def test_belongs_to_its_loop_from_its_start_to_its_end() -> None:
+async def test_factory_refuses_another_loop_from_start_to_shutdown() -> None:
     client = FakeClient()
     factory = SharedInformerFactory(client)
 
@@ -328,28 +328,28 @@ async def test_belongs_to_its_loop_from_its_start_to_its_end() -> None:
 
     starting = asyncio.create_task(factory.start())
     await asyncio.sleep(0)
-    assert client.record == [], "it is being entered"
+    assert client.record == [], "it is starting"
     during_start = elsewhere()
     await starting
     stopping = asyncio.create_task(factory.shutdown())
     for _ in range(3):
         await asyncio.sleep(0)
 
-    assert client.record == ["entered"], "it is being left"
+    assert client.record == ["entered"], "it is stopping"
     during_end = elsewhere()
     await stopping
 
     assert (during_start, during_end) == (WrongLoop, WrongLoop)
-    await asyncio.to_thread(lambda: asyncio.run(factory.shutdown()))  # it is over
+    await asyncio.to_thread(lambda: asyncio.run(factory.shutdown()))  # it has ended
 
 
 @pytest.mark.parametrize("client", ["http://127.0.0.1:1", None], ids=str)
-def test_needs_a_client(client: Any) -> None:
+def test_factory_requires_a_client(client: Any) -> None:
     with pytest.raises(OptionsError, match=r"needs a Client, such as Client\.from_env"):
         SharedInformerFactory(client)
 
 
-async def test_makes_no_informers_behind_its_end(
+async def test_factory_creates_no_informer_after_shutdown(
     factory: SharedInformerFactory,
 ) -> None:
     pods = factory.informer("v1", "pods")
@@ -363,7 +363,7 @@ async def test_makes_no_informers_behind_its_end(
     assert factory.informers == (pods,)
 
 
-async def test_makes_no_informers_while_it_ends(
+async def test_factory_creates_no_informer_during_shutdown(
     factory: SharedInformerFactory,
 ) -> None:
     refused: list[Exception] = []
@@ -393,7 +393,9 @@ def informer_of(answer: Page | Exception | Silence, name: str) -> SharedInformer
     return pods
 
 
-async def test_waiting_names_each_that_is_not_synced(looptime: float) -> None:
+async def test_wait_for_cache_sync_names_each_unsynced_informer(
+    looptime: float,
+) -> None:
     good = informer_of(Page(version=5), "good")
     slow = informer_of(Silence(), "slow")
     bad = informer_of(BUSY, "bad")
@@ -414,7 +416,7 @@ async def test_waiting_names_each_that_is_not_synced(looptime: float) -> None:
     )
 
 
-async def test_one_that_is_refused_ends_the_waiting_for_all(looptime: float) -> None:
+async def test_refused_informer_fails_the_wait_for_all(looptime: float) -> None:
     slow, refused = informer_of(Silence(), "slow"), informer_of(REFUSED, "refused")
 
     async with running(slow.run()), running(refused.run()):
@@ -429,7 +431,7 @@ async def test_one_that_is_refused_ends_the_waiting_for_all(looptime: float) -> 
     assert looptime > 60
 
 
-async def test_one_that_ends_ends_the_waiting_for_all() -> None:
+async def test_informer_that_ends_fails_the_wait_for_all() -> None:
     slow, dead = informer_of(Silence(), "slow"), informer_of(InternalError("?"), "dead")
 
     async with running(slow.run()):
@@ -444,7 +446,7 @@ async def test_one_that_ends_ends_the_waiting_for_all() -> None:
     assert raised.value.__cause__ is died.value
 
 
-async def test_two_of_one_name_do_not_hide_each_other() -> None:
+async def test_results_of_informers_with_equal_names_are_kept_apart() -> None:
     good, slow = pods_of(Page(version=5)), pods_of(Silence())
 
     async with running(good.run()), running(slow.run()):
@@ -453,7 +455,7 @@ async def test_two_of_one_name_do_not_hide_each_other() -> None:
                 await wait_for_cache_sync(*pair, timeout=1)
 
 
-async def test_waiting_for_none_is_over_at_once(
+async def test_wait_without_informers_returns_at_once(
     factory: SharedInformerFactory,
 ) -> None:
     await factory.wait_for_cache_sync()

@@ -1,4 +1,4 @@
-"""`SharedInformerFactory`: endings from inside, beside an error, and of a shared client."""
+"""`SharedInformerFactory`: shutdown by handlers, after errors, and of a shared client."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ async def factory(client: Client) -> SharedInformerFactory:
     return SharedInformerFactory(client)
 
 
-# ---------------------------------------------------------------- from inside
+# ---------------------------------------------------------------- shutdown by handlers
 
 
-async def test_a_handler_may_shut_the_factory_down(
+async def test_handler_can_shut_down_its_factory(
     factory: SharedInformerFactory,
 ) -> None:
     pods = factory.informer("v1", "pods")
@@ -58,12 +58,12 @@ async def test_a_handler_may_shut_the_factory_down(
             while pods.status.phase != "stopped":
                 await asyncio.sleep(0.1)
 
-    assert returned == ["a", "b"], "what waited for it was still told"
+    assert returned == ["a", "b"], "queued events were delivered"
     with pytest.raises(InformerStopped):
         pods.lister.list()
 
 
-async def test_a_handler_that_shuts_it_down_leaves_its_error_to_the_host(
+async def test_shutdown_in_a_handler_leaves_the_failure_to_the_host(
     factory: SharedInformerFactory, client: Client
 ) -> None:
     pods = factory.informer("v1", "pods")
@@ -85,7 +85,7 @@ async def test_a_handler_that_shuts_it_down_leaves_its_error_to_the_host(
         await factory.shutdown()
 
 
-async def test_a_task_of_a_handler_may_shut_the_factory_down(
+async def test_task_of_a_handler_can_shut_down_its_factory(
     factory: SharedInformerFactory,
 ) -> None:
     pods = factory.informer("v1", "pods")
@@ -103,11 +103,11 @@ async def test_a_task_of_a_handler_may_shut_the_factory_down(
         await factory.shutdown()
 
 
-# ---------------------------------------------------------------- waiting for a failure
+# ---------------------------------------------------------------- waits for a failure
 
 
 @pytest.mark.parametrize("informers", [[], ["pods"]], ids=["none", "one"])
-async def test_nobody_waits_for_a_failure_that_cannot_come_any_more(
+async def test_failed_raises_informer_stopped_after_the_end(
     factory: SharedInformerFactory, informers: list[str]
 ) -> None:
     for resource in informers:
@@ -125,7 +125,7 @@ async def test_nobody_waits_for_a_failure_that_cannot_come_any_more(
         await factory.failed()
 
 
-async def test_until_the_last_has_ended_one_may_die(
+async def test_failed_waits_until_the_last_informer_has_ended(
     factory: SharedInformerFactory,
 ) -> None:
     handler = Slow(2)
@@ -145,10 +145,10 @@ async def test_until_the_last_has_ended_one_may_die(
         await waiting
 
 
-# ---------------------------------------------------------------- beside an error
+# ---------------------------------------------------------------- errors of the host
 
 
-async def test_the_hosts_own_error_is_more_than_that_of_an_informer(
+async def test_error_of_the_host_precedes_the_failure_of_an_informer(
     factory: SharedInformerFactory,
     client: Client,
 ) -> None:
@@ -166,7 +166,7 @@ async def test_the_hosts_own_error_is_more_than_that_of_an_informer(
     assert any("Bug('pods')" in note for note in caught.value.__notes__)
 
 
-async def test_a_cancellation_is_more_than_the_error_of_an_informer(
+async def test_cancellation_precedes_the_failure_of_an_informer(
     factory: SharedInformerFactory,
     client: Client,
 ) -> None:
@@ -186,7 +186,7 @@ async def test_a_cancellation_is_more_than_the_error_of_an_informer(
     assert task.cancelled()
 
 
-async def test_a_dead_informer_looks_dead_while_its_handlers_go_on(
+async def test_dead_informer_is_reported_while_its_handlers_drain(
     factory: SharedInformerFactory,
     client: Client,
 ) -> None:
@@ -202,18 +202,18 @@ async def test_a_dead_informer_looks_dead_while_its_handlers_go_on(
 
     await factory.start()
     await factory.failed()
-    assert seen == [], "it is told at once"
+    assert seen == [], "reported at once"
     with pytest.raises(Bug):
         await factory.shutdown()
 
     assert seen == [("stopped", "Bug('pods')")] * 2
 
 
-# ---------------------------------------------------------------- one client for several
+# ---------------------------------------------------------------- shared clients
 
 
 @pytest.mark.parametrize("first_leaves_first", [True, False])
-async def test_the_last_factory_leaves_the_client(first_leaves_first: bool) -> None:
+async def test_last_factory_closes_the_shared_client(first_leaves_first: bool) -> None:
     client = FakeClient()
     factories = [SharedInformerFactory(client) for _ in range(2)]
     for factory in factories:
@@ -234,7 +234,7 @@ async def test_the_last_factory_leaves_the_client(first_leaves_first: bool) -> N
     assert client.record == ["entered", "asked", "asked", "left"]
 
 
-async def test_a_client_that_cannot_be_entered_can_be_tried_again() -> None:
+async def test_client_that_failed_to_start_can_be_started_again() -> None:
     client = FakeClient(broken=OptionsError("no configuration"))
     factory = SharedInformerFactory(client)
     with pytest.raises(OptionsError, match="no configuration"):
@@ -247,10 +247,10 @@ async def test_a_client_that_cannot_be_entered_can_be_tried_again() -> None:
     assert not client.entered
 
 
-# ---------------------------------------------------------------- the same indexes twice
+# ---------------------------------------------------------------- shared indexes
 
 
-async def test_the_same_index_may_be_asked_for_twice(
+async def test_same_index_can_be_requested_twice(
     factory: SharedInformerFactory,
 ) -> None:
     first, second = (
@@ -271,14 +271,14 @@ async def test_the_same_index_may_be_asked_for_twice(
         factory.informer("v1", "pods", indexers={"app": index_by_label("other")})
 
 
-# ---------------------------------------------------------------- the waiter's own task
+# ---------------------------------------------------------------- the calling task
 
 
-async def test_waiting_in_vain_leaves_the_callers_task_as_it_was(
+async def test_failed_wait_leaves_the_calling_task_uncancelled(
     factory: SharedInformerFactory,
 ) -> None:
     factory.informer("v1", "pods")
-    factory.informer("v1", "secrets")  # which the server does not serve
+    factory.informer("v1", "secrets")  # not served
     task = asyncio.current_task()
     assert task is not None
 
@@ -294,13 +294,13 @@ async def test_waiting_in_vain_leaves_the_callers_task_as_it_was(
                 await asyncio.Event().wait()
 
 
-# ---------------------------------------------------------------- whose life it is
+# ---------------------------------------------------------------- context variables
 
 REQUEST: ContextVar[str] = ContextVar("request", default="none")
 
 
 @pytest.mark.parametrize("late", ["handler", "informer", "temporary"])
-async def test_what_is_added_while_it_runs_may_shut_it_down_too(
+async def test_handler_added_to_a_running_factory_can_shut_it_down(
     factory: SharedInformerFactory, late: str
 ) -> None:
     seen: list[str] = []
@@ -322,14 +322,14 @@ async def test_what_is_added_while_it_runs_may_shut_it_down_too(
         while pods.status.phase != "stopped":
             await asyncio.sleep(0.1)
 
-    assert set(seen) == {"none"}, "what a request knows is its own"
+    assert set(seen) == {"none"}, "not the context of the request"
 
 
-# ---------------------------------------------------------------- two who end it
+# ---------------------------------------------------------------- concurrent stops
 
 
 @pytest.mark.parametrize("first", ["factory", "block", "both"])
-async def test_handlers_have_their_time_though_two_end_their_informer(
+async def test_handlers_drain_although_two_callers_stop_their_informer(
     factory: SharedInformerFactory, first: str
 ) -> None:
     handler = Slow(2)

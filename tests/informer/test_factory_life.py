@@ -1,4 +1,4 @@
-"""`SharedInformerFactory`: started and stopped by hosts of all kinds."""
+"""`SharedInformerFactory`: start and shutdown by all kinds of hosts."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ async def factory(client: Client) -> SharedInformerFactory:
     return SharedInformerFactory(client)
 
 
-# ---------------------------------------------------------------- its client
+# ---------------------------------------------------------------- client
 
 
-async def test_a_client_that_nobody_has_entered_is_entered_and_left() -> None:
+async def test_factory_enters_and_closes_a_client_that_nobody_entered() -> None:
     client = FakeClient()
     factory = SharedInformerFactory(client)
     factory.informer("v1", "pods")
@@ -57,7 +57,7 @@ async def test_a_client_that_nobody_has_entered_is_entered_and_left() -> None:
     assert client.record == ["entered", "asked", "left"]
 
 
-async def test_a_client_that_was_entered_is_left_to_its_owner() -> None:
+async def test_factory_leaves_an_entered_client_to_its_owner() -> None:
     client = FakeClient()
     async with client:
         async with SharedInformerFactory(client) as factory:
@@ -67,7 +67,7 @@ async def test_a_client_that_was_entered_is_left_to_its_owner() -> None:
         assert client.record == ["entered", "asked"]
 
 
-async def test_connections_end_before_its_client_does(
+async def test_connections_end_before_the_client(
     api: API, factory: SharedInformerFactory
 ) -> None:
     factory.informer("v1", "pods")
@@ -78,7 +78,7 @@ async def test_connections_end_before_its_client_does(
     await api.gone.wait()
 
 
-async def test_a_client_that_cannot_start_is_an_error_of_starting() -> None:
+async def test_start_raises_the_error_of_the_client() -> None:
     client = FakeClient(broken=OptionsError("no configuration"))
     factory = SharedInformerFactory(client)
     pods = factory.informer("v1", "pods")
@@ -95,16 +95,16 @@ async def test_a_client_that_cannot_start_is_an_error_of_starting() -> None:
 # ---------------------------------------------------------------- once
 
 
-async def test_runs_once(factory: SharedInformerFactory) -> None:
+async def test_factory_runs_only_once(factory: SharedInformerFactory) -> None:
     async with factory:
-        with pytest.raises(OptionsError, match="runs already"):
+        with pytest.raises(OptionsError, match="is already running"):
             await factory.start()
 
     with pytest.raises(InformerStopped, match="runs once"):
         await factory.start()
 
 
-async def test_stopping_is_idempotent(factory: SharedInformerFactory) -> None:
+async def test_shutdown_is_idempotent(factory: SharedInformerFactory) -> None:
     pods = factory.informer("v1", "pods")
     async with factory:
         await factory.wait_for_cache_sync()
@@ -115,7 +115,7 @@ async def test_stopping_is_idempotent(factory: SharedInformerFactory) -> None:
     assert pods.status.phase == "stopped"
 
 
-async def test_one_that_is_stopped_before_it_began_tells_who_waits() -> None:
+async def test_shutdown_before_start_wakes_waiters() -> None:
     factory = SharedInformerFactory(FakeClient())
     factory.informer("v1", "pods")
     waiter = asyncio.create_task(factory.wait_for_cache_sync())
@@ -127,7 +127,7 @@ async def test_one_that_is_stopped_before_it_began_tells_who_waits() -> None:
         await waiter
 
 
-async def test_an_informer_whose_task_never_began_tells_who_waits() -> None:
+async def test_waiters_wake_up_if_the_task_of_their_informer_never_began() -> None:
     factory = SharedInformerFactory(FakeClient())
     await factory.start()
     stopping = asyncio.create_task(factory.shutdown())
@@ -143,20 +143,20 @@ async def test_an_informer_whose_task_never_began_tells_who_waits() -> None:
         pods.lister.list()
 
 
-async def test_one_that_is_ended_by_its_loop_tells_who_waits() -> None:
+async def test_waiters_wake_up_when_the_task_of_the_factory_is_cancelled() -> None:
     factory = SharedInformerFactory(FakeClient())
     await factory.start()
     (life,) = [it for it in asyncio.all_tasks() if it.get_name() == "informer factory"]
 
     life.cancel()
-    pods = factory.informer("v1", "pods")  # its task is cancelled unbegun
+    pods = factory.informer("v1", "pods")  # its task is cancelled before it begins
     with pytest.raises(InformerStopped):
         await pods.wait_synced()
 
     await factory.shutdown()
 
 
-async def test_handlers_have_5_seconds_when_it_is_left(
+async def test_handlers_get_5_s_to_finish_on_exit(
     factory: SharedInformerFactory,
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -176,7 +176,7 @@ async def test_handlers_have_5_seconds_when_it_is_left(
 # ---------------------------------------------------------------- hosts
 
 
-async def test_entered_in_one_task_and_left_in_another(
+async def test_factory_can_be_entered_and_exited_in_different_tasks(
     factory: SharedInformerFactory,
 ) -> None:
     factory.informer("v1", "pods")
@@ -200,7 +200,7 @@ async def test_lifespan_serves_at_once(factory: SharedInformerFactory) -> None:
     assert pods.status.phase == "stopped"
 
 
-async def test_lifespan_synced_serves_when_it_is_synced(
+async def test_lifespan_synced_serves_once_synced(
     factory: SharedInformerFactory,
 ) -> None:
     pods = factory.informer("v1", "pods")
@@ -211,7 +211,7 @@ async def test_lifespan_synced_serves_when_it_is_synced(
     assert pods.status.phase == "stopped"
 
 
-async def test_lifespan_synced_fails_when_the_time_is_over(looptime: float) -> None:
+async def test_lifespan_synced_fails_on_timeout(looptime: float) -> None:
     client = FakeClient()
     factory = SharedInformerFactory(client)
     pods = factory.informer("v1", "pods")
@@ -226,17 +226,17 @@ async def test_lifespan_synced_fails_when_the_time_is_over(looptime: float) -> N
 
 
 @pytest.mark.parametrize("timeout", [FakeClient(), "60"], ids=["app", "text"])
-async def test_lifespan_synced_has_to_be_called_for_the_host(
+async def test_lifespan_synced_must_be_called_first(
     factory: SharedInformerFactory, timeout: Any
 ) -> None:
     with pytest.raises(OptionsError, match=r"lifespan=factory\.lifespan_synced\("):
         factory.lifespan_synced(timeout)
 
 
-async def test_what_is_given_uncalled_is_called_by_the_host(
+async def test_lifespan_and_cleanup_ctx_must_not_be_called(
     factory: SharedInformerFactory,
 ) -> None:
-    """`lifespan=factory.lifespan()` is refused where it is written."""
+    """`lifespan=factory.lifespan()` raises at the call."""
     for called in (factory.lifespan, factory.cleanup_ctx):
         with pytest.raises(TypeError, match=r"missing 1 required .* 'app'"):
             called()  # type: ignore[call-arg]
@@ -257,7 +257,7 @@ async def test_cleanup_ctx_runs_with_an_aiohttp_app(
     assert pods.status.phase == "stopped"
 
 
-async def test_cleanup_ctx_that_is_closed_stops_it() -> None:
+async def test_closed_cleanup_ctx_stops_the_factory() -> None:
     client = FakeClient()
     context: Any = SharedInformerFactory(client).cleanup_ctx(None)
     await anext(context)
@@ -287,7 +287,7 @@ async def by_hand(factory: SharedInformerFactory) -> AsyncIterator[None]:
     ],
     ids=["async-with", "start-shutdown", "lifespan", "lifespan-synced", "cleanup-ctx"],
 )
-async def test_leaves_nothing_behind_an_error_of_its_host(
+async def test_error_of_the_host_leaves_nothing_behind(
     factory: SharedInformerFactory,
     host: Callable[[SharedInformerFactory], AbstractAsyncContextManager[object]],
 ) -> None:
@@ -302,7 +302,7 @@ async def test_leaves_nothing_behind_an_error_of_its_host(
     with pytest.raises(KeyError, match="the host"):
         await run()
 
-    # The server's own tasks need a turn to see that a client went away.
+    # The server's own tasks need a turn to notice the closed connection.
     ours = [it for it in asyncio.all_tasks() - tasks if "informer" in it.get_name()]
     assert ours == []
     await settle()
@@ -312,7 +312,7 @@ async def test_leaves_nothing_behind_an_error_of_its_host(
 # ---------------------------------------------------------------- bugs
 
 
-async def test_an_informer_that_dies_ends_alone(
+async def test_informer_that_dies_ends_no_other(
     factory: SharedInformerFactory, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     pods, nodes = factory.informer("v1", "pods"), factory.informer("v1", "nodes")
@@ -342,10 +342,10 @@ async def test_an_informer_that_dies_ends_alone(
 
 
 class Foreign(BaseException):
-    """Neither an error nor the end of the program."""
+    """A base exception that is neither an error nor an exit."""
 
 
-async def test_an_informer_that_dies_of_a_base_exception_ends_alone(
+async def test_informer_that_dies_of_a_base_exception_ends_no_other(
     factory: SharedInformerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pods, nodes = factory.informer("v1", "pods"), factory.informer("v1", "nodes")
@@ -363,7 +363,7 @@ async def test_an_informer_that_dies_of_a_base_exception_ends_alone(
         await factory.shutdown()
 
 
-async def test_its_failure_is_raised_once(
+async def test_failure_is_raised_once(
     factory: SharedInformerFactory, client: Client
 ) -> None:
     factory.informer("v1", "pods")
@@ -375,10 +375,10 @@ async def test_its_failure_is_raised_once(
         await factory.shutdown()
 
     await factory.shutdown()
-    assert isinstance(await factory.failed(), Bug), "it is still known"
+    assert isinstance(await factory.failed(), Bug), "still returned"
 
 
-async def test_the_first_failure_counts(
+async def test_first_failure_is_raised(
     factory: SharedInformerFactory, client: Client
 ) -> None:
     factory.informer("v1", "pods")
@@ -393,7 +393,7 @@ async def test_the_first_failure_counts(
         await factory.shutdown()
 
 
-async def test_who_waits_for_a_failure_learns_it_while_it_is_stopped(
+async def test_failed_returns_the_failure_during_shutdown(
     factory: SharedInformerFactory,
     client: Client,
 ) -> None:
@@ -404,7 +404,7 @@ async def test_who_waits_for_a_failure_learns_it_while_it_is_stopped(
     while pods.status.phase != "stopped":
         await asyncio.sleep(0.01)
 
-    # Its handler is at work, so it has not ended yet, and nobody was told.
+    # Its handler is busy, so it has not ended, and no waiter was notified.
     stopping = asyncio.create_task(factory.shutdown())
     await settle()
     assert isinstance(await factory.failed(), Bug)

@@ -1,4 +1,4 @@
-"""`SharedInformerFactory.use`: informers for a time."""
+"""`SharedInformerFactory.use`: temporary informers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def api() -> AsyncIterator[API]:
 
 @pytest.fixture
 async def factory(api: API) -> AsyncIterator[SharedInformerFactory]:
-    """One that runs."""
+    """Run a factory."""
     async with SharedInformerFactory(Client.from_url(api.url)) as factory:
         yield factory
 
@@ -45,7 +45,7 @@ def tasks_of(factory: SharedInformerFactory) -> set[str]:
 # ---------------------------------------------------------------- one block
 
 
-async def test_the_block_starts_it_and_its_end_stops_and_forgets_it(
+async def test_use_block_starts_stops_and_forgets_its_informer(
     factory: SharedInformerFactory,
 ) -> None:
     async with factory.use("v1", "pods") as pods:
@@ -64,7 +64,7 @@ async def test_the_block_starts_it_and_its_end_stops_and_forgets_it(
         await again.wait_synced(timeout=10)
 
 
-async def test_it_takes_the_options_of_an_informer(
+async def test_use_passes_options_to_the_informer(
     factory: SharedInformerFactory,
 ) -> None:
     async with factory.use(
@@ -82,7 +82,7 @@ async def test_it_takes_the_options_of_an_informer(
         assert pods.options.watch_seconds == 60
 
 
-async def test_handlers_may_go_on_for_a_while_when_the_block_ends(
+async def test_handlers_drain_on_exit_of_the_block(
     factory: SharedInformerFactory,
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -97,7 +97,7 @@ async def test_handlers_may_go_on_for_a_while_when_the_block_ends(
     assert loop.time() - before == pytest.approx(4, abs=0.2)
 
 
-async def test_the_error_of_a_block_is_raised_and_ends_it(
+async def test_error_in_the_block_is_raised_and_stops_the_informer(
     factory: SharedInformerFactory,
 ) -> None:
     with pytest.raises(KeyError, match="mine"):
@@ -108,7 +108,7 @@ async def test_the_error_of_a_block_is_raised_and_ends_it(
     assert tasks_of(factory) == set()
 
 
-def test_it_takes_all_options_of_an_informer() -> None:
+def test_use_accepts_every_informer_option() -> None:
     signature = inspect.signature(SharedInformerFactory.informer)
     keywords = {
         name
@@ -122,7 +122,7 @@ def test_it_takes_all_options_of_an_informer() -> None:
 # ---------------------------------------------------------------- several blocks
 
 
-async def test_the_last_of_several_blocks_stops_it(
+async def test_last_of_several_blocks_stops_the_informer(
     factory: SharedInformerFactory,
 ) -> None:
     pods: list[SharedInformer] = []
@@ -132,7 +132,9 @@ async def test_the_last_of_several_blocks_stops_it(
             pods.append(informer)
             await informer.wait_synced(timeout=10)
             await asyncio.sleep(seconds)
-            assert len(informer.lister.list()) == 2, "to its end it can be read"
+            assert len(informer.lister.list()) == 2, (
+                "readable until the end of the block"
+            )
 
     async with asyncio.TaskGroup() as group:
         for seconds in (1, 5, 3):
@@ -146,7 +148,7 @@ async def test_the_last_of_several_blocks_stops_it(
     assert not factory.informers
 
 
-async def test_blocks_of_other_questions_have_informers_of_their_own(
+async def test_blocks_with_other_options_have_their_own_informers(
     factory: SharedInformerFactory,
 ) -> None:
     others: list[dict[str, Any]] = [
@@ -164,7 +166,7 @@ async def test_blocks_of_other_questions_have_informers_of_their_own(
     assert not factory.informers
 
 
-async def test_who_comes_while_it_ends_gets_a_new_one(
+async def test_block_entered_while_the_informer_stops_gets_a_new_one(
     factory: SharedInformerFactory,
 ) -> None:
     entered = asyncio.Event()
@@ -178,7 +180,7 @@ async def test_who_comes_while_it_ends_gets_a_new_one(
     leaving = asyncio.create_task(first())
     await entered.wait()
     await settle()
-    assert not leaving.done(), "its handler is at work"
+    assert not leaving.done(), "its handler is busy"
 
     async with factory.use("v1", "pods") as again:
         await again.wait_synced(timeout=10)
@@ -187,7 +189,7 @@ async def test_who_comes_while_it_ends_gets_a_new_one(
         assert factory.informers == (again,)
 
 
-async def test_blocks_must_not_contradict_each_other(
+async def test_conflicting_blocks_are_refused(
     factory: SharedInformerFactory,
 ) -> None:
     async with factory.use("v1", "pods") as pods:
@@ -197,13 +199,13 @@ async def test_blocks_must_not_contradict_each_other(
             async with factory.use("v1", "pods", page_size=10):
                 raise AssertionError("it is not entered")
 
-        assert str(raised.value).count(__file__) == 2, "both places"
+        assert str(raised.value).count(__file__) == 2, "both calling places"
         await pods.wait_synced(timeout=10)
 
     assert not factory.informers
 
 
-async def test_the_indexes_of_all_blocks_are_there(
+async def test_informer_has_the_indexes_of_all_blocks(
     factory: SharedInformerFactory,
 ) -> None:
     async with factory.use("v1", "pods") as pods:
@@ -213,10 +215,10 @@ async def test_the_indexes_of_all_blocks_are_there(
             assert "node" in pods.indexer.indexers
 
 
-# ---------------------------------------------------------------- beside those for good
+# ---------------------------------------------------------------- permanent informers
 
 
-async def test_an_informer_that_is_there_for_good_is_used_and_stays(
+async def test_permanent_informer_is_shared_and_kept(
     factory: SharedInformerFactory,
 ) -> None:
     pods = factory.informer("v1", "pods")
@@ -228,7 +230,7 @@ async def test_an_informer_that_is_there_for_good_is_used_and_stays(
     assert len(pods.lister.list()) == 2
 
 
-async def test_one_that_is_asked_for_meanwhile_stays(
+async def test_informer_requested_permanently_during_the_block_is_kept(
     factory: SharedInformerFactory,
 ) -> None:
     async with factory.use("v1", "pods") as used:
@@ -239,18 +241,18 @@ async def test_one_that_is_asked_for_meanwhile_stays(
     assert len(pods.lister.list()) == 2
 
 
-async def test_those_for_a_time_are_left_to_who_uses_them(
+async def test_temporary_informers_do_not_affect_factory_readiness(
     factory: SharedInformerFactory,
 ) -> None:
     factory.informer("v1", "nodes")
-    async with factory.use("v1", "secrets") as secrets:  # which is not served
+    async with factory.use("v1", "secrets") as secrets:  # not served
         await factory.wait_for_cache_sync(timeout=10)
 
         assert factory.not_ready() == {}
         assert not secrets.has_synced
 
 
-# ---------------------------------------------------------------- a factory's life
+# ---------------------------------------------------------------- start and shutdown
 
 
 @pytest.fixture
@@ -258,7 +260,7 @@ def unanswered() -> SharedInformerFactory:
     return SharedInformerFactory(FakeClient())
 
 
-async def test_a_factory_that_does_not_run_has_none(
+async def test_use_requires_a_running_factory(
     unanswered: SharedInformerFactory,
 ) -> None:
     with pytest.raises(
@@ -279,21 +281,21 @@ async def test_a_factory_that_does_not_run_has_none(
 @pytest.mark.parametrize(
     "options", [{"label_selector": "a in b"}, {"page_size": 0}, {"namespace": []}]
 )
-async def test_options_that_cannot_work_are_refused_at_once(
+async def test_invalid_options_are_refused_at_once(
     unanswered: SharedInformerFactory, options: dict[str, Any]
 ) -> None:
     with pytest.raises(ValueError, match=r"a in b|page_size|namespaces"):
         unanswered.use("v1", "pods", **options)
 
 
-async def test_options_that_there_are_not_are_refused_at_once(
+async def test_unknown_options_are_refused_at_once(
     unanswered: SharedInformerFactory,
 ) -> None:
     with pytest.raises(TypeError, match="unknown options of an informer: colour"):
         unanswered.use("v1", "pods", colour="red")  # type: ignore[call-arg]
 
 
-async def test_what_is_not_entered_is_not_started(
+async def test_block_that_is_not_entered_starts_nothing(
     unanswered: SharedInformerFactory,
 ) -> None:
     async with unanswered:
@@ -302,7 +304,7 @@ async def test_what_is_not_entered_is_not_started(
         assert unanswered.informers == ()
 
 
-async def test_another_loop_cannot_use_it(unanswered: SharedInformerFactory) -> None:
+async def test_use_refuses_another_loop(unanswered: SharedInformerFactory) -> None:
     async def use() -> None:
         async with unanswered.use("v1", "pods"):
             raise AssertionError("it is not entered")
@@ -312,7 +314,7 @@ async def test_another_loop_cannot_use_it(unanswered: SharedInformerFactory) -> 
             await asyncio.to_thread(lambda: asyncio.run(use()))
 
 
-async def test_a_factory_that_is_left_ends_it_under_its_users(
+async def test_shutdown_stops_informers_in_use(
     unanswered: SharedInformerFactory,
 ) -> None:
     await unanswered.start()
@@ -328,7 +330,7 @@ async def test_a_factory_that_is_left_ends_it_under_its_users(
             pods.lister.list()
 
 
-async def test_one_that_dies_is_dead_for_its_users_and_new_for_the_next(
+async def test_dead_informer_stays_dead_for_its_users_and_is_new_for_the_next(
     api: API,
 ) -> None:
     client = Client.from_url(api.url)
@@ -351,10 +353,10 @@ async def test_one_that_dies_is_dead_for_its_users_and_new_for_the_next(
         await factory.shutdown()
 
 
-# ---------------------------------------------------------------- handlers as users
+# ---------------------------------------------------------------- use in handlers
 
 
-async def test_a_handler_may_leave_what_it_is_called_by(
+async def test_handler_can_leave_the_block_of_its_informer(
     factory: SharedInformerFactory,
 ) -> None:
     stack = contextlib.AsyncExitStack()
@@ -370,11 +372,11 @@ async def test_a_handler_may_leave_what_it_is_called_by(
         while pods.status.phase != "stopped":
             await asyncio.sleep(0.1)
 
-    assert recorder.record[0] != "stopped", "it did not wait for itself"
+    assert recorder.record[0] != "stopped", "no deadlock"
     assert not factory.informers
 
 
-async def test_a_handler_may_use_another_informer(
+async def test_handler_can_use_another_informer(
     factory: SharedInformerFactory,
 ) -> None:
     found: list[int] = []

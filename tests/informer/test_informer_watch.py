@@ -1,4 +1,4 @@
-"""`InformerWatch`: an informer that is read as a watch."""
+"""`InformerWatch`: an informer with the interface of a watch."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 ADDED, MODIFIED, DELETED = EventType.ADDED, EventType.MODIFIED, EventType.DELETED
 
 
-def told(events: list[WatchEvent]) -> list[str]:
+def received(events: list[WatchEvent]) -> list[str]:
     return [f"{it.type} {it.object.name}@{it.object.resource_version}" for it in events]
 
 
 async def take(watch: Watch, number: int) -> list[str]:
-    return told([await anext(watch) for _ in range(number)])
+    return received([await anext(watch) for _ in range(number)])
 
 
 def watch_of(
@@ -51,10 +51,10 @@ def watch_of(
     return source, InformerWatch(source, name="pods", rng=Even())
 
 
-# ---------------------------------------------------------------- what it gives
+# ---------------------------------------------------------------- events
 
 
-async def test_gives_what_is_there_and_then_every_change() -> None:
+async def test_watch_yields_all_objects_then_every_change() -> None:
     changes = [modified(thing("a", 8)), deleted(thing("b", 9)), added(thing("c", 10))]
     _, watch = watch_of(
         Page([thing("a", 1), thing("b", 2)], version=7), watches=(Stream(changes),)
@@ -67,7 +67,7 @@ async def test_gives_what_is_there_and_then_every_change() -> None:
         ]
 
 
-async def test_the_store_shows_what_is_told() -> None:
+async def test_store_contains_the_yielded_state() -> None:
     stream = Stream()
     _, watch = watch_of(Page([thing("a", 1)], version=7), watches=(stream,))
 
@@ -86,7 +86,7 @@ async def test_the_store_shows_what_is_told() -> None:
             )
 
 
-async def test_indexes_as_it_is_told_to() -> None:
+async def test_watch_accepts_indexers() -> None:
     source = FakeListerWatcher(
         {"metadata": {"name": "a"}, "spec": {"nodeName": "n1"}},
         {"metadata": {"name": "b"}, "spec": {"nodeName": "n2"}},
@@ -98,7 +98,7 @@ async def test_indexes_as_it_is_told_to() -> None:
         assert [obj.name for obj in watch.indexer.by_index("node", "n2")] == ["b"]
 
 
-async def test_a_deletion_that_was_missed_comes_with_the_last_known_state() -> None:
+async def test_missed_deletion_carries_the_last_known_state() -> None:
     _, watch = watch_of(
         Page([thing("a", 1), thing("b", 2)], version=7),
         Page([thing("b", 2), thing("c", 12)], version=20),
@@ -112,7 +112,7 @@ async def test_a_deletion_that_was_missed_comes_with_the_last_known_state() -> N
         ]
 
 
-async def test_an_object_that_was_replaced_is_deleted_and_then_added() -> None:
+async def test_replaced_object_is_deleted_then_added() -> None:
     _, watch = watch_of(
         Page([thing("a", 1)], version=7),
         Page([thing("a", 12, uid="another")], version=20),
@@ -123,7 +123,7 @@ async def test_an_object_that_was_replaced_is_deleted_and_then_added() -> None:
         assert await take(watch, 3) == ["ADDED a@1", "DELETED a@1", "ADDED a@12"]
 
 
-async def test_a_list_after_which_nothing_differs_gives_nothing() -> None:
+async def test_relist_without_changes_yields_nothing() -> None:
     stream = Stream([error_event(410, "Expired")])
     source, watch = watch_of(Page([thing("a", 1)], version=7), watches=(stream,))
 
@@ -133,10 +133,10 @@ async def test_a_list_after_which_nothing_differs_gives_nothing() -> None:
             async with asyncio.timeout(600):
                 await watch.next_batch()
 
-    assert source.asked[:3] == ["list '0'", "watch '7'", "list ''"]
+    assert source.requested[:3] == ["list '0'", "watch '7'", "list ''"]
 
 
-async def test_what_is_not_read_waits() -> None:
+async def test_unread_events_are_queued() -> None:
     source = FakeListerWatcher()
     async with InformerWatch(source) as watch:
         await watch.informer.wait_synced()
@@ -151,16 +151,16 @@ async def test_what_is_not_read_waits() -> None:
     assert [event.object.name for event in batch] == [f"pod-{n:03}" for n in range(900)]
 
 
-async def test_single_events_and_batches_may_be_taken_by_turns() -> None:
+async def test_single_events_and_batches_can_be_read_alternately() -> None:
     _, watch = watch_of(Page([thing("a"), thing("b"), thing("c")], version=7))
 
     async with watch:
         await settle()
         assert (await anext(watch)).object.name == "a"
-        assert told(await watch.next_batch()) == ["ADDED b@1", "ADDED c@1"]
+        assert received(await watch.next_batch()) == ["ADDED b@1", "ADDED c@1"]
 
 
-async def test_counts_what_cannot_be_read() -> None:
+async def test_skipped_counts_unreadable_objects() -> None:
     _, watch = watch_of(Page([thing("a")], version=7, skipped=2))
 
     async with watch:
@@ -168,7 +168,7 @@ async def test_counts_what_cannot_be_read() -> None:
         assert watch.skipped == 2
 
 
-async def test_tells_how_the_informer_is_doing() -> None:
+async def test_watch_exposes_the_status_of_the_informer() -> None:
     _, watch = watch_of(ServerError("busy", status=503))
 
     async with watch:
@@ -177,17 +177,17 @@ async def test_tells_how_the_informer_is_doing() -> None:
         assert "503: busy" in watch.informer.why_not_synced()
 
 
-# ---------------------------------------------------------------- its life
+# ---------------------------------------------------------------- start and stop
 
 
-async def test_it_has_to_be_entered() -> None:
+async def test_watch_must_be_entered() -> None:
     _, watch = watch_of()
 
     with pytest.raises(OptionsError, match="pods does not run"):
         await watch.next_batch()
 
 
-async def test_it_runs_once() -> None:
+async def test_watch_runs_only_once() -> None:
     _, watch = watch_of()
     async with watch:
         with pytest.raises(OptionsError, match="pods runs once"):
@@ -197,7 +197,7 @@ async def test_it_runs_once() -> None:
         await watch.__aenter__()
 
 
-async def test_stopped_before_it_is_entered_it_asks_for_nothing() -> None:
+async def test_watch_stopped_before_entry_sends_no_request() -> None:
     source, watch = watch_of()
 
     watch.stop()
@@ -207,7 +207,7 @@ async def test_stopped_before_it_is_entered_it_asks_for_nothing() -> None:
     assert source.requests == []
 
 
-async def test_stopped_while_it_is_entered_it_asks_for_nothing() -> None:
+async def test_watch_stopped_during_entry_sends_no_request() -> None:
     before = asyncio.all_tasks()
     source, watch = watch_of()
 
@@ -224,7 +224,7 @@ async def test_stopped_while_it_is_entered_it_asks_for_nothing() -> None:
 
 
 @pytest.mark.parametrize("answer", [Page([]), Silence(), ServerError("", status=503)])
-async def test_stopping_ends_it_for_who_reads(
+async def test_stop_ends_the_iteration(
     answer: Page | Silence | ServerError, looptime: float
 ) -> None:
     source, watch = watch_of(answer)
@@ -242,7 +242,7 @@ async def test_stopping_ends_it_for_who_reads(
     assert looptime == 3
 
 
-async def test_stopping_drops_what_was_not_taken() -> None:
+async def test_stop_drops_unread_events() -> None:
     _, watch = watch_of(Page([thing("a"), thing("b")], version=7))
 
     async with watch:
@@ -252,7 +252,7 @@ async def test_stopping_drops_what_was_not_taken() -> None:
         assert len(watch.indexer) == 2, "the cache stays"
 
 
-async def test_leaving_waits_until_the_informer_has_ended() -> None:
+async def test_exit_waits_for_the_end_of_the_informer() -> None:
     before = asyncio.all_tasks()
     source, watch = watch_of(Page([thing("a")], version=7))
 
@@ -264,7 +264,7 @@ async def test_leaving_waits_until_the_informer_has_ended() -> None:
     assert source.open == 0
 
 
-async def test_may_be_left_in_another_task_than_it_was_entered_in() -> None:
+async def test_watch_can_be_exited_in_another_task() -> None:
     before = asyncio.all_tasks()
     _, watch = watch_of(Page([thing("a")], version=7))
 
@@ -277,7 +277,7 @@ async def test_may_be_left_in_another_task_than_it_was_entered_in() -> None:
 
 @pytest.fixture
 def bug(monkeypatch: pytest.MonkeyPatch) -> Exception:
-    """What the informer dies of at its first change behind the list."""
+    """Raise a bug at the first change after the list."""
     error = InternalError("our bug")
     feed = Pipeline.feed
 
@@ -289,13 +289,13 @@ def bug(monkeypatch: pytest.MonkeyPatch) -> Exception:
     return error
 
 
-async def test_who_reads_is_told_that_the_informer_died(bug: Exception) -> None:
+async def test_read_raises_after_the_informer_died(bug: Exception) -> None:
     stream = Stream(2.0, [modified(thing("a", 8))])
     _, watch = watch_of(Page([thing("a", 1)], version=7), watches=(stream,))
 
     async with watch:
         await asyncio.sleep(5)
-        assert await take(watch, 1) == ["ADDED a@1"], "what came before comes first"
+        assert await take(watch, 1) == ["ADDED a@1"], "earlier events come first"
         for _ in range(3):
             with pytest.raises(InformerStopped, match="pods has ended") as caught:
                 await watch.next_batch()
@@ -303,7 +303,7 @@ async def test_who_reads_is_told_that_the_informer_died(bug: Exception) -> None:
             assert caught.value.__cause__ is bug
 
 
-async def test_a_reader_that_waits_is_told_that_the_informer_died(
+async def test_waiting_reader_raises_when_the_informer_dies(
     bug: Exception,
 ) -> None:
     stream = Stream(2.0, [modified(thing("a", 8))])
@@ -333,7 +333,7 @@ async def test_informer_watch_reports_a_task_that_was_cancelled_alone(
     assert isinstance(caught.value.__cause__, InternalError)
 
 
-async def test_leaving_raises_what_nobody_was_told(bug: Exception) -> None:
+async def test_exit_raises_an_unreported_failure(bug: Exception) -> None:
     stream = Stream(2.0, [modified(thing("a", 8))])
     _, watch = watch_of(Page([], version=7), watches=(stream,))
 
@@ -360,7 +360,7 @@ def data(value: int) -> dict[str, object]:
     return {"data": {"value": str(value)}}
 
 
-async def test_mirrors_what_happens_in_a_server(server: APIServer) -> None:
+async def test_watch_follows_the_changes_of_a_server(server: APIServer) -> None:
     async with (
         server.client() as client,
         InformerWatch(ListWatch(client, CONFIG_MAPS)) as watch,
@@ -387,7 +387,7 @@ async def test_mirrors_what_happens_in_a_server(server: APIServer) -> None:
                 break
 
 
-async def test_a_deletion_missed_by_a_real_connection_comes_behind_the_list(
+async def test_deletion_missed_by_a_real_connection_follows_the_list(
     server: APIServer,
 ) -> None:
     for name in "ab":

@@ -1,4 +1,4 @@
-"""`Lister`: reads from memory, and refusals to read what is not to be trusted."""
+"""`Lister`: reads from memory, and refusals to read an untrusted cache."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NODE = KubeObject.of({"kind": "Node", "metadata": {"name": "node-1"}})
 
 
 class Trust:
-    """Raises what it is told to."""
+    """A trust check that raises a given error."""
 
     error: Exception | None = None
     age = 0.0
@@ -164,14 +164,14 @@ def test_list(
     ) == sorted(found)
 
 
-def test_a_list_is_fresh(lister: Lister) -> None:
+def test_returned_list_is_a_copy(lister: Lister) -> None:
     lister.list().clear()
 
     assert len(lister.list()) == 4
 
 
 @pytest.mark.parametrize("read", [Lister.list, Lister.json], ids=["list", "json"])
-def test_a_negative_limit_is_the_callers_mistake(
+def test_negative_limit_raises_options_error(
     lister: Lister, read: Callable[..., object]
 ) -> None:
     with pytest.raises(OptionsError, match="limit must not be negative: -1"):
@@ -179,14 +179,14 @@ def test_a_negative_limit_is_the_callers_mistake(
 
 
 @pytest.mark.parametrize("read", [Lister.list, Lister.json], ids=["list", "json"])
-def test_a_selector_of_another_type_is_the_callers_mistake(
+def test_selector_of_another_type_raises_options_error(
     lister: Lister, read: Callable[..., object]
 ) -> None:
     with pytest.raises(OptionsError, match="like 'app=web' or a LabelSelector, not"):
         read(lister, {"app": "web"})
 
 
-def test_a_selector_that_cannot_be_parsed_is_the_callers_mistake(
+def test_invalid_selector_raises_selector_syntax_error(
     lister: Lister, trust: Trust
 ) -> None:
     trust.error = NotSynced("not yet")
@@ -212,7 +212,7 @@ def test_by_index(lister: Lister, namespace: str | None, found: list[str]) -> No
     assert keys(narrowed.by_index("node", "node-2")) == found
 
 
-def test_an_unknown_index_is_the_callers_mistake(lister: Lister) -> None:
+def test_unknown_index_raises_options_error(lister: Lister) -> None:
     with pytest.raises(OptionsError, match="owner"):
         lister.by_index("owner", "x")
 
@@ -229,11 +229,11 @@ def test_json_is_a_list_of_the_stored_bodies(lister: Lister) -> None:
     assert OBJECTS[3].raw in text
 
 
-def test_json_of_nothing_is_a_list() -> None:
+def test_json_of_an_empty_store_is_an_empty_list() -> None:
     assert json.loads(lister_of().json())["items"] == []
 
 
-def test_json_of_any_version_is_json() -> None:
+def test_json_of_any_version_is_valid() -> None:
     indexer: Indexer[KubeObject] = Indexer({NAMESPACE_INDEX: by_namespace})
     indexer.replace([], 'a"b\\')
 
@@ -259,7 +259,7 @@ NO_JSON = {
 
 
 @pytest.mark.parametrize("body", NO_JSON.values(), ids=NO_JSON)
-def test_json_leaves_out_a_body_that_is_not_json(
+def test_json_leaves_out_an_invalid_body(
     body: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     bodies = BodyJoiner("pods")
@@ -274,13 +274,13 @@ def test_json_leaves_out_a_body_that_is_not_json(
     assert OBJECTS[0].key in caplog.text
 
 
-def test_json_has_objects_that_nest_too_deeply() -> None:
+def test_json_includes_objects_nested_too_deeply() -> None:
     body = OBJECTS[0].raw[:-1] + b',"deep":%b}' % nested()
 
     assert body in lister_of(with_body(OBJECTS[0], body)).json()
 
 
-def test_json_looks_at_each_body_once() -> None:
+def test_json_checks_each_body_once() -> None:
     lister = lister_of(*OBJECTS)
     first = calls_of(lister.json)
 
@@ -288,7 +288,7 @@ def test_json_looks_at_each_body_once() -> None:
     assert calls_of(lister.namespace("shop").json) < first
 
 
-def test_body_check_remembers_no_more_than_twice_the_store() -> None:
+def test_body_check_remembers_at_most_twice_the_store() -> None:
     bodies = BodyJoiner()
     stored = {obj.key: obj for obj in OBJECTS}
     bad = with_body(OBJECTS[0], b"{")
@@ -315,7 +315,7 @@ READS: dict[str, Callable[..., object]] = {
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
-def test_no_read_answers_from_a_cache_that_is_not_to_be_trusted(
+def test_every_read_refuses_an_untrusted_cache(
     lister: Lister, trust: Trust, read: Callable[..., object]
 ) -> None:
     trust.error = NotSynced("not yet")
@@ -328,7 +328,7 @@ def test_no_read_answers_from_a_cache_that_is_not_to_be_trusted(
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
-def test_no_read_answers_from_a_cache_that_is_older_than_accepted(
+def test_every_read_refuses_a_cache_older_than_accepted(
     lister: Lister, trust: Trust, read: Callable[..., object]
 ) -> None:
     trust.age = 61.0
@@ -346,7 +346,7 @@ def test_no_read_answers_from_a_cache_that_is_older_than_accepted(
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
-def test_a_dead_cache_is_refused_before_an_old_one(
+def test_dead_cache_is_refused_before_a_stale_one(
     lister: Lister, trust: Trust, read: Callable[..., object]
 ) -> None:
     trust.age, trust.error = 61.0, NotSynced("not yet")
@@ -356,35 +356,33 @@ def test_a_dead_cache_is_refused_before_an_old_one(
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
-def test_reads_may_come_from_any_thread(
-    lister: Lister, read: Callable[..., object]
-) -> None:
+def test_reads_work_in_any_thread(lister: Lister, read: Callable[..., object]) -> None:
     assert error_in_thread(lambda: read(lister)) is None
 
 
-def test_repr_tells_the_namespace(lister: Lister) -> None:
+def test_repr_names_the_namespace(lister: Lister) -> None:
     assert repr(lister) == "<Lister of all namespaces>"
     assert repr(lister.namespace("shop")) == "<Lister of shop>"
 
 
-# ---------------------------------------------------------------- what a read looks at
+# ---------------------------------------------------------------- cost of reads
 
 
 class Counting(LabelSelector):
-    """Notes how many objects it has been asked about."""
+    """An index function that counts its calls."""
 
     def __init__(self, text: str) -> None:
         super().__init__(LabelSelector.parse(text).requirements)
-        self.asked = 0
+        self.called = 0
 
     def select(self, objects: Iterable[T]) -> list[T]:
-        asked = list(objects)
-        self.asked += len(asked)
-        return super().select(asked)
+        called = list(objects)
+        self.called += len(called)
+        return super().select(called)
 
 
 def crowd() -> Lister:
-    """1000 pods in 10 namespaces, each with one of 100 apps; `tier` has no index."""
+    """Store 1000 pods in 10 namespaces with 100 apps; `tier` has no index."""
     indexer: Indexer[KubeObject] = Indexer(
         {
             NAMESPACE_INDEX: by_namespace,
@@ -408,7 +406,7 @@ def crowd() -> Lister:
 
 
 @pytest.mark.parametrize(
-    ("namespace", "selector", "asked", "found"),
+    ("namespace", "selector", "called", "found"),
     [
         pytest.param(None, "app=a7", 10, 10, id="label-with-an-index"),
         pytest.param(None, "app in (a7,a8,none)", 20, 20, id="several-values"),
@@ -420,14 +418,14 @@ def crowd() -> Lister:
         pytest.param(None, "tier=x", 1000, 1000, id="no-index"),
     ],
 )
-def test_a_selector_looks_at_no_more_than_an_index_leads_to(
-    namespace: str | None, selector: str, asked: int, found: int
+def test_selector_checks_only_the_objects_of_an_index(
+    namespace: str | None, selector: str, called: int, found: int
 ) -> None:
     lister = crowd() if namespace is None else crowd().namespace(namespace)
     counting = Counting(selector)
 
     assert len(lister.list(counting)) == found
-    assert counting.asked == asked
+    assert counting.called == called
     assert keys(lister.list(selector)) == keys(
         [
             obj
@@ -438,7 +436,7 @@ def test_a_selector_looks_at_no_more_than_an_index_leads_to(
 
 
 @pytest.mark.parametrize("nodes", [4, 1000], ids=["large-buckets", "small-buckets"])
-def test_an_index_in_a_namespace_finds_what_is_in_both(nodes: int) -> None:
+def test_index_within_a_namespace_finds_objects_in_both(nodes: int) -> None:
     indexer: Indexer[KubeObject] = Indexer(
         {NAMESPACE_INDEX: by_namespace, "node": index_by("spec.nodeName")}
     )
@@ -457,7 +455,7 @@ def test_an_index_in_a_namespace_finds_what_is_in_both(nodes: int) -> None:
 
 
 def test_json_decodes_nothing() -> None:
-    """The bytes are those that the server sent, however they are written."""
+    """The bytes are those of the server, in any style."""
     odd = with_body(
         thing("web-9", namespace="shop", labels={"app": "web"}),
         b'{ "a" :1e2, "a":"\\u0041" }',

@@ -1,4 +1,4 @@
-"""What handlers are told: plain values that cannot be changed."""
+"""`Added`, `Updated` and `Deleted`: immutable values."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ OBJ = thing("a")
     ],
     ids=["added", "updated", "deleted"],
 )
-def test_flags_are_off_unless_given(event: object, flag: str) -> None:
+def test_flags_are_false_by_default(event: object, flag: str) -> None:
     assert getattr(event, flag) is False
 
 
 @pytest.mark.parametrize(
     "event", [Added(OBJ), Updated(OBJ, OBJ), Deleted(OBJ)], ids=["add", "update", "del"]
 )
-def test_cannot_be_changed(event: object) -> None:
+def test_notifications_are_immutable(event: object) -> None:
     with pytest.raises(AttributeError):
         setattr(event, "obj" if hasattr(event, "obj") else "new", thing("b"))
 
     assert not gc.is_tracked(event)
 
 
-def test_can_be_matched() -> None:
+def test_notifications_support_pattern_matching() -> None:
     match Updated(thing("a", 1), thing("a", 2)):
         case Updated(old=old, new=new, resync=False):
             assert (old.resource_version, new.resource_version) == ("1", "2")

@@ -1,4 +1,4 @@
-"""Informers through an outage in which no connection can be made, and after it."""
+"""Informers during and after an outage in which no connection can be made."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def seconds_until_equal(
 
 
 def probes(proxy: Proxy, after: float) -> list[float]:
-    """When connections were tried, without the first tries of each informer."""
+    """Return the times of refused connections after some time."""
     return [when for when in proxy.refused if when > after]
 
 
@@ -102,14 +102,14 @@ async def test_informers_are_equal_soon_after_an_outage(
             took = await seconds_until_equal(server, informers)
 
     assert took < bound
-    # Each finds out by itself; from then on one probes for all of them.
+    # Each informer detects the outage by itself. Then one probes for all of them.
     tries = probes(proxy, down + 0.5)
     assert len(proxy.refused) - len(tries) <= number
     assert len(tries) <= seconds
     assert all(after - before >= 0.99 for before, after in pairwise(tries))
 
 
-async def test_the_watches_of_a_client_resume_spread_over_two_seconds() -> None:
+async def test_watches_of_a_client_resume_spread_over_two_seconds() -> None:
     async with APIServer() as server, proxying(server.url) as proxy:
         async with informers_of(proxy.url, 50) as informers:
             await asyncio.sleep(10)
@@ -127,7 +127,7 @@ async def test_the_watches_of_a_client_resume_spread_over_two_seconds() -> None:
     assert max(sum(0 <= it - one < 0.2 for it in times) for one in times) < 20
 
 
-async def test_another_informer_probes_when_the_one_that_did_is_stopped() -> None:
+async def test_another_informer_probes_after_the_prober_is_stopped() -> None:
     loop = asyncio.get_running_loop()
     async with (
         APIServer() as server,
@@ -156,7 +156,7 @@ async def test_another_informer_probes_when_the_one_that_did_is_stopped() -> Non
     assert 10 <= len(tries) <= 20
 
 
-async def test_an_informer_that_starts_in_an_outage_lists_soon_after_it() -> None:
+async def test_informer_started_in_an_outage_lists_soon_after_it() -> None:
     async with (
         APIServer() as server,
         proxying(server.url) as proxy,
@@ -173,7 +173,7 @@ async def test_an_informer_that_starts_in_an_outage_lists_soon_after_it() -> Non
             assert await seconds_until_equal(server, [informer]) < 5.0
 
 
-async def test_a_retry_watch_goes_on_soon_after_an_outage() -> None:
+async def test_retry_watch_resumes_soon_after_an_outage() -> None:
     loop = asyncio.get_running_loop()
     async with (
         APIServer() as server,
@@ -196,7 +196,7 @@ async def test_a_retry_watch_goes_on_soon_after_an_outage() -> None:
     assert len(proxy.refused) <= 300
 
 
-async def test_retry_watches_wake_each_other_by_a_refusal_after_an_outage() -> None:
+async def test_refused_connection_of_one_retry_watch_wakes_the_others() -> None:
     loop = asyncio.get_running_loop()
     async with (
         APIServer() as server,
@@ -224,13 +224,13 @@ async def test_retry_watches_wake_each_other_by_a_refusal_after_an_outage() -> N
     assert loop.time() - began < 10
 
 
-# ---------------------------------------------------------------- proxies that cut
+# ---------------------------------------------------------------- cutting proxies
 
 
 async def mean_delay(
     server: APIServer, informer: SharedInformer, hours: float
 ) -> float:
-    """Mean delay of changes in the store, in seconds."""
+    """Return the mean delay of changes in the store, in seconds."""
     loop = asyncio.get_running_loop()
     until, random_times = loop.time() + 3600 * hours, random.Random(1)
     delays: list[float] = []
@@ -250,7 +250,7 @@ async def mean_delay(
 
 
 @pytest.mark.parametrize(("seconds", "how"), [(5, "reset"), (15, "end"), (55, "fin")])
-async def test_changes_come_as_soon_behind_a_proxy_that_cuts_after_an_outage(
+async def test_changes_arrive_as_fast_through_a_cutting_proxy_after_an_outage(
     seconds: float, how: Cutting
 ) -> None:
     async with (

@@ -1,4 +1,4 @@
-"""What an informer says of its selection: which resource, and which objects of it."""
+"""`SharedInformer.resource` and `selects`, and `Registration.wait_ended`."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def pods(**options: Any) -> ListWatch:
     ],
     ids=str,
 )
-def test_an_object_belongs_to_a_selection(
+def test_selects_returns_whether_an_object_matches(
     options: dict[str, str], selected: bool
 ) -> None:
     assert pods(**options).selects(WEB) is selected
     assert informer_of(pods(**options)).selects(WEB) is selected
 
 
-def test_an_informer_of_several_namespaces_has_what_is_in_one_of_them() -> None:
+def test_informer_of_several_namespaces_selects_objects_in_any_of_them() -> None:
     sources = {name: pods(namespace=name) for name in ("shop", "default")}
     both = informer_of(sources)  # type: ignore[arg-type]
     del sources["default"]
@@ -60,21 +60,21 @@ def test_an_informer_of_several_namespaces_has_what_is_in_one_of_them() -> None:
     assert not informer_of(sources).selects(WEB)  # type: ignore[arg-type]
 
 
-def test_a_source_may_not_say() -> None:
+def test_informer_of_an_unknown_source_selects_everything() -> None:
     informer = informer_of(FakeSource())
 
     assert informer.resource is None
     assert informer.selects(WEB)
 
 
-def test_a_fake_has_everything() -> None:
+def test_informer_of_a_fake_source_selects_everything() -> None:
     informer = informer_of(FakeListerWatcher(resource=NODES))
 
     assert informer.resource == NODES
     assert informer.selects(KubeObject.of({"metadata": {"name": "one"}}))
 
 
-async def test_a_handler_that_is_removed_has_ended() -> None:
+async def test_wait_ended_returns_when_the_handler_is_removed() -> None:
     informer = informer_of(FakeListerWatcher())
     async with informed(informer):
         registration = informer.add_event_handler(on_add=print)
@@ -86,7 +86,7 @@ async def test_a_handler_that_is_removed_has_ended() -> None:
         await waiting
 
 
-async def test_a_handler_ends_with_its_informer() -> None:
+async def test_wait_ended_returns_when_the_informer_ends() -> None:
     informer = informer_of(FakeListerWatcher())
     async with informed(informer):
         registration = informer.add_event_handler(on_add=print)

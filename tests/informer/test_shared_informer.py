@@ -1,4 +1,4 @@
-"""`SharedInformer`: its handlers, what it holds, its status, its loop."""
+"""`SharedInformer`: handlers, content, status, and loop."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fake_source import (
     deleted,
     error_event,
     modified,
+    states_of,
     thing,
-    told,
 )
 from informer_helpers import Recorder, pods_of, running, settle
 from queue_helpers import error_in_thread
@@ -50,7 +50,7 @@ BUSY = ServerError("busy", status=503)
 # ---------------------------------------------------------------- handlers
 
 
-async def test_decorated_functions_are_handlers() -> None:
+async def test_decorated_functions_become_handlers() -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))
     record: list[object] = []
@@ -82,7 +82,7 @@ async def test_decorated_functions_are_handlers() -> None:
     assert callable(came)
 
 
-async def test_a_late_handler_gets_a_snapshot_and_every_later_change() -> None:
+async def test_late_handler_gets_a_snapshot_and_every_later_change() -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))
     events: list[object] = []
@@ -102,8 +102,8 @@ async def test_a_late_handler_gets_a_snapshot_and_every_later_change() -> None:
     assert isinstance(events[-1], Updated)
 
 
-async def test_failures_of_handlers_and_index_functions_go_to_on_error() -> None:
-    told_of: list[HandlerError] = []
+async def test_failures_of_handlers_and_index_functions_reach_on_error() -> None:
+    received_by: list[HandlerError] = []
 
     def index(obj: KubeObject) -> list[str]:
         raise KeyError(obj.name)
@@ -112,48 +112,50 @@ async def test_failures_of_handlers_and_index_functions_go_to_on_error() -> None
         raise ValueError(obj.name)
 
     pods = pods_of(
-        Page([thing("a")], version=5), indexers={"bad": index}, on_error=told_of.append
+        Page([thing("a")], version=5),
+        indexers={"bad": index},
+        on_error=received_by.append,
     )
     pods.add_event_handler(on_add=handler, name="greet")
 
     async with running(pods.run()):
         await settle()
-        stored = told(pods.store.list())
+        stored = states_of(pods.store.list())
 
     assert stored == ["a@1"]
-    assert [(it.where, it.name) for it in told_of] == [
+    assert [(it.where, it.name) for it in received_by] == [
         ("index function", "bad"),
         ("handler", "pods/greet"),
     ]
 
 
-def test_handlers_that_cannot_work_are_refused() -> None:
+def test_invalid_handlers_are_refused() -> None:
     with pytest.raises(OptionsError, match="pass either"):
         pods_of().add_event_handler()
 
 
-# ---------------------------------------------------------------- what it holds
+# ---------------------------------------------------------------- content
 
 
-async def test_lists_by_namespace_and_by_the_indexers_given() -> None:
+async def test_objects_are_indexed_by_namespace_and_given_indexers() -> None:
     pods = pods_of(indexers={"node": index_by("spec.nodeName")})
 
     async with running(pods.run()):
         await pods.wait_synced()
         pods.add_indexers({"phase": index_by("status.phase")})
 
-        assert told(pods.lister.namespace("default").list()) == ["a@1", "b@1"]
-        assert told(pods.lister.by_index("node", "node-1")) == ["a@1", "b@1"]
-        assert told(pods.lister.by_index("phase", "Running")) == ["a@1", "b@1"]
+        assert states_of(pods.lister.namespace("default").list()) == ["a@1", "b@1"]
+        assert states_of(pods.lister.by_index("node", "node-1")) == ["a@1", "b@1"]
+        assert states_of(pods.lister.by_index("phase", "Running")) == ["a@1", "b@1"]
         assert pods.store is pods.indexer
 
 
-def test_the_index_by_namespace_cannot_be_replaced() -> None:
+def test_namespace_index_cannot_be_replaced() -> None:
     with pytest.raises(OptionsError, match="namespace"):
         pods_of(indexers={"namespace": index_by("spec.nodeName")})
 
 
-async def test_an_index_added_while_a_list_arrives_is_complete() -> None:
+async def test_index_added_during_a_list_is_complete() -> None:
     pods = pods_of(Page([thing("a"), thing("b"), thing("c")], version=5))
     calls = 0
 
@@ -170,7 +172,7 @@ async def test_an_index_added_while_a_list_arrives_is_complete() -> None:
     assert sizes == {3}
 
 
-async def test_an_index_is_built_while_much_changes(
+async def test_index_is_built_during_many_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
@@ -186,7 +188,7 @@ async def test_an_index_is_built_while_much_changes(
         await asyncio.sleep(0)
         stream.send(deleted(thing("p0", 6)), modified(thing("p1", 7)))
         stream.send(error_event(410))
-        with pytest.raises(OptionsError, match="another index is named 'node'"):
+        with pytest.raises(OptionsError, match="index 'node' already exists"):
             pods.add_indexers({"node": index_by("spec.other")})
         turns = 0
         while not building.done():
@@ -196,8 +198,8 @@ async def test_an_index_is_built_while_much_changes(
             await asyncio.sleep(0)
 
         await asyncio.sleep(5)
-        found = told(pods.lister.by_index("node", "node-1"))
-        everything = told(pods.lister.list())
+        found = states_of(pods.lister.by_index("node", "node-1"))
+        everything = states_of(pods.lister.list())
 
     assert turns > 5
     assert sorted(found) == sorted(everything)
@@ -239,7 +241,7 @@ async def test_status_in_each_phase() -> None:
     assert status.restarts == 2
 
 
-async def test_status_counts_what_was_wrong() -> None:
+async def test_status_counts_failures() -> None:
     stream = Stream(
         [added(thing("a", 1))], [added(thing("b", 3))], [error_event(404)], END
     )
@@ -258,7 +260,7 @@ async def test_status_counts_what_was_wrong() -> None:
     assert status.not_served
 
 
-def test_status_of_one_that_never_ran() -> None:
+def test_status_of_an_informer_that_never_ran() -> None:
     pods = pods_of()
 
     status = pods.status
@@ -269,7 +271,7 @@ def test_status_of_one_that_never_ran() -> None:
     assert pods.why_not_synced() == "idle, not started yet"
 
 
-async def test_works_with_defaults() -> None:
+async def test_informer_works_with_defaults() -> None:
     pods = SharedInformer(FakeSource())
 
     async with running(pods.run()):
@@ -278,7 +280,7 @@ async def test_works_with_defaults() -> None:
     assert (pods.name, pods.options) == ("informer", ReflectorOptions())
 
 
-# ---------------------------------------------------------------- its loop
+# ---------------------------------------------------------------- loop
 
 
 @pytest.mark.parametrize(
@@ -291,7 +293,9 @@ async def test_works_with_defaults() -> None:
     ],
     ids=["add_event_handler", "add_indexers", "wait_synced", "wait_for_version"],
 )
-async def test_belongs_to_its_loop(use: Callable[[SharedInformer], object]) -> None:
+async def test_running_informer_refuses_another_loop(
+    use: Callable[[SharedInformer], object],
+) -> None:
     pods = pods_of()
 
     async with running(pods.run()):
@@ -312,7 +316,7 @@ async def test_belongs_to_its_loop(use: Callable[[SharedInformer], object]) -> N
     ],
     ids=["status", "has_synced", "lister", "repr"],
 )
-async def test_can_be_read_from_any_thread(
+async def test_informer_can_be_read_in_any_thread(
     read: Callable[[SharedInformer], object],
 ) -> None:
     pods = pods_of()
@@ -323,7 +327,7 @@ async def test_can_be_read_from_any_thread(
         assert error_in_thread(lambda: read(pods)) is None
 
 
-def test_handlers_may_be_added_where_no_loop_runs() -> None:
+def test_handlers_can_be_added_without_a_running_loop() -> None:
     pods = pods_of()
 
     pods.add_event_handler(on_event=Recorder())
@@ -333,7 +337,7 @@ def test_handlers_may_be_added_where_no_loop_runs() -> None:
 # ---------------------------------------------------------------- trust
 
 
-async def test_its_lister_refuses_before_the_first_list_and_behind_the_end() -> None:
+async def test_lister_raises_before_the_first_list_and_after_the_end() -> None:
     pods = pods_of(Page([thing("a")], version=5, seconds=5))
     errors: list[type] = []
 
@@ -353,5 +357,5 @@ async def test_its_lister_refuses_before_the_first_list_and_behind_the_end() -> 
     read()
 
     assert errors == [NotSynced, NotSynced, InformerStopped]
-    assert told(pods.lister.list(allow_unsynced=True)) == ["a@1"]
-    assert told(pods.store.list()) == ["a@1"], "the data stays"
+    assert states_of(pods.lister.list(allow_unsynced=True)) == ["a@1"]
+    assert states_of(pods.store.list()) == ["a@1"], "the data is kept"

@@ -1,4 +1,4 @@
-"""`SharedInformer`: it runs once, drains when it is stopped, and dies of bugs alone."""
+"""`SharedInformer`: single run, drain on stop, and death by bugs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------- once
 
 
-async def test_runs_once() -> None:
+async def test_informer_runs_only_once() -> None:
     pods = pods_of()
 
     async with running(pods.run()):
@@ -31,13 +31,13 @@ async def test_runs_once() -> None:
             await pods.run()
 
         assert pods.has_synced
-        assert pods.status.phase == "watching", "the second call did no harm"
+        assert pods.status.phase == "watching", "the second call changed nothing"
 
     with pytest.raises(OptionsError):
         await pods.run()
 
 
-async def test_one_that_was_abandoned_does_not_run() -> None:
+async def test_abandoned_informer_does_not_run() -> None:
     pods = pods_of()
     registration = pods.add_event_handler(on_event=Recorder())
     waiters = [
@@ -62,7 +62,7 @@ async def test_one_that_was_abandoned_does_not_run() -> None:
 # ---------------------------------------------------------------- drain
 
 
-async def test_handlers_finish_what_waits_when_it_is_stopped(looptime: float) -> None:
+async def test_handlers_finish_queued_events_on_stop(looptime: float) -> None:
     pods = pods_of()
     handler = Slow(2)
     pods.add_event_handler(on_event=handler)
@@ -75,7 +75,7 @@ async def test_handlers_finish_what_waits_when_it_is_stopped(looptime: float) ->
     assert looptime == 4
 
 
-async def test_handlers_have_5_seconds_to_finish(looptime: float) -> None:
+async def test_handlers_have_5_s_to_finish(looptime: float) -> None:
     pods = pods_of()
     slow, stuck = Slow(3), Slow(1000)
     pods.add_event_handler(on_event=slow)
@@ -89,7 +89,9 @@ async def test_handlers_have_5_seconds_to_finish(looptime: float) -> None:
     assert (stuck.record, stuck.running) == ([], 0)
 
 
-async def test_what_is_dropped_is_said(caplog: pytest.LogCaptureFixture) -> None:
+async def test_dropped_notifications_are_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     pods = pods_of()
     pods.add_event_handler(on_event=Slow(1000), name="stuck")
     pods.add_event_handler(on_event=Slow(1), name="done")
@@ -104,7 +106,7 @@ async def test_what_is_dropped_is_said(caplog: pytest.LogCaptureFixture) -> None
     )
 
 
-async def test_a_handler_that_does_not_end_is_named(
+async def test_handler_that_does_not_stop_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def handler(_: Notification) -> None:
@@ -128,7 +130,7 @@ async def test_a_handler_that_does_not_end_is_named(
     )
 
 
-async def test_its_connection_is_closed_before_handlers_finish() -> None:
+async def test_connection_is_closed_before_handlers_finish() -> None:
     source = FakeSource([Page([thing("a")], version=5)])
     pods = SharedInformer(source)
     pods.add_event_handler(on_event=Slow(2))
@@ -162,7 +164,7 @@ async def test_handlers_can_read_while_they_finish() -> None:
     assert found == [2, 2]
 
 
-async def test_a_second_cancellation_ends_it_at_once(looptime: float) -> None:
+async def test_second_cancellation_ends_the_informer_at_once(looptime: float) -> None:
     pods = pods_of()
     stuck = Slow(1000)
     registration = pods.add_event_handler(on_event=stuck)
@@ -182,7 +184,9 @@ async def test_a_second_cancellation_ends_it_at_once(looptime: float) -> None:
         await registration.wait_synced()
 
 
-async def test_stopped_before_anything_came(looptime: float) -> None:
+async def test_informer_can_be_stopped_before_the_first_response(
+    looptime: float,
+) -> None:
     pods = pods_of(Silence())
     pods.add_event_handler(on_event=Slow())
 
@@ -193,7 +197,7 @@ async def test_stopped_before_anything_came(looptime: float) -> None:
     assert looptime == 0
 
 
-async def test_a_handler_added_behind_the_end_is_refused() -> None:
+async def test_handler_added_after_the_end_is_refused() -> None:
     pods = pods_of()
     async with running(pods.run()):
         await settle()
@@ -209,7 +213,7 @@ async def test_a_handler_added_behind_the_end_is_refused() -> None:
 
 
 class Bug(InternalError):
-    """Not one of ours, really."""
+    """A made-up bug of the package."""
 
 
 async def dies(*_: object, **__: object) -> None:
@@ -222,7 +226,7 @@ async def dies(*_: object, **__: object) -> None:
     [(Pipeline, "run"), (Pipeline, "stage"), (Pipeline, "commit"), (Processor, "run")],
     ids=["pipeline", "staging", "commit", "processor"],
 )
-async def test_dies_of_a_bug_and_says_so(
+async def test_informer_dies_of_a_bug_and_reports_it(
     monkeypatch: pytest.MonkeyPatch, owner: type, method: str
 ) -> None:
     monkeypatch.setattr(owner, method, dies)
@@ -236,7 +240,7 @@ async def test_dies_of_a_bug_and_says_so(
     with pytest.raises(Bug) as raised:
         await pods.run()
 
-    assert isinstance(raised.value.__cause__, KeyError), "its cause is not lost"
+    assert isinstance(raised.value.__cause__, KeyError), "the cause is kept"
     for waiter in waiters:
         with pytest.raises(InformerStopped):
             await waiter
@@ -252,7 +256,7 @@ async def test_dies_of_a_bug_and_says_so(
         assert stopped.value.__cause__ is raised.value
 
 
-async def test_waiting_to_be_synced_ends_when_it_dies(
+async def test_wait_synced_raises_when_the_informer_dies(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Pipeline, "stage", dies)
@@ -268,7 +272,7 @@ async def test_waiting_to_be_synced_ends_when_it_dies(
     assert isinstance(stopped.value.__cause__, Bug)
 
 
-async def test_handlers_finish_what_waits_when_it_dies(
+async def test_handlers_finish_queued_events_when_the_informer_dies(
     monkeypatch: pytest.MonkeyPatch, looptime: float
 ) -> None:
     monkeypatch.setattr(Pipeline, "feed", dies)
@@ -283,7 +287,7 @@ async def test_handlers_finish_what_waits_when_it_dies(
     assert looptime == 4
 
 
-async def test_several_bugs_at_once_come_as_a_group(
+async def test_several_bugs_at_once_are_raised_as_a_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for method in ("run", "stage"):
@@ -303,7 +307,9 @@ async def test_several_bugs_at_once_come_as_a_group(
         pytest.param(lambda: FakeSource([OSError()]), id="dead"),
     ],
 )
-async def test_leaves_nothing_behind(source: Callable[[], FakeSource]) -> None:
+async def test_stopped_informer_leaves_nothing(
+    source: Callable[[], FakeSource],
+) -> None:
     answers = source()
     pods = SharedInformer(answers)
     pods.add_event_handler(on_event=Slow(1000))

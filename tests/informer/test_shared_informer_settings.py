@@ -1,4 +1,4 @@
-"""`SharedInformer`: its transform and its watch error handler."""
+"""`SharedInformer`: transform and watch error handler."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def without_status(obj: KubeObject) -> KubeObject:
 # ---------------------------------------------------------------- transform
 
 
-async def test_handlers_and_readers_see_what_the_transform_left() -> None:
+async def test_handlers_and_readers_see_the_transformed_object() -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,), transform=without_status)
     events: list[Any] = []
@@ -58,7 +58,7 @@ async def test_handlers_and_readers_see_what_the_transform_left() -> None:
     assert not [obj for obj in objects if "status" in obj]
 
 
-async def test_the_transform_may_be_set_before_it_runs() -> None:
+async def test_transform_can_be_set_before_the_run() -> None:
     pods = pods_of(transform=strip_managed_fields)
     pods.set_transform(drop("spec"))
     pods.set_transform(without_status)
@@ -68,10 +68,10 @@ async def test_the_transform_may_be_set_before_it_runs() -> None:
         (first, _) = pods.lister.list()
 
     assert "status" not in first
-    assert "spec" in first, "the last one counts"
+    assert "spec" in first, "the last transform applies"
 
 
-async def test_the_transform_may_be_taken_away() -> None:
+async def test_transform_can_be_removed() -> None:
     pods = pods_of(transform=without_status)
     pods.set_transform(None)
 
@@ -81,7 +81,7 @@ async def test_the_transform_may_be_taken_away() -> None:
         assert all("status" in obj for obj in pods.lister.list())
 
 
-async def test_the_transform_cannot_be_set_while_it_runs() -> None:
+async def test_transform_cannot_be_set_during_the_run() -> None:
     pods = pods_of()
 
     async with running(pods.run()):
@@ -97,7 +97,7 @@ async def test_the_transform_cannot_be_set_while_it_runs() -> None:
     assert pods.transform is None
 
 
-def test_a_transform_that_cannot_work_is_refused() -> None:
+def test_invalid_transform_is_refused() -> None:
     async def wait(obj: KubeObject) -> KubeObject:
         return obj
 
@@ -110,46 +110,46 @@ def test_a_transform_that_cannot_work_is_refused() -> None:
             pods_of(transform=wrong)
 
 
-async def test_a_transform_that_fails_is_reported_and_syncs_nevertheless() -> None:
-    told: list[HandlerError] = []
+async def test_failing_transform_is_reported_and_does_not_prevent_the_sync() -> None:
+    received: list[HandlerError] = []
 
     def fail(obj: KubeObject) -> KubeObject:
         raise ValueError(obj.name)
 
-    pods = pods_of(transform=fail, on_error=told.append)
+    pods = pods_of(transform=fail, on_error=received.append)
 
     async with running(pods.run()):
         await pods.wait_synced(timeout=1)
 
         assert len(pods.lister.list()) == pods.status.degraded == 2
 
-    assert [(it.where, it.subject) for it in told] == [
+    assert [(it.where, it.subject) for it in received] == [
         ("transform", thing("a")),
         ("transform", thing("b")),
     ]
-    assert all("fail" in it.name for it in told)
+    assert all("fail" in it.name for it in received)
 
 
 # ---------------------------------------------------------------- watch errors
 
 
-async def test_a_watch_error_handler_is_told_of_every_failure() -> None:
+async def test_watch_error_handler_gets_every_failure() -> None:
     stream = Stream(5.0, [error_event(410)])
     pods = pods_of(
         BUSY, Page([thing("a")], version=5), watches=(stream, BUSY, Stream())
     )
-    told: list[Exception] = []
-    pods.set_watch_error_handler(told.append)
+    received: list[Exception] = []
+    pods.set_watch_error_handler(received.append)
 
     async with running(pods.run()):
         await asyncio.sleep(30)
 
-    assert [type(error) for error in told] == [
+    assert [type(error) for error in received] == [
         *(ServerError, ResourceExpired, ServerError),
     ]
 
 
-async def test_a_watch_error_handler_may_be_changed_while_it_runs() -> None:
+async def test_watch_error_handler_can_be_changed_during_the_run() -> None:
     stream = Stream(5.0, [error_event(410)], 5.0)
     pods = pods_of(BUSY, Page([thing("a")], version=5), watches=(stream,))
     first: list[Exception] = []
@@ -165,7 +165,7 @@ async def test_a_watch_error_handler_may_be_changed_while_it_runs() -> None:
     assert (len(first), len(second)) == (1, 1)
 
 
-def test_a_watch_error_handler_that_cannot_work_is_refused() -> None:
+def test_invalid_watch_error_handler_is_refused() -> None:
     async def wait(error: Exception) -> None:
         pass
 
@@ -181,7 +181,7 @@ def test_a_watch_error_handler_that_cannot_work_is_refused() -> None:
     ],
     ids=["set_transform", "set_watch_error_handler"],
 )
-async def test_settings_belong_to_its_loop(
+async def test_settings_refuse_another_loop(
     setting: Callable[[SharedInformer], None],
 ) -> None:
     pods = pods_of()

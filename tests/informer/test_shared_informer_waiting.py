@@ -1,4 +1,4 @@
-"""`SharedInformer`: waiting for the first list, and for a version."""
+"""`SharedInformer.wait_synced` and `wait_for_version`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from fake_source import (
     Stream,
     added,
     bookmark,
+    states_of,
     thing,
-    told,
 )
 from informer_helpers import pods_of, running, settle
 
@@ -32,7 +32,7 @@ REFUSED = Forbidden("no", status=403)
 # ---------------------------------------------------------------- wait_synced
 
 
-async def test_waiting_ends_when_the_first_list_is_in_the_store(
+async def test_wait_synced_returns_when_the_first_list_is_stored(
     looptime: float,
 ) -> None:
     pods = pods_of(Page([thing("a")], version=5, seconds=3))
@@ -46,10 +46,10 @@ async def test_waiting_ends_when_the_first_list_is_in_the_store(
             "synced",
         )
         assert looptime == 3
-        assert told(pods.lister.list()) == ["a@1"]
+        assert states_of(pods.lister.list()) == ["a@1"]
 
 
-async def test_waiting_may_begin_before_it_runs() -> None:
+async def test_wait_synced_can_start_before_the_run() -> None:
     pods = pods_of()
     waiter = asyncio.create_task(pods.wait_synced())
     await settle()
@@ -58,7 +58,7 @@ async def test_waiting_may_begin_before_it_runs() -> None:
         await waiter
 
 
-async def test_waiting_gives_up_when_the_time_is_over(looptime: float) -> None:
+async def test_wait_synced_times_out(looptime: float) -> None:
     pods = pods_of(Silence())
 
     async with running(pods.run()):
@@ -71,7 +71,7 @@ async def test_waiting_gives_up_when_the_time_is_over(looptime: float) -> None:
     assert raised.value.__cause__ is None
 
 
-async def test_waiting_that_gives_up_says_the_last_error() -> None:
+async def test_wait_synced_timeout_names_the_last_error() -> None:
     pods = pods_of(BUSY)
 
     async with running(pods.run()):
@@ -84,7 +84,7 @@ async def test_waiting_that_gives_up_says_the_last_error() -> None:
     assert raised.value.__cause__ is BUSY
 
 
-async def test_waiting_gives_up_after_two_refusals(looptime: float) -> None:
+async def test_wait_synced_fails_after_two_refusals(looptime: float) -> None:
     pods = pods_of(REFUSED)
 
     async with running(pods.run()):
@@ -99,7 +99,7 @@ async def test_waiting_gives_up_after_two_refusals(looptime: float) -> None:
         assert 0.8 <= refused_at < 1.6
 
 
-async def test_the_informer_itself_keeps_trying() -> None:
+async def test_informer_retries_although_a_wait_failed() -> None:
     pods = pods_of(REFUSED, REFUSED, REFUSED, Page([thing("a")], version=5))
 
     async with running(pods.run()):
@@ -109,14 +109,14 @@ async def test_the_informer_itself_keeps_trying() -> None:
         await pods.wait_synced(fail_fast=False)
 
 
-async def test_refusals_must_be_in_a_row_to_give_up() -> None:
+async def test_only_consecutive_refusals_fail_the_wait() -> None:
     pods = pods_of(REFUSED, BUSY, REFUSED, BUSY, Page(version=5))
 
     async with running(pods.run()):
         await pods.wait_synced()
 
 
-async def test_a_busy_server_is_waited_for(looptime: float) -> None:
+async def test_busy_server_does_not_fail_the_wait(looptime: float) -> None:
     pods = pods_of(BUSY)
 
     async with running(pods.run()):
@@ -126,7 +126,7 @@ async def test_a_busy_server_is_waited_for(looptime: float) -> None:
     assert looptime == 600
 
 
-async def test_waiting_ends_with_the_informer() -> None:
+async def test_wait_synced_raises_when_the_informer_ends() -> None:
     pods = pods_of(Silence())
     waiter = asyncio.create_task(pods.wait_synced())
 
@@ -140,7 +140,7 @@ async def test_waiting_ends_with_the_informer() -> None:
         await pods.wait_synced()
 
 
-async def test_waiting_for_a_dead_informer_fails_even_if_it_was_synced() -> None:
+async def test_wait_synced_of_a_dead_informer_raises_although_it_was_synced() -> None:
     pods = pods_of()
     async with running(pods.run()):
         await pods.wait_synced()
@@ -157,20 +157,22 @@ async def test_waiting_for_a_dead_informer_fails_even_if_it_was_synced() -> None
 # ---------------------------------------------------------------- wait_for_version
 
 
-async def test_waits_until_the_store_shows_a_version(looptime: float) -> None:
+async def test_wait_for_version_returns_when_the_store_has_the_version(
+    looptime: float,
+) -> None:
     pods = pods_of(watches=(Stream(2.0, [added(thing("c", 9))], 2.0, [bookmark(12)]),))
 
     async with running(pods.run()):
         await pods.wait_for_version("5")
         await pods.wait_for_version("9", timeout=5)
-        stored = told(pods.store.list())
+        stored = states_of(pods.store.list())
         await pods.wait_for_version("11")
 
     assert stored == ["a@1", "b@1", "c@9"]
     assert looptime == 4
 
 
-async def test_a_version_that_does_not_come_in_time_is_a_timeout() -> None:
+async def test_wait_for_version_times_out() -> None:
     pods = pods_of()
 
     async with running(pods.run()):
@@ -180,7 +182,7 @@ async def test_a_version_that_does_not_come_in_time_is_a_timeout() -> None:
             await pods.wait_for_version("6", timeout=3)
 
 
-async def test_a_version_may_never_come_behind_a_history_reset() -> None:
+async def test_wait_for_version_raises_history_reset() -> None:
     pods = pods_of(
         Page(version=50),
         Page(version=7),
@@ -192,7 +194,7 @@ async def test_a_version_may_never_come_behind_a_history_reset() -> None:
             await pods.wait_for_version("51")
 
 
-async def test_waiting_for_a_version_ends_with_the_informer() -> None:
+async def test_wait_for_version_raises_when_the_informer_ends() -> None:
     pods = pods_of()
     waiter = asyncio.create_task(pods.wait_for_version("6"))
 
@@ -204,12 +206,12 @@ async def test_waiting_for_a_version_ends_with_the_informer() -> None:
 
 
 @pytest.mark.parametrize("version", ["", "abc", "-1", "1.5", 5, None])
-async def test_a_version_that_is_not_decimal_cannot_be_waited_for(version: Any) -> None:
+async def test_nondecimal_version_cannot_be_waited_for(version: Any) -> None:
     with pytest.raises(OptionsError, match="not comparable"):
         await pods_of().wait_for_version(version)
 
 
-async def test_versions_of_a_server_that_are_not_decimal_cannot_be_waited_for() -> None:
+async def test_version_cannot_be_waited_for_if_the_server_has_nondecimal_ones() -> None:
     pods = pods_of(Page(version="abc"))
 
     async with running(pods.run()):

@@ -1,4 +1,4 @@
-"""`InformerStatus`, and reads that demand a fresh cache; the server is a script."""
+"""`InformerStatus`, its description, and reads with `max_staleness`."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from informer_helpers import Even, pods_of, running, settle
 from queue_helpers import error_in_thread
 
 from aioinformer.errors import (
+    DecodeError,
     Forbidden,
     NotFound,
     NotSynced,
@@ -30,8 +31,10 @@ from aioinformer.errors import (
     ServerError,
     Stale,
     TransportError,
+    Unauthorized,
 )
 from aioinformer.informer import Deleted, InformerStatus, SharedInformer
+from aioinformer.informer.status import describe_state
 
 if TYPE_CHECKING:
     from aioinformer.model import KubeObject
@@ -43,7 +46,7 @@ REFUSED = Forbidden("no", status=403, reason="Forbidden")
 
 
 async def ages(pods: SharedInformer, *moments: float) -> list[float | None]:
-    """Its age at these moments, in whole seconds."""
+    """Return the age of the cache at these moments, in whole seconds."""
     found: list[float | None] = []
     now = 0.0
     async with running(pods.run()):
@@ -56,7 +59,7 @@ async def ages(pods: SharedInformer, *moments: float) -> list[float | None]:
     return found
 
 
-async def test_events_bookmarks_and_the_end_of_a_watch_make_the_cache_fresh() -> None:
+async def test_events_bookmarks_and_the_end_of_a_watch_refresh_the_cache() -> None:
     stream = Stream(
         *(20.0, [added(thing("c", 6))], 20.0, [bookmark(7)], 20.0, END),
     )
@@ -65,14 +68,14 @@ async def test_events_bookmarks_and_the_end_of_a_watch_make_the_cache_fresh() ->
     assert await ages(pods, 15, 25, 45, 65) == [15, 5, 5, 5]
 
 
-async def test_a_list_makes_it_fresh_when_it_is_complete() -> None:
+async def test_complete_list_refreshes_the_cache() -> None:
     pods = pods_of(
         Page([thing("a")], version=5, seconds=10),
         Page([thing("a")], version=7, seconds=30),
         watches=(Stream(10.0, [error_event(410)]),),
     )
 
-    # Listed from 0 to 10, watched to 20, listed from 22 or so to 52.
+    # Listed from 0 to 10 s, watched until 20 s, listed from about 22 to 52 s.
     assert await ages(pods, 5, 15, 35, 45, 55) == [
         None,
         5,
@@ -82,8 +85,8 @@ async def test_a_list_makes_it_fresh_when_it_is_complete() -> None:
     ]
 
 
-async def test_lists_that_break_off_do_not_make_it_fresh() -> None:
-    """Though much of each comes in: nothing of it is kept."""
+async def test_lists_that_break_off_do_not_refresh_the_cache() -> None:
+    """Objects of an incomplete list are not stored."""
     broken = Page([thing("a"), thing("b")], version=9, error=TransportError("cut"))
     pods = pods_of(
         Page([thing("a")], version=5),
@@ -100,20 +103,20 @@ async def test_lists_that_break_off_do_not_make_it_fresh() -> None:
     assert status.last_contact > 50
 
 
-async def test_watches_that_end_as_they_begin_do_not_make_it_fresh() -> None:
+async def test_watches_that_break_at_once_do_not_refresh_the_cache() -> None:
     broken = [Stream(TransportError("cut")) for _ in range(20)]
     pods = pods_of(watches=tuple(broken))
 
     assert await ages(pods, 100) == [100]
 
 
-async def test_an_error_is_no_news() -> None:
+async def test_error_event_does_not_refresh_the_cache() -> None:
     pods = pods_of(watches=(Stream(30.0, [error_event(500)]), *(BUSY,) * 9))
 
     assert await ages(pods, 40) == [40]
 
 
-async def test_status_knows_when_it_last_heard() -> None:
+async def test_status_has_the_times_of_the_last_contact_and_event() -> None:
     stream = Stream(10.0, [added(thing("c", 6))], 10.0, [bookmark(7)])
     pods = pods_of(watches=(stream,))
 
@@ -133,7 +136,7 @@ async def test_status_knows_when_it_last_heard() -> None:
 # ---------------------------------------------------------------- errors
 
 
-async def test_status_tells_the_last_error_until_the_next_success() -> None:
+async def test_status_has_the_last_error_until_the_next_success() -> None:
     pods = pods_of(
         REFUSED,
         BUSY,
@@ -166,7 +169,7 @@ async def test_status_tells_the_last_error_until_the_next_success() -> None:
     assert (after.last_error_status, after.last_error_reason) == (0, "")
 
 
-async def test_a_failed_transform_degrades() -> None:
+async def test_failed_transform_counts_as_degraded() -> None:
     def fail(obj: KubeObject) -> KubeObject:
         if obj.name == "a":
             raise ValueError("no")
@@ -180,11 +183,11 @@ async def test_a_failed_transform_degrades() -> None:
     async with running(pods.run()):
         await asyncio.sleep(1)
 
-        assert pods.status.degraded == 3, "listed, watched, and one that is unreadable"
+        assert pods.status.degraded == 3, "one listed, one watched, one unreadable"
         assert [obj.resource_version for obj in pods.store.list()] == ["6", "7"]
 
 
-async def test_an_informer_whose_handlers_go_on_is_stopping() -> None:
+async def test_informer_whose_handlers_drain_is_stopping() -> None:
     pods = pods_of(Page([thing("a")], version=5))
 
     @pods.on_add
@@ -202,7 +205,7 @@ async def test_an_informer_whose_handlers_go_on_is_stopping() -> None:
 
 
 class Unserved(FakeSource):
-    """Says that it has no such resource, from some time on."""
+    """A source that denies its resource from some time on."""
 
     served = True
 
@@ -210,7 +213,7 @@ class Unserved(FakeSource):
         return self.served
 
 
-async def test_a_resource_that_is_not_served_for_long_is_absent() -> None:
+async def test_resource_not_served_for_a_minute_is_absent() -> None:
     missing = NotFound("no such resource", status=404, reason="NotFound")
     source = Unserved(
         [
@@ -221,10 +224,10 @@ async def test_a_resource_that_is_not_served_for_long_is_absent() -> None:
         [Stream(10.0, [error_event(404)])],
     )
     pods = SharedInformer(source, name="pods", rng=Even())
-    gone: list[bool] = []
+    removed: list[bool] = []
     pods.add_event_handler(
         on_event=lambda event: (
-            gone.append(event.final_state_unknown)
+            removed.append(event.final_state_unknown)
             if isinstance(event, Deleted)
             else None
         )
@@ -248,12 +251,12 @@ async def test_a_resource_that_is_not_served_for_long_is_absent() -> None:
     assert (missed.phase, missed.not_served, kept) == ("backing off", True, 1)
     assert (absent.phase, absent.not_served, left) == ("absent", True, 0)
     assert (absent.synced, absent.resource_version) == (True, "5")
-    assert gone == [True]
+    assert removed == [True]
     assert back.phase == "watching"
     assert stored == ["b"]
 
 
-def test_it_is_a_value() -> None:
+def test_status_is_an_immutable_value() -> None:
     one, other = pods_of().status, pods_of().status
 
     assert one == other
@@ -265,7 +268,7 @@ def test_it_is_a_value() -> None:
 # ---------------------------------------------------------------- max_staleness
 
 
-async def test_a_read_refuses_a_cache_that_is_too_old() -> None:
+async def test_read_refuses_a_cache_that_is_too_old() -> None:
     pods = pods_of(watches=(Stream(TransportError("cut")), *(BUSY,) * 30))
 
     async with running(pods.run()):
@@ -282,7 +285,7 @@ async def test_a_read_refuses_a_cache_that_is_too_old() -> None:
     assert len(fresh) == len(lasting) == 2
 
 
-async def test_a_cache_without_any_state_is_stale() -> None:
+async def test_unsynced_cache_is_stale() -> None:
     pods = pods_of(Silence())
 
     async with running(pods.run()):
@@ -296,12 +299,12 @@ async def test_a_cache_without_any_state_is_stale() -> None:
             pods.lister.list(max_staleness=10, allow_unsynced=True)
 
 
-def test_a_cache_that_never_ran_is_stale() -> None:
+def test_cache_that_never_ran_is_stale() -> None:
     with pytest.raises(Stale, match="idle"):
         pods_of().lister.get("default/a", max_staleness=10, allow_unsynced=True)
 
 
-async def test_the_age_of_a_cache_that_has_ended_still_counts() -> None:
+async def test_age_of_a_stopped_cache_grows() -> None:
     pods = pods_of()
     async with running(pods.run()):
         await pods.wait_synced()
@@ -314,7 +317,7 @@ async def test_the_age_of_a_cache_that_has_ended_still_counts() -> None:
         lister.list(max_staleness=10, allow_unsynced=True)
 
 
-async def test_a_thread_may_demand_freshness() -> None:
+async def test_max_staleness_works_in_a_thread() -> None:
     pods = pods_of()
 
     async with running(pods.run()):
@@ -327,10 +330,51 @@ async def test_a_thread_may_demand_freshness() -> None:
 
 
 @pytest.mark.parametrize("most", [-1, timedelta(seconds=-1), float("nan")], ids=repr)
-async def test_a_staleness_that_cannot_be_is_refused(most: float | timedelta) -> None:
+async def test_invalid_max_staleness_is_refused(most: float | timedelta) -> None:
     pods = pods_of()
 
     async with running(pods.run()):
         await pods.wait_synced()
         with pytest.raises(OptionsError):
             pods.lister.get("default/a", max_staleness=most)
+
+
+# ---------------------------------------------------------------- describe_state
+
+
+@pytest.mark.parametrize(
+    ("error", "failures", "text"),
+    [
+        (None, 0, "no error so far"),
+        (ServerError("busy", status=503), 1, "1 attempt failed: 503: busy"),
+        (TransportError("down"), 2, "2 attempts failed: down"),
+        (DecodeError("no list"), 1, "1 attempt failed: no list"),
+        (
+            Unauthorized("who", status=401, reason="Unauthorized"),
+            2,
+            "2 attempts failed: 401 Unauthorized: who (the server does not accept the credentials)",
+        ),
+        (
+            Forbidden("no", status=403, reason="Forbidden"),
+            2,
+            "2 attempts failed: 403 Forbidden: no (both list and watch must be allowed)",
+        ),
+        (
+            NotFound("where", status=404, reason="NotFound"),
+            1,
+            "1 attempt failed: 404 NotFound: where (the server does not serve the resource)",
+        ),
+    ],
+    ids=["none", "500", "network", "unreadable", "401", "403", "404"],
+)
+def test_state_includes_the_last_error(
+    error: Exception | None, failures: int, text: str
+) -> None:
+    assert describe_state("listing", error, failures) == f"listing, {text}"
+
+
+def test_state_includes_abandoned_streams() -> None:
+    assert describe_state("backing off", None, 0, streams_given_up=True) == (
+        "backing off, no error so far, listing in pages because the server did not "
+        "stream lists"
+    )

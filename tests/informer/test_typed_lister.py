@@ -1,4 +1,4 @@
-"""`Lister.into`: the same reads, typed; mypy checks the types that are asserted."""
+"""`Lister.into`: typed reads; mypy checks the asserted types."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def pods() -> Any:
     return pods_of(Page(PODS, version=5), indexers={"node": index_by("spec.nodeName")})
 
 
-async def test_structs() -> None:
+async def test_reads_return_structs() -> None:
     informer = pods()
 
     async with running(informer.run()):
@@ -86,7 +86,7 @@ async def test_structs() -> None:
         assert len(lister.list(limit=1)) == 1
 
 
-async def test_the_types_are_known_end_to_end() -> None:
+async def test_static_types_are_known_end_to_end() -> None:
     informer = pods_of(
         Page(PODS, version=5), indexers={"node": index_by("spec.nodeName")}
     )
@@ -116,7 +116,7 @@ async def test_the_types_are_known_end_to_end() -> None:
         pytest.param(V1Pod, lambda it: it.spec.node_name, id="kubernetes_asyncio"),
     ],
 )
-async def test_reads_into_any_type_that_objects_can_be_read_into(
+async def test_objects_can_be_read_into_any_supported_type(
     kind: Any, node: Any
 ) -> None:
     informer = pods()
@@ -132,7 +132,7 @@ async def test_reads_into_any_type_that_objects_can_be_read_into(
         assert isinstance(shop.get("a"), dict if kind is PodDict else kind)
 
 
-async def test_what_is_read_is_the_readers_own() -> None:
+async def test_each_reader_gets_its_own_copy() -> None:
     informer = pods()
 
     async with running(informer.run()):
@@ -145,7 +145,7 @@ async def test_what_is_read_is_the_readers_own() -> None:
         assert len(lister.list()) == 3
 
 
-async def test_what_does_not_fit_is_an_error_that_names_it() -> None:
+async def test_object_that_does_not_fit_raises_an_error_that_names_it() -> None:
     informer = pods()
 
     async with running(informer.run()):
@@ -162,7 +162,7 @@ async def test_what_does_not_fit_is_an_error_that_names_it() -> None:
         assert lister.get("default/none") is None
 
 
-async def test_its_reads_refuse_what_those_of_the_lister_refuse() -> None:
+async def test_typed_reads_refuse_what_the_lister_refuses() -> None:
     informer = pods()
     lister = informer.lister.into(PodStruct)
     with pytest.raises(NotSynced):
@@ -188,7 +188,7 @@ async def test_its_reads_refuse_what_those_of_the_lister_refuse() -> None:
         lister.by_index("node", "node-1", max_staleness=0, allow_unsynced=True)
 
 
-def test_repr_tells_the_type() -> None:
+def test_repr_names_the_type() -> None:
     lister = pods().lister.into(PodStruct).namespace("shop")
 
     assert repr(lister) == "<TypedLister of PodStruct, <Lister of shop>>"

@@ -1,4 +1,4 @@
-"""`until_with_sync`: waiting for what an informer tells, or holds already."""
+"""`until_with_sync`: waits for events or stored objects of an informer."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def never(_: object) -> bool:
 # ---------------------------------------------------------------- conditions
 
 
-async def test_what_is_there_already_counts() -> None:
+async def test_stored_object_meets_a_condition() -> None:
     source = source_of()
 
     event = await until_with_sync(source, anything, timeout=10)
@@ -85,8 +85,8 @@ async def test_conditions_are_met_one_after_the_other() -> None:
     assert seen == ["ADDED 1", "MODIFIED 6"]
 
 
-async def test_a_deletion_that_no_watch_has_told_counts() -> None:
-    """Where `until` would end: the server has forgotten its history."""
+async def test_deletion_missed_by_the_watch_meets_a_condition() -> None:
+    """`until` would end here, as the server has compacted its history."""
     stream = Stream(2.0, [error_event(410, "Expired")])
     source = source_of(
         Page([thing("a", 1)], version=5), Page([], version=90), watches=(stream,)
@@ -94,10 +94,10 @@ async def test_a_deletion_that_no_watch_has_told_counts() -> None:
 
     event = await until_with_sync(source, is_deleted, timeout=60)
 
-    assert event == deleted(thing("a", 1)), "its last known state"
+    assert event == deleted(thing("a", 1)), "the last known state"
 
 
-async def test_without_conditions_there_is_nothing_to_wait_for() -> None:
+async def test_call_without_conditions_returns_at_once() -> None:
     source = source_of()
 
     assert await until_with_sync(source) is None
@@ -105,7 +105,7 @@ async def test_without_conditions_there_is_nothing_to_wait_for() -> None:
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), TimeoutError("mine")])
-async def test_an_error_of_a_condition_is_raised_as_it_is(error: Exception) -> None:
+async def test_error_of_a_condition_is_raised_unchanged(error: Exception) -> None:
     def fails(_: object) -> bool:
         raise error
 
@@ -126,7 +126,7 @@ async def test_an_error_of_a_condition_is_raised_as_it_is(error: Exception) -> N
 # ---------------------------------------------------------------- preconditions
 
 
-async def test_a_precondition_that_holds_ends_the_wait() -> None:
+async def test_true_precondition_ends_the_wait() -> None:
     source = source_of(Page([thing("a"), thing("b")], version=5))
     sizes: list[int] = []
 
@@ -135,11 +135,11 @@ async def test_a_precondition_that_holds_ends_the_wait() -> None:
         return len(indexer) == 2
 
     assert await until_with_sync(source, never, precondition=two) is None
-    assert sizes == [2], "asked once, of the complete cache"
+    assert sizes == [2], "called once, with the complete cache"
     assert source.open == 0
 
 
-async def test_a_precondition_that_does_not_hold_goes_on_to_the_conditions() -> None:
+async def test_false_precondition_is_followed_by_the_conditions() -> None:
     stream = Stream(2.0, [deleted(thing("a", 7))])
 
     event = await until_with_sync(
@@ -150,7 +150,7 @@ async def test_a_precondition_that_does_not_hold_goes_on_to_the_conditions() -> 
     assert await until_with_sync(source_of(), precondition=never) is None
 
 
-async def test_a_precondition_may_be_async() -> None:
+async def test_precondition_can_be_async() -> None:
     async def slowly(indexer: Indexer[KubeObject]) -> bool:
         await asyncio.sleep(5)
         return len(indexer) == 1
@@ -158,7 +158,7 @@ async def test_a_precondition_may_be_async() -> None:
     assert await until_with_sync(source_of(), never, precondition=slowly) is None
 
 
-# ---------------------------------------------------------------- the time is over
+# ---------------------------------------------------------------- timeouts
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ async def test_a_precondition_may_be_async() -> None:
         ),
     ],
 )
-async def test_without_a_precondition_it_does_not_insist_on_the_sync(
+async def test_timeout_before_the_sync_names_the_unmet_conditions(
     list_: Any, reason: str, looptime: float
 ) -> None:
     source = source_of(list_)
@@ -181,14 +181,16 @@ async def test_without_a_precondition_it_does_not_insist_on_the_sync(
         await until_with_sync(source, anything, timeout=30)
 
     assert str(caught.value) == (
-        "not within 30 s: 0 of 1 conditions were met, and no event came; not synced: "
+        "timed out after 30 s: 0 of 1 conditions were met, no event was received; not synced: "
         + reason
     )
     assert looptime == 30
     assert source.open == 0
 
 
-async def test_with_a_precondition_it_does(looptime: float) -> None:
+async def test_timeout_before_the_sync_raises_not_synced_with_a_precondition(
+    looptime: float,
+) -> None:
     source = source_of(TransportError("no route"))
 
     with pytest.raises(NotSynced, match=r"not synced after 30 s: .*no route") as caught:
@@ -199,19 +201,19 @@ async def test_with_a_precondition_it_does(looptime: float) -> None:
     assert source.open == 0
 
 
-async def test_says_what_came_last() -> None:
+async def test_timeout_error_names_the_last_event() -> None:
     stream = Stream([modified(thing("a", 7))])
 
     with pytest.raises(TimeoutError) as caught:
         await until_with_sync(source_of(watches=(stream,)), is_deleted, timeout=30)
 
     assert str(caught.value) == (
-        "not within 30 s: 0 of 1 conditions were met, the last event was MODIFIED "
+        "timed out after 30 s: 0 of 1 conditions were met, the last event was MODIFIED "
         "default/a at version 7"
     )
 
 
-async def test_says_that_the_connection_was_lost_meanwhile() -> None:
+async def test_timeout_error_says_that_the_connection_was_lost() -> None:
     broken: Any = [TransportError("no route")] * 30
     source = FakeSource([Page([thing("a")], version=5)], broken)
 
@@ -220,7 +222,7 @@ async def test_says_that_the_connection_was_lost_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("precondition", [None, anything])
-async def test_gives_up_after_two_refusals(precondition: Any, looptime: float) -> None:
+async def test_two_refusals_end_the_wait(precondition: Any, looptime: float) -> None:
     source = source_of(Forbidden("not you", status=403))
 
     with pytest.raises(NotSynced, match="not you"):
@@ -230,7 +232,7 @@ async def test_gives_up_after_two_refusals(precondition: Any, looptime: float) -
     assert source.open == 0
 
 
-async def test_an_informer_that_dies_ends_the_wait(
+async def test_informer_that_dies_ends_the_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def fail(*_: object) -> None:
@@ -249,8 +251,8 @@ async def test_an_informer_that_dies_ends_the_wait(
 
 
 @pytest.mark.parametrize("already", [True, False], ids=["already", "later"])
-async def test_waits_until_a_pod_runs(already: bool) -> None:
-    """What the docstring shows."""
+async def test_wait_until_a_pod_runs(already: bool) -> None:
+    """Run the example of the docstring."""
     async with APIServer(auto_namespaces=True) as server, server.client() as client:
         spec = {"containers": [{"name": "main", "image": "registry.example/app:1"}]}
         server.create(PODS, {"metadata": {"name": "web"}, "spec": spec})

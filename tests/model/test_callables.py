@@ -1,4 +1,4 @@
-"""What is taken for a plain function, and what is not."""
+"""Checks of callables that users pass in."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer import (
     Client,
@@ -72,16 +73,16 @@ class Async:
         return obj
 
 
-@pytest.mark.parametrize(
+@each_case(
     "function",
     [plain, lambda obj: obj, partial(plain, 1), Plain(), Plain, len, [].append],
     ids=["function", "lambda", "partial", "object", "class", "builtin", "method"],
 )
-def test_whatever_can_be_called_is_taken(function: Any) -> None:
+def test_check_plain_accepts_plain_callables(function: Any) -> None:
     check_plain(function, "a filter")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "function",
     [
         coroutine,
@@ -104,7 +105,9 @@ def test_whatever_can_be_called_is_taken(function: Any) -> None:
         "none",
     ],
 )
-def test_what_has_to_be_awaited_or_cannot_be_called_is_refused(function: Any) -> None:
+def test_check_plain_rejects_coroutine_functions_and_non_callables(
+    function: Any,
+) -> None:
     with pytest.raises(OptionsError, match="a filter must be a plain function"):
         check_plain(function, "a filter")
 
@@ -124,27 +127,27 @@ GENERATORS = [
 ]
 
 
-@pytest.mark.parametrize("check", [check_plain, check_runs])
-@pytest.mark.parametrize("function", [*STREAMS, *GENERATORS])
-def test_generator_functions_are_refused(check: Any, function: Any) -> None:
+@each_case("check", [check_plain, check_runs])
+@each_case("function", [*STREAMS, *GENERATORS])
+def test_checks_reject_generator_functions(check: Any, function: Any) -> None:
     with pytest.raises(OptionsError, match=r"is a generator.*A filter must not yield"):
         check(function, "a filter")
 
 
 @pytest.mark.parametrize("function", GENERATORS)
-def test_generator_functions_are_taken_where_values_are_iterated_over(
+def test_checks_accept_generator_functions_with_may_yield(
     function: Any,
 ) -> None:
     check_plain(function, "a mapping", may_yield=True)
 
 
-@pytest.mark.parametrize("function", STREAMS)
-def test_async_generators_are_never_taken(function: Any) -> None:
+@each_case("function", STREAMS)
+def test_checks_reject_async_generators_with_may_yield(function: Any) -> None:
     with pytest.raises(OptionsError, match="is a generator"):
         check_plain(function, "a mapping", may_yield=True)
 
 
-# ------------------------------------------------------------ wherever one is taken
+# ------------------------------------------------------------ users of the checks
 
 FACTORY = SharedInformerFactory(Client.from_url("http://127.0.0.1:1"))
 PODS = FACTORY.informer("v1", "pods")
@@ -174,14 +177,14 @@ async def update_stream(old: object, new: object) -> AsyncIterator[None]:
     yield
 
 
-# What type checkers would refuse.
+# Arguments that type checkers would reject.
 STREAM: Any = stream
 GENERATOR: Any = generator
 RECONCILE_STREAM: Any = reconcile_stream
 WORK_STREAM: Any = work_stream
 
 
-@pytest.mark.parametrize(
+@each_case(
     "register",
     [
         pytest.param(lambda: PODS.add_event_handler(STREAM), id="on-add"),
@@ -228,7 +231,7 @@ def test_async_generator_is_refused_at_registration(
         register()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "wait",
     [
         pytest.param(lambda: until(FakeListerWatcher(), "1", STREAM), id="until"),
@@ -252,7 +255,7 @@ async def test_async_generator_is_refused_as_a_condition(
         await wait()
 
 
-def test_generator_functions_may_be_mappings_and_index_functions() -> None:
+def test_mappings_and_index_functions_may_be_generators() -> None:
     controller(reconcile, watches=[(PODS, generator)])
     store: Indexer[Any] = Indexer({"x": GENERATOR}, key_func=str)
     store.add("key")

@@ -1,4 +1,4 @@
-"""Compression of bodies: what becomes smaller, what stays, and what cannot be read."""
+"""Compression of bodies, and dictionaries."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from itertools import combinations
 
 import pytest
 from compression_helpers import bodies, compressor_of, digest
+from each_case import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,22 +42,20 @@ def packed(body: bytes, compressor: Compressor) -> bytes:
 
 
 def saved_by(compressor: Compressor, samples: list[bytes]) -> float:
-    """How many times smaller all of them become."""
+    """Return the factor by which all bodies get smaller."""
     return sum(map(len, samples)) / sum(len(packed(it, compressor)) for it in samples)
 
 
-# ---------------------------------------------------------------- which there is
+# ---------------------------------------------------------------- available
 
 
 @pytest.mark.parametrize("compression", [None, "zstd"])
-def test_may_be_zstd_or_none(compression: str | None) -> None:
+def test_check_compression_accepts_zstd_and_none(compression: str | None) -> None:
     check_compression(compression)
 
 
-@pytest.mark.parametrize(
-    "compression", ["gzip", "", "ZSTD", True, b"zstd", 3, ["zstd"]]
-)
-def test_refuses_any_other(compression: object) -> None:
+@each_case("compression", ["gzip", "", "ZSTD", True, b"zstd", 3, ["zstd"]])
+def test_check_compression_rejects_other_values(compression: object) -> None:
     with pytest.raises(
         OptionsError, match="compression must be 'zstd' or None, not "
     ) as info:
@@ -65,7 +64,7 @@ def test_refuses_any_other(compression: object) -> None:
     assert repr(compression) in str(info.value)
 
 
-def test_says_which_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_zstandard_error_names_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zstandard", None)
 
     check_compression(None)
@@ -73,7 +72,7 @@ def test_says_which_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         check_compression("zstd")
 
 
-def test_is_loaded_only_by_those_who_want_it() -> None:
+def test_zstandard_is_imported_only_when_used() -> None:
     code = "import sys, aioinformer, aioinformer.model.compression; print(*sys.modules)"
     command = [sys.executable, "-c", code]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -83,16 +82,16 @@ def test_is_loaded_only_by_those_who_want_it() -> None:
     assert "zstandard" not in loaded
 
 
-# ---------------------------------------------------------------- smaller
+# ---------------------------------------------------------------- size
 
 
 @EITHER
-def test_what_is_packed_is_read_again(compressor: Compressor) -> None:
+def test_codec_reads_packed_body(compressor: Compressor) -> None:
     for body in bodies():
         assert compressor.codec.read(packed(body, compressor), "it") == body
 
 
-def test_a_dictionary_makes_bodies_of_its_kind_much_smaller() -> None:
+def test_dictionary_improves_compression_of_its_kind() -> None:
     fresh = [it for it in bodies(count=400) if it not in bodies()]
     without = saved_by(Compressor(), fresh)
 
@@ -102,7 +101,7 @@ def test_a_dictionary_makes_bodies_of_its_kind_much_smaller() -> None:
     assert saved_by(compressor_of("other"), fresh) < 1.5 * without
 
 
-def test_small_bodies_stay() -> None:
+def test_small_body_is_not_compressed() -> None:
     body = b"x" * (LEAST_BODY - 1)
 
     assert compressor_of().pack(body) is None
@@ -110,7 +109,7 @@ def test_small_bodies_stay() -> None:
     assert packed(body + b"x", compressor_of())
 
 
-def test_bodies_that_become_hardly_smaller_stay() -> None:
+def test_incompressible_body_is_not_compressed() -> None:
     text = digest("some", 64) * 20
     for zeros, stays in ((b"", True), (b"0" * 50, True), (b"0" * 500, False)):
         body = os.urandom(1000) + zeros
@@ -119,8 +118,8 @@ def test_bodies_that_become_hardly_smaller_stay() -> None:
     assert Compressor().pack(text.encode()) is not None
 
 
-def test_what_is_kept_is_no_larger_than_it_has_to_be() -> None:
-    """The package's own result lies in a place for the worst case, the rest unused."""
+def test_packed_body_has_no_spare_memory() -> None:
+    """The library's own result is in a buffer for the worst case."""
     compressor = Compressor()
     result = b"compressed"
     compressor._compress = lambda _: result
@@ -134,7 +133,7 @@ def test_what_is_kept_is_no_larger_than_it_has_to_be() -> None:
 # ---------------------------------------------------------------- training
 
 
-def test_few_samples_make_no_dictionary() -> None:
+def test_few_samples_train_no_dictionary() -> None:
     compressor = train(bodies()[: LEAST_SAMPLES - 1])
 
     assert compressor.samples == 0
@@ -142,14 +141,14 @@ def test_few_samples_make_no_dictionary() -> None:
     assert train(bodies()[:LEAST_SAMPLES]).samples == LEAST_SAMPLES
 
 
-def test_samples_that_are_too_small_do_not_count() -> None:
+def test_small_samples_are_not_counted() -> None:
     small = [b"x" * (LEAST_BODY - 1)] * 300
 
     assert train([*small, *bodies()[: LEAST_SAMPLES - 1]]).samples == 0
     assert train([*small, *bodies()[:LEAST_SAMPLES]]).samples == LEAST_SAMPLES
 
 
-def test_no_more_samples_are_taken_than_needed() -> None:
+def test_train_uses_limited_number_of_samples() -> None:
     assert train(bodies(count=SAMPLES + 50)).samples == SAMPLES
 
 
@@ -161,7 +160,7 @@ def test_no_more_samples_are_taken_than_needed() -> None:
         pytest.param([os.urandom(300) for _ in range(LEAST_SAMPLES)], id="random"),
     ],
 )
-def test_strange_samples_do_no_harm(samples: list[bytes]) -> None:
+def test_train_accepts_any_samples(samples: list[bytes]) -> None:
     compressor = train(samples)
 
     for body in (*samples, *bodies()[:3]):
@@ -169,11 +168,11 @@ def test_strange_samples_do_no_harm(samples: list[bytes]) -> None:
         assert frame is None or compressor.codec.read(frame, "it") == body
 
 
-def test_what_cannot_be_learnt_from_makes_no_dictionary() -> None:
+def test_failed_training_makes_no_dictionary() -> None:
     assert _dictionary(bodies()[:5]) == b""
 
 
-def test_a_large_body_is_a_sample_and_is_compressed_as_a_whole() -> None:
+def test_large_body_is_sampled_in_part_and_compressed_whole() -> None:
     large = [it + b"y" * 100_000 for it in bodies()]
 
     compressor = train(large)
@@ -182,7 +181,7 @@ def test_a_large_body_is_a_sample_and_is_compressed_as_a_whole() -> None:
     assert compressor.codec.read(packed(large[0], compressor), "it") == large[0]
 
 
-def test_share_tells_what_became_of_samples_that_were_not_learnt_from() -> None:
+def test_share_is_measured_on_held_out_samples() -> None:
     compressor = compressor_of()
     fresh = [it for it in bodies(count=400) if it not in bodies()]
     share = 1 / saved_by(compressor, fresh)
@@ -193,11 +192,11 @@ def test_share_tells_what_became_of_samples_that_were_not_learnt_from() -> None:
     assert train([]).share == 1.0
 
 
-# ---------------------------------------------------------------- what cannot be read
+# ---------------------------------------------------------------- damage
 
 
-def test_no_dictionary_is_ever_taken_for_another() -> None:
-    """Neither of another kind, nor made of the same samples, nor none."""
+def test_body_is_not_read_with_another_dictionary() -> None:
+    """Nor with one of the same samples, nor without one."""
     made = [compressor_of("web"), compressor_of("other"), train(bodies()), Compressor()]
     body = bodies()[0]
     frames = {packed(body, compressor) for compressor in made}
@@ -228,7 +227,9 @@ def test_no_dictionary_is_ever_taken_for_another() -> None:
         pytest.param(lambda it: it[:-4] + b"\0\0\0\0", id="checksum"),
     ],
 )
-def test_damage_is_one_clear_error(compressor: Compressor, damage: object) -> None:
+def test_damaged_body_raises_internal_error(
+    compressor: Compressor, damage: object
+) -> None:
     assert callable(damage)
     body = packed(bodies()[0], compressor)
 
@@ -242,10 +243,10 @@ def test_damage_is_one_clear_error(compressor: Compressor, damage: object) -> No
 
 
 @given(place=st.integers(min_value=0), bit=st.integers(0, 7))
-def test_no_flipped_bit_leads_to_another_body(place: int, bit: int) -> None:
+def test_flipped_bit_never_yields_another_body(place: int, bit: int) -> None:
     compressor = compressor_of()
     damaged = bytearray(packed(bodies()[0], compressor))
-    # Not in the head, which says how much memory the body will take.
+    # Not in the header, which has the size of the memory to allocate.
     damaged[12 + place % (len(damaged) - 12)] ^= 1 << bit
 
     with pytest.raises(InternalError):
@@ -256,7 +257,7 @@ def test_no_flipped_bit_leads_to_another_body(place: int, bit: int) -> None:
 
 
 @pytest.mark.realtime
-def test_bodies_are_read_in_many_threads_at_once() -> None:
+def test_codec_reads_in_several_threads() -> None:
     compressor = train(bodies())
     frames = [packed(it, compressor) for it in bodies()]
 
@@ -280,7 +281,7 @@ def test_bodies_are_read_in_many_threads_at_once() -> None:
     assert 1 <= len(compressor.codec._idle) <= 8
 
 
-def test_one_thread_needs_one_decompressor() -> None:
+def test_codec_in_one_thread_has_one_decompressor() -> None:
     compressor = train(bodies())
     for body in bodies():
         compressor.codec.read(packed(body, compressor), "it")
@@ -288,7 +289,7 @@ def test_one_thread_needs_one_decompressor() -> None:
     assert len(compressor.codec._idle) == 1
 
 
-def test_what_failed_is_not_used_again() -> None:
+def test_decompressor_is_dropped_after_failure() -> None:
     codec = Codec()
     (first,) = codec._idle
 

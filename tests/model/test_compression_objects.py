@@ -1,4 +1,4 @@
-"""Objects with compressed bodies: read as any other, at the same cost in memory."""
+"""Objects with compressed bodies."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from compression_helpers import (
     sample,
     web,
 )
+from each_case import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 from json_helpers import styles, values, written
@@ -43,7 +44,7 @@ PLAIN = sample()
 # ---------------------------------------------------------------- reading
 
 
-@pytest.mark.parametrize(
+@each_case(
     "read",
     [
         pytest.param(lambda it: it.raw, id="raw"),
@@ -64,11 +65,11 @@ PLAIN = sample()
         pytest.param(bool, id="bool"),
     ],
 )
-def test_everything_reads_as_without_compression(read: Any) -> None:
+def test_compressed_object_reads_like_plain_object(read: Any) -> None:
     assert read(compressed(PLAIN)) == read(PLAIN)
 
 
-def test_what_machinery_needs_is_read_without_the_body() -> None:
+def test_metadata_is_read_without_decompression() -> None:
     obj = compressed(PLAIN)
     broken = msgspec.structs.replace(obj, body=b"nonsense")
 
@@ -80,7 +81,7 @@ def test_what_machinery_needs_is_read_without_the_body() -> None:
     assert broken
 
 
-@pytest.mark.parametrize(
+@each_case(
     "read",
     [
         pytest.param(lambda it: it.raw, id="raw"),
@@ -94,7 +95,7 @@ def test_what_machinery_needs_is_read_without_the_body() -> None:
         pytest.param(drop("spec"), id="drop"),
     ],
 )
-def test_a_damaged_body_is_one_error_that_names_its_object(read: Any) -> None:
+def test_damaged_body_error_names_object(read: Any) -> None:
     obj = compressed(PLAIN)
     damaged = msgspec.structs.replace(obj, body=obj.body[:-1])
 
@@ -104,7 +105,7 @@ def test_a_damaged_body_is_one_error_that_names_its_object(read: Any) -> None:
         read(damaged)
 
 
-def test_is_equal_to_what_says_the_same() -> None:
+def test_compressed_object_equals_plain_object() -> None:
     obj = compressed(PLAIN)
     other = compressed(PLAIN, compressor_of("other"))
     reordered = dict(reversed(PLAIN.to_dict().items()))
@@ -117,7 +118,7 @@ def test_is_equal_to_what_says_the_same() -> None:
     assert obj != {"kind": "Pod"}
 
 
-def test_copies_and_pickles_without_its_dictionary() -> None:
+def test_pickled_object_has_no_dictionary() -> None:
     obj = compressed(PLAIN)
 
     assert copy.copy(obj) is obj
@@ -139,7 +140,7 @@ def test_copies_and_pickles_without_its_dictionary() -> None:
         pytest.param(transform_dict(lambda it: it | {"mark": 1}), id="dict"),
     ],
 )
-def test_transforms_take_it_too(transform: Transform) -> None:
+def test_transforms_accept_compressed_objects(transform: Transform) -> None:
     result, expected = transform(compressed(PLAIN)), transform(PLAIN)
 
     assert result is not None
@@ -149,7 +150,7 @@ def test_transforms_take_it_too(transform: Transform) -> None:
     assert not is_compressed(result)
 
 
-def test_transforms_that_find_nothing_give_it_back() -> None:
+def test_transforms_without_effect_return_same_object() -> None:
     obj = compressed(web("a"))
 
     assert strip_managed_fields(obj) is obj
@@ -173,14 +174,14 @@ compressors = st.lists(
     repeats=st.integers(0, 30),
     order=st.randoms(use_true_random=False),
 )
-def test_what_is_read_is_what_was_put(
+def test_any_json_survives_compression(
     contents: list[object],
     style: str,
     chosen: list[Compressor | None],
     repeats: int,
     order: Any,
 ) -> None:
-    """Any JSON, large or small, by dictionaries in any order, read in any order."""
+    """Objects are small or large, and use several dictionaries in any order."""
     plain = ObjectContext()
     put: list[tuple[bytes, KubeObject]] = []
     for number, content in enumerate(contents):
@@ -202,10 +203,10 @@ def test_what_is_read_is_what_was_put(
         assert obj.at("it") == orjson.loads(raw)["it"]
 
 
-# ---------------------------------------------------------------- what it costs
+# ---------------------------------------------------------------- cost
 
 
-def test_takes_no_more_memory_than_its_body() -> None:
+def test_compressed_object_takes_memory_of_its_body() -> None:
     obj = compressed(PLAIN)
 
     assert not gc.is_tracked(obj)
@@ -214,7 +215,7 @@ def test_takes_no_more_memory_than_its_body() -> None:
     assert sys.getsizeof(obj.body) - len(obj.body) == sys.getsizeof(b"")
 
 
-def test_leaves_no_garbage_behind() -> None:
+def test_compressed_objects_leave_no_garbage() -> None:
     compressor = compressor_of()
 
     def use() -> None:
@@ -242,7 +243,7 @@ def is_ours(it: object) -> bool:
 
 
 class Counting:
-    """A codec that counts what it reads."""
+    """Codec that counts reads."""
 
     def __init__(self, compressor: Compressor) -> None:
         self._codec = compressor.codec
@@ -253,7 +254,7 @@ class Counting:
         return self._codec.read(body, what)
 
 
-def test_a_body_that_was_decoded_is_not_decompressed_again() -> None:
+def test_cached_body_is_not_decompressed_again() -> None:
     counting = Counting(compressor_of())
     context = ObjectContext(counting, ObjectContext())  # type: ignore[arg-type]
     obj = msgspec.structs.replace(compressed(PLAIN), context=context)
@@ -268,8 +269,8 @@ def test_a_body_that_was_decoded_is_not_decompressed_again() -> None:
     assert counting.count == 3
 
 
-def test_all_objects_of_an_informer_share_the_decoded_bodies() -> None:
-    """Compressed or not, and by whichever dictionary."""
+def test_contexts_of_informer_share_decoded_bodies() -> None:
+    """Compressed bodies with any dictionary, and JSON bodies, share one cache."""
     plain = ObjectContext()
     contexts = [plain]
     for number in range(DECODED_BODIES_KEPT + 40):
@@ -288,7 +289,7 @@ def test_all_objects_of_an_informer_share_the_decoded_bodies() -> None:
     assert len(plain.decoded_bodies) == DECODED_BODIES_KEPT
 
 
-def test_a_dictionary_goes_with_the_last_object_that_needs_it() -> None:
+def test_dictionary_is_freed_with_its_last_object() -> None:
     codec = train(bodies()).codec
     before = sys.getrefcount(codec)
     context = ObjectContext(codec, ObjectContext())
@@ -307,7 +308,7 @@ def test_a_dictionary_goes_with_the_last_object_that_needs_it() -> None:
 
 
 @pytest.mark.realtime
-def test_may_be_read_from_threads() -> None:
+def test_compressed_objects_can_be_read_in_threads() -> None:
     compressor = train(bodies())
     plain = ObjectContext()
     objects = [

@@ -1,4 +1,4 @@
-"""JSON that nests deeper than decoders follow."""
+"""JSON that nests deeper than decoders support."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from each_case import each_case
 from hypothesis import given
 from json_helpers import calls_of, nested, styles, values, written
 
@@ -14,7 +15,7 @@ from aioinformer.model.deep_json import LEVELS, check_json, json_field, truncate
 
 
 def within(value: object, levels: int) -> Any:
-    """The value below so many levels of arrays."""
+    """Return a value nested in so many arrays."""
     for _ in range(levels):
         value = [value]
 
@@ -22,7 +23,7 @@ def within(value: object, levels: int) -> Any:
 
 
 def without(value: Any, levels: int) -> Any:
-    """The innermost value of so many levels of arrays."""
+    """Return the innermost value of so many nested arrays."""
     for _ in range(levels):
         (value,) = value
 
@@ -30,14 +31,14 @@ def without(value: Any, levels: int) -> Any:
 
 
 @given(value=values, style=styles)
-def test_shallow_keeps_what_does_not_nest_deeply(value: Any, style: str) -> None:
+def test_truncate_nesting_keeps_flat_json(value: Any, style: str) -> None:
     body = written(value, style)
 
     assert truncate_nesting(body) == body
 
 
 @given(value=values)
-def test_shallow_replaces_what_nests_deeply_with_null(value: Any) -> None:
+def test_truncate_nesting_replaces_deep_values_with_null(value: Any) -> None:
     deep = {"a": within(value, 3 * LEVELS), "name": "x", "b": [within(7, 500)]}
 
     found = json.loads(truncate_nesting(written(deep)))
@@ -49,15 +50,15 @@ def test_shallow_replaces_what_nests_deeply_with_null(value: Any) -> None:
 
 
 @pytest.mark.parametrize("depth", [LEVELS - 2, LEVELS - 1, LEVELS, 30_000])
-def test_check_accepts_json_of_any_depth(depth: int) -> None:
+def test_check_json_accepts_any_depth(depth: int) -> None:
     check_json(b'{"a":%b,"b":[%b]}' % (nested(depth), nested(depth)))
 
 
-@pytest.mark.parametrize("levels", [0, 50, 99, 100, 101, 5000])
-@pytest.mark.parametrize(
-    "wrong", [b"", b"x", b"[1 2]", b"{7:7}", b'"', b"]", b"[}", b"["]
-)
-def test_check_refuses_what_is_no_json_at_any_depth(levels: int, wrong: bytes) -> None:
+@each_case("levels", [0, 50, 99, 100, 101, 5000])
+@each_case("wrong", [b"", b"x", b"[1 2]", b"{7:7}", b'"', b"]", b"[}", b"["])
+def test_check_json_rejects_malformed_json_at_any_depth(
+    levels: int, wrong: bytes
+) -> None:
     body = b'{"a":' * levels + wrong + b"}" * levels
 
     with pytest.raises(DecodeError, match="not JSON"):
@@ -69,9 +70,7 @@ def test_check_refuses_what_is_no_json_at_any_depth(levels: int, wrong: bytes) -
 
 @pytest.mark.parametrize("depth", [1, 5000])
 @given(value=values, style=styles)
-def test_member_returns_the_bytes_of_one_field(
-    depth: int, value: Any, style: str
-) -> None:
+def test_json_field_returns_bytes_of_field(depth: int, value: Any, style: str) -> None:
     front, behind = written({"x": value}, style), written([value], style)
     body = b'{"a":%b,"wanted":%b,"b":%b}' % (front, nested(depth), behind)
 
@@ -80,7 +79,7 @@ def test_member_returns_the_bytes_of_one_field(
     assert json_field(body, "x") == b""
 
 
-def test_member_returns_scalars() -> None:
+def test_json_field_returns_scalars() -> None:
     body = b'{"a":{},"text":"[0]","none":null,"number":7}'
 
     found = {name: json_field(body, name) for name in ("text", "none", "number")}
@@ -88,7 +87,7 @@ def test_member_returns_scalars() -> None:
     assert found == {"text": b'"[0]"', "none": b"null", "number": b"7"}
 
 
-def test_time_grows_with_the_length_of_the_text() -> None:
+def test_functions_take_linear_time() -> None:
     def cost(levels: int) -> int:
         body = nested(levels)
         return calls_of(lambda: (truncate_nesting(body), json_field(body, "a")))

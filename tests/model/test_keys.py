@@ -1,4 +1,4 @@
-"""Keys of objects, and their parts."""
+"""Keys of objects, and numeric resource versions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from each_case import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,8 +22,8 @@ def named(name: object, namespace: object = None) -> SimpleNamespace:
     return SimpleNamespace(name=name, namespace=namespace)
 
 
-@pytest.mark.parametrize(
-    ("obj", "key"),
+@each_case(
+    "obj, key",
     [
         pytest.param(named("web", "shop"), "shop/web", id="attributes"),
         pytest.param(named("node-1", ""), "node-1", id="empty-namespace"),
@@ -50,11 +51,11 @@ def named(name: object, namespace: object = None) -> SimpleNamespace:
         pytest.param("shop/web", "shop/web", id="explicit-key"),
     ],
 )
-def test_makes_the_key_of_an_object(obj: Any, key: str) -> None:
+def test_meta_namespace_key_of_object(obj: Any, key: str) -> None:
     assert meta_namespace_key(obj) == key
 
 
-@pytest.mark.parametrize(
+@each_case(
     "obj",
     [
         pytest.param({}, id="no-metadata"),
@@ -72,13 +73,13 @@ def test_makes_the_key_of_an_object(obj: Any, key: str) -> None:
         pytest.param(7, id="not-an-object"),
     ],
 )
-def test_refuses_what_has_no_name(obj: Any) -> None:
+def test_meta_namespace_key_without_name_raises_no_key(obj: Any) -> None:
     with pytest.raises(OptionsError, match=type(obj).__name__):
         meta_namespace_key(obj)
 
 
-@pytest.mark.parametrize(
-    ("key", "parts"),
+@each_case(
+    "key, parts",
     [
         pytest.param("shop/web", ("shop", "web"), id="namespaced"),
         pytest.param("node-1", ("", "node-1"), id="cluster-scoped"),
@@ -87,25 +88,25 @@ def test_refuses_what_has_no_name(obj: Any) -> None:
         pytest.param("/web", ("", "web"), id="empty-namespace"),
     ],
 )
-def test_splits_a_key(key: str, parts: tuple[str, str]) -> None:
+def test_split_key_returns_namespace_and_name(key: str, parts: tuple[str, str]) -> None:
     assert split_key(key) == parts
 
 
 @pytest.mark.parametrize("key", ["a/b/c", "//", "a//b", "/a/b/"])
-def test_refuses_a_key_of_more_than_two_parts(key: str) -> None:
+def test_split_key_rejects_more_than_two_parts(key: str) -> None:
     with pytest.raises(OptionsError, match="more than two parts"):
         split_key(key)
 
 
 @given(namespace=st.just("") | names, name=names)
-def test_splitting_is_the_inverse_of_making(namespace: str, name: str) -> None:
+def test_split_key_is_inverse_of_meta_namespace_key(namespace: str, name: str) -> None:
     key = meta_namespace_key(named(name, namespace))
 
     assert split_key(key) == (namespace, name)
 
 
-@pytest.mark.parametrize(
-    ("version", "number"),
+@each_case(
+    "version, number",
     [
         pytest.param("0", 0, id="zero"),
         pytest.param("812", 812, id="decimal"),
@@ -119,5 +120,5 @@ def test_splitting_is_the_inverse_of_making(namespace: str, name: str) -> None:
         pytest.param("1" * 100_000, -1, id="longer-than-int-reads"),
     ],
 )
-def test_only_a_decimal_version_is_a_number(version: str, number: int) -> None:
+def test_version_number_of_non_decimal_is_minus_one(version: str, number: int) -> None:
     assert version_number(version) == number

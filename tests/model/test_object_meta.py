@@ -1,4 +1,4 @@
-"""Reading the head of an object, and sharing labels."""
+"""Decoding of metadata, and interned labels."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import hypothesis.strategies as st
 import msgspec
 import pytest
 from conftest import pod
+from each_case import each_case
 from hypothesis import example, given, settings
 from json_helpers import nested, styles, texts, values, written
 
@@ -20,7 +21,7 @@ FIELDS["resourceVersion"] = "resource_version"
 
 
 def facts(body: bytes, *, namespaced: bool = True) -> dict[str, Any]:
-    """What the head of `body` says, with JSON's names; without what is absent."""
+    """Return the metadata of `body` by JSON names, without absent fields."""
     head = read_object_meta(body, namespaced=namespaced)
     found = {name: getattr(head, attribute) for name, attribute in FIELDS.items()}
     found = {name: value for name, value in found.items() if value is not None}
@@ -31,7 +32,7 @@ def facts(body: bytes, *, namespaced: bool = True) -> dict[str, Any]:
 
 
 def facts_of_whole(body: bytes) -> dict[str, Any]:
-    """The same by decoding all of it."""
+    """Return the same metadata by decoding the whole body."""
     metadata = json.loads(body).get("metadata") or {}
     found = {name: metadata.get(name) for name in FIELDS}
     found = {name: value for name, value in found.items() if value is not None}
@@ -42,7 +43,7 @@ def facts_of_whole(body: bytes) -> dict[str, Any]:
 
 
 def shuffled(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Objects with some of the fields, in any order."""
+    """Generate objects with some of the fields, in any order."""
     return st.fixed_dictionaries({}, optional=fields).flatmap(
         lambda found: st.permutations(list(found.items())).map(dict)
     )
@@ -69,7 +70,7 @@ objects = shuffled(
     managedFields=values,
     a=shuffled(metadata=metadata, spec=values, managedFields=st.lists(values)),
 )
-# All fields that are needed, so that a cut can be enough.
+# All fields that are needed for a cut to succeed.
 full_metadata = st.tuples(
     metadata, st.permutations(["name", "namespace", "uid", "resourceVersion"]), labels
 ).map(lambda it: {**dict.fromkeys(it[1], "x"), **it[0], "labels": it[2]})
@@ -84,14 +85,14 @@ full_objects = st.tuples(objects, full_metadata).map(
     obj={"a": {"b": 1, "managedFields": []}, "metadata": {"name": "x"}}, style="compact"
 )
 @example(obj={"a": {"b": {}, "spec": 1}, "metadata": {"name": "x"}}, style="compact")
-def test_says_the_same_as_a_whole_decode(obj: dict[str, Any], style: str) -> None:
+def test_object_meta_equals_full_decode(obj: dict[str, Any], style: str) -> None:
     body = written(obj, style)
 
     assert facts(body) == facts_of_whole(body)
 
 
 @given(obj=full_objects, style=styles)
-def test_says_the_same_of_cluster_scoped_objects(
+def test_object_meta_of_cluster_scoped_object_equals_full_decode(
     obj: dict[str, Any], style: str
 ) -> None:
     obj["metadata"].pop("namespace", None)
@@ -122,13 +123,13 @@ SAID_WITH_LABELS: dict[str, Any] = {**SAID, "labels": {"a": "b"}}
         ),
     ],
 )
-def test_looks_only_at_what_is_before_the_cut(front: str) -> None:
-    """What follows is no JSON at all."""
+def test_object_meta_does_not_read_after_cut(front: str) -> None:
+    """The rest is not even JSON."""
     assert facts(f"{front} nonsense".encode()) == SAID_WITH_LABELS
 
 
-@pytest.mark.parametrize("missing", [*SAID_WITH_LABELS])
-def test_looks_behind_the_cut_for_what_is_missing(missing: str) -> None:
+@each_case("missing", [*SAID_WITH_LABELS])
+def test_object_meta_reads_missing_fields_after_cut(missing: str) -> None:
     fields = {name: it for name, it in SAID_WITH_LABELS.items() if name != missing}
     late = {**fields, "managedFields": [{}], missing: SAID_WITH_LABELS[missing]}
 
@@ -136,7 +137,7 @@ def test_looks_behind_the_cut_for_what_is_missing(missing: str) -> None:
     assert facts(written({"metadata": {**fields, "managedFields": [{}]}})) == fields
 
 
-def test_looks_for_no_namespace_where_there_is_none() -> None:
+def test_cluster_scoped_object_meta_does_not_search_namespace() -> None:
     fields = {name: it for name, it in SAID_WITH_LABELS.items() if name != "namespace"}
     front = written({"metadata": fields})[:-2] + b',"managedFields":['
 
@@ -145,7 +146,7 @@ def test_looks_for_no_namespace_where_there_is_none() -> None:
         read_object_meta(front + b"nonsense")
 
 
-def test_mark_in_an_inner_object_is_not_taken_for_the_cut() -> None:
+def test_mark_in_nested_object_is_not_the_cut() -> None:
     body = (
         FRONT[:13]
         + '"other":{"x":{},"spec":1,"managedFields":[]},'
@@ -156,7 +157,7 @@ def test_mark_in_an_inner_object_is_not_taken_for_the_cut() -> None:
     assert facts(body.encode()) == SAID_WITH_LABELS
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         pytest.param(b"", id="empty"),
@@ -174,7 +175,7 @@ def test_mark_in_an_inner_object_is_not_taken_for_the_cut() -> None:
         pytest.param(nested()[:-1], id="too-deep-cut-off"),
     ],
 )
-def test_raises_decode_error_for(body: bytes) -> None:
+def test_malformed_object_raises_decode_error(body: bytes) -> None:
     with pytest.raises(DecodeError, match="cannot read an object"):
         read_object_meta(body)
 
@@ -187,9 +188,7 @@ def test_raises_decode_error_for(body: bytes) -> None:
         pytest.param(b'{"metadata":{"managedFields":[%b],%b}}', id="in-the-metadata"),
     ],
 )
-def test_reads_the_head_of_an_object_that_nests_too_deeply(
-    place: bytes, depth: int
-) -> None:
+def test_object_meta_of_deeply_nested_object_is_read(place: bytes, depth: int) -> None:
     fields = b'"name":"n","namespace":"s","uid":"u","resourceVersion":"7",'
     body = place % (nested(depth), fields + b'"labels":{"a":"b"}')
 
@@ -203,8 +202,8 @@ def test_reads_the_head_of_an_object_that_nests_too_deeply(
     assert read_identity(body).name == "n"
 
 
-@pytest.mark.parametrize(
-    ("metadata", "expected"),
+@each_case(
+    "metadata, expected",
     [
         ({"name": "n", "labels": 7}, ("n", None, None, None)),
         ({"name": "n", "namespace": "s", "uid": 7}, ("n", "s", None, None)),
@@ -217,7 +216,7 @@ def test_reads_the_head_of_an_object_that_nests_too_deeply(
         (7, None),
     ],
 )
-def test_identity_needs_a_name_but_no_other_field(metadata: Any, expected: Any) -> None:
+def test_read_identity_requires_only_name(metadata: Any, expected: Any) -> None:
     body = written({"metadata": metadata})
 
     if expected is None:
@@ -230,25 +229,25 @@ def test_identity_needs_a_name_but_no_other_field(metadata: Any, expected: Any) 
     assert (found.name, found.namespace, found.uid, found.resource_version) == expected
 
 
-def test_reads_every_truncation_of_an_object_as_it_is_or_refuses_it() -> None:
+def test_truncated_object_is_read_correctly_or_rejected() -> None:
     body = written(pod("web-0", "shop", {"app": "web"}))
     whole = facts(body)
-    said = []
+    read = []
 
     for end in range(len(body)):
         try:
-            said.append(facts(body[:end]))
+            read.append(facts(body[:end]))
         except DecodeError:
             continue
 
-    assert said
-    assert all(it == whole for it in said)
+    assert read
+    assert all(it == whole for it in read)
 
 
 # ---------------------------------------------------------------- labels
 
 
-def test_equal_labels_are_one_dict() -> None:
+def test_equal_label_sets_share_one_dict() -> None:
     table = LabelTable()
 
     first = table.get(msgspec.Raw(b'{"a":"b"}'))
@@ -257,7 +256,7 @@ def test_equal_labels_are_one_dict() -> None:
     assert table.get(msgspec.Raw(b'{"a":"b"}')) is first
 
 
-def test_equal_strings_of_different_labels_are_one_string() -> None:
+def test_equal_label_strings_are_shared() -> None:
     table = LabelTable()
     name, value = "example.com/name", "some-value"
     labels = {name: value, "n": "1"}, {name: value, "n": "2"}
@@ -270,8 +269,8 @@ def test_equal_strings_of_different_labels_are_one_string() -> None:
     assert found[0][name] is found[1][name]
 
 
-@pytest.mark.parametrize(
-    ("text", "labels"),
+@each_case(
+    "text, labels",
     [
         pytest.param(b"", {}, id="absent"),
         pytest.param(b"null", {}, id="null"),
@@ -280,12 +279,12 @@ def test_equal_strings_of_different_labels_are_one_string() -> None:
         pytest.param(b'{"a":""}', {"a": ""}, id="empty-value"),
     ],
 )
-def test_decodes_labels(text: bytes, labels: dict[str, str]) -> None:
+def test_label_table_decodes_labels(text: bytes, labels: dict[str, str]) -> None:
     assert LabelTable().get(msgspec.Raw(text)) == labels
 
 
-@pytest.mark.parametrize("text", [b"7", b"[]", b'{"a":1}', b'{"a":"\xff"}', b'{"a"'])
-def test_refuses_what_are_no_labels(text: bytes) -> None:
+@each_case("text", [b"7", b"[]", b'{"a":1}', b'{"a":"\xff"}', b'{"a"'])
+def test_label_table_rejects_malformed_labels(text: bytes) -> None:
     table = LabelTable()
 
     for _ in range(2):
@@ -293,7 +292,7 @@ def test_refuses_what_are_no_labels(text: bytes) -> None:
             table.get(msgspec.Raw(text))
 
 
-def test_table_holds_no_more_than_its_limit() -> None:
+def test_label_table_is_bounded() -> None:
     table = LabelTable(limit=3)
     first = table.get(msgspec.Raw(b'{"n":"0"}'))
     sizes = []

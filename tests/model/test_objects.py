@@ -17,6 +17,7 @@ import msgspec
 import orjson
 import pytest
 from conftest import pod
+from each_case import each_case
 from json_helpers import nested, written
 from kubernetes_asyncio.client import V1Container, V1Pod, V1PodSpec
 from pydantic import BaseModel, ConfigDict, Field
@@ -27,7 +28,7 @@ from aioinformer.model.resources import PODS
 from aioinformer.model.views import ObjectContext, ReadOnlyDict, ReadOnlyList
 from aioinformer.watch.decoding import ObjectDecoder
 
-# What no repr, log or error may show.
+# Text that must not be in any repr, log or error.
 SECRET = "c2VjcmV0"
 
 
@@ -35,10 +36,10 @@ def sample() -> KubeObject:
     return KubeObject.of(pod("web-0", "shop", {"app": "web"}))
 
 
-# ---------------------------------------------------------------- making one
+# ---------------------------------------------------------------- construction
 
 
-def test_is_made_from_a_mapping() -> None:
+def test_object_of_mapping() -> None:
     data = pod("web-0", "shop", {"app": "web"}, metadata={"resourceVersion": "7"})
 
     obj = KubeObject.of(data)
@@ -51,7 +52,7 @@ def test_is_made_from_a_mapping() -> None:
 
 
 @pytest.mark.parametrize("buffer", [bytes, bytearray, memoryview])
-def test_is_made_from_a_copy_of_bytes(buffer: Any) -> None:
+def test_object_of_bytes_copies_them(buffer: Any) -> None:
     source = bytearray(written(pod("web-0")))
 
     obj = KubeObject.of(buffer(source))
@@ -60,7 +61,7 @@ def test_is_made_from_a_copy_of_bytes(buffer: Any) -> None:
     assert obj.raw == written(pod("web-0"))
 
 
-def test_is_made_from_another_as_it_is() -> None:
+def test_object_of_object_is_the_same() -> None:
     obj = sample()
 
     assert KubeObject.of(obj) is obj
@@ -75,11 +76,11 @@ def test_is_made_from_another_as_it_is() -> None:
         pytest.param({"metadata": ReadOnlyDict({"name": "a"})}, id="inner-view"),
     ],
 )
-def test_is_made_from_any_mapping(source: Mapping[str, Any]) -> None:
+def test_object_of_any_mapping_type(source: Mapping[str, Any]) -> None:
     assert KubeObject.of(source).to_dict() == {"metadata": {"name": "a"}}
 
 
-def test_is_made_from_parts_of_others() -> None:
+def test_object_of_mapping_with_views() -> None:
     obj = sample()
     containers = obj["spec"]["containers"]
 
@@ -92,7 +93,7 @@ def test_is_made_from_parts_of_others() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     "source",
     [
         pytest.param(b"", id="empty"),
@@ -107,7 +108,7 @@ def test_is_made_from_parts_of_others() -> None:
         pytest.param({"metadata": {"uid": 7}}, id="uid-is-a-number"),
     ],
 )
-def test_cannot_be_made_from(source: Any) -> None:
+def test_object_of_malformed_source_raises_decode_error(source: Any) -> None:
     with pytest.raises(DecodeError):
         KubeObject.of(source)
 
@@ -115,13 +116,15 @@ def test_cannot_be_made_from(source: Any) -> None:
 @pytest.mark.parametrize(
     "value", [object(), {1}, KubeObject], ids=["any", "set", "type"]
 )
-def test_cannot_be_made_from_what_json_cannot_say(value: object) -> None:
+def test_object_of_mapping_with_unsupported_value_raises_type_error(
+    value: object,
+) -> None:
     with pytest.raises(TypeError):
         KubeObject.of({"metadata": {"name": "a"}, "value": value})
 
 
-def test_model_of_another_client_is_not_taken_for_json() -> None:
-    """Its `to_dict()` has Python's names for the fields, which no server knows."""
+def test_object_of_unknown_model_raises_type_error() -> None:
+    """Its `to_dict()` uses Python's field names, which no server knows."""
 
     class Model:
         def to_dict(self) -> dict[str, Any]:
@@ -131,8 +134,8 @@ def test_model_of_another_client_is_not_taken_for_json() -> None:
         KubeObject.of({"spec": Model()})
 
 
-@pytest.mark.parametrize(
-    ("metadata", "key", "namespace", "name"),
+@each_case(
+    "metadata, key, namespace, name",
     [
         pytest.param({"name": "n"}, "n", "", "n", id="cluster-scoped"),
         pytest.param({"name": "n", "namespace": None}, "n", "", "n", id="null"),
@@ -143,7 +146,9 @@ def test_model_of_another_client_is_not_taken_for_json() -> None:
         pytest.param(None, "", "", "", id="no-metadata"),
     ],
 )
-def test_has_a_key(metadata: Any, key: str, namespace: str, name: str) -> None:
+def test_object_key_is_derived_from_metadata(
+    metadata: Any, key: str, namespace: str, name: str
+) -> None:
     obj = KubeObject.of({"metadata": metadata})
 
     assert (obj.key, obj.namespace, obj.name) == (key, namespace, name)
@@ -152,7 +157,7 @@ def test_has_a_key(metadata: Any, key: str, namespace: str, name: str) -> None:
 # ---------------------------------------------------------------- the mapping
 
 
-def test_is_a_mapping() -> None:
+def test_object_is_a_mapping() -> None:
     data = pod("web-0", "shop")
     obj = KubeObject.of(data)
 
@@ -171,7 +176,7 @@ def test_is_a_mapping() -> None:
         obj["other"]
 
 
-def test_is_matched_as_a_mapping() -> None:
+def test_object_matches_mapping_pattern() -> None:
     match sample():
         case {"kind": "Pod", "spec": {"containers": [{"image": image}]}}:
             assert image == "registry.example/app:1"
@@ -179,7 +184,7 @@ def test_is_matched_as_a_mapping() -> None:
             pytest.fail("not matched")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "change",
     [
         pytest.param(lambda it: it.__setitem__("spec", {}), id="assign"),
@@ -200,7 +205,7 @@ def test_is_matched_as_a_mapping() -> None:
         ),
     ],
 )
-def test_refuses_changes_and_says_what_to_do(change: Any) -> None:
+def test_object_rejects_changes_with_hint(change: Any) -> None:
     obj = sample()
     before = obj.to_dict()
 
@@ -212,12 +217,12 @@ def test_refuses_changes_and_says_what_to_do(change: Any) -> None:
 
 
 @pytest.mark.parametrize("field", ["key", "body", "name", "other"])
-def test_refuses_to_have_its_fields_changed(field: str) -> None:
+def test_object_fields_are_frozen(field: str) -> None:
     with pytest.raises(AttributeError):
         setattr(sample(), field, "x")
 
 
-def test_dict_of_it_may_be_changed() -> None:
+def test_to_dict_result_can_be_changed() -> None:
     obj = sample()
 
     mine = obj.to_dict()
@@ -233,7 +238,7 @@ def test_dict_of_it_may_be_changed() -> None:
 # ---------------------------------------------------------------- equality
 
 
-def test_equals_what_says_the_same() -> None:
+def test_objects_with_equal_json_are_equal() -> None:
     data = pod("web-0")
     obj = KubeObject.of(data)
 
@@ -249,8 +254,8 @@ def test_equals_what_says_the_same() -> None:
         assert operator.ne(obj, other) is operator.ne(other, obj) is False
 
 
-@pytest.mark.parametrize("other", [pod("web-1"), {}, None, 7, "default/web-0", []])
-def test_differs_from(other: object) -> None:
+@each_case("other", [pod("web-1"), {}, None, 7, "default/web-0", []])
+def test_objects_with_different_json_differ(other: object) -> None:
     obj = KubeObject.of(pod("web-0"))
 
     others = [other, KubeObject.of(other)] if isinstance(other, dict) else [other]
@@ -259,14 +264,14 @@ def test_differs_from(other: object) -> None:
         assert operator.ne(obj, it) is operator.ne(it, obj) is True
 
 
-def test_objects_of_equal_bytes_are_equal_without_a_decode() -> None:
+def test_objects_of_equal_bytes_are_compared_without_decoding() -> None:
     one, other = sample(), sample()
 
     assert one == other
     assert len(one.context.decoded_bodies) == 0
 
 
-def test_is_not_hashable() -> None:
+def test_object_is_not_hashable() -> None:
     with pytest.raises(TypeError, match="unhashable"):
         hash(sample())
 
@@ -275,12 +280,12 @@ def test_is_not_hashable() -> None:
 
 
 def broken() -> KubeObject:
-    """An object whose head could be read, and the rest not."""
+    """Return an object with readable metadata and a malformed rest."""
     raw = written(pod("web-0", "shop", {"app": "web"}))
     return ObjectDecoder(PODS).decode(raw.replace(b'"spec":{', b'"spec":{{'))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "look",
     [
         pytest.param(lambda it: it["spec"], id="item"),
@@ -292,7 +297,7 @@ def broken() -> KubeObject:
         pytest.param(lambda it: it.into(dict), id="into"),
     ],
 )
-def test_body_that_is_not_json_raises_decode_error_when_looked_into(look: Any) -> None:
+def test_malformed_body_raises_decode_error_on_access(look: Any) -> None:
     obj = broken()
 
     assert obj.key == "shop/web-0"
@@ -301,7 +306,7 @@ def test_body_that_is_not_json_raises_decode_error_when_looked_into(look: Any) -
         look(obj)
 
 
-def test_body_that_nests_too_deeply_raises_decode_error_when_looked_into() -> None:
+def test_deeply_nested_body_raises_decode_error_on_access() -> None:
     raw = written(pod("web-0", "shop", {"app": "web"}))
     obj = ObjectDecoder(PODS).decode(raw[:-1] + b',"x":' + nested() + b"}")
 
@@ -310,7 +315,7 @@ def test_body_that_nests_too_deeply_raises_decode_error_when_looked_into() -> No
             look()
 
 
-def test_object_that_cannot_be_decoded_equals_only_the_same_bytes() -> None:
+def test_malformed_object_equals_only_same_bytes() -> None:
     body = written(pod("web-0", "shop"))[:-1] + b',"x":' + nested() + b"}"
     obj, same, other = (
         ObjectDecoder(PODS).decode(it) for it in (body, body, body[:-1] + b" }")
@@ -324,7 +329,7 @@ def test_object_that_cannot_be_decoded_equals_only_the_same_bytes() -> None:
 # ---------------------------------------------------------------- copies, printing
 
 
-def test_copies_are_the_object_itself() -> None:
+def test_copy_of_object_is_the_object() -> None:
     obj = sample()
 
     assert copy.copy(obj) is obj
@@ -332,7 +337,7 @@ def test_copies_are_the_object_itself() -> None:
     assert copy.deepcopy({"it": obj})["it"] is obj
 
 
-def test_pickles_without_what_others_looked_at() -> None:
+def test_pickled_object_has_no_cached_bodies() -> None:
     decoder = ObjectDecoder(PODS)
     objects = [decoder.decode(written(pod(f"web-{n}"))) for n in range(20)]
     alone = pickle.dumps(objects[0])
@@ -356,7 +361,7 @@ def test_view_can_be_copied_and_pickled() -> None:
             copied["nodeName"] = "x"
 
 
-def test_what_is_printed_shows_no_data() -> None:
+def test_repr_shows_no_data() -> None:
     obj = KubeObject.of(
         {
             "metadata": {"name": "key", "namespace": "shop", "resourceVersion": "7"},
@@ -370,7 +375,7 @@ def test_what_is_printed_shows_no_data() -> None:
     assert SECRET not in repr(obj.context)
 
 
-def test_orjson_writes_it_with_a_default() -> None:
+def test_json_default_encodes_object() -> None:
     obj = sample()
 
     text = orjson.dumps({"pod": obj}, default=lambda it: it.to_dict())
@@ -378,7 +383,7 @@ def test_orjson_writes_it_with_a_default() -> None:
     assert orjson.loads(text) == {"pod": obj.to_dict()}
 
 
-def test_asking_whether_there_is_one_decodes_nothing() -> None:
+def test_truth_of_object_decodes_nothing() -> None:
     assert KubeObject(b"{broken", "shop/a", "", "", {}, ObjectContext())
     assert not KubeObject.of({})
 
@@ -401,8 +406,8 @@ class Model(BaseModel):
 CONTAINER = V1Container(name="c", image="i", image_pull_policy="Always")
 
 
-@pytest.mark.parametrize(
-    ("value", "written"),
+@each_case(
+    "value, written",
     [
         pytest.param(OBJECT, {"metadata": META}, id="object"),
         pytest.param(OBJECT["metadata"], META, id="view"),
@@ -421,7 +426,7 @@ CONTAINER = V1Container(name="c", image="i", image_pull_policy="Always")
         ),
     ],
 )
-def test_writes_what_is_inside(value: object, written: Any) -> None:
+def test_json_default_encodes_nested_models(value: object, written: Any) -> None:
     body = {"one": value, "many": [{"more": value}]}
 
     text = orjson.dumps(body, default=json_default)
@@ -430,7 +435,7 @@ def test_writes_what_is_inside(value: object, written: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [{1, 2}, object(), b"bytes", 1j])
-def test_refuses_what_is_not_json(value: object) -> None:
+def test_json_default_rejects_other_types(value: object) -> None:
     with pytest.raises(TypeError, match=f"not JSON: {type(value).__name__}"):
         json_default(value)
 
@@ -483,19 +488,19 @@ class NumberStruct(msgspec.Struct):
 # ---------------------------------------------------------------- types
 
 
-def test_reads_into_a_struct() -> None:
+def test_into_struct() -> None:
     assert sample().into(PodStruct) == PodStruct(SpecStruct("node-1"))
 
 
-def test_reads_into_a_dataclass() -> None:
+def test_into_dataclass() -> None:
     assert sample().into(PodData) == PodData(SpecData("node-1"))
 
 
-def test_reads_into_a_typed_dict() -> None:
+def test_into_typed_dict() -> None:
     assert sample().into(PodDict) == {"spec": {"nodeName": "node-1"}}
 
 
-def test_reads_into_a_pydantic_model() -> None:
+def test_into_pydantic_model() -> None:
     found = sample().into(PodModel)
 
     assert isinstance(found, PodModel)
@@ -503,11 +508,11 @@ def test_reads_into_a_pydantic_model() -> None:
     assert found.spec.containers[0]["name"] == "main"
 
 
-def test_reads_into_a_plain_dict() -> None:
+def test_into_plain_dict() -> None:
     assert sample().into(dict[str, Any]) == sample().to_dict()
 
 
-def test_reads_into_a_model_of_kubernetes_asyncio() -> None:
+def test_into_kubernetes_asyncio_model() -> None:
     found = sample().into(V1Pod)
 
     assert isinstance(found, V1Pod)
@@ -519,47 +524,47 @@ def test_reads_into_a_model_of_kubernetes_asyncio() -> None:
     assert found.status.pod_ip.startswith("10.0.0.")
 
 
-@pytest.mark.parametrize("kind", [PodStruct, PodData, PodDict, PodModel, V1Pod])
-def test_result_is_fresh(kind: type[Any]) -> None:
+@each_case("kind", [PodStruct, PodData, PodDict, PodModel, V1Pod])
+def test_into_returns_new_object(kind: type[Any]) -> None:
     obj = sample()
 
     assert obj.into(kind) is not obj.into(kind)
     assert len(obj.context.decoded_bodies) == 0
 
 
-def test_its_reader_is_made_once() -> None:
-    looked: list[str] = []
+def test_into_creates_decoder_once() -> None:
+    checked: list[str] = []
 
     class Watched(type):
         @property
         def model_validate_json(cls) -> Any:
-            looked.append(cls.__name__)
+            checked.append(cls.__name__)
             return lambda raw: raw
 
     class Model(metaclass=Watched):
         pass
 
     first = sample().into(Model)
-    before = len(looked)
+    before = len(checked)
 
     assert sample().into(Model) == first
-    assert len(looked) == before
+    assert len(checked) == before
 
 
-def test_reads_into_a_type_that_is_not_hashable() -> None:
+def test_into_type_that_is_not_hashable() -> None:
     kind: Any = Annotated[dict[str, Any], ["notes"]]
 
     assert sample().into(kind) == sample().to_dict()
 
 
-def test_what_is_no_type_is_refused() -> None:
+def test_into_rejects_value_that_is_no_type() -> None:
     kind: Any = "V1Pod | None"
 
     with pytest.raises(TypeError):
         sample().into(kind)
 
 
-# ---------------------------------------------------------------- what does not fit
+# ---------------------------------------------------------------- decoding errors
 
 
 @pytest.mark.parametrize(
@@ -571,7 +576,7 @@ def test_what_is_no_type_is_refused() -> None:
         pytest.param(int | str, r"Expected `int \| str`", id="union"),
     ],
 )
-def test_what_does_not_fit_says_where(kind: Any, where: str) -> None:
+def test_into_error_names_field(kind: Any, where: str) -> None:
     obj = KubeObject.of({"metadata": {"name": "a"}, "data": {"password": SECRET}})
 
     with pytest.raises(
@@ -592,14 +597,14 @@ def test_what_does_not_fit_says_where(kind: Any, where: str) -> None:
         pytest.param({"metadata": {"creationTimestamp": "?"}}, id="no-time"),
     ],
 )
-def test_what_does_not_fit_a_model_of_kubernetes_asyncio(change: Any) -> None:
+def test_into_kubernetes_asyncio_model_raises_decode_error(change: Any) -> None:
     obj = KubeObject.of(pod("web-0", **change))
 
     with pytest.raises(DecodeError, match=r"'default/web-0' does not fit V1Pod: .+"):
         obj.into(V1Pod)
 
 
-def test_what_nests_too_deeply_does_not_fit() -> None:
+def test_into_raises_decode_error_for_deep_nesting() -> None:
     raw = written(pod("web-0", labels={"app": "web"}))
     obj = ObjectDecoder(PODS).decode(raw[:-1] + b',"x":' + nested() + b"}")
 
@@ -623,7 +628,7 @@ def test_kubernetes_asyncio_is_imported_only_for_its_models() -> None:
 # ---------------------------------------------------------------- properties
 
 
-def test_properties_of_what_is_absent_are_empty() -> None:
+def test_properties_of_absent_fields_are_empty() -> None:
     obj = KubeObject.of(b"{}")
 
     assert (obj.key, obj.uid, obj.resource_version) == ("", "", "")
@@ -653,7 +658,7 @@ def test_null_reads_as_absent() -> None:
     assert obj.at("metadata.labels", "absent") == "absent"
 
 
-def test_properties_read_the_metadata() -> None:
+def test_properties_return_metadata() -> None:
     owner = {"kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
     obj = KubeObject.of(
         pod(
@@ -675,8 +680,8 @@ def test_properties_read_the_metadata() -> None:
         obj.owner_references[0]["name"] = "x"  # type: ignore[index]
 
 
-@pytest.mark.parametrize(
-    ("text", "time"),
+@each_case(
+    "text, time",
     [
         pytest.param("2025-03-04T05:06:07Z", (2025, 3, 4, 5, 6, 7), id="seconds"),
         pytest.param(
@@ -700,7 +705,7 @@ def test_timestamps_are_aware_in_utc(text: str, time: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("value", ["yesterday", "", 7, {}])
-def test_timestamp_that_is_no_time_raises_decode_error(value: object) -> None:
+def test_malformed_timestamp_raises_decode_error(value: object) -> None:
     obj = KubeObject.of(pod("web-0", metadata={"creationTimestamp": value}))
 
     with pytest.raises(DecodeError, match=r"default/web-0.*creationTimestamp"):
@@ -719,7 +724,7 @@ def test_at_returns_read_only_views() -> None:
     assert obj.at(("spec", "containers", "0", "name")) == "main"
 
 
-def test_at_decodes_nothing_into_the_cache() -> None:
+def test_at_does_not_fill_cache() -> None:
     obj = sample()
 
     obj.at("spec.nodeName")
@@ -729,16 +734,16 @@ def test_at_decodes_nothing_into_the_cache() -> None:
 
 
 @pytest.mark.parametrize("default", [None, 0, "x", []])
-def test_at_of_an_absent_path_gives_the_default_as_it_is(default: object) -> None:
+def test_at_of_absent_path_returns_default(default: object) -> None:
     assert sample().at("spec.other.more", default) is default
 
 
 @pytest.mark.parametrize("value", [False, 0, "", 0.0])
-def test_at_of_an_empty_value_gives_the_value(value: object) -> None:
+def test_at_of_empty_value_returns_it(value: object) -> None:
     assert KubeObject.of({"a": {"b": value}}).at("a.b", "default") == value
 
 
 @pytest.mark.parametrize("path", ["", (), "a..b", ("a", "")])
-def test_at_refuses_an_empty_step(path: Any) -> None:
+def test_at_rejects_empty_step(path: Any) -> None:
     with pytest.raises(OptionsError, match="not a path"):
         sample().at(path)

@@ -1,4 +1,4 @@
-"""`KubeObject`: what it keeps alive, and reading it from threads."""
+"""`KubeObject`: memory, garbage collection and threads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sample() -> KubeObject:
 # ---------------------------------------------------------------- memory
 
 
-def test_is_not_tracked_by_the_collector() -> None:
+def test_object_is_not_tracked_by_garbage_collector() -> None:
     obj = sample()
     assert obj["spec"]
 
@@ -42,8 +42,8 @@ def reachable(start: object) -> list[object]:
     return list(found.values())
 
 
-def test_context_refers_to_no_object() -> None:
-    """The collector does not look into objects: a cycle through one would stay."""
+def test_context_does_not_refer_to_objects() -> None:
+    """The garbage collector does not look into objects, so a cycle would stay."""
     obj = sample()
     assert obj["spec"]["containers"][0]["name"] == "main"
 
@@ -53,7 +53,7 @@ def test_context_refers_to_no_object() -> None:
     assert not any(isinstance(it, KubeObject) for it in inside)
 
 
-def test_leaves_no_garbage_behind() -> None:
+def test_objects_leave_no_garbage() -> None:
     def use() -> None:
         obj = sample()
         assert obj["spec"] == obj.at("spec")
@@ -72,7 +72,7 @@ def test_leaves_no_garbage_behind() -> None:
     assert garbage == 0
 
 
-def test_body_is_freed_with_its_object() -> None:
+def test_body_is_freed_with_object() -> None:
     body = written(pod("web-0"))
     before = sys.getrefcount(body)
     obj = ObjectDecoder(PODS).decode(body)
@@ -89,7 +89,7 @@ def test_body_is_freed_with_its_object() -> None:
 
 
 @pytest.mark.realtime
-def test_may_be_read_from_threads() -> None:
+def test_objects_can_be_read_in_threads() -> None:
     decoder = ObjectDecoder(PODS)
     names = [f"web-{n}" for n in range(DECODED_BODIES_KEPT + 40)]
     objects = [decoder.decode(written(pod(name))) for name in names]

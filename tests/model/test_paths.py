@@ -8,6 +8,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from conftest import pod
+from each_case import each_case
 from hypothesis import given, settings
 from json_helpers import keys, nested, styles, values, written
 
@@ -33,8 +34,8 @@ BODY = {
 }
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
+@each_case(
+    "path, value",
     [
         pytest.param("kind", "Pod", id="top"),
         pytest.param("spec.replicas", 0, id="zero"),
@@ -54,39 +55,39 @@ BODY = {
         pytest.param(("spec", "a b"), 5, id="blank"),
     ],
 )
-def test_reads(path: Path, value: object) -> None:
+def test_path_reader_returns_value(path: Path, value: object) -> None:
     assert path_reader(path)(written(BODY)) == value
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path",
     [
         pytest.param("other", id="top"),
         pytest.param("metadata.other", id="inner"),
         pytest.param("other.more.0.x", id="far"),
         pytest.param("metadata.labels", id="null"),
-        pytest.param("metadata.labels.app", id="behind-null"),
+        pytest.param("metadata.labels.app", id="after-null"),
         pytest.param("spec.containers.1", id="null-in-an-array"),
-        pytest.param("spec.containers.1.image", id="behind-null-in-an-array"),
-        pytest.param("spec.containers.3", id="behind-the-end"),
-        pytest.param("spec.containers.3.image", id="far-behind-the-end"),
+        pytest.param("spec.containers.1.image", id="after-null-in-an-array"),
+        pytest.param("spec.containers.3", id="after-the-end"),
+        pytest.param("spec.containers.3.image", id="far-after-the-end"),
         pytest.param("spec.containers.-1", id="negative-index"),
         pytest.param("spec.containers.image", id="key-of-an-array"),
         pytest.param("spec.containers.0.1", id="index-of-an-object"),
-        pytest.param("kind.more", id="behind-a-string"),
+        pytest.param("kind.more", id="after-a-string"),
         pytest.param("kind.0", id="index-of-a-string"),
-        pytest.param("spec.replicas.more", id="behind-a-number"),
-        pytest.param("spec.paused.more", id="behind-false"),
-        pytest.param("metadata.annotations.1.2", id="behind-digits-as-a-key"),
+        pytest.param("spec.replicas.more", id="after-a-number"),
+        pytest.param("spec.paused.more", id="after-false"),
+        pytest.param("metadata.annotations.1.2", id="after-digits-as-a-key"),
         pytest.param(("spec", "\ud800"), id="no-unicode"),
     ],
 )
-def test_reads_none_where_nothing_is(path: Path) -> None:
+def test_path_reader_returns_none_for_absent_value(path: Path) -> None:
     assert path_reader(path)(written(BODY)) is None
 
 
 def walked(value: Any, steps: tuple[str, ...]) -> Any:
-    """The same, step by step, in what the JSON decodes to."""
+    """Return the value by stepwise access to the decoded JSON."""
     for step in steps:
         if isinstance(value, dict):
             value = value.get(step)
@@ -98,7 +99,7 @@ def walked(value: Any, steps: tuple[str, ...]) -> Any:
     return value
 
 
-# So much that what is behind it is worth a cut; and what a cut must not be taken in by.
+# Long enough to make a cut worthwhile, and text that must not be mistaken for the cut.
 PADDING = "x" * 600
 fronts = st.sampled_from(
     [
@@ -124,7 +125,7 @@ steps = keys.filter(bool) | st.integers(0, 3).map(str)
     front=fronts,
 )
 @settings(max_examples=150)
-def test_reads_what_is_there(
+def test_path_reader_equals_stepwise_access(
     body: Any, path: tuple[str, ...], style: str, front: dict[str, Any]
 ) -> None:
     raw = written({**front, **body}, style)
@@ -138,7 +139,7 @@ def test_reads_what_is_there(
     front=fronts,
 )
 @settings(max_examples=150)
-def test_reads_every_path_that_a_body_has(
+def test_path_reader_finds_every_path_of_body(
     data: st.DataObject, body: Any, front: dict[str, Any]
 ) -> None:
     value: Any = body
@@ -155,7 +156,7 @@ def test_reads_every_path_that_a_body_has(
     assert path_reader(tuple(path))(raw) == value
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path",
     [
         pytest.param("", id="empty"),
@@ -163,18 +164,18 @@ def test_reads_every_path_that_a_body_has(
         pytest.param("a..b", id="two-dots"),
         pytest.param("spec.containers[0].name", id="brackets"),
         pytest.param(".a", id="dot-in-front"),
-        pytest.param("a.", id="dot-behind"),
+        pytest.param("a.", id="trailing-dot"),
         pytest.param(("a", ""), id="empty-step"),
         pytest.param(("a", 1), id="number"),
         pytest.param(("a", None), id="none"),
     ],
 )
-def test_refuses_what_is_no_path(path: Any) -> None:
+def test_path_reader_rejects_malformed_path(path: Any) -> None:
     with pytest.raises(OptionsError, match="not a path"):
         path_reader(path)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         pytest.param(b"", id="empty"),
@@ -183,14 +184,16 @@ def test_refuses_what_is_no_path(path: Any) -> None:
         pytest.param(b'{"a":{"b":1},"c":' + nested() + b"}", id="too-deep"),
     ],
 )
-@pytest.mark.parametrize("path", ["a.b", "a.b.c", ("a", 'b"')], ids=str)
-def test_body_that_cannot_be_read_raises_decode_error(body: bytes, path: Path) -> None:
+@each_case("path", ["a.b", "a.b.c", ("a", 'b"')])
+def test_path_reader_raises_decode_error_for_malformed_body(
+    body: bytes, path: Path
+) -> None:
     with pytest.raises(DecodeError, match=r"^reading a\.b"):
         path_reader(path)(body)
 
 
-def test_decodes_nothing_that_is_not_on_the_path() -> None:
-    """A byte that is no text would be refused where it is decoded."""
+def test_path_reader_does_not_decode_other_fields() -> None:
+    """An invalid UTF-8 byte would fail where it is decoded."""
     raw = written(pod("web-0")).replace(b"Running", b"\xff")
 
     assert path_reader("spec.nodeName")(raw) == "node-1"
@@ -198,8 +201,8 @@ def test_decodes_nothing_that_is_not_on_the_path() -> None:
         path_reader("status.phase")(raw)
 
 
-def test_leaves_out_what_stands_before_the_path() -> None:
-    """As above; what is not looked at may be anything."""
+def test_path_reader_skips_text_before_path() -> None:
+    """Skipped text is not checked."""
     body = {"metadata": {"note": "x" * 600, "odd": "?"}, "status": {"phase": "Failed"}}
     raw = written(body).replace(b"?", b"\xff")
 
@@ -208,5 +211,5 @@ def test_leaves_out_what_stands_before_the_path() -> None:
         path_reader("metadata.odd")(raw)
 
 
-def test_compiles_a_path_once() -> None:
+def test_path_reader_is_compiled_once() -> None:
     assert path_reader("spec.nodeName") is path_reader("spec.nodeName")

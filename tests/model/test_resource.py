@@ -1,8 +1,9 @@
-"""Resources: their paths on the server, and the built-in ones."""
+"""`Resource`: paths on the server, and built-in resources."""
 
 from __future__ import annotations
 
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import OptionsError
 from aioinformer.model import resources
@@ -11,8 +12,8 @@ from aioinformer.model.resource import Resource
 WIDGETS = Resource("example.com", "v1beta1", "widgets", "Widget")
 
 
-@pytest.mark.parametrize(
-    ("resource", "arguments", "path"),
+@each_case(
+    "resource, arguments, path",
     [
         pytest.param(resources.PODS, (), "/api/v1/pods", id="all-namespaces"),
         pytest.param(
@@ -56,14 +57,14 @@ WIDGETS = Resource("example.com", "v1beta1", "widgets", "Widget")
         ),
     ],
 )
-def test_path_on_the_server(
+def test_resource_path(
     resource: Resource, arguments: tuple[str, ...], path: str
 ) -> None:
     assert resource.path(*arguments) == path
 
 
-@pytest.mark.parametrize("part", [".", "..", "a/b", "/", "a%2Fb"])
-@pytest.mark.parametrize(
+@each_case("part", [".", "..", "a/b", "/", "a%2Fb"])
+@each_case(
     "place",
     [
         pytest.param("{0}", id="namespace"),
@@ -71,17 +72,17 @@ def test_path_on_the_server(
         pytest.param("shop web {0}", id="subresource"),
     ],
 )
-def test_refuses_what_would_lead_to_another_path(part: str, place: str) -> None:
-    with pytest.raises(OptionsError, match="cannot be part of a path"):
+def test_resource_path_rejects_unsafe_parts(part: str, place: str) -> None:
+    with pytest.raises(OptionsError, match="invalid path segment"):
         resources.PODS.path(*place.format(part).split())
 
 
-def test_cluster_scoped_resource_refuses_a_namespace() -> None:
+def test_cluster_scoped_path_rejects_namespace() -> None:
     with pytest.raises(OptionsError, match="nodes is cluster-scoped"):
         resources.NODES.path("shop")
 
 
-def test_namespaced_object_needs_its_namespace() -> None:
+def test_path_of_namespaced_object_requires_namespace() -> None:
     with pytest.raises(OptionsError, match="needs a namespace"):
         resources.DEPLOYMENTS.path(None, "web")
 
@@ -94,9 +95,7 @@ def test_namespaced_object_needs_its_namespace() -> None:
         pytest.param("a.example.com/v2", "a.example.com", "v2", id="custom"),
     ],
 )
-def test_is_made_from_an_api_version(
-    api_version: str, group: str, version: str
-) -> None:
+def test_resource_of_api_version(api_version: str, group: str, version: str) -> None:
     resource = Resource.of(api_version, "things", "Thing", namespaced=False)
 
     assert resource == Resource(group, version, "things", "Thing", namespaced=False)
@@ -112,8 +111,8 @@ def test_is_made_from_an_api_version(
         pytest.param("v1", "pods/status", id="subresource-in-plural"),
     ],
 )
-def test_refuses_parts_that_cannot_be(api_version: str, plural: str) -> None:
-    with pytest.raises(OptionsError, match="cannot be"):
+def test_resource_rejects_invalid_parts(api_version: str, plural: str) -> None:
+    with pytest.raises(OptionsError, match=r"invalid (version|plural)"):
         Resource.of(api_version, plural)
 
 
@@ -124,11 +123,11 @@ def test_refuses_parts_that_cannot_be(api_version: str, plural: str) -> None:
         pytest.param(WIDGETS, "widgets.example.com", id="group"),
     ],
 )
-def test_is_written_as_kubectl_writes_it(resource: Resource, text: str) -> None:
+def test_resource_str_is_that_of_kubectl(resource: Resource, text: str) -> None:
     assert str(resource) == text
 
 
-def test_is_a_value() -> None:
+def test_resource_is_hashable_value() -> None:
     same = Resource.of("example.com/v1beta1", "widgets", "Widget")
 
     assert same == WIDGETS
@@ -136,7 +135,7 @@ def test_is_a_value() -> None:
     assert Resource.of("v1", "widgets", "Widget") != WIDGETS
 
 
-def test_finds_built_in_resources_by_name() -> None:
+def test_lookup_finds_built_in_resources() -> None:
     assert resources.lookup("v1", "pods") is resources.PODS
     assert resources.lookup("apps/v1", "deployments") is resources.DEPLOYMENTS
 
@@ -144,11 +143,11 @@ def test_finds_built_in_resources_by_name() -> None:
 @pytest.mark.parametrize(
     ("api_version", "plural"), [("v2", "pods"), ("v1", "Pods"), ("apps/v1", "pods")]
 )
-def test_finds_nothing_under_another_name(api_version: str, plural: str) -> None:
+def test_lookup_of_other_name_returns_none(api_version: str, plural: str) -> None:
     assert resources.lookup(api_version, plural) is None
 
 
-def test_every_built_in_resource_is_public_and_can_be_found() -> None:
+def test_built_in_resources_are_public_and_found_by_lookup() -> None:
     constants = {
         name: value
         for name, value in vars(resources).items()
@@ -160,7 +159,7 @@ def test_every_built_in_resource_is_public_and_can_be_found() -> None:
         assert resources.lookup(value.api_version, value.plural) is value
 
 
-def test_built_in_kinds_and_plurals_belong_together() -> None:
+def test_built_in_plurals_fit_kinds() -> None:
     for name in resources.__all__:
         if name.islower():
             continue
@@ -176,8 +175,8 @@ def test_built_in_kinds_and_plurals_belong_together() -> None:
         }
 
 
-@pytest.mark.parametrize(
-    ("word", "found"),
+@each_case(
+    "word, found",
     [
         ("pods", resources.PODS),
         ("Pod", resources.PODS),
@@ -186,5 +185,5 @@ def test_built_in_kinds_and_plurals_belong_together() -> None:
         ("", None),
     ],
 )
-def test_a_word_may_mean_a_built_in_resource(word: str, found: Resource | None) -> None:
+def test_similar_finds_built_in_resource(word: str, found: Resource | None) -> None:
     assert resources.similar(word) == found

@@ -1,4 +1,4 @@
-"""Label selectors: grammar, meaning, and text."""
+"""Label and field selectors: grammar and matching."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from each_case import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,8 +31,8 @@ TOO_LONG = "z" * 64
 # ------------------------------------------------------------ labels: grammar
 
 
-@pytest.mark.parametrize(
-    ("text", "normal"),
+@each_case(
+    "text, normal",
     [
         pytest.param("", "", id="empty"),
         pytest.param(" \t\r\n", "", id="blank"),
@@ -65,15 +66,15 @@ TOO_LONG = "z" * 64
         pytest.param(f"{'p' * 253}/a", None, id="longest-prefix"),
     ],
 )
-def test_parses_what_kubectl_accepts(text: str, normal: str | None) -> None:
+def test_label_selector_parses_kubectl_syntax(text: str, normal: str | None) -> None:
     selector = LabelSelector.parse(text)
 
     assert str(selector) == (text if normal is None else normal)
     assert selector.empty is (not normal and normal is not None)
 
 
-@pytest.mark.parametrize(
-    ("text", "position"),
+@each_case(
+    "text, position",
     [
         pytest.param(",", 0, id="only-a-comma"),
         pytest.param("a,", 2, id="comma-at-the-end"),
@@ -118,7 +119,7 @@ def test_parses_what_kubectl_accepts(text: str, normal: str | None) -> None:
         pytest.param("a in (b, .c)", 9, id="value-in-a-set-begins-with-dot"),
     ],
 )
-def test_says_where_a_label_selector_is_wrong(text: str, position: int) -> None:
+def test_label_selector_error_has_position(text: str, position: int) -> None:
     with pytest.raises(SelectorSyntaxError) as caught:
         LabelSelector.parse(text)
 
@@ -129,8 +130,8 @@ def test_says_where_a_label_selector_is_wrong(text: str, position: int) -> None:
 # ------------------------------------------------------------ labels: meaning
 
 
-@pytest.mark.parametrize(
-    ("text", "labels", "expected"),
+@each_case(
+    "text, labels, expected",
     [
         pytest.param("", {}, True, id="empty-matches-everything"),
         pytest.param("a=b", {"a": "b"}, True, id="equal"),
@@ -168,7 +169,9 @@ def test_says_where_a_label_selector_is_wrong(text: str, position: int) -> None:
         pytest.param("a=b,a=c", {"a": "b"}, False, id="contradiction"),
     ],
 )
-def test_selects_by_labels(text: str, labels: dict[str, str], expected: bool) -> None:
+def test_label_selector_matches_labels(
+    text: str, labels: dict[str, str], expected: bool
+) -> None:
     selector = LabelSelector.parse(text)
 
     assert selector.matches(labels) is expected
@@ -178,13 +181,13 @@ def test_selects_by_labels(text: str, labels: dict[str, str], expected: bool) ->
 def selected(
     selector: LabelSelector, label_sets: list[dict[str, str]]
 ) -> list[dict[str, str]]:
-    """What select() makes of objects with these labels."""
+    """Return the result of select() for objects with these labels."""
     objects = [SimpleNamespace(label_set=labels) for labels in label_sets]
     found = selector.select(cast("list[KubeObject]", objects))
     return [it.label_set for it in found]
 
 
-def test_selecting_keeps_the_order() -> None:
+def test_select_keeps_order() -> None:
     label_sets = [{"n": str(n), "even": str(n % 2 == 0)} for n in range(10)]
 
     found = selected(LabelSelector.parse("even=True,n>3"), label_sets)
@@ -192,7 +195,7 @@ def test_selecting_keeps_the_order() -> None:
     assert [labels["n"] for labels in found] == ["4", "6", "8"]
 
 
-def test_selecting_with_an_empty_selector_returns_a_new_list() -> None:
+def test_select_with_empty_selector_returns_new_list() -> None:
     objects = cast("list[KubeObject]", [SimpleNamespace(label_set={})])
 
     found = LabelSelector().select(objects)
@@ -209,7 +212,9 @@ def test_selecting_with_an_empty_selector_returns_a_new_list() -> None:
         pytest.param("a!=b,a!=c", "a!=c,a!=b", id="order-under-one-key"),
     ],
 )
-def test_equal_selectors_are_equal(one: str, other: str) -> None:
+def test_label_selectors_with_equal_requirements_are_equal(
+    one: str, other: str
+) -> None:
     first, second = LabelSelector.parse(one), LabelSelector.parse(other)
 
     assert first == second
@@ -217,21 +222,21 @@ def test_equal_selectors_are_equal(one: str, other: str) -> None:
     assert str(first) == str(second)
 
 
-def test_different_selectors_differ() -> None:
+def test_label_selectors_with_different_requirements_differ() -> None:
     texts = ["", "a", "!a", "a=b", "a!=b", "a in (b)", "a notin (b)", "a=c", "a>1"]
 
     assert len({LabelSelector.parse(text) for text in texts}) == len(texts)
     assert LabelSelector.parse("a") != "a"
 
 
-def test_repr_can_be_evaluated() -> None:
+def test_label_selector_repr_can_be_evaluated() -> None:
     assert repr(LabelSelector.parse("b,a=c")) == "LabelSelector.parse('a=c,b')"
 
 
 # --------------------------------------------------- labels: requirements, specs
 
 
-def test_requirements_can_be_read_and_given() -> None:
+def test_label_selector_of_requirements() -> None:
     selector = LabelSelector.parse("b in (d,c),a>1")
 
     assert selector.requirements == (
@@ -241,7 +246,7 @@ def test_requirements_can_be_read_and_given() -> None:
     assert LabelSelector(reversed(selector.requirements)) == selector
 
 
-@pytest.mark.parametrize(
+@each_case(
     "arguments",
     [
         pytest.param(("a", "=", ()), id="equals-nothing"),
@@ -257,7 +262,9 @@ def test_requirements_can_be_read_and_given() -> None:
         pytest.param(("a", "==", ("b",)), id="operator"),
     ],
 )
-def test_refuses_an_impossible_requirement(arguments: tuple[Any, ...]) -> None:
+def test_label_requirement_rejects_invalid_arguments(
+    arguments: tuple[Any, ...],
+) -> None:
     with pytest.raises(OptionsError):
         LabelRequirement(*arguments)
 
@@ -282,11 +289,11 @@ def test_refuses_an_impossible_requirement(arguments: tuple[Any, ...]) -> None:
         ),
     ],
 )
-def test_reads_the_selector_of_a_spec(spec: dict[str, Any], text: str) -> None:
+def test_label_selector_of_spec(spec: dict[str, Any], text: str) -> None:
     assert str(LabelSelector.of(spec)) == text
 
 
-@pytest.mark.parametrize(
+@each_case(
     "expression",
     [
         pytest.param({"key": "a", "operator": "Gt", "values": ["1"]}, id="operator"),
@@ -296,7 +303,9 @@ def test_reads_the_selector_of_a_spec(spec: dict[str, Any], text: str) -> None:
         pytest.param({"key": "a", "operator": "In", "values": [1]}, id="number"),
     ],
 )
-def test_refuses_a_wrong_expression_of_a_spec(expression: dict[str, Any]) -> None:
+def test_label_selector_rejects_invalid_expression_of_spec(
+    expression: dict[str, Any],
+) -> None:
     with pytest.raises(OptionsError):
         LabelSelector.of({"matchExpressions": [expression]})
 
@@ -339,12 +348,12 @@ selectors = st.lists(requirements, max_size=5).map(LabelSelector)
 
 
 @given(selectors)
-def test_parsing_the_text_gives_the_selector(selector: LabelSelector) -> None:
+def test_label_selector_equals_its_parsed_text(selector: LabelSelector) -> None:
     assert LabelSelector.parse(str(selector)) == selector
 
 
 @given(selectors, st.dictionaries(keys, values, max_size=6))
-def test_a_selector_is_the_conjunction_of_its_requirements(
+def test_label_selector_is_conjunction_of_requirements(
     selector: LabelSelector, labels: dict[str, str]
 ) -> None:
     expected = all(holds(it, labels) for it in selector.requirements)
@@ -354,7 +363,7 @@ def test_a_selector_is_the_conjunction_of_its_requirements(
 
 
 def holds(requirement: LabelRequirement, labels: dict[str, str]) -> bool:
-    """The meaning of one requirement, written out case by case."""
+    """Return the meaning of one requirement, case by case."""
     value = labels.get(requirement.key)
     match requirement.operator:
         case "=" | "in":
@@ -374,7 +383,7 @@ def holds(requirement: LabelRequirement, labels: dict[str, str]) -> bool:
 
 
 @given(st.text(alphabet="ab1-/=!<>(), \tin", max_size=12))
-def test_any_text_is_parsed_or_refused_at_a_position(text: str) -> None:
+def test_any_text_is_parsed_or_rejected_with_position(text: str) -> None:
     position = 0
     selector = LabelSelector()
     try:
@@ -386,8 +395,8 @@ def test_any_text_is_parsed_or_refused_at_a_position(text: str) -> None:
     assert LabelSelector.parse(str(selector)) == selector
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each_case(
+    "text, expected",
     [
         pytest.param("", [], id="empty"),
         pytest.param(",,", [], id="only-commas"),
@@ -409,15 +418,15 @@ def test_any_text_is_parsed_or_refused_at_a_position(text: str) -> None:
         pytest.param(".spec['x']=é", [(".spec['x']", "=", "é")], id="any-name"),
     ],
 )
-def test_parses_field_selectors(text: str, expected: list[Any]) -> None:
+def test_field_selector_parses_kubectl_syntax(text: str, expected: list[Any]) -> None:
     selector = FieldSelector.parse(text)
 
     assert selector.requirements == tuple(FieldRequirement(*it) for it in expected)
     assert selector.empty is (not expected)
 
 
-@pytest.mark.parametrize(
-    ("text", "position"),
+@each_case(
+    "text, position",
     [
         pytest.param("a", 1, id="no-operator"),
         pytest.param("a=b,c", 5, id="no-operator-in-the-second"),
@@ -432,15 +441,15 @@ def test_parses_field_selectors(text: str, expected: list[Any]) -> None:
         pytest.param("a=b\\", 3, id="escape-at-the-end"),
     ],
 )
-def test_says_where_a_field_selector_is_wrong(text: str, position: int) -> None:
+def test_field_selector_error_has_position(text: str, position: int) -> None:
     with pytest.raises(SelectorSyntaxError) as caught:
         FieldSelector.parse(text)
 
     assert caught.value.position == position
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each_case(
+    "text, expected",
     [
         pytest.param("", True, id="empty"),
         pytest.param("spec.nodeName=n1", True, id="equal"),
@@ -452,7 +461,7 @@ def test_says_where_a_field_selector_is_wrong(text: str, position: int) -> None:
         pytest.param("spec.nodeName=n1,status.phase=Running", False, id="only-one"),
     ],
 )
-def test_selects_by_fields(text: str, expected: bool) -> None:
+def test_field_selector_matches_fields(text: str, expected: bool) -> None:
     fields = {"spec.nodeName": "n1"}
 
     assert (
@@ -460,7 +469,7 @@ def test_selects_by_fields(text: str, expected: bool) -> None:
     )
 
 
-def test_equal_field_selectors_are_equal() -> None:
+def test_field_selectors_with_equal_requirements_are_equal() -> None:
     one, other = FieldSelector.parse("a=b,c!=d"), FieldSelector.parse("c!=d,a==b")
 
     assert one == other
@@ -468,14 +477,14 @@ def test_equal_field_selectors_are_equal() -> None:
     assert one != FieldSelector.parse("a=b")
 
 
-@pytest.mark.parametrize("field", ["", "a b", "a=b", "a,b", "a!", "a\\"])
-def test_refuses_an_impossible_field(field: str) -> None:
+@each_case("field", ["", "a b", "a=b", "a,b", "a!", "a\\"])
+def test_field_requirement_rejects_invalid_field(field: str) -> None:
     with pytest.raises(OptionsError):
         FieldRequirement(field, "=", "x")
 
 
 @pytest.mark.parametrize("operator", ["==", "in", ""])
-def test_refuses_an_unknown_operator(operator: Any) -> None:
+def test_field_requirement_rejects_unknown_operator(operator: Any) -> None:
     with pytest.raises(OptionsError, match="not an operator"):
         FieldRequirement("spec.nodeName", operator, "x")
 
@@ -489,7 +498,7 @@ field_requirements = st.builds(
 
 
 @given(st.lists(field_requirements, max_size=4).map(tuple))
-def test_parsing_the_text_gives_the_field_selector(
+def test_field_selector_equals_its_parsed_text(
     requirements: tuple[FieldRequirement, ...],
 ) -> None:
     selector = FieldSelector(requirements)

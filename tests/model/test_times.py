@@ -1,4 +1,4 @@
-"""Durations: as users give them, and as they read."""
+"""Durations: conversion and formatting."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.times import human_duration, seconds_of, timeout_of
@@ -14,8 +15,8 @@ from aioinformer.model.times import human_duration, seconds_of, timeout_of
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
 
 
-@pytest.mark.parametrize(
-    ("seconds", "told"),
+@each_case(
+    "seconds, text",
     [
         (-2, "<invalid>"),
         (-1.9, "0s"),
@@ -42,26 +43,26 @@ MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
         (8 * YEAR, "8y"),
     ],
 )
-def test_ages_are_told_the_coarser_the_older(seconds: float, told: str) -> None:
-    assert human_duration(seconds) == told
+def test_human_duration_gets_coarser_with_age(seconds: float, text: str) -> None:
+    assert human_duration(seconds) == text
 
 
-def test_a_timedelta_is_turned_into_seconds() -> None:
+def test_seconds_of_timedelta() -> None:
     assert seconds_of(timedelta(minutes=1, milliseconds=500)) == 60.5
 
 
 @pytest.mark.parametrize("endless", [math.inf, -math.inf, math.nan])
-def test_no_duration_is_endless(endless: float) -> None:
+def test_infinite_duration_is_rejected(endless: float) -> None:
     with pytest.raises(OptionsError):
         seconds_of(endless)
 
 
 @pytest.mark.parametrize("given", ["30s", "5", [1], {}], ids=repr)
-def test_what_is_no_number_is_refused(given: Any) -> None:
+def test_duration_that_is_no_number_is_rejected(given: Any) -> None:
     with pytest.raises(OptionsError, match="a number of seconds, or a timedelta, not"):
         seconds_of(given)
 
 
-def test_no_timeout_stays_none() -> None:
+def test_timeout_of_none_is_none() -> None:
     assert timeout_of(None) is None
     assert timeout_of(3) == 3.0

@@ -1,4 +1,4 @@
-"""Transforms: what they leave out, and that nothing else changes."""
+"""Transforms: removed fields, and unchanged rest."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 from conftest import pod
+from each_case import each_case
 from hypothesis import example, given
 from hypothesis import strategies as st
 from json_helpers import STYLES, nested, styles, texts, values
@@ -34,7 +35,7 @@ def written(content: dict[str, Any], style: str = "compact") -> KubeObject:
 
 
 def without_managed_fields(body: bytes) -> dict[str, Any]:
-    """The same on a dict."""
+    """Return the body after removal from a dict."""
     content: dict[str, Any] = orjson.loads(body)
     if isinstance(content.get("metadata"), dict):
         content["metadata"].pop("managedFields", None)
@@ -45,7 +46,7 @@ def without_managed_fields(body: bytes) -> dict[str, Any]:
 # ---------------------------------------------------------------- managed fields
 
 
-def test_managed_fields_are_cut_out_of_the_bytes() -> None:
+def test_strip_managed_fields_cuts_bytes() -> None:
     obj = written(managed())
 
     result = strip_managed_fields(obj)
@@ -59,7 +60,7 @@ def test_managed_fields_are_cut_out_of_the_bytes() -> None:
     assert result.label_set is obj.label_set
 
 
-def test_what_has_no_managed_fields_is_not_copied() -> None:
+def test_strip_returns_same_object_without_managed_fields() -> None:
     obj = written(pod("a"))
 
     assert strip_managed_fields(obj) is obj
@@ -104,9 +105,9 @@ ODD: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("content", ODD.values(), ids=ODD)
-def test_the_cut_does_what_a_dict_would(content: dict[str, Any], style: str) -> None:
+@each_case("style", STYLES)
+@each_case("content", ODD.values(), ids=ODD)
+def test_strip_equals_removal_from_dict(content: dict[str, Any], style: str) -> None:
     obj = written(content, style)
 
     result = strip_managed_fields(obj)
@@ -123,7 +124,7 @@ def test_the_cut_does_what_a_dict_would(content: dict[str, Any], style: str) -> 
     ],
     ids=["metadata-twice", "field-twice", "in-the-second-metadata"],
 )
-def test_the_last_of_repeated_fields_counts(body: bytes) -> None:
+def test_strip_removes_repeated_fields(body: bytes) -> None:
     result = strip_managed_fields(KubeObject.of(body))
 
     assert orjson.loads(result.raw) == without_managed_fields(body)
@@ -153,7 +154,7 @@ contents = st.fixed_dictionaries(
 
 @given(content=contents, style=styles, order=st.randoms(use_true_random=False))
 @example(content=managed(), style="compact", order=None)
-def test_stripping_equals_that_of_a_dict_for_whatever_content(
+def test_strip_of_any_content_equals_removal_from_dict(
     content: dict[str, Any], order: Any, style: str
 ) -> None:
     fields = list(content.items())
@@ -167,7 +168,7 @@ def test_stripping_equals_that_of_a_dict_for_whatever_content(
     )
 
 
-def test_real_bodies_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strip_of_usual_body_needs_no_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
     def general(obj: KubeObject) -> KubeObject:
         raise AssertionError(obj)
 
@@ -184,7 +185,7 @@ def test_real_bodies_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     "cut", [(b'"fieldsV1":', b'"fieldsV1"'), (b"]", b"")], ids=["typo", "no-end"]
 )
-def test_a_body_that_is_no_json_is_an_error(cut: tuple[bytes, bytes]) -> None:
+def test_strip_of_malformed_body_raises_decode_error(cut: tuple[bytes, bytes]) -> None:
     obj = written(managed())
     broken = KubeObject(obj.body.replace(*cut), *_head(obj))
 
@@ -192,7 +193,7 @@ def test_a_body_that_is_no_json_is_an_error(cut: tuple[bytes, bytes]) -> None:
         strip_managed_fields(broken)
 
 
-def test_a_body_that_nests_too_deeply_is_an_error() -> None:
+def test_drop_from_deeply_nested_body_raises_decode_error() -> None:
     obj = written(managed())
     deep = KubeObject(
         obj.body.replace(b'"fieldsV1":', b'"x":%s,"fieldsV1":' % nested()), *_head(obj)
@@ -225,8 +226,8 @@ def node(**changed: Any) -> dict[str, Any]:
     return {**NODE, **changed}
 
 
-@pytest.mark.parametrize(
-    ("paths", "left"),
+@each_case(
+    "paths, left",
     [
         pytest.param(
             ["status.images"],
@@ -289,7 +290,9 @@ def node(**changed: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_drop(paths: list[str | tuple[str, ...]], left: dict[str, Any]) -> None:
+def test_drop_removes_values_at_paths(
+    paths: list[str | tuple[str, ...]], left: dict[str, Any]
+) -> None:
     obj = written(NODE)
 
     result = drop(*paths)(obj)
@@ -300,7 +303,7 @@ def test_drop(paths: list[str | tuple[str, ...]], left: dict[str, Any]) -> None:
     assert (result is obj) == (left == NODE)
 
 
-def test_labels_that_are_dropped_are_gone_for_selectors_too() -> None:
+def test_dropped_labels_do_not_match_selectors() -> None:
     for path, left in (
         ("metadata.labels", {}),
         (("metadata", "labels", "example.com/x"), {"zone": "a"}),
@@ -311,7 +314,7 @@ def test_labels_that_are_dropped_are_gone_for_selectors_too() -> None:
         assert result.labels == left
 
 
-@pytest.mark.parametrize(
+@each_case(
     "paths",
     [
         [],
@@ -323,14 +326,13 @@ def test_labels_that_are_dropped_are_gone_for_selectors_too() -> None:
         ["metadata.uid"],
         [("metadata", "resourceVersion")],
     ],
-    ids=str,
 )
-def test_what_cannot_be_dropped_is_refused(paths: list[str | tuple[str, ...]]) -> None:
+def test_drop_rejects_invalid_paths(paths: list[str | tuple[str, ...]]) -> None:
     with pytest.raises(OptionsError):
         drop(*paths)
 
 
-def test_dropping_from_what_is_no_json_is_an_error() -> None:
+def test_drop_from_malformed_body_raises_decode_error() -> None:
     obj = written(NODE)
     broken = KubeObject(obj.body[:-3], *_head(obj))
 
@@ -339,7 +341,7 @@ def test_dropping_from_what_is_no_json_is_an_error() -> None:
 
 
 @given(content=contents, style=styles)
-def test_dropping_equals_that_of_a_dict(content: dict[str, Any], style: str) -> None:
+def test_drop_equals_removal_from_dict(content: dict[str, Any], style: str) -> None:
     obj = written(content, style)
     expected: dict[str, Any] = obj.to_dict()
     for top, below in (("spec", "name"), ("status", "é"), ("spec", 'a"b')):
@@ -368,23 +370,23 @@ def test_transform_dict_keeps_what_the_function_returns() -> None:
     assert result["status"] == NODE["status"]
 
 
-def test_transform_dict_leaves_out_where_it_returns_none() -> None:
+def test_transform_dict_leaves_out_object_for_none() -> None:
     assert transform_dict(lambda _: None)(written(NODE)) is None
 
 
-def test_transform_dict_refuses_what_is_no_dict() -> None:
+def test_transform_dict_rejects_result_that_is_no_dict() -> None:
     wrong: Callable[[dict[str, Any]], Any] = str
 
     with pytest.raises(TypeError, match=r"transform_dict\(str\) returned str"):
         transform_dict(wrong)(written(NODE))
 
 
-def test_transform_dict_refuses_coroutine_functions() -> None:
+def test_transform_dict_rejects_coroutine_functions() -> None:
     with pytest.raises(OptionsError, match="plain function"):
         transform_dict(asyncio.sleep)  # type: ignore[arg-type]
 
 
-# ---------------------------------------------------------------- equal ones
+# ---------------------------------------------------------------- equality
 
 
 def shrink(content: dict[str, Any]) -> dict[str, Any]:
@@ -399,7 +401,7 @@ SAME: list[tuple[Callable[[], Transform], str]] = [
 
 
 @pytest.mark.parametrize(("make", "text"), SAME)
-def test_transforms_made_alike_are_equal(
+def test_transforms_with_equal_arguments_are_equal(
     make: Callable[[], Transform], text: str
 ) -> None:
     assert make() == make()

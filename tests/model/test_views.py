@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import orjson
 import pytest
+from each_case import each_case
 from fastapi.encoders import jsonable_encoder
 from json_helpers import nested
 from pydantic import TypeAdapter
@@ -45,12 +46,12 @@ def body(number: int) -> bytes:
 # ---------------------------------------------------------------- views
 
 
-@pytest.mark.parametrize("value", ["a", 1, 1.5, True, None])
-def test_plain_value_is_its_own_view(value: object) -> None:
+@each_case("value", ["a", 1, 1.5, True, None])
+def test_read_only_returns_scalars_unchanged(value: object) -> None:
     assert read_only(value) is value
 
 
-def test_everything_below_a_view_is_a_view() -> None:
+def test_nested_values_of_view_are_views() -> None:
     view = ReadOnlyDict(DATA)
 
     assert isinstance(view["object"]["inner"], ReadOnlyDict)
@@ -68,7 +69,7 @@ def test_everything_below_a_view_is_a_view() -> None:
     ]
 
 
-def test_view_of_an_object_reads_as_a_mapping() -> None:
+def test_read_only_dict_is_a_mapping() -> None:
     view = ReadOnlyDict(DATA)
 
     assert list(view) == list(DATA)
@@ -83,7 +84,7 @@ def test_view_of_an_object_reads_as_a_mapping() -> None:
         view["other"]
 
 
-def test_view_of_an_array_reads_as_a_sequence() -> None:
+def test_read_only_list_is_a_sequence() -> None:
     array = DATA["array"]
     view = ReadOnlyList(array)
 
@@ -100,7 +101,7 @@ def test_view_of_an_array_reads_as_a_sequence() -> None:
         view[3]
 
 
-def test_views_equal_what_they_show() -> None:
+def test_views_equal_their_values() -> None:
     view, array = ReadOnlyDict(DATA), ReadOnlyList(DATA["array"])
 
     for one, other in (
@@ -116,12 +117,11 @@ def test_views_equal_what_they_show() -> None:
         assert operator.ne(one, other) is operator.ne(other, one) is False
 
 
-@pytest.mark.parametrize(
+@each_case(
     "other",
     [{}, [], "", None, {**DATA, "text": "b"}, [*DATA["array"], 1], ReadOnlyDict({})],
-    ids=repr,
 )
-def test_views_differ_from_anything_else(other: object) -> None:
+def test_views_differ_from_other_values(other: object) -> None:
     for view in (ReadOnlyDict(DATA), ReadOnlyList(DATA["array"])):
         assert operator.eq(view, other) is operator.eq(other, view) is False
         assert operator.ne(view, other) is operator.ne(other, view) is True
@@ -133,7 +133,7 @@ def test_views_are_not_hashable(view: object) -> None:
         hash(view)
 
 
-def test_repr_of_a_view_shows_what_it_views() -> None:
+def test_repr_of_view_shows_value() -> None:
     assert repr(ReadOnlyDict({"a": [1]})) == "ReadOnlyDict({'a': [1]})"
     assert repr(ReadOnlyList([{"a": 1}])) == "ReadOnlyList([{'a': 1}])"
 
@@ -164,12 +164,8 @@ CHANGES_OF_LISTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [assign, delete, merge, *CHANGES_OF_DICTS],
-    ids=lambda it: getattr(it, "__name__", it),
-)
-def test_view_of_an_object_refuses_to(change: Any) -> None:
+@each_case("change", [assign, delete, merge, *CHANGES_OF_DICTS])
+def test_read_only_dict_rejects_changes(change: Any) -> None:
     data = {"x": 0}
     view = ReadOnlyDict(data)
 
@@ -179,12 +175,8 @@ def test_view_of_an_object_refuses_to(change: Any) -> None:
     assert data == {"x": 0}
 
 
-@pytest.mark.parametrize(
-    "change",
-    [assign, delete, add, multiply, *CHANGES_OF_LISTS],
-    ids=lambda it: getattr(it, "__name__", it),
-)
-def test_view_of_an_array_refuses_to(change: Any) -> None:
+@each_case("change", [assign, delete, add, multiply, *CHANGES_OF_LISTS])
+def test_read_only_list_rejects_changes(change: Any) -> None:
     data = [2, 1]
     view = ReadOnlyList(data)
 
@@ -194,15 +186,15 @@ def test_view_of_an_array_refuses_to(change: Any) -> None:
     assert data == [2, 1]
 
 
-@pytest.mark.parametrize("name", [*CHANGES_OF_DICTS, *CHANGES_OF_LISTS])
-def test_every_change_of_the_plain_type_is_refused_by_name(name: str) -> None:
+@each_case("name", [*CHANGES_OF_DICTS, *CHANGES_OF_LISTS])
+def test_views_override_every_mutating_method(name: str) -> None:
     kinds = {dict: ReadOnlyDict, list: ReadOnlyList}
 
     for plain, view in kinds.items():
         assert hasattr(plain, name) == hasattr(view, name)
 
 
-def test_copies_may_be_changed() -> None:
+def test_deep_copies_of_views_can_be_changed() -> None:
     view = ReadOnlyDict(DATA)
     untouched = repr(DATA)
 
@@ -217,8 +209,8 @@ def test_copies_may_be_changed() -> None:
     assert array == [{"x": 1}, [2, 3, 4], "z"]
 
 
-def test_copies_what_nests_as_deeply_as_can_be_decoded() -> None:
-    """Deeper than `orjson` would encode."""
+def test_to_dict_copies_deepest_decodable_nesting() -> None:
+    """`orjson` cannot encode this depth."""
     value: Any = ReadOnlyDict(decode_json(nested(1000), "a body")).to_dict()
 
     depth = 0
@@ -232,7 +224,7 @@ def test_copies_what_nests_as_deeply_as_can_be_decoded() -> None:
 # ---------------------------------------------------------------- decoding
 
 
-def test_decoding_what_is_no_json_says_what_and_where() -> None:
+def test_decode_json_error_has_name_and_offset() -> None:
     with pytest.raises(DecodeError, match=r"^the body: ") as caught:
         decode_json(b'{"a":nonsense}', "the body")
 
@@ -240,7 +232,7 @@ def test_decoding_what_is_no_json_says_what_and_where() -> None:
     assert "nonsense" not in str(caught.value)
 
 
-def test_context_decodes_a_body_once() -> None:
+def test_context_decodes_body_once() -> None:
     context = ObjectContext()
 
     first = context.decoded(body(1), "it")
@@ -249,7 +241,7 @@ def test_context_decodes_a_body_once() -> None:
     assert context.decoded(body(1), "it") is first
 
 
-def test_context_keeps_the_bodies_that_were_looked_at_last() -> None:
+def test_context_caches_bodies_used_last() -> None:
     context = ObjectContext()
     first = [context.decoded(body(n), "it") for n in range(DECODED_BODIES_KEPT)]
 
@@ -258,12 +250,12 @@ def test_context_keeps_the_bodies_that_were_looked_at_last() -> None:
 
     assert again is first[0]
     assert len(context.decoded_bodies) == DECODED_BODIES_KEPT
-    assert context.decoded(body(0), "it") is first[0]  # looked at since
+    assert context.decoded(body(0), "it") is first[0]  # used since
     assert context.decoded(body(2), "it") is first[2]
     assert context.decoded(body(1), "it") is not first[1]  # the oldest went
 
 
-def test_context_never_keeps_more_than_its_bound() -> None:
+def test_context_cache_has_bounded_number_of_bodies() -> None:
     context = ObjectContext()
 
     for number in range(5 * DECODED_BODIES_KEPT):
@@ -274,13 +266,13 @@ def test_context_never_keeps_more_than_its_bound() -> None:
 
 
 class DroppedMeanwhile(OrderedDict[bytes, tuple[dict[str, Any], int]]):
-    """A cache of which another thread drops the entry that was just found."""
+    """Cache from which another thread drops the entry that was just found."""
 
     def get(self, key: bytes, default: Any = None) -> Any:
         return self.pop(key, default)
 
 
-def test_body_that_another_thread_drops_meanwhile_is_still_returned() -> None:
+def test_body_dropped_by_other_thread_is_still_returned() -> None:
     context = ObjectContext()
     found = context.decoded(body(1), "it")
     context.decoded_bodies.bodies = DroppedMeanwhile(context.decoded_bodies.bodies)
@@ -290,7 +282,7 @@ def test_body_that_another_thread_drops_meanwhile_is_still_returned() -> None:
 
 
 def text(number: int, size: int) -> bytes:
-    """A body of exactly so many bytes."""
+    """Return a body of exactly so many bytes."""
     front = b'{"n":%d,"x":"' % number
     return front + b"x" * (size - len(front) - 2) + b'"}'
 
@@ -300,7 +292,7 @@ def sizes_of(context: ObjectContext) -> list[int]:
 
 
 @pytest.mark.parametrize("size", [20_000, 100_000, LARGEST_DECODED_KEPT])
-def test_context_keeps_no_more_bytes_than_its_bound(size: int) -> None:
+def test_context_cache_has_bounded_size(size: int) -> None:
     context = ObjectContext()
 
     for number in range(300):
@@ -312,7 +304,7 @@ def test_context_keeps_no_more_bytes_than_its_bound(size: int) -> None:
     assert DECODED_BYTES_KEPT == 2 * 1024 * 1024
 
 
-def test_context_keeps_no_large_body() -> None:
+def test_context_does_not_cache_large_body() -> None:
     context = ObjectContext()
     small = context.decoded(body(1), "it")
 
@@ -323,7 +315,7 @@ def test_context_keeps_no_large_body() -> None:
     assert context.decoded(body(1), "it") is small
 
 
-def test_count_of_bytes_that_threads_made_inexact_is_taken_anew() -> None:
+def test_inexact_byte_count_is_corrected() -> None:
     context = ObjectContext()
     context.decoded_bodies._size = 10 * DECODED_BYTES_KEPT
 
@@ -334,7 +326,7 @@ def test_count_of_bytes_that_threads_made_inexact_is_taken_anew() -> None:
     assert context.decoded_bodies._size == 10_000
 
 
-def test_context_drops_bodies_that_nothing_else_refers_to() -> None:
+def test_drop_unused_drops_bodies_without_object() -> None:
     context = ObjectContext()
     bodies = [text(number, 1000) for number in range(10)]
     for it in bodies:
@@ -350,7 +342,7 @@ def test_context_drops_bodies_that_nothing_else_refers_to() -> None:
     assert context.decoded_bodies._size == 3000
 
 
-def test_copy_of_a_context_is_empty() -> None:
+def test_copied_context_has_empty_cache() -> None:
     context = ObjectContext()
     context.decoded(body(1), "it")
 
@@ -360,8 +352,8 @@ def test_copy_of_a_context_is_empty() -> None:
         assert not copied.decoded_bodies
 
 
-@pytest.mark.parametrize("raw", [b"[]", b"null", b"7", b'"a"', b"", b"{"])
-def test_context_refuses_what_is_no_object(raw: bytes) -> None:
+@each_case("raw", [b"[]", b"null", b"7", b'"a"', b"", b"{"])
+def test_context_rejects_body_that_is_no_object(raw: bytes) -> None:
     context = ObjectContext()
 
     for _ in range(2):
@@ -371,7 +363,7 @@ def test_context_refuses_what_is_no_object(raw: bytes) -> None:
     assert not context.decoded_bodies
 
 
-def test_keys_are_shown_without_their_values() -> None:
+def test_repr_of_keys_hides_values() -> None:
     view = ReadOnlyDict({"password": "sesame"})
 
     assert repr(view.keys()) == "ReadOnlyDict.keys(['password'])"
@@ -379,11 +371,11 @@ def test_keys_are_shown_without_their_values() -> None:
     assert view.keys() & {"password", "user"} == {"password"}
 
 
-# ---------------------------------------------------------------- nothing leaks
+# ---------------------------------------------------------------- returned values
 
 
 def inside(value: Any) -> list[Any]:
-    """The objects and arrays in what something has handed out."""
+    """Return the objects and arrays in a result."""
     values = value.values() if isinstance(value, dict) else value
     return [it for it in values if isinstance(it, dict | list)]
 
@@ -417,7 +409,7 @@ def extended(values: list[Any], more: list[Any]) -> list[Any]:
     return values
 
 
-@pytest.mark.parametrize(
+@each_case(
     "handed_out",
     [
         pytest.param(lambda: dict(HELD), id="dict"),
@@ -448,7 +440,7 @@ def extended(values: list[Any], more: list[Any]) -> list[Any]:
         pytest.param(lambda: first_and_rest(ROW), id="a-list-pattern"),
     ],
 )
-def test_what_a_view_hands_out_is_read_only_inside(handed_out: Any) -> None:
+def test_values_returned_by_view_are_read_only(handed_out: Any) -> None:
     found = inside(handed_out())
 
     assert len(found) >= 2
@@ -456,8 +448,8 @@ def test_what_a_view_hands_out_is_read_only_inside(handed_out: Any) -> None:
 
 
 @pytest.mark.parametrize("plain_type", [dict, list])
-def test_what_is_new_in_the_plain_type_is_looked_at_here(plain_type: type) -> None:
-    """Each method either stands in the view as well, or hands out nothing it holds."""
+def test_views_cover_every_method_of_plain_types(plain_type: type) -> None:
+    """Each method is overridden in the view, or returns no held value."""
     view = ReadOnlyDict if plain_type is dict else ReadOnlyList
     harmless = {
         *dir(object),
@@ -472,7 +464,7 @@ def test_what_is_new_in_the_plain_type_is_looked_at_here(plain_type: type) -> No
 # ---------------------------------------------------------------- as JSON
 
 
-@pytest.mark.parametrize(
+@each_case(
     "encoded",
     [
         pytest.param(lambda it: json.dumps(it), id="json"),
@@ -485,16 +477,16 @@ def test_what_is_new_in_the_plain_type_is_looked_at_here(plain_type: type) -> No
         ),
     ],
 )
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [DATA, [{"name": "web", "image": "shop"}], [["-v", "-x"], ["--all"]], {}, []],
     ids=["object", "pairs", "texts", "empty-object", "empty-array"],
 )
-def test_views_are_written_as_what_they_show(encoded: Any, value: Any) -> None:
+def test_encoders_accept_views(encoded: Any, value: Any) -> None:
     assert json.loads(encoded(read_only(value))) == value
 
 
-def test_an_object_is_what_a_route_of_fastapi_may_answer() -> None:
+def test_fastapi_route_can_return_object() -> None:
     obj = KubeObject.of(
         {"kind": "Pod", "spec": {"containers": [{"name": "a", "image": "b"}]}}
     )

@@ -1,8 +1,9 @@
-"""YAML that is read as JSON: what it may hold, how deep, and how large."""
+"""YAML decoded as JSON values: values, nesting and size."""
 
 from __future__ import annotations
 
 import pytest
+from each_case import each_case
 
 from aioinformer.model.yaml_values import (
     MOST_BYTES,
@@ -27,7 +28,7 @@ def test_decoded_yamls_reads_all_documents() -> None:
     assert decoded_yamls(b'{"a": 1}') == [{"a": 1}]
 
 
-def test_decoded_yaml_bounds_nesting() -> None:
+def test_decoded_yaml_limits_nesting() -> None:
     assert decoded_yaml(nested(MOST_NESTING))
     for text in (nested(MOST_NESTING + 1), b"[" * 200_000, b'{"a":' * 200 + b"1" * 200):
         with pytest.raises(YAMLError, match="nested deeper than 100 levels"):
@@ -39,7 +40,7 @@ def test_decoded_yaml_bounds_nesting() -> None:
     assert caught.value.reason == "nested deeper than 100 levels"
 
 
-def test_decoded_yaml_bounds_size() -> None:
+def test_decoded_yaml_limits_size() -> None:
     with pytest.raises(YAMLError, match=f"larger than {MOST_BYTES} bytes"):
         decoded_yaml(b" " * (MOST_BYTES + 1))
 
@@ -71,7 +72,7 @@ def test_decoded_yaml_bounds_size() -> None:
         ),
     ],
 )
-def test_decoded_yaml_bounds_aliases(text: str) -> None:
+def test_decoded_yaml_limits_aliases(text: str) -> None:
     with pytest.raises(YAMLError, match=r"excessive aliasing|recursion"):
         decoded_yaml(text.encode())
 
@@ -85,7 +86,7 @@ def test_decoded_yaml_merges_mappings() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "!!int ''",
@@ -98,12 +99,12 @@ def test_decoded_yaml_merges_mappings() -> None:
         r'{"\ud800": 1}',
     ],
 )
-def test_decoded_yaml_refuses_values_that_are_no_json(text: str) -> None:
+def test_decoded_yaml_rejects_values_without_json_form(text: str) -> None:
     with pytest.raises(YAMLError):
         decoded_yaml(f"a: {text}".encode())
 
 
-def test_errors_of_yaml_name_the_line() -> None:
+def test_yaml_error_names_line() -> None:
     with pytest.raises(YAMLError) as caught:
         decoded_yaml(b"a: 1\nb: [\n")
 

@@ -178,7 +178,7 @@ def test_first_error_of_cargo_is_shown(machine: Machine) -> None:
 
 def test_compiler_that_dies_silently_is_reported(machine: Machine) -> None:
     machine.install("go", GO.replace("/bin/cp", "exit 1 #"))
-    with pytest.raises(BuildFailed, match="its compiler says nothing"):
+    with pytest.raises(BuildFailed, match="its compiler printed nothing"):
         built("client_go")
 
 

@@ -45,9 +45,8 @@ IN_PYTHON = {it.name: it for it in PEERS if it.program.endswith(".py")}
 
 OPTIONS = [
     ("--metadata-only", "--plain"),
-    ("--body", "--informers", "3", "--listeners", "2"),
-    ("--list", "stream", "--transform", "drop-managed-fields"),
-    ("--compression", "zstd", "--touch"),
+    ("--body", "--informers", "3", "--listeners", "2", "--compression", "zstd"),
+    ("--list", "stream", "--transform", "drop-managed-fields", "--touch"),
 ]
 
 
@@ -117,7 +116,7 @@ def test_kr8s_reports_that_it_cannot_relist() -> None:
     asked = ("--relist", "1", "--changed", "0.1")
     with (
         served(10, 0) as url,
-        pytest.raises(Failed, match="kr8s: kr8s begins an expired watch again"),
+        pytest.raises(Failed, match="kr8s: kr8s silently retries an expired watch"),
     ):
         contest(IN_PYTHON["kr8s"], url, *asked)
 

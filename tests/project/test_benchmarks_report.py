@@ -14,14 +14,14 @@ from bench.report import markdown, rows, shown
 if TYPE_CHECKING:
     from pathlib import Path
 
-CASE = "10,000 pods, nobody looks at the body"
+CASE = "10,000 pods, body not read"
 
 
 def figure(
     contestant: str, value: float | None, case: str = CASE, note: str = ""
 ) -> Figure:
     return Figure(
-        question="list_sync",
+        benchmark="list_sync",
         case=case,
         contestant=contestant,
         unit="pods/s",
@@ -48,7 +48,7 @@ def goal(
     contestant: str = OURS,
 ) -> Goal:
     return Goal(
-        question="list_sync",
+        benchmark="list_sync",
         case=CASE,
         at=at,
         bound=bound,
@@ -76,7 +76,7 @@ def test_goal_is_judged_by_the_ratio_to_its_peer() -> None:
     wanted = table(FIGURES, goal(15, "client-go typed JSON"), goal(10, "lightkube"))
 
     assert wanted["client-go typed JSON"] == ("16x", "≥ 15x", "reached")
-    assert wanted["lightkube"] == ("9.62x", "≥ 10x", "SHORT")
+    assert wanted["lightkube"] == ("9.62x", "≥ 10x", "missed")
 
 
 def test_fastest_python_peer_excludes_ours_and_go() -> None:
@@ -86,7 +86,7 @@ def test_fastest_python_peer_excludes_ours_and_go() -> None:
 
 
 def test_goal_without_a_peer_is_judged_by_our_figure() -> None:
-    assert table(FIGURES, goal(50_000, None))[""] == ("", "≥ 50,000", "SHORT")
+    assert table(FIGURES, goal(50_000, None))[""] == ("", "≥ 50,000", "missed")
     assert table(FIGURES[:1], goal(50_000, None, at="most"))[""][-1] == "reached"
 
 
@@ -137,7 +137,7 @@ def test_goal_without_measurement_is_reported() -> None:
 
 
 def test_goals_are_unique() -> None:
-    places = [(it.question, it.case, it.contestant, it.peer) for it in GOALS]
+    places = [(it.benchmark, it.case, it.contestant, it.peer) for it in GOALS]
 
     assert len(set(places)) == len(places)
 
@@ -151,7 +151,7 @@ def test_page_has_a_line_for_each_figure(tmp_path: Path) -> None:
     for peer in FIGURES[1:]:
         assert peer.contestant in page
 
-    assert "Not measured: memory: 10,000 pods held" in page
+    assert "Not measured: memory: 10,000 pods stored" in page
     assert f"commit {measured['list_sync'].commit}" in page
     assert (tmp_path / "list_sync.png").read_bytes().startswith(b"\x89PNG")
 

@@ -105,7 +105,7 @@ async def test_operator_creates_its_objects_and_cleans_up(
     create_all(server, str(EXAMPLES / "site.yaml"))
     script = EXAMPLES / "site_operator.py"
     async with start(script, environment=environment) as process:
-        assert await process.line("blog") == "default/blog: record made"
+        assert await process.line("blog") == "default/blog: record created"
         assert await process.line("blog") == "default/blog: 0 ready"
         running = {"status": {"replicas": 2, "readyReplicas": 2}}
         server.patch(DEPLOYMENTS, "blog", running, namespace="default")

@@ -56,7 +56,7 @@ def test_decreased_count_is_reported_and_passes() -> None:
     said = report_of(of_bytecodes(1000.0), of_bytecodes(899.0))
 
     assert said.status == 0
-    assert said.lines[-1].startswith("1 fell by more than 10 %. Keep what was won:")
+    assert said.lines[-1].startswith("1 fell by more than 10 %. To keep the gain:")
 
 
 def test_first_object_tracked_by_the_garbage_collector_fails() -> None:
@@ -67,7 +67,7 @@ def test_first_object_tracked_by_the_garbage_collector_fails() -> None:
     assert report_of(before, now).status == 1
 
 
-def test_one_increase_fails_despite_decreases() -> None:
+def test_increase_of_one_count_fails_despite_decreases() -> None:
     before = {"an event": {"bytecodes": 100.0, "allocations": 10.0}}
     now = {"an event": {"bytecodes": 10.0, "allocations": 12.0}}
 
@@ -78,7 +78,7 @@ def test_one_increase_fails_despite_decreases() -> None:
     ("before", "now", "told"),
     [
         pytest.param({}, of_bytecodes(1.0), "1 not in the baseline:", id="new"),
-        pytest.param(of_bytecodes(1.0), {}, "1 in the baseline, and not", id="gone"),
+        pytest.param(of_bytecodes(1.0), {}, "1 in the baseline, but no", id="gone"),
     ],
 )
 def test_count_missing_on_either_side_fails(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from fake_source import bookmark
-from history_server import FIRST, HistoryServer, State
+from fake_source import added, bookmark, deleted, modified, thing
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -16,7 +15,15 @@ from hypothesis.stateful import (
 )
 from list_watch_errors import ERRORS, KINDS, RESET
 
-from aioinformer.errors import ApiError, HistoryReset, TransportError
+from aioinformer.errors import (
+    ApiError,
+    HistoryReset,
+    Invalid,
+    NotFound,
+    ResourceExpired,
+    ServerError,
+    TransportError,
+)
 from aioinformer.informer.listwatch.machine import (
     Commit,
     Discard,
@@ -46,6 +53,183 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aioinformer.informer.listwatch.machine import Phase
+    from aioinformer.watch import ListOptions, WatchOptions
+
+
+State: TypeAlias = "dict[str, KubeObject]"
+
+FIRST = 1
+"""The version of the initial empty state; 0 would mean no version."""
+
+EXPIRED = ResourceExpired("too old", status=410)
+TOO_LARGE = ServerError(
+    "wait",
+    status=504,
+    details={"causes": [{"reason": "ResourceVersionTooLarge"}]},
+)
+NOT_SERVED = NotFound("no such resource", status=404)
+NO_STREAMS = Invalid("sendInitialEvents is forbidden", status=422)
+
+
+class HistoryServer:
+    """States and the events between them; every write makes a version.
+
+    Attributes:
+        states: The states; the first has version `FIRST`, each next one the next
+            version.
+        events: The events; the n-th one leads from the n-th state to the next.
+        oldest: Version after which events can be watched.
+        first_listable: Minimum version of lists.
+        era: Number of restores.
+        served: False while the resource does not exist.
+        streams: Handling of a request for initial events: `"yes"`, `"refused"`, or
+            `"ignored"`, a normal watch without an end of initial events.
+    """
+
+    def __init__(self) -> None:
+        self.states: list[State] = [{}]
+        self.events: list[WatchEvent] = []
+        self.oldest = FIRST
+        self.first_listable = FIRST
+        self.era = 0
+        self.served = True
+        self.streams = "yes"
+
+    @property
+    def newest(self) -> int:
+        return FIRST + len(self.events)
+
+    def state(self, version: int) -> State:
+        return self.states[version - FIRST]
+
+    def since(self, version: int) -> list[WatchEvent]:
+        """Return the events after a version."""
+        return self.events[version - FIRST :]
+
+    # ------------------------------------------------------------ changes and failures
+
+    def write(self, name: str) -> None:
+        version = self.newest + 1
+        before = self.states[-1].get(f"default/{name}")
+        uid = before.uid if before is not None else f"uid-{self.era}-{version}"
+        # The same version of the same object is another state in another era.
+        obj = thing(name, version, uid, spec={"nodeName": f"node-{self.era}"})
+        self._next(added(obj) if before is None else modified(obj), obj.key, obj)
+
+    def delete(self, name: str) -> None:
+        removed = self.states[-1].get(f"default/{name}")
+        if removed is not None:
+            obj = thing(name, self.newest + 1, removed.uid)
+            self._next(deleted(obj), obj.key, None)
+
+    def _next(self, event: WatchEvent, key: str, obj: KubeObject | None) -> None:
+        state = {k: v for k, v in self.states[-1].items() if k != key}
+        self.states.append(state if obj is None else state | {key: obj})
+        self.events.append(event)
+
+    def forget(self, keep: int) -> None:
+        """Keep only the given number of the last events."""
+        self.oldest = max(self.oldest, self.newest - keep)
+
+    def go_back(self, versions: int) -> None:
+        """Restore a backup: the given number of last versions is undone."""
+        left = max(len(self.events) - versions, 0)
+        del self.states[left + 1 :]
+        del self.events[left:]
+        self.oldest = min(self.oldest, self.newest)
+        self.first_listable = min(self.first_listable, self.newest)
+        self.era += 1
+
+    def go_away(self) -> None:
+        """Remove the resource with all its objects."""
+        for obj in list(self.states[-1].values()):
+            self.delete(obj.name)
+
+        self.served = False
+
+    def come_again(self) -> None:
+        """Serve the resource again, without its former objects."""
+        if not self.served:
+            self.served = True
+            self.oldest = self.first_listable = self.newest
+
+    # ------------------------------------------------------------ responses
+
+    def list_from(self, options: ListOptions, staleness: int) -> tuple[int, str]:
+        """Return the version of a page's state, and the key after which it starts.
+
+        Raises:
+            ApiError: The request is refused.
+        """
+        if not self.served:
+            raise NOT_SERVED
+
+        stale = max(self.newest - staleness, self.first_listable)
+        if options.continue_token:
+            era, version, after = options.continue_token.split(":")
+            if int(era) != self.era or int(version) < self.oldest:
+                raise EXPIRED
+
+            return int(version), after
+
+        match options.resource_version, options.resource_version_match:
+            case "", "":
+                return self.newest, ""
+            case "0", "":
+                return stale, ""
+            case version, "NotOlderThan":
+                return self._not_older(int(version), stale), ""
+            case unknown:
+                raise AssertionError(unknown)
+
+    def page(
+        self, version: int, after: str, limit: int
+    ) -> tuple[list[KubeObject], str]:
+        """Return the objects of a page, and the token of the next one."""
+        state = self.state(version)
+        keys = sorted(key for key in state if key > after)
+        page = keys[: limit or None]
+        token = f"{self.era}:{version}:{page[-1]}" if len(page) < len(keys) else ""
+        return [state[key] for key in page], token
+
+    def stream_from(self, options: WatchOptions, staleness: int) -> int:
+        """Return the version of the initial objects of a stream.
+
+        Raises:
+            ApiError: The request is refused.
+        """
+        assert options.send_initial_events
+        assert options.bookmarks
+        if not self.served:
+            raise NOT_SERVED
+
+        if self.streams == "refused":
+            raise NO_STREAMS
+
+        stale = max(self.newest - staleness, self.first_listable, self.oldest)
+        if not options.resource_version:
+            return stale  # later changes come before the end
+
+        return self._not_older(int(options.resource_version), stale)
+
+    def _not_older(self, version: int, stale: int) -> int:
+        if version > self.newest:
+            raise TOO_LARGE
+
+        return max(stale, version)
+
+    def check_watch(self, version: int) -> None:
+        """Return whether events after a version can be watched.
+
+        Raises:
+            ApiError: They cannot.
+        """
+        if not self.served:
+            raise NOT_SERVED
+
+        if version < self.oldest:
+            raise EXPIRED
+
 
 # Few names, so that they are created, deleted, and reused with another uid.
 NAMES = "abcd"
@@ -84,7 +268,7 @@ def end_of_initial_events(version: int) -> WatchEvent:
 
 
 class AnySequence(RuleBasedStateMachine):
-    """Changes of the server, and responses to the machine's requests, in any order."""
+    """A state machine of server changes and responses to requests, in any order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +279,7 @@ class AnySequence(RuleBasedStateMachine):
         self.taken = 0
         """The version up to which everything is in the store."""
         self.lost = False
-        """True if the server was restored to an older state, and nobody has noticed."""
+        """True if the server was restored to an older state, unnoticed."""
         self.unread: set[str] = set()
         """Unreadable objects: the store may have an older state of them."""
         self.unread_in_list: set[str] = set()
@@ -115,9 +299,9 @@ class AnySequence(RuleBasedStateMachine):
     @precondition(lambda self: self.server.served)
     @rule(changes=CHANGES)
     def change(self, changes: list[tuple[str, bool]]) -> None:
-        for name, gone in changes:
+        for name, removed in changes:
             if not self.hidden():
-                (self.server.delete if gone else self.server.write)(name)
+                (self.server.delete if removed else self.server.write)(name)
 
     @rule(keep=st.integers(0, 3))
     def compact(self, keep: int) -> None:
@@ -276,7 +460,7 @@ class AnySequence(RuleBasedStateMachine):
         self.take(again + events, duplicates=len(again))
 
     def last_event(self) -> WatchEvent | None:
-        """The version up to which everything was received, if it can be reused."""
+        """Return the version up to which everything was received, if it can be reused."""
         if self.taken == FIRST:
             return None
 
@@ -367,7 +551,7 @@ class AnySequence(RuleBasedStateMachine):
         self.unread, self.unread_in_list = self.unread_in_list, set()
         self.taken, self.lost = int(version), False
 
-    # ------------------------------------------------------------ what always holds
+    # ------------------------------------------------------------ invariants
 
     @invariant()
     def nothing_is_staged_but_in_the_middle_of_a_list(self) -> None:
@@ -390,7 +574,7 @@ class AnySequence(RuleBasedStateMachine):
             assert readable(self.store, self.unread) == readable(state, self.unread)
 
     def teardown(self) -> None:
-        """From here on all requests succeed: it must sync, in a minimum of steps.
+        """Let all requests succeed, and assert a sync within a minimum of steps.
 
         At most: the watch ends, streaming is refused, the list has an expired version,
         it is older than the known one, it succeeds, and so does the watch.

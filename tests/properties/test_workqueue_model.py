@@ -1,7 +1,7 @@
-"""G10, for any sequence of calls: the queues against a model of them.
+"""G10 for any sequence of calls: the queues against a model.
 
-One key is never worked on twice at once; a key added while in work is worked on again;
-a drain loses nothing that it does not return.
+One key is never processed twice at once. A key added during its processing is
+processed again. A drain loses only what it returns.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import hypothesis.strategies as st
@@ -22,7 +23,6 @@ from hypothesis.stateful import (
     rule,
 )
 from metrics_helpers import PlainSink, ReadSink
-from workqueue_model import Model
 
 from aioinformer.errors import QueueShutDown
 from aioinformer.workqueue import (
@@ -35,13 +35,194 @@ from examples import examples
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+
+@dataclass(order=True)
+class Queued:
+    """A queued item; the lowest comes first.
+
+    Of equal ranks, the item queued with the lower priority comes first: it is older.
+    """
+
+    rank: float
+    place: int
+    requested: int
+    item: str
+    priority: int
+
+
+class Model:
+    """Model of every kind of queue.
+
+    Args:
+        ageing: Seconds for each step of priority; 0 for strict ones; None for a queue
+            that knows no priorities.
+    """
+
+    def __init__(self, ageing: float | None) -> None:
+        self.ageing = ageing
+        self.line: list[Queued] = []
+        self.working: set[str] = set()
+        self.again: dict[str, int] = {}
+        self.delayed: dict[str, tuple[float, int, int]] = {}
+        self.failures: dict[str, int] = {}
+        self.phase = "open"
+        self.cuts_delays = True
+        self.granted: set[str] = set()
+        self.refused: set[str] = set()
+        self.now = 0.0
+        self.requested = 0
+
+        # Expected values of metrics.
+        self.adds = 0
+        self.retries = 0
+        self.taken = 0
+        self.finished = 0
+
+    @property
+    def queued(self) -> set[str]:
+        return {it.item for it in self.line}
+
+    # ------------------------------------------------------------ adding
+
+    def add(self, item: str, priority: int) -> None:
+        if self.phase == "open":
+            self._add_open(item, priority)
+        elif item in self.working and item not in self.again:
+            if self.phase == "draining" and item not in self.granted:
+                self.granted.add(item)
+                self.again[item] = priority
+                self.adds += 1
+            else:
+                self.refused.add(item)
+
+    def _add_open(self, item: str, priority: int) -> None:
+        if item in self.again:
+            self.again[item] = max(priority, self.again[item])
+        elif item in self.working:
+            self.again[item] = priority
+            self.adds += 1
+        elif item not in self.queued:
+            self.put(item, priority)
+            self.adds += 1
+        else:
+            self._raise(item, priority)
+
+    def _raise(self, item: str, priority: int) -> None:
+        known = next(it for it in self.line if it.item == item)
+        if self.ageing is None or priority <= known.priority:
+            return
+
+        if known.rank <= self.rank_of(priority):
+            known.priority = priority
+        else:
+            self.line.remove(known)
+            self.put(item, priority)
+
+    def rank_of(self, priority: int) -> float:
+        """Return the rank of an item that is queued now."""
+        if not self.ageing:
+            return -priority
+
+        return self.now - priority * self.ageing
+
+    def put(self, item: str, priority: int) -> None:
+        self.requested += 1
+        place = 0 if self.ageing is None else priority
+        rank = self.rank_of(place)
+        self.line.append(Queued(rank, place, self.requested, item, priority))
+
+    def add_after(self, item: str, delay: float, priority: int) -> None:
+        if self.phase != "open":
+            if delay <= 0 or self.cuts_delays:
+                self.add(item, priority)
+            elif item in self.working and item not in self.again:
+                self.refused.add(item)
+
+            return
+
+        self.retries += 1
+        if delay <= 0:
+            self.add(item, priority)
+            return
+
+        self.requested += 1
+        when, requested, before = self.delayed.get(item, (float("inf"), 0, priority))
+        if self.now + delay < when:
+            when, requested = self.now + delay, self.requested
+
+        self.delayed[item] = (when, requested, max(before, priority))
+
+    def add_rate_limited(self, item: str, priority: int) -> None:
+        self.failures[item] = self.failures.get(item, 0) + 1
+        self.add_after(item, 2 ** (self.failures[item] - 1), priority)
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+        self._add_due(self.now)
+
+    def _add_due(self, until: float) -> None:
+        for item in self._due(until):
+            self.add(item, self.delayed.pop(item)[2])
+
+    def _due(self, until: float) -> list[str]:
+        due = [item for item, (when, *_) in self.delayed.items() if when <= until]
+        return sorted(due, key=self.delayed.__getitem__)
+
+    # ------------------------------------------------------------ working
+
+    def take(self, item: str) -> None:
+        assert item not in self.working  # never processed twice at once
+        first = min(self.line)
+        assert item == first.item  # in order, none left out
+        self.line.remove(first)
+        self.working.add(item)
+        self.taken += 1
+
+    def done(self, item: str) -> None:
+        if item not in self.working:
+            return
+
+        self.finished += 1
+        self.working.remove(item)
+        if item in self.again:
+            self.put(item, self.again.pop(item))
+
+    # ------------------------------------------------------------ shutting down
+
+    def _leave_delayed(self) -> None:
+        self.refused.update(self.delayed)
+        self.delayed.clear()
+
+    def shut_down(self) -> None:
+        self._leave_delayed()
+        self.phase = "shut"
+
+    def drain(self, *, cut_delays: bool) -> None:
+        self.cuts_delays = cut_delays
+        if cut_delays:
+            self._add_due(float("inf"))
+        else:
+            self._leave_delayed()
+
+        if self.phase == "open":
+            self.phase = "draining"
+
+    def give_up(self) -> frozenset[str]:
+        left = self.refused | self.queued | self.working
+        self.refused |= self.queued | self.again.keys()
+        self.line.clear()
+        self.again.clear()
+        self.phase = "shut"
+        return frozenset(left)
+
+
 ITEMS = st.sampled_from("abcde")
 DELAYS = st.integers(min_value=-1, max_value=6)
 PRIORITIES = st.integers(min_value=-2, max_value=2)
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """Drives a queue and its model through the same calls, in one loop.
+    """A state machine that drives a queue and its model by the same calls.
 
     The loop runs only inside of the rules, so its turns are part of the sequence.
     """
@@ -71,7 +252,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.loop.close()
 
     def in_loop(self, call: Callable[[], object]) -> None:
-        """Make a call inside of the loop, then let every task run until it waits."""
+        """Make a call inside the loop, then let every task run until it waits."""
 
         async def run() -> None:
             call()
@@ -81,7 +262,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.loop.run_until_complete(run())
 
     def collect(self) -> None:
-        """Compare what ended in the last turns with what the model says."""
+        """Compare the calls that ended in the last turns with the model."""
         for getter in [task for task in self.getters if task.done()]:
             self.getters.remove(getter)
             if getter.cancelled():
@@ -98,7 +279,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert drain.result() == self.model.give_up()
 
     def priority(self, priority: int) -> tuple[int, ...]:
-        """The argument, where the queue has it."""
+        """Return the argument, if the queue has it."""
         return () if self.ageing is None else (priority,)
 
     @initialize()
@@ -217,7 +398,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.in_loop(self.queue.shut_down)
         self.collect()
 
-    # ------------------------------------------------------------ what holds always
+    # ------------------------------------------------------------ invariants
 
     @invariant()
     def queue_and_model_agree(self) -> None:
@@ -231,7 +412,7 @@ class QueueMachine(RuleBasedStateMachine):
         )
 
     @invariant()
-    def nobody_waits_for_what_is_there(self) -> None:
+    def no_caller_waits_while_entries_are_available(self) -> None:
         assert not (self.getters and self.model.line)
 
     @invariant()
@@ -251,11 +432,13 @@ class QueueMachine(RuleBasedStateMachine):
             sink.read()
 
         depths = Counter(it.priority for it in model.line)
-        told = {label: depth for label, depth in sink.depths("pods").items() if depth}
+        received = {
+            label: depth for label, depth in sink.depths("pods").items() if depth
+        }
         if self.ageing is None:
-            assert told == ({"": len(model.line)} if model.line else {})
+            assert received == ({"": len(model.line)} if model.line else {})
         else:
-            assert told == {str(priority): n for priority, n in depths.items()}
+            assert received == {str(priority): n for priority, n in depths.items()}
 
         waits = sink.observed["workqueue_queue_duration_seconds"]
         works = sink.observed["workqueue_work_duration_seconds"]
@@ -291,7 +474,7 @@ TestPriorityMachine = AgeingMachine.TestCase
 TestStrictMachine = StrictMachine.TestCase
 TestQueueMachine.settings = examples(50)
 TestPriorityMachine.settings = examples(50)
-# Its order is all that differs.
+# Only its order differs.
 TestStrictMachine.settings = examples(20)
 
 
@@ -307,7 +490,7 @@ Cancellations = st.lists(
     cancellations=Cancellations,
     timeout=st.none() | st.integers(min_value=0, max_value=10),
 )
-async def test_g10_a_drain_loses_nothing_that_it_does_not_return(
+async def test_G10_drain_loses_only_what_it_returns(
     make: type[WorkQueue[str]],
     plan: list[tuple[str, int, int]],
     cancellations: list[tuple[int, int, int]],
@@ -339,7 +522,7 @@ async def test_g10_a_drain_loses_nothing_that_it_does_not_return(
                 await work_on_one(seconds)
 
     async def keep_working(number: int, group: asyncio.TaskGroup) -> None:
-        """Replace a worker that was cancelled, when it has put back what it had."""
+        """Replace a cancelled worker after it has requeued its item."""
         for which, moment, turns in cancellations:
             if which == number:
                 worker = group.create_task(work(number))

@@ -1,4 +1,4 @@
-"""What tables say of the built-in kinds; the same rows are asked of a real server."""
+"""Table rows of built-in kinds, which contract tests compare with a real server."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from each_case import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 from table_helpers import NOW, Row, ago
@@ -23,27 +24,27 @@ ROWS = [*POD_ROWS, *CORE_ROWS, *APPS_ROWS, *MORE_ROWS, *event_rows("default")]
 NO_NODE = ["<none>", "<none>", "<unknown>", "<unknown>", "<unknown>"]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
-def test_a_row_says_what_a_real_server_says(row: Row) -> None:
-    told = layout_of(row.resource).cells(row.stored(), NOW)
+@each_case("row", ROWS, ids=[row.key for row in ROWS])
+def test_row_equals_that_of_real_server(row: Row) -> None:
+    shown = layout_of(row.resource).cells(row.stored(), NOW)
 
-    # Events are not told by their names, so these come last.
+    # Rows of events begin with other columns, so the name comes last.
     is_event = row.resource == resources.EVENTS
-    assert told == ([*row.cells, row.name] if is_event else [row.name, *row.cells])
+    assert shown == ([*row.cells, row.name] if is_event else [row.name, *row.cells])
 
 
-@pytest.mark.parametrize("row", POD_ROWS, ids=lambda row: row.key)
-def test_a_pod_that_is_over_is_marked(row: Row) -> None:
+@each_case("row", POD_ROWS, ids=[row.key for row in POD_ROWS])
+def test_finished_pod_has_completed_condition(row: Row) -> None:
     conditions = layout_of(row.resource).conditions
-    told = [] if conditions is None else conditions(row.stored())
+    shown = [] if conditions is None else conditions(row.stored())
 
-    assert [it["reason"] for it in told] == row.conditions
-    assert all(it["type"] == "Completed" and it["status"] == "True" for it in told)
+    assert [it["reason"] for it in shown] == row.conditions
+    assert all(it["type"] == "Completed" and it["status"] == "True" for it in shown)
 
 
-def test_every_kind_that_has_columns_of_its_own_is_tried() -> None:
+def test_every_layout_has_recorded_rows() -> None:
     plain = layout_of(resources.ROLES)
-    told = {row.resource for row in ROWS}
+    recorded = {row.resource for row in ROWS}
 
     known = [
         it
@@ -51,12 +52,12 @@ def test_every_kind_that_has_columns_of_its_own_is_tried() -> None:
         if it not in {resources.EVENTS_V1, resources.HORIZONTAL_POD_AUTOSCALERS_V1}
     ]
     own = {it for it in known if layout_of(it) is not plain}
-    untold = own - told
-    assert untold == set()
+    missing = own - recorded
+    assert missing == set()
 
 
-@pytest.mark.parametrize(
-    ("resource", "cells"),
+@each_case(
+    "resource, cells",
     [
         ("pods", ["", "0/0", "", "0", "<unknown>", *["<none>"] * 4]),
         ("deployments", ["", "0/0", 0, 0, "<unknown>", "", "", ""]),
@@ -87,9 +88,7 @@ def test_every_kind_that_has_columns_of_its_own_is_tried() -> None:
         ("roles", ["", "0001-01-01T00:00:00Z"]),
     ],
 )
-def test_a_bookmark_is_shown_as_an_object_that_is_empty(
-    resource: str, cells: list[Any]
-) -> None:
+def test_bookmark_has_row_of_empty_object(resource: str, cells: list[Any]) -> None:
     known = next(it for it in resources.built_in_resources() if it.plural == resource)
 
     assert layout_of(known).cells({}, NOW) == cells
@@ -102,22 +101,22 @@ def test_a_bookmark_is_shown_as_an_object_that_is_empty(
         "storageclass.beta.kubernetes.io/is-default-class",
     ],
 )
-def test_the_default_storage_class_is_marked(annotation: str) -> None:
+def test_default_storage_class_is_marked(annotation: str) -> None:
     body = {"metadata": {"name": "fast", "annotations": {annotation: "true"}}}
 
     assert layout_of(STORAGE_CLASSES).cells(body, NOW)[0] == "fast (default)"
 
 
-def test_a_port_of_nodes_stands_behind_that_of_the_service() -> None:
+def test_node_port_follows_service_port() -> None:
     ports = [
         {"port": 80, "protocol": "TCP", "nodePort": 31777},
         {"port": 53, "protocol": "UDP", "nodePort": 31778},
     ]
     body = {"metadata": {"name": "web"}, "spec": {"type": "NodePort", "ports": ports}}
 
-    told = layout_of(resources.SERVICES).cells(body, NOW)
+    shown = layout_of(resources.SERVICES).cells(body, NOW)
 
-    assert told[4] == "80:31777/TCP,53:31778/UDP"
+    assert shown[4] == "80:31777/TCP,53:31778/UDP"
 
 
 def test_event_of_events_group_shows_columns_of_core_event() -> None:
@@ -207,12 +206,12 @@ JSON = st.recursive(
 )
 
 
-def test_a_metric_of_a_type_that_is_not_known_is_told_as_such() -> None:
+def test_metric_of_unknown_type_is_shown_as_unknown() -> None:
     body = {"spec": {"metrics": [{"type": "Weather"}]}}
 
-    told = layout_of(resources.HORIZONTAL_POD_AUTOSCALERS).cells(body, NOW)
+    shown = layout_of(resources.HORIZONTAL_POD_AUTOSCALERS).cells(body, NOW)
 
-    assert told[2] == "<unknown type>"
+    assert shown[2] == "<unknown type>"
 
 
 BODIES = st.dictionaries(
@@ -221,9 +220,7 @@ BODIES = st.dictionaries(
 
 
 @given(kind=st.sampled_from(resources.built_in_resources()), body=BODIES)
-def test_whatever_a_test_has_arranged_can_be_shown(
-    kind: Resource, body: dict[str, Any]
-) -> None:
+def test_any_object_has_a_row(kind: Resource, body: dict[str, Any]) -> None:
     shown = layout_of(kind)
 
     cells = shown.cells(body, datetime.now(tz=UTC))

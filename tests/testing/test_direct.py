@@ -1,4 +1,4 @@
-"""The server without a network: the same answers, the same faults, the same errors."""
+"""`DirectEndpoint`: the server without a network."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from aioinformer.watch import WatchEvent
     from aioinformer_apiserver.http.response import ResponseWriter
     from aioinformer_apiserver.requests.request import APIRequest
-    from aioinformer_apiserver.storage.waker import Waker
+    from aioinformer_apiserver.storage.dispatcher import Waker
 
 BIG = "x" * 10_000
 
 
 def a_server(*names: str, **options: Any) -> APIServer:
-    """A server that was not started, with config maps of these names."""
+    """Return a server that was not started, with config maps of these names."""
     server = APIServer(**options)
     for name in names:
         make(server, name)
@@ -71,7 +71,7 @@ async def listed(
     return objects, page.resource_version, page.continue_token
 
 
-def told(events: list[WatchEvent]) -> list[str]:
+def changes_in(events: list[WatchEvent]) -> list[str]:
     return [f"{it.type} {it.object.name}" for it in events]
 
 
@@ -106,8 +106,8 @@ async def test_direct_watch_works_before_start() -> None:
         server.delete(CONFIG_MAPS, "a")
         second = await watch.next_batch()
 
-    assert told(first) == ["ADDED a"]
-    assert told(second) == ["ADDED b", "DELETED a"]
+    assert changes_in(first) == ["ADDED a"]
+    assert changes_in(second) == ["ADDED b", "DELETED a"]
 
 
 async def test_direct_list_selects_by_namespace_labels_and_fields() -> None:
@@ -249,7 +249,7 @@ async def test_direct_list_fails_as_over_http(
     fault: Fault, error: type[Exception]
 ) -> None:
     async with a_server("a", "b") as server, server.client() as client:
-        # More than one for HTTP: a connection that dies is tried again.
+        # Several for HTTP, as a dead connection is retried.
         for source in (server.list_watch(CONFIG_MAPS), ListWatch(client, CONFIG_MAPS)):
             server.faults.add(*[fault] * 2)
             loop = asyncio.get_running_loop()
@@ -272,7 +272,7 @@ async def test_direct_cut_watch_delivers_earlier_events() -> None:
     size = len(first.object.raw) + 40
     server.faults.add(Cut(after_bytes=size))
     async with source.watch(WatchOptions(bookmarks=False)) as watch:
-        assert told(await watch.next_batch()) == ["ADDED a"]
+        assert changes_in(await watch.next_batch()) == ["ADDED a"]
         make(server, "b")
         with pytest.raises(TransportError):
             await watch.next_batch()
@@ -360,7 +360,7 @@ async def test_slow_direct_reader_loses_nothing() -> None:
 
         await asyncio.sleep(1)
         stream: Any = watch._source
-        # 2 MB were written; as much as a socket would take is on its way.
+        # 2 MB were written, and about as much as a socket buffers is in transit.
         assert 250_000 < len(stream._response._buffer) < 400_000
         names: list[str] = []
         while len(names) < 200:

@@ -1,4 +1,4 @@
-"""The fake source: what it answers, what goes wrong with it, and an informer on it."""
+"""`FakeListerWatcher`: lists, watches and failures, and an informer of it."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def named(name: str, **fields: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, **fields.pop("metadata", {})}, **fields}
 
 
-def told(events: list[WatchEvent]) -> list[str]:
+def changes_in(events: list[WatchEvent]) -> list[str]:
     return [f"{it.type} {it.object.name}@{it.object.resource_version}" for it in events]
 
 
 async def as_list(
     source: FakeListerWatcher, **options: Any
 ) -> tuple[list[KubeObject], str, str]:
-    """The objects, the version and the token of one page."""
+    """Return the objects, the version and the token of one page."""
     objects: list[KubeObject] = []
     async with source.list(ListOptions(**options)) as page:
         async for batch in page:
@@ -57,7 +57,7 @@ async def as_list(
 async def informed(
     source: FakeListerWatcher,
 ) -> AsyncIterator[tuple[SharedInformer, list[str]]]:
-    """A running informer that has synced, and what its handler is told."""
+    """Run an informer until it has synced; yield it with its notifications."""
     informer = SharedInformer(source, name="fakes")
     record: list[str] = []
 
@@ -195,8 +195,8 @@ async def test_fake_watch_without_version_sends_existing_objects() -> None:
         source.add(named("b"))
         second = await watch.next_batch()
 
-    assert told(first) == ["ADDED a@2"]
-    assert told(second) == ["MODIFIED a@3", "ADDED b@4"]
+    assert changes_in(first) == ["ADDED a@2"]
+    assert changes_in(second) == ["MODIFIED a@3", "ADDED b@4"]
 
 
 async def test_fake_watch_from_version_sends_later_changes() -> None:
@@ -206,7 +206,7 @@ async def test_fake_watch_from_version_sends_later_changes() -> None:
     async with source.watch(WatchOptions(resource_version="2")) as watch:
         event = await anext(aiter(watch))
 
-    assert told([event]) == ["DELETED a@3"]
+    assert changes_in([event]) == ["DELETED a@3"]
 
 
 async def test_fake_watch_marks_end_of_initial_events() -> None:
@@ -215,7 +215,7 @@ async def test_fake_watch_marks_end_of_initial_events() -> None:
     async with source.watch(WatchOptions(send_initial_events=True)) as watch:
         events = await watch.next_batch()
 
-    assert told(events) == ["ADDED a@2", "BOOKMARK @2"]
+    assert changes_in(events) == ["ADDED a@2", "BOOKMARK @2"]
     assert events[1].object.annotations == INITIAL_EVENTS_END
 
 
@@ -230,12 +230,12 @@ async def test_fake_watch_keeps_order_of_bookmark() -> None:
         source.bookmark()
         source.add(named("b"))
 
-        assert told(await watch.next_batch()) == [
+        assert changes_in(await watch.next_batch()) == [
             "ADDED a@2",
             "BOOKMARK @2",
             "ADDED b@3",
         ]
-        assert told(await plain.next_batch()) == ["ADDED a@2", "ADDED b@3"]
+        assert changes_in(await plain.next_batch()) == ["ADDED a@2", "ADDED b@3"]
 
 
 async def test_fake_watch_ends_after_timeout() -> None:
@@ -268,10 +268,10 @@ async def test_fake_watch_cancellation_loses_no_events() -> None:
                 await watch.next_batch()
 
         source.add(named("a"))
-        assert told(await watch.next_batch()) == ["ADDED a@2"]
+        assert changes_in(await watch.next_batch()) == ["ADDED a@2"]
 
 
-# -------------------------------------------------------------------- what goes wrong
+# -------------------------------------------------------------------- failures
 
 
 async def test_fake_watch_error_is_last_event() -> None:
@@ -295,7 +295,7 @@ async def test_fake_watch_cut_follows_earlier_events() -> None:
         source.add(named("a"))
         source.cut()
 
-        assert told(await watch.next_batch()) == ["ADDED a@2"]
+        assert changes_in(await watch.next_batch()) == ["ADDED a@2"]
         with pytest.raises(TransportError):
             await watch.next_batch()
 
@@ -344,7 +344,7 @@ async def test_informer_follows_fake_lister_watcher() -> None:
 
         assert source.watches == 1
 
-    # No order is promised between the two, but for each of them there is one.
+    # No order of both objects is guaranteed, but one of the changes of each.
     assert [it for it in record if it[1] == "a"] == ["+a", "~a"]
     assert [it for it in record if it[1] == "b"] == ["+b", "-b"]
     assert source.watches == 0

@@ -1,19 +1,20 @@
-"""The pytest plugin, in runs of pytest of its own."""
+"""Pytest plugin, in separate pytest runs."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import count
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
 import pytest
-from processes import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     Run = Callable[..., "Outcome"]
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.realtime
 
 PLUGIN = "aioinformer.testing.plugin"
+NUMBERS = count()
 HEAD = """
     import asyncio, urllib.request
     import pytest
@@ -42,52 +44,44 @@ class Outcome:
 
     @property
     def last(self) -> str:
-        """How many passed and failed, without the seconds."""
+        """Return the summary line without the seconds."""
         return self.out.strip().splitlines()[-1].partition(" in ")[0]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """Run pytest on the text of a test file, with these plugins and no others."""
+def run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Run]:
+    """Return a function that runs pytest on a test file, with given plugins only."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    monkeypatch.chdir(tmp_path)
 
     def run(text: str, *options: str, plugins: tuple[str, ...]) -> Outcome:
-        file = tmp_path / "test_sample.py"
+        # A new name each time, as a module is imported only once.
+        file = tmp_path / f"test_sample_{next(NUMBERS)}.py"
         file.write_text(dedent(HEAD) + dedent(text), encoding="utf-8")
         given = [option for name in (*plugins, PLUGIN) for option in ("-p", name)]
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-W",
-            "error",
-            "-c",
-            os.devnull,
-        ]
-        done = subprocess.run(
+        pytest.main(
             [
-                *command,
-                "--rootdir",
-                tmp_path,
+                "-q",
+                *("-W", "error"),
+                *("-c", os.devnull),
+                *("--rootdir", str(tmp_path)),
+                *("-p", "no:cacheprovider"),
+                "--import-mode=importlib",
                 "--strict-markers",
                 *given,
                 *options,
-                file,
-            ],
-            env={
-                **os.environ,
-                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-                "PYTHONPATH": str(ROOT),
-            },
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=90,
-            check=False,
+                str(file),
+            ]
         )
-        return Outcome(done.stdout + done.stderr)
+        asyncio.set_event_loop(None)
+        output = capsys.readouterr()
+        return Outcome(output.out + output.err)
 
-    return run
+    yield run
+    asyncio.set_event_loop(None)
 
 
 ASYNCIO = ("pytest_asyncio.plugin",)
@@ -204,8 +198,8 @@ def test_plugin_uses_loop_scope_of_marker(run: Run) -> None:
     assert outcome.last == "4 passed", outcome.out
 
 
-@pytest.mark.parametrize("scope", SCOPES)
-def test_plugin_uses_loop_of_test_in_every_scope(run: Run, scope: str) -> None:
+@pytest.mark.parametrize("scope", ["class", "session"])
+def test_plugin_uses_default_loop_scope(run: Run, scope: str) -> None:
     outcome = run(
         """
         class TestIt:
@@ -270,10 +264,10 @@ def test_plugin_reports_invalid_options_fixture(run: Run) -> None:
         plugins=ASYNCIO,
     )
 
-    said = (
+    message = (
         "apiserver: the fixture apiserver_options must return a dictionary of options"
     )
-    assert outcome.out.count(f"\n{said}") == 2, outcome.out
+    assert outcome.out.count(f"\n{message}") == 2, outcome.out
     assert "Traceback" not in outcome.out
     assert outcome.last == "2 errors"
 

@@ -103,12 +103,12 @@ def manifests(
         needs: Missing permissions, in any order, possibly repeated.
         subject: Subject of the bindings.
     """
-    places: dict[str, list[Resource]] = {}
+    namespaces: dict[str, list[Resource]] = {}
     for it in dict.fromkeys(needs):
-        places.setdefault(it.namespace, []).append(it.resource)
+        namespaces.setdefault(it.namespace, []).append(it.resource)
 
     found = []
-    for namespace, resources in places.items():
+    for namespace, resources in namespaces.items():
         found += _role_with_binding(namespace, resources, subject)
 
     return found
@@ -128,7 +128,7 @@ def _role_with_binding(
     kind = "Role" if namespace else "ClusterRole"
     plurals = sorted(str(it) for it in resources)
     name = _short(f"aioinformer-{'-'.join(plurals)}")
-    who = f"{subject.kind}/{subject.namespace}/{subject.name}"
+    key = f"{subject.kind}/{subject.namespace}/{subject.name}"
     role = {
         "apiVersion": _VERSION,
         "kind": kind,
@@ -138,7 +138,7 @@ def _role_with_binding(
     binding = {
         "apiVersion": _VERSION,
         "kind": f"{kind}Binding",
-        "metadata": _metadata(f"{name}-{_hash(who)}", namespace),
+        "metadata": _metadata(f"{name}-{_hash(key)}", namespace),
         "roleRef": {"apiGroup": _GROUP, "kind": kind, "name": name},
         "subjects": [subject.document()],
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aioinformer.cli.checks import results as judging
+from aioinformer.cli.checks import results
 from aioinformer.cli.checks.findings import StepResult
 from aioinformer.cli.error_messages import CommandError
 from aioinformer.cli.resource_names import built_in
@@ -46,7 +46,7 @@ INITIAL_SECONDS = 3.0
 _SHARE = 0.9
 
 # Selects no object, as a list of all objects would be expensive.
-_NOBODY = "metadata.name=aioinformer-doctor"
+_NO_OBJECT = "metadata.name=aioinformer-doctor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class ResourceScope:
     """Namespace, or empty for all and for cluster-scoped resources."""
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Description of the namespace: `in namespace shop`."""
         if not self.resource.namespaced:
             return "cluster-scoped"
@@ -80,14 +80,14 @@ class _List(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
-async def find(word: str, client: Client, *, discovered: bool) -> ServedResource:
+async def find(name: str, client: Client, *, discovered: bool) -> ServedResource:
     """Find a resource by name.
 
     Args:
-        word: Name, as for `Discovery`.
+        name: Name, as for `Discovery`.
         client: Entered client.
         discovered: True if discovery succeeded. If not, built-in resources are assumed to
-            exist, and the server is asked again for others.
+            exist, and others are requested from the server again.
 
     Raises:
         CommandError: If the server has no such resource.
@@ -96,17 +96,17 @@ async def find(word: str, client: Client, *, discovered: bool) -> ServedResource
     Cancellation:
         Safe.
     """
-    known = None if discovered else built_in(word)
+    known = None if discovered else built_in(name)
     if known is not None:
         return ServedResource(known, known.kind.lower())
 
     try:
-        return await client.discovery.served(word)
+        return await client.discovery.served(name)
     except NotFound as exc:
         raise CommandError(exc.message) from exc
 
 
-async def denied(place: ResourceScope, client: Client) -> set[str]:
+async def denied(scope: ResourceScope, client: Client) -> set[str]:
     """Return the verbs of `list`, `watch` and `get` that are not permitted.
 
     Raises:
@@ -119,21 +119,23 @@ async def denied(place: ResourceScope, client: Client) -> set[str]:
     """
     found = set()
     for verb in ("list", "watch", "get"):
-        wanted = {
-            "namespace": place.namespace,
+        attributes = {
+            "namespace": scope.namespace,
             "verb": verb,
-            "group": place.resource.group,
-            "version": place.resource.version,
-            "resource": place.resource.plural,
+            "group": scope.resource.group,
+            "version": scope.resource.version,
+            "resource": scope.resource.plural,
         }
-        review = await client.create(_REVIEWS, {"spec": {"resourceAttributes": wanted}})
+        review = await client.create(
+            _REVIEWS, {"spec": {"resourceAttributes": attributes}}
+        )
         if review.at("status.allowed", False) is not True:
             found.add(verb)
 
     return found
 
 
-async def listing(place: ResourceScope, client: Client) -> tuple[StepResult, str]:
+async def listing(scope: ResourceScope, client: Client) -> tuple[StepResult, str]:
     """List one object, and count all.
 
     Returns:
@@ -149,35 +151,35 @@ async def listing(place: ResourceScope, client: Client) -> tuple[StepResult, str
     """
     loop = asyncio.get_running_loop()
     before = loop.time()
-    path = place.resource.path(place.namespace or None)
+    path = scope.resource.path(scope.namespace or None)
     async with client.stream("GET", path, {"limit": "1"}) as response:
         body = await response.read()
 
     try:
-        said = msgspec.json.decode(body, type=_List)
+        document = msgspec.json.decode(body, type=_List)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise DecodeError(f"{path} returned an invalid list: {exc}") from exc
 
-    meta = said.metadata
-    answer = judging.listed(
-        len(said.items or ()),
+    meta = document.metadata
+    result = results.listed(
+        len(document.items or ()),
         meta.remaining_item_count,
         loop.time() - before,
         more=bool(meta.continue_token),
     )
-    return answer, meta.resource_version
+    return result, meta.resource_version
 
 
 async def watching(
-    place: ResourceScope, client: Client, version: str, patience: float
+    scope: ResourceScope, client: Client, version: str, timeout: float
 ) -> StepResult:
     """Open a watch, and wait for a bookmark.
 
     Args:
-        place: Resource and namespace.
+        scope: Resource and namespace.
         client: Entered client.
         version: Resource version to watch from.
-        patience: Maximum seconds for the whole step.
+        timeout: Maximum seconds for the whole step.
 
     Raises:
         ApiError: If the server refused, or ended the watch with an error.
@@ -188,19 +190,19 @@ async def watching(
         Safe: the connection is closed.
     """
     # The response headers take time, too.
-    seconds = max(1, min(WATCH_SECONDS, int(patience - 1)))
+    seconds = max(1, min(WATCH_SECONDS, int(timeout - 1)))
     loop = asyncio.get_running_loop()
     before = loop.time()
     async with client.watch(
-        place.resource,
-        namespace=place.namespace or None,
+        scope.resource,
+        namespace=scope.namespace or None,
         resource_version=version,
         timeout_seconds=seconds,
         bookmarks=True,
     ) as stream:
         opened = f"opened after {(loop.time() - before) * 1000:.0f} ms"
         try:
-            ends = min(loop.time() + seconds, before + patience * _SHARE)
+            ends = min(loop.time() + seconds, before + timeout * _SHARE)
             async with asyncio.timeout_at(ends):
                 async for event in stream:
                     if event.type is EventType.ERROR:
@@ -224,7 +226,7 @@ async def watching(
 
 
 async def watch_list(
-    place: ResourceScope, client: Client, patience: float
+    scope: ResourceScope, client: Client, timeout: float
 ) -> StepResult:
     """Request a streaming list that selects no objects.
 
@@ -237,13 +239,13 @@ async def watch_list(
         Safe: the connection is closed.
     """
     loop = asyncio.get_running_loop()
-    limit = min(INITIAL_SECONDS, patience * _SHARE)
+    limit = min(INITIAL_SECONDS, timeout * _SHARE)
     initial = InitialEvents()
     try:
         async with client.watch(
-            place.resource,
-            namespace=place.namespace or None,
-            field_selector=_NOBODY,
+            scope.resource,
+            namespace=scope.namespace or None,
+            field_selector=_NO_OBJECT,
             timeout_seconds=WATCH_SECONDS,
             send_initial_events=True,
         ) as stream:

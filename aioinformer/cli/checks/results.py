@@ -64,7 +64,11 @@ def configuration(config: ClientConfig, source: str) -> StepResult:
 
     other = dict(config.headers).get("Impersonate-User")
     acting = f", acting as {other!r}" if other else ""
-    proxy = f", through the proxy {_shown(config.proxy)}" if config.proxy else ""
+    proxy = (
+        f", through the proxy {_without_credentials(config.proxy)}"
+        if config.proxy
+        else ""
+    )
     text = f"{source}: {config.server}, credentials: {who}{acting}{proxy}"
     if config.secure and not config.tls.verify:
         return StepResult(
@@ -95,30 +99,30 @@ def reached(
     host, port = address_of(config)
     what = "the proxy " if config.proxy else ""
     first, *more = addresses
-    resolved = f" ({first})" if first != host else ""
+    address = f" ({first})" if first != host else ""
     others = f", one of {1 + len(more)} addresses," if more else ""
     took = f"{seconds * 1000:.0f} ms"
-    text = f"{what}{host}{resolved}{others} accepts connections on port {port}"
+    text = f"{what}{host}{address}{others} accepts connections on port {port}"
     return StepResult("ok", f"{text}, after {took}")
 
 
 def unreachable(config: ClientConfig, error: OSError | UnicodeError) -> StepResult:
     """Return the result for a failed connection, with advice."""
     host, port = address_of(config)
-    what, named = ("the proxy ", "proxy-url") if config.proxy else ("", "the URL")
+    what, option = ("the proxy ", "proxy-url") if config.proxy else ("", "the URL")
     match error:
         case socket.gaierror() | UnicodeError():
             reason = getattr(error, "strerror", None) or error
             text = f"cannot resolve {what}{host}: {reason}. "
-            text += f"Check {named}, and DNS."
+            text += f"Check {option}, and DNS."
         case ConnectionRefusedError():
             text = (
                 f"{what}{host} refused the connection to port {port}. Check that it is "
             )
-            text += f"running, and {named}."
+            text += f"running, and {option}."
         case _:
             reason = getattr(error, "strerror", None) or error
-            text = f"cannot connect to {what}{host}, port {port}: {reason}. Check {named}, "
+            text = f"cannot connect to {what}{host}, port {port}: {reason}. Check {option}, "
             text += "the network and firewalls."
 
     return StepResult("failed", text)
@@ -134,7 +138,7 @@ def plain(config: ClientConfig) -> StepResult:
 
 
 def certificate(
-    whose: str,
+    subject: str,
     ends: datetime | None,
     now: datetime,
     *,
@@ -144,14 +148,14 @@ def certificate(
     """Return the result for a certificate.
 
     Args:
-        whose: Description of the certificate.
+        subject: Description of the certificate.
         ends: Time of its expiry, or None if it cannot be parsed.
         now: Current time.
         names: Hosts of the certificate, if known.
         verified: False if certificates are not verified.
     """
     shown = ", ".join(names[:_SHOWN_NAMES]) + (", ..." * (len(names) > _SHOWN_NAMES))
-    text = f"{whose}, for {shown}" if shown else whose
+    text = f"{subject}, for {shown}" if shown else subject
     text += "" if verified else ", NOT VERIFIED"
     if ends is None:
         return StepResult("ok" if verified else "warning", f"{text}; expiry unknown")
@@ -167,7 +171,7 @@ def certificate(
     return StepResult("ok" if verified else "warning", text)
 
 
-def _shown(proxy: str) -> str:
+def _without_credentials(proxy: str) -> str:
     """Return the URL of a proxy without its credentials."""
     parts = urlsplit(proxy)
     port = f":{parts.port}" if parts.port else ""
@@ -177,14 +181,14 @@ def _shown(proxy: str) -> str:
 # ------------------------------------------------------------ the server
 
 
-def version(said: object, server: str) -> StepResult:
+def version(document: object, server: str) -> StepResult:
     """Return the result for the version of a server.
 
     Args:
-        said: Decoded response of `/version`.
+        document: Decoded response of `/version`.
         server: URL of the server.
     """
-    name = said.get("gitVersion") if isinstance(said, dict) else None
+    name = document.get("gitVersion") if isinstance(document, dict) else None
     numbers = re.match(r"v?(\d+)\.(\d+)", name) if isinstance(name, str) else None
     if numbers is None:
         text = f"{server} does not return a Kubernetes version. Is this the URL of an "
@@ -242,15 +246,15 @@ def discovery(*, aggregated: bool, count: int, broken: Mapping[str, str]) -> Ste
 # ------------------------------------------------------------ a resource
 
 
-def served(found: ServedResource, place: str) -> StepResult:
+def served(found: ServedResource, scope: str) -> StepResult:
     """Return the result for a resource that was found.
 
     Args:
         found: Resource as served, without verbs if discovery failed.
-        place: Description of the namespace.
+        scope: Description of the namespace.
     """
     resource = found.resource
-    text = f"{resource}, {resource.kind} of {resource.api_version}, {place}"
+    text = f"{resource}, {resource.kind} of {resource.api_version}, {scope}"
     missing = [verb for verb in ("list", "watch") if verb not in found.verbs]
     if not found.verbs or not missing:
         return StepResult("ok", text)

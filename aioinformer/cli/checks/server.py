@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
 import re
 import socket
 import ssl
-import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from aioinformer.cli.checks import results as judging
+from aioinformer._tasks import in_thread
+from aioinformer.cli.checks import results
 from aioinformer.cli.checks.findings import StepResult
 from aioinformer.cli.error_messages import message_of
 from aioinformer.client.auth.tls import expiry_of
@@ -65,12 +65,12 @@ async def version(client: Client) -> StepResult:
     server = client.config.server
     try:
         async with client.stream("GET", "/version") as response:
-            return judging.version(orjson.loads(await response.read()), server)
+            return results.version(orjson.loads(await response.read()), server)
 
     except Forbidden:
         return StepResult("warning", "reading the version is not permitted")
     except orjson.JSONDecodeError:
-        return judging.version(None, server)
+        return results.version(None, server)
     except DecodeError as exc:
         return StepResult("failed", message_of(exc))
     except NotFound as exc:
@@ -94,15 +94,15 @@ async def identity(client: Client) -> tuple[StepResult, Identity]:
         text = "not supported by the server: SelfSubjectReview needs Kubernetes 1.28"
         return StepResult("skipped", text), Identity()
     except Forbidden as exc:
-        user = judging.name_in(exc.message)
+        user = results.name_in(exc.message)
         if user:
-            return judging.identity(user, ()), Identity(user)
+            return results.identity(user, ()), Identity(user)
 
         return StepResult("warning", message_of(exc)), Identity()
 
     user = str(review.at("status.userInfo.username", ""))
     groups = tuple(review.at("status.userInfo.groups", ()))
-    return judging.identity(user, groups), Identity(user, groups)
+    return results.identity(user, groups), Identity(user, groups)
 
 
 async def discovery(client: Client) -> tuple[StepResult, bool]:
@@ -127,12 +127,12 @@ async def discovery(client: Client) -> tuple[StepResult, bool]:
         text = "not permitted: only built-in resources are known"
         return StepResult("warning", text), False
 
-    answer = judging.discovery(
+    result = results.discovery(
         aggregated="APIGroupDiscoveryList" in kind,
         count=count,
         broken=client.discovery.broken,
     )
-    return answer, True
+    return result, True
 
 
 _DAYS_LEFT = re.compile(", [0-9]+ days left.*")
@@ -147,56 +147,30 @@ async def connection(config: ClientConfig) -> StepResult:
     Cancellation:
         Safe: the connection is closed.
     """
-    host, port = judging.address_of(config)
+    host, port = results.address_of(config)
     loop = asyncio.get_running_loop()
     before = loop.time()
     try:
-        found = await _looked_up(host, port)
+        # Not in a thread of the loop, which would wait for a slow name server at its end.
+        found = await in_thread(functools.partial(_addresses, host, port))
         _, writer = await asyncio.open_connection(
             host, port, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS
         )
     except (OSError, UnicodeError) as exc:
-        return judging.unreachable(config, exc)
+        return results.unreachable(config, exc)
 
     seconds = loop.time() - before
     peer = writer.get_extra_info("peername")[0]
     writer.transport.abort()
-    return judging.reached(config, list(dict.fromkeys([peer, *found])), seconds)
+    return results.reached(config, list(dict.fromkeys([peer, *found])), seconds)
 
 
-async def _looked_up(host: str, port: int) -> list[str]:
-    """Resolve a name in a daemon thread.
-
-    The event loop waits for its own threads at its end, so a name server that does not
-    respond would delay Ctrl-C.
-
-    Raises:
-        OSError: If the name cannot be resolved.
-        UnicodeError: If the name is invalid.
-    """
-    loop, done = asyncio.get_running_loop(), asyncio.Event()
-    found: list[str] = []
-    failures: list[OSError | UnicodeError] = []
-
-    def look_up() -> None:
-        try:
-            told = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            found.extend(str(it[4][0]) for it in told)
-        except (OSError, UnicodeError) as exc:
-            failures.append(exc)
-
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(done.set)
-
-    threading.Thread(target=look_up, name="look-up", daemon=True).start()
-    await done.wait()
-    for it in failures:
-        raise it
-
-    return found
+def _addresses(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(it[4][0]) for it in found]
 
 
-async def tls(client: Client, ticket: RequestAuth) -> StepResult:
+async def tls(client: Client, auth: RequestAuth) -> StepResult:
     """Check the TLS handshake and the certificate of the server.
 
     Through a proxy, a request of the client checks the handshake, without access to the
@@ -204,7 +178,7 @@ async def tls(client: Client, ticket: RequestAuth) -> StepResult:
 
     Args:
         client: Entered client.
-        ticket: Credentials and SSL context of the client.
+        auth: Credentials and SSL context of the client.
 
     Raises:
         TransportError: If the handshake failed, or the certificate is not trusted.
@@ -214,32 +188,32 @@ async def tls(client: Client, ticket: RequestAuth) -> StepResult:
     """
     config = client.config
     if not config.secure:
-        return judging.plain(config)
+        return results.plain(config)
 
     if config.proxy:
-        await _ask_anything(client)
+        await _send_request(client)
         text = "trusted; its expiry is unknown because of the proxy"
         return StepResult("ok" if config.tls.verify else "warning", text)
 
     # It imports aiohttp, which the client has loaded.
     from aioinformer.client.error_mapping import map_errors
 
-    host, port = judging.address_of(config)
+    host, port = results.address_of(config)
     with map_errors(config.server):
         _, writer = await asyncio.open_connection(
             host,
             port,
-            ssl=ticket.context,
+            ssl=auth.context,
             happy_eyeballs_delay=NEXT_ADDRESS_SECONDS,
             server_hostname=config.tls.server_name or host,
         )
 
-    spoken: ssl.SSLObject = writer.get_extra_info("ssl_object")
-    binary = spoken.getpeercert(binary_form=True) or b""
-    names = _names(spoken.getpeercert() or {})
+    connected: ssl.SSLObject = writer.get_extra_info("ssl_object")
+    binary = connected.getpeercert(binary_form=True) or b""
+    names = _names(connected.getpeercert() or {})
     writer.transport.abort()
-    return judging.certificate(
-        f"{spoken.version()}, the server's certificate",
+    return results.certificate(
+        f"{connected.version()}, the server's certificate",
         expiry_of(ssl.DER_cert_to_PEM_cert(binary).encode()),
         datetime.now(tz=UTC),
         names=names,
@@ -247,31 +221,31 @@ async def tls(client: Client, ticket: RequestAuth) -> StepResult:
     )
 
 
-def has_certificate(config: ClientConfig, ticket: RequestAuth) -> bool:
+def has_certificate(config: ClientConfig, auth: RequestAuth) -> bool:
     """Return True if the client sends a certificate."""
     given = config.tls.certificate is not None
-    return config.secure and (given or ticket.info.certificate is not None)
+    return config.secure and (given or auth.info.certificate is not None)
 
 
-async def client_certificate(config: ClientConfig, ticket: RequestAuth) -> StepResult:
+async def client_certificate(config: ClientConfig, auth: RequestAuth) -> StepResult:
     """Check the expiry of the client certificate.
 
     Cancellation:
         Safe.
     """
     now = datetime.now(tz=UTC)
-    if ticket.info.certificate is not None:
-        ends = expiry_of(ticket.info.certificate)
-        answer = judging.certificate("given by the exec plugin", ends, now)
+    if auth.info.certificate is not None:
+        ends = expiry_of(auth.info.certificate)
+        result = results.certificate("given by the exec plugin", ends, now)
         # They are valid for hours, and the plugin renews them: no warning.
-        return StepResult("ok", _DAYS_LEFT.sub("", answer.text))
+        return StepResult("ok", _DAYS_LEFT.sub("", result.text))
 
     given = config.tls.certificate
     pem = await asyncio.to_thread(_read, given) if isinstance(given, Path) else given
-    return judging.certificate("of the configuration", expiry_of(pem or b""), now)
+    return results.certificate("of the configuration", expiry_of(pem or b""), now)
 
 
-async def _ask_anything(client: Client) -> None:
+async def _send_request(client: Client) -> None:
     try:
         async with client.stream("GET", "/version"):
             pass

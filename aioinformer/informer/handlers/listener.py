@@ -87,7 +87,8 @@ class Listener:
             self._stages.append(matching.apply)
 
         self._task: asyncio.Task[None] | None = None
-        self._ended = False
+        # An event of its own: progress comes with each notification.
+        self._over = asyncio.Event()
         self.removed = False
         """True once nothing is queued or delivered any more."""
         self._closed = False
@@ -158,7 +159,7 @@ class Listener:
     @property
     def ended(self) -> bool:
         """True once its task has ended, or will never run."""
-        return self._ended
+        return self._over.is_set()
 
     async def wait_synced(self) -> None:
         """Wait until the handler has processed the initial notifications.
@@ -184,22 +185,18 @@ class Listener:
 
     async def wait_ended(self) -> None:
         """Wait until its task has ended. Cancellation: safe."""
-        while not self._ended:
-            await self._wait_for_progress()
+        await self._over.wait()
 
     async def _wait_for(self, condition: Callable[[], bool]) -> None:
         while not condition():
-            if self._ended or self.removed:
+            if self.ended or self.removed:
                 raise InformerStopped(f"handler {self.name} has ended")
 
-            await self._wait_for_progress()
-
-    async def _wait_for_progress(self) -> None:
-        self._waiters += 1
-        try:
-            await self._progress.wait()
-        finally:
-            self._waiters -= 1
+            self._waiters += 1
+            try:
+                await self._progress.wait()
+            finally:
+                self._waiters -= 1
 
     def _notify(self) -> None:
         """Wake the tasks that wait for progress, usually none."""
@@ -212,7 +209,7 @@ class Listener:
 
     def end(self) -> None:
         """Record that nothing is delivered any more, and wake waiters. Idempotent."""
-        self._ended = True
+        self._over.set()
         self._monitor.close()
         self._threads.close()
         if self._resync is not None:

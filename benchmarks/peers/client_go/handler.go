@@ -16,20 +16,20 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// From here on a version is a time: so many nanoseconds since 1970.
+// Versions from here on are times: nanoseconds since 1970.
 const firstTime = 1_000_000_000_000_000_000
 
-// handler counts what it is told. The informer calls it from one goroutine; expect may be
-// called from another one while no changes are under way.
+// handler counts its calls. The informer calls it from one goroutine. expect may be called
+// from another one while there are no changes.
 type handler struct {
 	body      bool
-	running   int // what a handler that looks at phases might count
+	running   int // count of a handler that reads phases
 	missing   atomic.Int64
 	over      chan struct{}
 	latencies []float64 // in milliseconds
 }
 
-// expect returns what is closed after so many changes more.
+// expect returns a channel that is closed after a number of further changes.
 func (h *handler) expect(changes int) <-chan struct{} {
 	h.over = make(chan struct{})
 	h.latencies = make([]float64, 0, changes)
@@ -79,7 +79,7 @@ func (h *handler) count(obj any) {
 	}
 }
 
-// nodes is what the index is made of.
+// nodes is the index function.
 func nodes(obj any) ([]string, error) {
 	return []string{node(obj)}, nil
 }
@@ -110,7 +110,7 @@ func nested(obj any, path ...string) string {
 	return found
 }
 
-// digest is that of bench/digest.py, of all that the informer holds.
+// digest returns the digest of bench/digest.py for all objects of the informer.
 func digest(objects []any) string {
 	lines := make([]string, 0, len(objects))
 	for _, obj := range objects {

@@ -1,13 +1,13 @@
-// Copies all pods of a server by a shared informer, as a contestant of the benchmarks:
-// bench/contestant.py tells what it is asked and what it answers.
+// Copies all pods of a server by a shared informer, as a contestant of the benchmarks.
+// bench/contestant.py describes its protocol.
 //
 //	client_go URL [--events N] [--body] [--relist N] [--changed F]
 //	          [--mode typed|untyped|protobuf] [--watch-list=true|false]
 //
-// All settings are client-go's own, but for the limit on requests, which is off, and for
-// JSON in mode typed: of a server that has it, a typed client takes protobuf unless told
-// otherwise, which is mode protobuf. With --watch-list=false it lists as it did before
-// streamed lists: first what the server's watch cache has, in one answer, later in pages.
+// All settings are the defaults of client-go, except the rate limit, which is off, and JSON
+// in mode typed: by default a typed client requests protobuf, which is mode protobuf. With
+// --watch-list=false it lists without streaming: first from the server's watch cache, in one
+// response, later in pages.
 package main
 
 import (
@@ -70,7 +70,7 @@ func main() {
 	say(map[string]any{"at": "end", "digest": digest(informer.GetStore().List())})
 }
 
-// watch takes the time of the changes that the server sends when it is asked.
+// watch measures the changes that the server sends on request.
 func watch(opts options, handler *handler) {
 	over := handler.expect(opts.events)
 	began := time.Now()
@@ -84,7 +84,7 @@ func watch(opts options, handler *handler) {
 	}, settled())
 }
 
-// relist takes the time, and the peak of memory, of a new list after an expired watch.
+// relist measures the time and the peak of memory of a relist after an expired watch.
 func relist(opts options, handler *handler) {
 	over := handler.expect(opts.relist)
 	forgetPeak()
@@ -92,7 +92,7 @@ func relist(opts options, handler *handler) {
 	ask(opts.url + "/bench/relist?changed=" + strconv.FormatFloat(opts.changed, 'g', -1, 64))
 	<-over
 	took := seconds(began)
-	high := peak() // before anything is let go of
+	high := peak() // before garbage is released
 	say(map[string]any{"at": "relisted", "seconds": took, "peak": high}, settled())
 }
 
@@ -106,7 +106,7 @@ func parsed(arguments []string) options {
 	flags.StringVar(&opts.mode, "mode", "typed", "typed, untyped or protobuf")
 	flags.BoolVar(&opts.watchList, "watch-list", true, "stream the first list")
 
-	// The flags of Go end at the first argument without a dash: the address.
+	// Go's flags end at the first argument without a dash, the address.
 	check(flags.Parse(arguments))
 	if flags.NArg() > 0 {
 		opts.url = flags.Arg(0)
@@ -118,7 +118,7 @@ func parsed(arguments []string) options {
 	return opts
 }
 
-// choose says how to list. The environment decides it, and is read once, when first asked.
+// choose selects the kind of list by an environment variable, which client-go reads once.
 func choose(watchList bool) {
 	check(os.Setenv("KUBE_FEATURE_WatchListClient", strconv.FormatBool(watchList)))
 	if features.FeatureGates().Enabled(features.WatchListClient) != watchList {
@@ -126,7 +126,7 @@ func choose(watchList bool) {
 	}
 }
 
-// prepared returns the informer of all pods, of a factory, and what starts it.
+// prepared returns a factory's informer of all pods, and the function that starts it.
 func prepared(opts options) (cache.SharedIndexInformer, func(<-chan struct{})) {
 	config := &rest.Config{
 		Host:            opts.url,

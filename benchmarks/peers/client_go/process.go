@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// say writes a line of the contestants' language.
+// say writes a line of the protocol.
 func say(parts ...map[string]any) {
 	line := map[string]any{}
 	for _, part := range parts {
@@ -29,7 +29,7 @@ func say(parts ...map[string]any) {
 	check(json.NewEncoder(os.Stdout).Encode(line))
 }
 
-// check ends the process by a line that says why, if there is an error.
+// check exits with a message if there is an error.
 func check(err error) {
 	if err == nil {
 		return
@@ -39,9 +39,8 @@ func check(err error) {
 	os.Exit(1)
 }
 
-// failingUntil returns a handler of errors by which a server that refuses to be listed ends
-// the process. Later ones are for the informer to get over, and so is, at any time, a server
-// that cannot be reached.
+// failingUntil returns a watch error handler that exits if the server refuses the first list.
+// The informer recovers from later errors, and from an unreachable server at any time.
 func failingUntil(synced <-chan struct{}) cache.WatchErrorHandlerWithContext {
 	return func(ctx context.Context, reflector *cache.Reflector, err error) {
 		select {
@@ -57,7 +56,7 @@ func seconds(since time.Time) float64 {
 	return time.Since(since).Seconds()
 }
 
-// ask makes the canned server do something; that it answers is enough.
+// ask sends a command to the canned server.
 func ask(url string) {
 	answer, err := http.Get(url)
 	check(err)
@@ -66,8 +65,8 @@ func ask(url string) {
 	check(answer.Body.Close())
 }
 
-// settled returns the memory of this process in KiB, without garbage: all that is
-// resident, and of it what objects of Go take.
+// settled returns the memory of this process in KiB, without garbage: the resident memory,
+// and the part that Go objects take.
 func settled() map[string]any {
 	runtime.GC()
 	debug.FreeOSMemory()
@@ -76,12 +75,12 @@ func settled() map[string]any {
 	return map[string]any{"resident": status("VmRSS"), "heap": stats.HeapAlloc / 1024}
 }
 
-// forgetPeak makes the peak of resident memory begin anew, from what is resident now.
+// forgetPeak resets the peak of resident memory to the current value.
 func forgetPeak() {
 	check(os.WriteFile("/proc/self/clear_refs", []byte("5"), 0))
 }
 
-// peak is the most that was resident since then, in KiB.
+// peak returns the maximum of resident memory since then, in KiB.
 func peak() int {
 	return status("VmHWM")
 }
@@ -98,8 +97,8 @@ func status(name string) int {
 	return value
 }
 
-// onlyProtobuf ends the process where a server answers in JSON all the same, as it may: the
-// figures would not be what their name says.
+// onlyProtobuf exits if the server responds with JSON nevertheless, because the figures would
+// have the wrong name.
 func onlyProtobuf(inner http.RoundTripper) http.RoundTripper {
 	return trip(func(request *http.Request) (*http.Response, error) {
 		answer, err := inner.RoundTrip(request)

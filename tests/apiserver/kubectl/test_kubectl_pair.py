@@ -1,15 +1,16 @@
-"""What counts as the same answer of two servers, and what does not."""
+"""Normalization of kubectl's output for comparisons."""
 
 from __future__ import annotations
 
 import pytest
+from each_case import each_case
 
-# The plugin is imported where it is used: pytest is to load it first.
+# Imported late, because pytest must load the plugin first.
 pytest_plugins = ["kubectl_pair"]
 
 
-@pytest.mark.parametrize(
-    ("ours", "real"),
+@each_case(
+    "ours, real",
     [
         pytest.param("a  5s", "a      2m10s", id="age"),
         pytest.param('resourceVersion: "7"', 'resourceVersion: "12"', id="version"),
@@ -33,8 +34,8 @@ def test_pair_normalizes_varying_output(ours: str, real: str) -> None:
     assert plain(ours) == plain(real)
 
 
-@pytest.mark.parametrize(
-    ("ours", "real"),
+@each_case(
+    "ours, real",
     [
         pytest.param("web  0/2", "web  0/3", id="number"),
         pytest.param("  a: 1", "    a: 1", id="indentation"),

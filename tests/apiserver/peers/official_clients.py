@@ -1,7 +1,7 @@
-"""The three clients that are generated from the API's own description.
+"""Helpers for the clients that are generated from the OpenAPI description.
 
-`kubernetes_asyncio`, the official client's `kubernetes.aio`, and the official client that
-blocks have nearly the same names. What is needed of each is here under one.
+These are `kubernetes_asyncio`, `kubernetes.aio` of the official client, and the blocking
+official client. They have nearly the same names.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -23,10 +25,15 @@ __all__ = [
     "STRATEGIC_PATCH",
     "connected",
     "established",
-    "told",
+    "types_and_names",
 ]
 
-ASYNC_CLIENTS = ["kubernetes_asyncio", "kubernetes.aio"]
+# Both are generated from the same description, so `make test` runs most tests with the
+# first one only.
+ASYNC_CLIENTS = [
+    "kubernetes_asyncio",
+    pytest.param("kubernetes.aio", marks=pytest.mark.e2e),
+]
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -40,7 +47,8 @@ _PARTS = ("client", "config", "dynamic", "utils", "watch")
 async def connected(name: str, kubeconfig: Path) -> AsyncIterator[SimpleNamespace]:
     """Load an asynchronous client, and open it with this kubeconfig.
 
-    Yields its modules, its connection as `api`, and its two most used groups.
+    Yields:
+        Namespace with the modules, the API client `api`, and the groups `core` and `apps`.
     """
     parts = {part: import_module(f"{name}.{part}") for part in _PARTS}
     config: Any = parts["config"]
@@ -52,11 +60,11 @@ async def connected(name: str, kubeconfig: Path) -> AsyncIterator[SimpleNamespac
 
 
 def established(it: Any) -> bool:
-    """Tell if the objects of a definition are served; it has no conditions at first."""
+    """Return whether a definition is established; a new one has no conditions."""
     conditions = {one.type: one.status for one in it.status.conditions or ()}
     return conditions.get("Established") == "True"
 
 
-def told(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Reduce events to (type, name)."""
+def types_and_names(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return the type and name of each event."""
     return [(it["type"], it["raw_object"]["metadata"]["name"]) for it in events]

@@ -1,4 +1,4 @@
-"""lightkube watches: what they tell, and how they go on after an end or an error."""
+"""lightkube watches: events, and resumption after an end or an error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lightkube.generic_resource import create_namespaced_resource
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap
 from lightkube.types import PatchType, on_error_retry
-from peer_servers import ADDED_CHANGED_DELETED, in_a_thread, kubeconfig_of
+from peer_servers import ADDED_CHANGED_DELETED, SHARED_SSL, in_a_thread, kubeconfig_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from contract_servers import ServerUnderTest
+
+pytestmark = SHARED_SSL
 
 Widget = create_namespaced_resource("example.com", "v1", "Widget", "widgets")
 
@@ -50,7 +52,7 @@ async def version(client: AsyncClient) -> str:
 async def first(
     count: int, client: AsyncClient, kind: Any = ConfigMap, **options: Any
 ) -> list[tuple[str, Any]]:
-    """Watch until this many events have come."""
+    """Watch until a number of events has arrived."""
     seen: list[tuple[str, Any]] = []
     async with aclosing(client.watch(kind, **options)) as events:
         async for event in events:
@@ -61,7 +63,7 @@ async def first(
     return seen
 
 
-def told(events: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
+def types_and_names(events: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
     return [(operation, it.metadata.name) for operation, it in events]
 
 
@@ -75,7 +77,7 @@ async def test_lightkube_watch_gets_changes_after_version(
 
     events = await first(3, client, resource_version=before)
 
-    assert told(events) == ADDED_CHANGED_DELETED
+    assert types_and_names(events) == ADDED_CHANGED_DELETED
     assert [it for _, it in events[:2]] == [made, changed]
     assert events[2][1].data == {"k": "v"}
 
@@ -88,7 +90,7 @@ async def test_lightkube_watch_without_version_gets_existing_objects(
 
     events = await first(2, client, labels={"is": ["c", "a"]})
 
-    assert sorted(told(events)) == [("ADDED", "a"), ("ADDED", "c")]
+    assert sorted(types_and_names(events)) == [("ADDED", "a"), ("ADDED", "c")]
 
 
 async def test_lightkube_watches_custom_objects_as_dictionaries(
@@ -102,14 +104,14 @@ async def test_lightkube_watches_custom_objects_as_dictionaries(
 
     events = await first(3, client, Widget, resource_version=before)
 
-    assert told(events) == ADDED_CHANGED_DELETED
+    assert types_and_names(events) == ADDED_CHANGED_DELETED
     assert [it["size"] for _, it in events] == [3, 4, 4]
 
 
 async def test_lightkube_watch_resumes_after_end(
     client: AsyncClient,
 ) -> None:
-    """The second event comes from a second watch: the server ends each at once."""
+    """The second event comes from a second watch, because the server ends each early."""
     await client.create(a_map("a"))
     seen = []
     async with aclosing(client.watch(ConfigMap, server_timeout=1)) as events:
@@ -120,7 +122,7 @@ async def test_lightkube_watch_resumes_after_end(
 
             await client.create(a_map("b"))
 
-    assert told(seen) == [("ADDED", "a"), ("ADDED", "b")]
+    assert types_and_names(seen) == [("ADDED", "a"), ("ADDED", "b")]
 
 
 async def test_lightkube_watch_of_old_version_raises_api_error(
@@ -139,7 +141,7 @@ async def test_lightkube_watch_restarts_after_410(client: AsyncClient) -> None:
         1, client, Widget, resource_version="1", on_error=on_error_retry
     )
 
-    assert told(events) == [("ADDED", "a")]
+    assert types_and_names(events) == [("ADDED", "a")]
 
 
 @pytest.mark.realtime
@@ -158,4 +160,8 @@ def test_lightkube_sync_client_lists_before_watch(config: KubeConfig) -> None:
         events = list(islice(watch, 3))
 
     assert listed == ["a"]
-    assert told(events) == [("MODIFIED", "a"), ("DELETED", "a"), ("ADDED", "b")]
+    assert types_and_names(events) == [
+        ("MODIFIED", "a"),
+        ("DELETED", "a"),
+        ("ADDED", "b"),
+    ]

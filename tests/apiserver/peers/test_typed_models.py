@@ -1,4 +1,4 @@
-"""Every built-in kind, read into the typed models of other people's clients."""
+"""Typed models of other clients keep all fields of every built-in kind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from kind_samples import SAMPLES, Sample
 from lightkube import AsyncClient, KubeConfig, codecs
 from official_clients import ASYNC_CLIENTS, MERGE_PATCH, connected
-from peer_servers import kubeconfig_of
+from peer_servers import SHARED_SSL, kubeconfig_of
 
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS, LIMIT_RANGES
 
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     import aiohttp
     from contract_servers import ServerUnderTest
 
+pytestmark = SHARED_SSL
 
-# Definitions change by themselves once they are made; other tests are about them.
+# The server changes the status of a new definition; other tests cover definitions.
 KINDS = [it for it in SAMPLES.values() if it.resource != CUSTOM_RESOURCE_DEFINITIONS]
 
 
@@ -29,7 +30,7 @@ KINDS = [it for it in SAMPLES.values() if it.resource != CUSTOM_RESOURCE_DEFINIT
 async def all_kinds(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> AsyncIterator[list[dict[str, Any]]]:
-    """Yield a new object of each kind; what lives in no namespace is deleted again."""
+    """Yield a new object of each kind, and delete the cluster-scoped ones afterwards."""
     try:
         yield [full(sample, target) for sample in KINDS]
     finally:
@@ -39,7 +40,7 @@ async def all_kinds(
 
 
 async def remove(http: aiohttp.ClientSession, path: str) -> None:
-    """Delete an object, also if a finalizer holds it that nobody here takes away."""
+    """Delete an object, and remove finalizers that no controller removes here."""
     body = {"metadata": {"finalizers": None}}
     headers = {"Content-Type": MERGE_PATCH}
     for call in (http.delete(path), http.patch(path, json=body, headers=headers)):
@@ -51,7 +52,7 @@ def full(sample: Sample, target: ServerUnderTest) -> dict[str, Any]:
     resource = sample.resource
     body = sample.body(target)
     if resource == LIMIT_RANGES:
-        # Servers turn an empty list into null, which the models do not take.
+        # Servers turn an empty list into null, which the models reject.
         limit = {"type": "PersistentVolumeClaim", "max": {"storage": "9Gi"}}
         body["spec"]["limits"] = [limit]
 
@@ -59,7 +60,7 @@ def full(sample: Sample, target: ServerUnderTest) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return JSON without what models may leave out or write in another way."""
+    """Return JSON without values that models omit or format differently."""
     match value:
         case dict():
             pairs = ((key, plain(it)) for key, it in value.items())
@@ -106,7 +107,7 @@ async def test_lightkube_models_keep_all_fields(
 async def raw(
     http: aiohttp.ClientSession, body: dict[str, Any], target: ServerUnderTest
 ) -> Any:
-    """Read the object that was made of this body, as JSON."""
+    """Read the object created from this body, as JSON."""
     sample = next(it for it in KINDS if it.resource.kind == body["kind"])
     path = f"{sample.path(target)}/{body['metadata']['name']}"
     async with http.get(path) as answer:

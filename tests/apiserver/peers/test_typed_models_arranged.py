@@ -1,4 +1,4 @@
-"""Sketches of every built-in kind, arranged, and read by other people's typed models."""
+"""Typed models of other clients read incomplete arranged objects of every kind."""
 
 from __future__ import annotations
 
@@ -31,23 +31,17 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
-KINDS = [
-    pytest.param(it.resource, id=f"{it.resource.plural}.{it.resource.api_version}")
-    for it in built_in_kinds()
-]
+# ---------------------------------------------------------------- incomplete bodies
 
 
-# ---------------------------------------------------------------- the sketches
-
-
-def hollow(schema: Schema, within: frozenset[str] = frozenset()) -> Any:
-    """Return a value in which every list, map and struct holds one, and no leaf is set."""
+def with_empty_leaves(schema: Schema, within: frozenset[str] = frozenset()) -> Any:
+    """Return a value whose lists, maps and structs have one entry, without leaves."""
     if schema.items is not None:
-        item = hollow(schema.items, within)
+        item = with_empty_leaves(schema.items, within)
         return None if item is None else [item]
 
     if schema.values is not None:
-        value = hollow(schema.values, within)
+        value = with_empty_leaves(schema.values, within)
         return None if value is None else {"x": value}
 
     if schema.name in within or not schema.fields:
@@ -55,25 +49,27 @@ def hollow(schema: Schema, within: frozenset[str] = frozenset()) -> Any:
 
     inner = within | {schema.name}
     fields = {name: schema.field(name) for name in schema.fields}
-    found = {k: hollow(it, inner) for k, it in fields.items() if it is not None}
+    found = {
+        k: with_empty_leaves(it, inner) for k, it in fields.items() if it is not None
+    }
     return {k: it for k, it in found.items() if it is not None}
 
 
-def sketches(resource: Resource) -> dict[str, Object]:
-    """Return bodies that say next to nothing, by the ends of their names."""
+def incomplete_bodies(resource: Resource) -> dict[str, Object]:
+    """Return incomplete bodies of a kind by the names of their objects."""
     if resource == CUSTOM_RESOURCE_DEFINITIONS:
-        # Arranged or not, a definition must be valid.
+        # An arranged definition must be valid, too.
         spec = SAMPLES[resource.plural].content["spec"]
         return {"things.example.com": {"spec": {**spec, "group": "example.com"}}}
 
     schema = schema_of(resource)
     assert schema is not None
-    full = hollow(schema)
+    full = with_empty_leaves(schema)
     full.pop("metadata")
     return {
         "named": {},
         "skeleton": {name: {} for name, it in full.items() if isinstance(it, dict)},
-        "hollow": full,
+        "empty-leaves": full,
         "sample": SAMPLES[resource.plural].content if in_samples(resource) else {},
     }
 
@@ -83,11 +79,11 @@ def in_samples(resource: Resource) -> bool:
     return sample is not None and sample.resource == resource
 
 
-# ---------------------------------------------------------------- the models
+# ---------------------------------------------------------------- models
 
 
 def model_of(resource: Resource) -> str:
-    """Return what the generated clients call the model of a kind."""
+    """Return the name of a kind's model in the generated clients."""
     if resource.kind == "Event":
         return "EventsV1Event" if resource.group else "CoreV1Event"
 
@@ -95,10 +91,10 @@ def model_of(resource: Resource) -> str:
 
 
 class Readers:
-    """Reads an answer as each of the typed clients does.
+    """Decoder of responses by each of the typed clients.
 
     Args:
-        api: Of `kubernetes_asyncio`, which is open while it is used.
+        api: Open API client of `kubernetes_asyncio`.
     """
 
     def __init__(self, api: Any) -> None:
@@ -121,7 +117,7 @@ class Readers:
         if "items" not in body:
             return codecs.from_dict(body)
 
-        # As its client does, item by item.
+        # Like its client, item by item.
         type_ = {"apiVersion": resource.api_version, "kind": resource.kind}
         items = [codecs.from_dict({**type_, **it}) for it in body["items"]]
         return SimpleNamespace(items=items)
@@ -145,23 +141,35 @@ async def test_typed_models_read_objects_of_command(resource: Resource) -> None:
             assert len(models.items) == len(server.objects(resource)) > 4, client
 
 
-@pytest.mark.parametrize("resource", KINDS)
-async def test_typed_models_read_sketch_of_every_kind(resource: Resource) -> None:
+async def test_typed_models_read_incomplete_objects_of_every_kind() -> None:
     async with (
         APIServer() as server,
         aiohttp.ClientSession(server.url) as http,
         kubernetes_asyncio.client.ApiClient() as api,
     ):
         readers = Readers(api)
-        bodies = sketches(resource)
-        for name, body in bodies.items():
-            made = server.create(resource, {**body, "metadata": {"name": name}})
-            path = resource.path(made["metadata"].get("namespace"), name)
-            _, one = await ask(http, "GET", path)
+        for kind in built_in_kinds():
+            await check_kind(server, http, readers, kind.resource)
 
-            for client, model in readers.read(resource, one).items():
-                assert model.metadata.name == name, client
 
-        _, many = await ask(http, "GET", resource.path(None))
-        for client, models in readers.read(resource, many).items():
-            assert {it.metadata.name for it in models.items} >= {*bodies}, client
+async def check_kind(
+    server: APIServer, http: aiohttp.ClientSession, readers: Readers, resource: Resource
+) -> None:
+    """Check that each client reads incomplete objects of a kind, and their list."""
+    bodies = incomplete_bodies(resource)
+    for name, body in bodies.items():
+        made = server.create(resource, {**body, "metadata": {"name": name}})
+        path = resource.path(made["metadata"].get("namespace"), name)
+        _, one = await ask(http, "GET", path)
+
+        for client, model in readers.read(resource, one).items():
+            assert model.metadata.name == name, (client, str(resource))
+
+    _, many = await ask(http, "GET", resource.path(None))
+    for client, models in readers.read(resource, many).items():
+        names = {it.metadata.name for it in models.items}
+        assert names >= {*bodies}, (client, str(resource))
+
+    # The versions of a kind share their objects.
+    for name in bodies:
+        server.delete(resource, name)

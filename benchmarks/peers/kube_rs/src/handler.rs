@@ -1,4 +1,4 @@
-//! What the body of the loop over a watcher's events does.
+//! The body of the loop over a watcher's events.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -13,10 +13,10 @@ use kube::{
 };
 use sha2::{Digest, Sha256};
 
-/// From here on a version is a time: so many nanoseconds since 1970.
+/// Versions from here on are times: nanoseconds since 1970.
 const FIRST_TIME: u64 = 1_000_000_000_000_000_000;
 
-/// What an event was.
+/// Kind of an event.
 #[derive(PartialEq)]
 pub enum Step {
     /// The end of a list, the first one or a later one.
@@ -26,16 +26,16 @@ pub enum Step {
     Other,
 }
 
-/// Whom each event is told.
+/// Receiver of the events.
 pub struct Handler {
     body: bool,
-    /// What a handler that looks at phases might count.
+    /// Count of a handler that reads phases.
     running: usize,
     /// An index kept by hand: the store has none.
     by_node: HashMap<String, HashSet<ObjectRef<Pod>>>,
-    /// The same of a list that is not over.
+    /// The index of a list that is not complete.
     being_listed: HashMap<String, HashSet<ObjectRef<Pod>>>,
-    /// In milliseconds.
+    /// Latencies in milliseconds.
     pub latencies: Vec<f64>,
 }
 
@@ -131,7 +131,7 @@ fn version(pod: &Pod) -> &str {
     pod.metadata.resource_version.as_deref().unwrap_or("")
 }
 
-/// That of bench/digest.py, of all that the store holds.
+/// Digest of bench/digest.py for all objects of the store.
 pub fn digest(pods: &[Arc<Pod>]) -> String {
     let mut lines: Vec<String> = pods
         .iter()

@@ -1,11 +1,11 @@
 //! Copies all pods of a server by kube's watcher and reflector, as a contestant of the
-//! benchmarks: bench/contestant.py tells what it is asked and what it answers.
+//! benchmarks. bench/contestant.py describes its protocol.
 //!
 //!     kube_rs URL [--events N] [--body] [--relist N] [--changed F]
 //!
 //! The watcher has its default settings (pages of 500), and the default backoff, which the
-//! documentation recommends. A new list names every pod again, changed or not, and the store
-//! changes at its end; so that is when a relist is over.
+//! documentation recommends. A relist repeats every pod, changed or not, and the store changes
+//! at its end, which is when a relist counts as complete.
 
 mod handler;
 mod process;
@@ -56,8 +56,7 @@ async fn run() -> Result<(), Failure> {
     say(json!({"at": "start", "resident": memory("VmRSS")?}));
 
     let began = Instant::now();
-    // A server that cannot be listed at all ends the process; later errors are for the
-    // watcher to get over.
+    // Exit if the server cannot be listed at all. The watcher recovers from later errors.
     while let Some(event) = stream.try_next().await? {
         if handler.look(&event) == Step::Listed {
             break;
@@ -79,7 +78,7 @@ async fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes the time of the changes that the server sends when it is asked.
+/// Measures the changes that the server sends on request.
 async fn watch(
     options: &Options,
     stream: &mut (impl Stream<Item = watcher::Result<watcher::Event<Pod>>> + Unpin),
@@ -103,7 +102,7 @@ async fn watch(
     Ok(())
 }
 
-/// Takes the time, and the peak of memory, of a new list after an expired watch.
+/// Measures the time and the peak of memory of a relist after an expired watch.
 async fn relist(
     options: &Options,
     stream: &mut (impl Stream<Item = watcher::Result<watcher::Event<Pod>>> + Unpin),

@@ -1,4 +1,4 @@
-//! What a contestant says, asks and knows about its own process.
+//! Output, commands and process status of a contestant.
 
 use std::{
     fs,
@@ -10,12 +10,12 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// Writes a line of the contestants' language.
+/// Writes a line of the protocol.
 pub fn say(line: Value) {
     println!("{line}");
 }
 
-/// Makes the canned server do something, beside the loop; that it answers is enough.
+/// Sends a command to the canned server, outside the event loop.
 pub fn ask(url: &str, path: &str) {
     let (url, path) = (url.to_owned(), path.to_owned());
     thread::spawn(move || {
@@ -32,8 +32,8 @@ fn request(address: &str, path: &str) -> io::Result<()> {
     connection.read_exact(&mut [0; 1])
 }
 
-/// A line of this process's status, in KiB. Nothing is let go of before: all that is not in
-/// use was freed when it fell out of use.
+/// A line of this process's status, in KiB. There is no garbage to release first, because
+/// Rust frees memory at the end of its use.
 pub fn memory(name: &str) -> io::Result<u64> {
     let text = fs::read_to_string("/proc/self/status")?;
     let line = text.lines().find(|it| it.starts_with(name));
@@ -41,7 +41,7 @@ pub fn memory(name: &str) -> io::Result<u64> {
         .ok_or_else(|| io::Error::other(format!("/proc/self/status has no {name}")))
 }
 
-/// Makes the peak of resident memory begin anew, from what is resident now.
+/// Resets the peak of resident memory to the current value.
 pub fn forget_peak() -> io::Result<()> {
     fs::write("/proc/self/clear_refs", "5")
 }

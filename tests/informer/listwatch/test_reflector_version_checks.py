@@ -1,0 +1,93 @@
+"""`Reflector`: version checks of silent watches, which detect a replaced server."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from fake_source import FakeSource, FakeStore, Page, Silence, Stream, bookmark, thing
+from informer_helpers import reflector_of, running
+
+from aioinformer.errors import HistoryReset, ServerError, TransportError
+
+
+async def test_silent_watch_is_checked_once_after_a_minute() -> None:
+    source = FakeSource([Page(version=7)], [Stream()])
+
+    async with running(reflector_of(source).run()):
+        await asyncio.sleep(290)
+
+    assert source.checks == [pytest.approx(60, abs=0.1)]
+    assert source.requested == ["list '0'", "watch '7'"]
+
+
+async def test_watch_with_events_is_not_checked() -> None:
+    source = FakeSource([Page(version=7)], [Stream(59.0, [bookmark(8)])])
+
+    async with running(reflector_of(source).run()):
+        await asyncio.sleep(290)
+
+    assert source.checks == []
+
+
+async def test_each_watch_is_checked() -> None:
+    source = FakeSource([Page(version=7)], [Stream(100.0, TransportError("cut"))])
+
+    async with running(reflector_of(source).run()):
+        await asyncio.sleep(200)
+
+    assert [round(moment) for moment in source.checks] == [60, 160]
+
+
+async def test_server_with_an_older_version_resets_the_history() -> None:
+    source = FakeSource([Page([thing("a", 7)], version=7), Page([thing("b", 3)], 3)])
+    source.newest = 3
+    store = FakeStore()
+    reflector = reflector_of(source, store)
+
+    async with running(reflector.run()):
+        await asyncio.sleep(70)
+
+    assert source.requested[:4] == ["list '0'", "watch '7'", "list ''", "watch '3'"]
+    assert store.anew == [False, True]
+    assert store.names == ["b@3"]
+    assert reflector.history_resets == 1
+
+
+async def test_slow_check_is_abandoned() -> None:
+    stream = Stream()
+    source, store = FakeSource([Page(version=7)], [stream]), FakeStore()
+    source.newest = Silence()
+
+    async with running(reflector_of(source, store).run()):
+        await asyncio.sleep(70)
+        stream.send(bookmark(9))
+        await asyncio.sleep(19)
+        assert store.version == "7", "the watch is not read during the check"
+        await asyncio.sleep(2)
+
+        assert store.version == "9"
+
+
+@pytest.mark.parametrize(
+    "newest",
+    [
+        pytest.param(7, id="nothing-happened"),
+        pytest.param("abc", id="versions-that-cannot-be-compared"),
+        pytest.param(ServerError("busy", status=503), id="refused"),
+    ],
+)
+async def test_inconclusive_check_changes_nothing(
+    newest: int | str | Exception,
+) -> None:
+    source = FakeSource([Page(version=7)], [Stream(90.0, [bookmark(9)])])
+    source.newest = newest
+    store = FakeStore()
+    reflector = reflector_of(source, store)
+
+    async with running(reflector.run()):
+        await asyncio.sleep(100)
+
+    assert len(source.checks) == 1
+    assert store.version == "9", "events after the check are not lost"
+    assert not isinstance(reflector.last_error, HistoryReset)
