@@ -405,7 +405,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         self._check_loop()
         failure = await self._runnables.wait_failed()
         if failure is None:
-            raise InformerStopped("the factory was left; no informer has died")
+            raise InformerStopped("the factory was left, and no informer has died")
 
         return failure
 

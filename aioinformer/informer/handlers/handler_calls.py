@@ -216,7 +216,7 @@ class HandlerCalls(TimedCoroutine):
 
 
 class HandlerMonitor:
-    """Logs and counts slow calls of one handler. It has a timer only while a call waits.
+    """Monitor of slow calls of one handler. It has a timer only while a call waits.
 
     Args:
         name: Name of the handler.

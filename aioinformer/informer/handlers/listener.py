@@ -39,7 +39,7 @@ __all__ = ["Listener"]
 
 
 class Listener:
-    """Delivers notifications to one handler, which is never called concurrently.
+    """Delivery of notifications to one handler, which is never called concurrently.
 
     It owns no task: the processor calls `run()`, once.
 

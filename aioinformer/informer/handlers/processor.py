@@ -30,7 +30,7 @@ LATE_SECONDS = 10.0
 
 
 class Processor:
-    """Distributes batches to listeners, and runs them.
+    """Distributor of batches to listeners, which it also runs.
 
     It owns one task for each listener, from `run()` until the listener is removed. Its own
     task merges the notifications of coalescing listeners whose handlers are busy.

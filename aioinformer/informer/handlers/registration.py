@@ -150,7 +150,7 @@ AHEAD = 64
 
 
 class Events:
-    """The changes of an informer's objects, as an async iterator.
+    """Notifications of an informer as an async iterator.
 
     Made by `SharedInformer.events`. The informer treats it as a handler: a slow reader
     delays no other handler, its queue is unbounded, and it appears in logs and metrics.

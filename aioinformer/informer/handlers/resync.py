@@ -190,4 +190,4 @@ def _is_resync(event: Notification) -> bool:
 
 
 def _nowhere(_: Batch) -> None:
-    """Before `start()`."""
+    """Drop a batch; used before `start()`."""
