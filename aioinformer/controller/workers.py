@@ -28,7 +28,7 @@ from aioinformer.controller.reconcile import (
     outcome_of_failure,
 )
 from aioinformer.errors import HistoryReset, LeadershipLost, OptionsError
-from aioinformer.informer.handlers.handler_calls import BLOCKING_SECONDS, Steps
+from aioinformer.informer.handlers.handler_calls import BLOCKING_SECONDS, TimedCoroutine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -273,7 +273,7 @@ class Workers:
         timeout = asyncio.timeout(self._timeout)
         try:
             async with timeout:
-                steps = Steps(self._reconcile(run.request, run.context))
+                steps = TimedCoroutine(self._reconcile(run.request, run.context))
                 try:
                     answer: object = await steps
                 finally:

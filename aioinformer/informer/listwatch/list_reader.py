@@ -41,7 +41,7 @@ DISCOVERY_SECONDS = 30.0
 
 
 class ListReader:
-    """Stages the lists of one reflector in its store, one after the other.
+    """Reader that stages the lists of one reflector in its store, one after the other.
 
     Args:
         source: Source; if it is a `ServedCheck`, used for discovery.
@@ -137,7 +137,7 @@ class ListReader:
                 self._stats.last_contact = _now()
                 await self._stage_unreadable(page)
                 if not page.resource_version:
-                    raise DecodeError("a list without a resource version to watch from")
+                    raise DecodeError("the list has no resource version to watch from")
 
                 return PageListed(page.resource_version, self._next_token(page))
         except (ApiError, TransportError, DecodeError) as exc:
@@ -155,7 +155,7 @@ class ListReader:
         """
         token = page.continue_token
         if token and token in self._tokens:
-            raise DecodeError("the pages of a list lead back to an earlier one")
+            raise DecodeError("the pages of a list form a loop")
 
         return token
 
