@@ -7,7 +7,8 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from informers import Event, cut_running_watch, plain, pods_of, settled, tell
+from informer_helpers import text_of
+from informers import Event, cut_running_watch, plain, pods_of, settled
 
 from aioinformer import Added, Deleted, KubeObject, Updated
 from aioinformer.model.resources import PODS
@@ -222,7 +223,7 @@ async def test_G1_coalescing_handler_may_skip_updates_but_no_deletion() -> None:
         received: list[str] = []
 
         async def slow(event: Event) -> None:
-            received.append(tell(event))
+            received.append(text_of(event))
             await asyncio.sleep(5)
 
         informer.add_event_handler(on_event=slow, coalesce=True)
@@ -253,7 +254,7 @@ async def test_G5_late_filtered_handler_misses_nothing() -> None:
             received: list[str] = []
             label(server, "pod-0", "web")
             handler = informer.add_event_handler(
-                on_event=lambda event: received.append(tell(event)),
+                on_event=lambda event: received.append(text_of(event)),
                 filter=lambda obj: obj.labels["app"] == "web",
             )
             label(server, "pod-1", "db")
@@ -272,7 +273,7 @@ async def test_G6_deletion_while_disconnected_passes_the_filter() -> None:
         async with pods_of(server) as (_, informer):
             received: list[str] = []
             informer.add_event_handler(
-                on_event=lambda event: received.append(tell(event)),
+                on_event=lambda event: received.append(text_of(event)),
                 filter=lambda obj: obj.labels["app"] == "web",
             )
             await server.stop()
@@ -282,7 +283,7 @@ async def test_G6_deletion_while_disconnected_passes_the_filter() -> None:
             await server.start()
             await settled(server, informer)
 
-            assert received == ["initial web", "gone web"]
+            assert received == ["initial web", "missed web"]
 
 
 # ---------------------------------------------------------------- G12
@@ -296,7 +297,7 @@ async def test_G12_failing_filter_accepts_and_is_reported() -> None:
     ):
         received: list[str] = []
         informer.add_event_handler(
-            on_event=lambda event: received.append(tell(event)),
+            on_event=lambda event: received.append(text_of(event)),
             filter=lambda obj: obj.labels["app"] == "web",
             name="picky",
         )
@@ -323,9 +324,12 @@ async def test_resync_reaches_only_handlers_that_asked_for_it() -> None:
 
         async with pods_of(server) as (_, informer):
             quiet, reminded = list[str](), list[str]()
-            informer.add_event_handler(on_event=lambda event: quiet.append(tell(event)))
             informer.add_event_handler(
-                on_event=lambda event: reminded.append(tell(event)), resync_period=600
+                on_event=lambda event: quiet.append(text_of(event))
+            )
+            informer.add_event_handler(
+                on_event=lambda event: reminded.append(text_of(event)),
+                resync_period=600,
             )
             await asyncio.sleep(1)
             quiet.clear()
