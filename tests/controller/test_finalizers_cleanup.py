@@ -1,4 +1,4 @@
-"""`finalizer`: an object that is deleted waits until its controller has cleaned up."""
+"""`finalizer`: cleanup of deleted objects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_cleanup_runs_once_and_object_is_deleted() -> None:
         await asyncio.sleep(20)
         assert it.names() == []
         assert cleanup.names == ["web"]
-        # Of the deletion itself it is told, as without.
+        # The deletion itself is reconciled, as without a finalizer.
         assert it.reconcile.finalizers[reconciled:] == [None]
 
 

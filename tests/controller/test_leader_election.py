@@ -1,4 +1,4 @@
-"""`LeaderElector`: who leads, for how long, and how it ends."""
+"""`LeaderElector`: candidates, renewals and options."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_elector_leads_at_once_without_lease() -> None:
 
 async def test_candidate_waits_lease_duration_since_first_observation() -> None:
     lease = MemoryLease()
-    # Renewed long ago, or so it says, and seen for the first time now.
+    # Renewed long ago by its timestamp, and first observed now.
     lease.write(LeaseRecord("gone", 15, "2001-01-01", "2001-01-01", 4))
     lock, start = MemoryLock(lease, "a"), now()
 
@@ -86,7 +86,7 @@ async def test_one_of_concurrent_candidates_leads(
     await asyncio.sleep(60)
     assert sum(it.is_leader for it in electors) == 1
     assert len({it.leader for it in electors}) == 1
-    assert not caplog.records  # somebody was faster: that is no failure
+    assert not caplog.records  # another replica was faster, which is not a failure
 
     for task in tasks:
         task.cancel()
@@ -173,7 +173,7 @@ async def test_leader_renews_each_period() -> None:
     assert now() - start == 3601
     renewals = lock.times("update")[:-1]
     assert renewals == [start + 2 * n for n in range(1, 1801)]
-    # Nothing but updates of what is known; a look before the release.
+    # Only updates of the known Lease, and a read before the release.
     assert len(lock.times("get")) == 2
 
 
@@ -197,7 +197,7 @@ async def test_renewal_with_lost_response_is_detected() -> None:
 
     async with one.leading():
         assert lease.record is not None
-        lease.write(lease.record)  # by the request that was given up
+        lease.write(lease.record)  # by the request that timed out
         await asyncio.sleep(3)
 
         assert one.is_leader

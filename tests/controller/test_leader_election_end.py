@@ -1,4 +1,4 @@
-"""`LeaderElector`: how leadership is lost, and how it ends. G11."""
+"""`LeaderElector`: lost leadership and ended work. G11."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ async def test_G11_work_is_cancelled_at_deadline_after_last_sent_renewal(
         async with one.leading():
             await asyncio.sleep(3600)
 
-    # The claim is sent at 0.5, after a look, and then a renewal each 2 s. The last one to
-    # be done is that of 18.5, which is answered at 19.
+    # The claim is sent at 0.5, after a read, and then a renewal every 2 s. The last one
+    # that succeeds is sent at 18.5 and answered at 19.
     assert now() - start == pytest.approx(28.5)
 
 
@@ -279,7 +279,7 @@ async def test_cancellation_of_caller_precedes_lost_leadership() -> None:
                 await asyncio.sleep(1)
 
     task = asyncio.create_task(lead())
-    await asyncio.sleep(10.5)  # it was asked to stop, and is at it
+    await asyncio.sleep(10.5)  # it was cancelled, and is ending
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -346,7 +346,7 @@ async def test_lock_that_swallows_cancellation_does_not_block_end(
 
     async with elector(lock).leading():
         lock.fault = keep
-        await asyncio.sleep(2.5)  # a renewal is under way
+        await asyncio.sleep(2.5)  # during a renewal
 
     assert now() - start == 2.5
     assert lease.holders == ["a", ""]

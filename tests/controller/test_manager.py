@@ -1,4 +1,4 @@
-"""`Manager`: what it runs, in which order, and how it says how it is doing."""
+"""`Manager`: runnables, order and status."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def server() -> AsyncIterator[APIServer]:
 
 
 class Notice:
-    """A part that notes when it begins and ends."""
+    """Runnable that records its start and end."""
 
     def __init__(self, record: list[str], name: str) -> None:
         self.record = record
@@ -105,7 +105,7 @@ async def test_manager_starts_in_order_and_stops_in_reverse(server: APIServer) -
     record: list[str] = []
     lease = MemoryLease()
     elector = elector_of(lease, "me", on_new_leader=lambda it: record.append(f"<{it}>"))
-    server.faults.add(Refuse(verb="list", status=500, times=1))  # it takes a while
+    server.faults.add(Refuse(verb="list", status=500, times=1))  # it takes a second
     manager = Manager(server.client(), elector=elector)
     maps = manager.informer(CONFIG_MAPS)
 
@@ -363,7 +363,7 @@ async def test_manager_runs_only_once(server: APIServer) -> None:
     with pytest.raises(OptionsError, match="runs once"):
         await manager.start()
 
-    await manager.run()  # it has ended, and this says nothing else
+    await manager.run()  # it has ended
     with pytest.raises(OptionsError, match="cannot add to a manager"):
         manager.add(forever)
 
