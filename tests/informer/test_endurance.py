@@ -135,10 +135,10 @@ async def test_proxy_that_cuts_every_minute_leaves_no_gaps(how: Cutting) -> None
         async with running_pods(server, ledger, url=proxy.url) as run:
             await run.informer.wait_synced(timeout=10)
             began = asyncio.get_running_loop().time()
-            await ledger.keep_writing(180, seconds=20)
+            await ledger.keep_writing(60, seconds=20)
 
-            hour = asyncio.get_running_loop().time() - began
-            assert proxy.connected_seconds(began) > 0.97 * hour
+            seconds = asyncio.get_running_loop().time() - began
+            assert proxy.connected_seconds(began) > 0.97 * seconds
             await run.settled()
 
         kinds = [one.kind for one in attempts_of(server)]
@@ -146,4 +146,4 @@ async def test_proxy_that_cuts_every_minute_leaves_no_gaps(how: Cutting) -> None
     assert run.verdict() == []
     assert kinds[0] == "list any"
     assert set(kinds[1:]) == {"watch"}, "no relist"
-    assert len(kinds) == pytest.approx(61, abs=2)
+    assert len(kinds) == pytest.approx(21, abs=2)
