@@ -220,9 +220,9 @@ class Run:
             differ = [key for key in keys if stored.get(key) != truth.get(key)]
             wrong.append(f"the store differs from the server in {differ}")
 
-        return wrong + self.hasty()
+        return wrong + self.early_attempts()
 
-    def hasty(self) -> list[str]:
+    def early_attempts(self) -> list[str]:
         """G7: return the attempts that began too soon after the previous one."""
         struck_at_once = [
             one.occasion.query

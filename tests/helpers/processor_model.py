@@ -147,7 +147,7 @@ class HandlerModel:
                 break
 
             item = self.waiting.pop(0)
-            received = self._told(item)
+            received = self._event_of(item)
             if received is not None:
                 self.in_work = item
                 self.received.append(received)
@@ -162,7 +162,7 @@ class HandlerModel:
         self.removed = True
         self.raw, self.waiting = [], []
 
-    def _told(self, item: Item) -> Notification | None:
+    def _event_of(self, item: Item) -> Notification | None:
         if item.is_resync and not self.coalesce and self._cancels_out(item):
             item.event = None
 

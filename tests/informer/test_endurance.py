@@ -11,7 +11,7 @@ import pytest
 from fault_runs import attempts_of, running_pods
 from informer_helpers import running
 from ledger import Ledger
-from wire import Cutting, deaf, proxying, speechless
+from wire import Cutting, proxying, silent_server, unaccepting_server
 
 from aioinformer.client import Client, ListWatch
 from aioinformer.informer import ReflectorOptions, SharedInformer
@@ -107,7 +107,7 @@ async def test_server_that_accepts_but_never_responds_gets_few_requests(
     way: dict[str, Any], *, closes: bool
 ) -> None:
     async with (
-        speechless(closes=closes) as server,
+        silent_server(closes=closes) as server,
         informed(server.url, **way) as informer,
     ):
         await asyncio.sleep(2)
@@ -117,7 +117,7 @@ async def test_server_that_accepts_but_never_responds_gets_few_requests(
 
 
 async def test_server_that_does_not_accept_is_retried_every_30_s() -> None:
-    async with deaf() as url, informed(url) as informer:
+    async with unaccepting_server() as url, informed(url) as informer:
         await asyncio.sleep(29)
         assert informer.status.failures == 0
 
