@@ -43,12 +43,12 @@ OTHER = thing("a", 4, uid="another")
             Updated(A1, A2), Deleted(A2, True), Deleted(A2, True), id="unseen-end"
         ),
         pytest.param(
-            Updated(A1, A1, True), Updated(A1, A2), Updated(A1, A2), id="reminder"
+            Updated(A1, A1, True), Updated(A1, A2), Updated(A1, A2), id="resync"
         ),
         pytest.param(
-            Updated(A1, A2), Updated(A2, A2, True), Updated(A1, A2), id="reminded"
+            Updated(A1, A2), Updated(A2, A2, True), Updated(A1, A2), id="resynced"
         ),
-        pytest.param(Added(A1), Updated(A1, A1, True), Added(A1), id="added-reminded"),
+        pytest.param(Added(A1), Updated(A1, A1, True), Added(A1), id="added-resynced"),
         pytest.param(Updated(A1, A1, True), Deleted(A2), Deleted(A2), id="deleted"),
     ],
 )
