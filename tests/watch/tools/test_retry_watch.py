@@ -182,7 +182,7 @@ async def test_retry_watch_survives_closed_watches(
         requests.append(f"watch '{last}'")
         last = max([last, *versions])
 
-    assert source.asked == requests
+    assert source.requested == requests
 
 
 async def test_bookmark_updates_version_to_resume_from() -> None:
