@@ -317,7 +317,7 @@ def answers(
             1,
             [(1, OURS), (3, OURS), (4, OURS), (5, OURS), (6, OURS)],
             [True, False, True, True, False],
-            id="another-window-behind-the-first",
+            id="another-window-after-the-first",
         ),
         pytest.param(
             30,

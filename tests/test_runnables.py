@@ -40,7 +40,7 @@ class Bench:
         self.add(lambda: slow_to_end(self.record))
 
 
-async def for_ever() -> None:
+async def forever() -> None:
     await asyncio.Event().wait()
 
 
@@ -177,6 +177,6 @@ async def test_wait_nonempty_waits_for_first_runnable() -> None:
     async with running(bench.group.wait_nonempty()) as task:
         await settle()
         assert not task.done()
-        bench.add(for_ever)
+        bench.add(forever)
         await settle()
         assert task.done()

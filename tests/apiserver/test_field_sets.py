@@ -15,7 +15,7 @@ from aioinformer_apiserver.patches.field_sets import (
     item_element,
     parse_element,
     path_text,
-    sorted_elements,
+    sort_elements,
     value_element,
 )
 from aioinformer_apiserver.patches.ownership import schema_of_object, with_named_fields
@@ -169,7 +169,7 @@ def test_json_keys_are_sorted_like_go() -> None:
 def test_values_of_all_types_are_sorted() -> None:
     ordered = ["v:1", "v:1.5", "v:2", 'v:"a"', "v:false", "v:true", "v:null", "i:3"]
 
-    assert sorted_elements(reversed(ordered)) == ordered
+    assert sort_elements(reversed(ordered)) == ordered
 
 
 @pytest.mark.parametrize(

@@ -56,14 +56,14 @@ def test_metadata_is_pruned_like_builtin_metadata() -> None:
     found = decode(schema(), body, custom=True)
 
     assert found.body["metadata"] == {"name": "a"}
-    assert found.problems == ('unknown field "metadata.colour"',)
+    assert found.errors == ('unknown field "metadata.colour"',)
 
 
 def test_strict_error_lists_pruned_fields() -> None:
     body = thing(unknown=1)
     found = decode(schema(), body, custom=True)
 
-    refused = strict_decoding_error(schema(), body, found.problems)
+    refused = strict_decoding_error(schema(), body, found.errors)
 
     assert isinstance(refused, ApiError)
     assert refused.status == 400

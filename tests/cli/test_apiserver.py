@@ -1,4 +1,4 @@
-"""`aioinformer apiserver`: in this process, and as a user starts it."""
+"""`aioinformer apiserver`, in this process and as a process."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COMMAND = "from aioinformer.cli.main import main; main()"
 
 
 async def served(options: APIServerOptions, capsys: pytest.CaptureFixture[str]) -> str:
-    """Wait until it serves; returns the URL."""
+    """Wait for the server, and return its URL."""
     task = asyncio.create_task(serve(options))
     said = ""
     while not (url := address(said)):
@@ -478,7 +478,7 @@ def test_missing_manifest_is_reported(tmp_path: Path) -> None:
 
 
 def test_unquoted_date_in_manifest_is_a_string(tmp_path: Path) -> None:
-    """kubectl reads it the same way."""
+    """kubectl parses it as a string, too."""
     server = APIServer()
     text = (
         "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: default},"

@@ -1,4 +1,4 @@
-"""What is shown of each kind, from objects as a server has them."""
+"""Cells and widths of columns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BORN = "2025-12-27T00:00:00Z"
 def shown(
     resource: Resource, body: dict[str, Any], *, wide: bool = False
 ) -> dict[str, str]:
-    """The row, by the names of the columns."""
+    """Return the cells of a row by column name."""
     metadata = {"name": "it", "namespace": "shop", "creationTimestamp": BORN}
     metadata |= body.pop("metadata", {})
     columns = Columns(resource, wide=wide, namespaces=False)

@@ -1,4 +1,4 @@
-"""Which cluster, and as whom."""
+"""`ConnectionOptions`: cluster and credentials."""
 
 from __future__ import annotations
 

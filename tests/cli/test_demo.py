@@ -1,4 +1,4 @@
-"""The whole demo, in virtual time."""
+"""`aioinformer demo`, in virtual time."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_cancelled_demo_prints_summary(
     assert capsys.readouterr().out.splitlines()[-1].startswith("Interrupted after ")
 
 
-# What rich takes for the cursor's coming back.
+# Sequence with which rich shows the cursor again.
 SHOW_CURSOR = "\x1b[?25h"
 
 
@@ -87,7 +87,7 @@ async def test_demo_draws_table_on_terminal(
     assert await demo(DemoOptions(seconds=3, objects=60)) == 0
 
     table, _, rest = capsys.readouterr().out.rpartition(SHOW_CURSOR)
-    # One frame in a quarter of a second.
+    # Four frames per second.
     assert table.count("aioinformer demo, ") >= 12
     assert "The caches equal the server" in rest
 
@@ -240,7 +240,7 @@ def test_verdict_counts_unlisted_differences() -> None:
 
 
 def fill(server: APIServer, *phases: str) -> None:
-    """One app, with a pod in each of these phases."""
+    """Create an app with a pod in each of these phases."""
     server.create(CONFIG_MAPS, {"metadata": {"name": "web"}}, namespace="shop")
     for number, phase in enumerate(phases):
         body = pod(f"web-{number}", "shop", {"app": "web"}, status={"phase": phase})
@@ -253,7 +253,7 @@ def count_of(server: APIServer) -> object:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for it, by the clock of the test; far longer than it can take."""
+    """Wait for a condition in virtual time, with a generous timeout."""
     async with asyncio.timeout(600):
         while not condition():
             await asyncio.sleep(0.01)
@@ -261,7 +261,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @asynccontextmanager
 async def counting(server: APIServer) -> AsyncIterator[PodCounter]:
-    """A counter at work, from when its handlers have been told of every object."""
+    """Run a counter whose handlers have seen all objects."""
     async with server.client() as client:
         counter = PodCounter(client)
         async with counter.factory, asyncio.TaskGroup() as group:
@@ -278,7 +278,7 @@ async def test_pod_counter_writes_number_of_running_pods() -> None:
     async with APIServer(auto_namespaces=True) as server:
         fill(server, "Running", "Pending", "Running")
         async with counting(server) as counter:
-            # What was written comes back, and is looked at once more.
+            # The written config map is reconciled once more.
             await until(lambda: counter.reconciles == 2)
 
             assert count_of(server) == {"running": "2"}
@@ -331,7 +331,7 @@ async def test_wrong_counts_are_listed_by_key() -> None:
 
 
 async def test_pod_counter_reads_its_own_writes() -> None:
-    """So no count is written twice, however often its pods change meanwhile."""
+    """So no count is written twice when pods change during the write."""
     async with APIServer(auto_namespaces=True) as server:
         fill(server, *["Running"] * 5)
         async with counting(server) as counter:

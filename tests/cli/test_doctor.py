@@ -1,4 +1,4 @@
-"""`aioinformer doctor`: what it finds at servers that are well, and at others."""
+"""`aioinformer doctor` with healthy and failing servers."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ async def test_refused_connection_fails_step_and_skips_later_ones(
     capfd: Captured,
 ) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        taken.bind(("127.0.0.1", 0))  # and closed again
         port = taken.getsockname()[1]
         target = ConnectionOptions(server=f"http://127.0.0.1:{port}")
         found = await examined(target, capfd=capfd)

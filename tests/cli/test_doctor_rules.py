@@ -1,4 +1,4 @@
-"""`aioinformer doctor -o rules`: what it prints is what was missing, once it is applied."""
+"""`aioinformer doctor -o rules`, and the pure results of checks."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def server() -> AsyncIterator[APIServer]:
 
 
 async def apply(server: APIServer, documents: list[dict[str, Any]]) -> None:
-    """As `kubectl apply` of an administrator does."""
+    """Create or update objects, as `kubectl apply` does."""
     async with server.client() as client:
         for body in documents:
             resource = KINDS[body["kind"]]
@@ -87,7 +87,7 @@ async def apply(server: APIServer, documents: list[dict[str, Any]]) -> None:
 
 
 async def printed(target: ConnectionOptions, capfd: Captured, **options: Any) -> str:
-    """What `-o rules` prints; it fails where there is something to print."""
+    """Return the output of `-o rules`. Its exit status is 1 if there are rules."""
     capfd.readouterr()
     status = await doctor(DoctorOptions(report="rules", **options), target)
     out = capfd.readouterr().out
@@ -168,7 +168,7 @@ async def test_applied_rules_grant_no_other_permissions(
 async def test_rules_applied_later_keep_earlier_permissions(
     server: APIServer, capfd: Captured
 ) -> None:
-    """For others, and for other resources; `apply` replaces what has the same name."""
+    """`kubectl apply` replaces objects of the same name."""
     eve, bob = (
         ConnectionOptions(server=server.url, token=it)
         for it in ("eves-token", "bobs-token")

@@ -1,4 +1,4 @@
-"""`aioinformer doctor`: certificates, credentials and proxies; and that no secret is shown."""
+"""`aioinformer doctor`: certificates, credentials, proxies and secrets."""
 
 from __future__ import annotations
 
@@ -281,7 +281,7 @@ async def test_doctor_shows_no_secrets(
     }
     assert found.text("configuration").endswith(f"credentials: {kinds[way]}")
     assert TOKEN not in json.dumps(found.said)
-    # A server takes who comes with a password for anonymous.
+    # A server treats a user with a password as anonymous.
     assert found.status == (1 if way == "password" else 0)
 
 
@@ -361,7 +361,7 @@ async def test_tls_is_checked_through_proxy(
 
 
 async def _tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Do what CONNECT asks for."""
+    """Handle a CONNECT request."""
     head = await reader.readuntil(b"\r\n\r\n")
     host, _, port = head.split()[1].decode().partition(":")
     there, to_there = await asyncio.open_connection(host, int(port))
@@ -376,6 +376,6 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         while piece := await reader.read(65536):
             writer.write(piece)
     except ConnectionError:
-        pass  # one side broke it off
+        pass  # one side closed the connection
     finally:
         writer.close()

@@ -1,4 +1,4 @@
-"""Errors become one line that says what to do."""
+"""Error messages of one line with advice."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_message_adds_advice(error: Exception, advice: str) -> None:
 
 
 def answered(status: int, kind: str, body: bytes, **headers: str) -> ApiError:
-    """What the client makes of an answer that is no Status."""
+    """Return the client's error for a response that is not a Status."""
     return api_error(status, "", {"Content-Type": kind, **headers}, body, "http://x")
 
 

@@ -1,4 +1,4 @@
-"""Changes as lines."""
+"""Lines for changes and outages."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ async def test_failed_watch_leaves_the_screen_alone(
 
 
 class Frames:
-    """Takes the place of a terminal, and keeps the last frame."""
+    """Fake terminal that keeps the last frame."""
 
     def __init__(self, columns: int = 80, lines: int = 24) -> None:
         self._size = os.terminal_size((columns, lines))
@@ -299,18 +299,18 @@ async def test_live_table_reports_an_outage_and_keeps_the_objects() -> None:
 # ---------------------------------------------------------------- its parts
 
 
-def test_a_meter_begins_at_zero() -> None:
+def test_rate_meter_starts_at_zero() -> None:
     assert RateMeter().rate(10.0, 500) == 0.0
 
 
-def test_a_meter_tells_growth_in_a_second() -> None:
+def test_rate_meter_returns_growth_per_second() -> None:
     meter = RateMeter()
     meter.rate(10.0, 500)
 
     assert meter.rate(10.5, 600) == 200.0
 
 
-def test_a_meter_forgets_what_is_older_than_three_seconds() -> None:
+def test_rate_meter_forgets_growth_after_three_seconds() -> None:
     meter = RateMeter()
     for second in range(10):
         meter.rate(float(second), 1000 * second)
@@ -326,7 +326,7 @@ HEALTH = InformerHealth(status=status(None), objects=1963, rate=91.4)
 HEAD = ["NAMESPACE", "NAME", "AGE"]
 
 
-def test_the_status_line_says_what_is_watched_and_how_it_is() -> None:
+def test_status_line_shows_title_state_and_counts() -> None:
     assert status_line("pods in shop", HEALTH, 80) == ScreenLine(
         "pods in shop   synced   fresh   1,963 objects   91 events/s", "title"
     )
@@ -344,15 +344,13 @@ def test_the_status_line_says_what_is_watched_and_how_it_is() -> None:
         ),
     ],
 )
-def test_the_status_line_says_how_fresh_it_is(
-    changed: dict[str, object], words: str
-) -> None:
+def test_status_line_shows_freshness(changed: dict[str, object], words: str) -> None:
     health = replace(HEALTH, status=replace(HEALTH.status, **changed))  # type: ignore[arg-type]
 
     assert words in status_line("pods", health, 80).text
 
 
-def test_an_outage_comes_first() -> None:
+def test_status_line_starts_with_an_outage() -> None:
     failing = replace(status(TransportError("x refused the connection.")), age=12.0)
     line = status_line("pods", replace(HEALTH, status=failing), 60)
 
@@ -360,7 +358,7 @@ def test_an_outage_comes_first() -> None:
     assert line.text == "connection lost for 12s, retrying: x refused the connection…"
 
 
-def test_changes_have_a_sign_and_a_style() -> None:
+def test_rows_of_changes_have_a_sign_and_a_style() -> None:
     rows = [
         ("", ["shop", "web-0", "5d"]),
         ("added", ["shop", "web-1", "0s"]),
@@ -377,7 +375,7 @@ def test_changes_have_a_sign_and_a_style() -> None:
     ]
 
 
-def test_columns_do_not_become_narrower() -> None:
+def test_columns_never_become_narrower() -> None:
     table = ColumnTable(HEAD)
     table.draw([("", ["shop", "web-7d9c5b8f6-x2x4z", "5d"])], 80)
     (head, _) = table.draw([("", ["shop", "web", "5d"])], 80)
@@ -386,7 +384,7 @@ def test_columns_do_not_become_narrower() -> None:
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 10, 20, 40, 80, 200])
-def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+def test_no_line_is_wider_than_the_terminal_width(width: int) -> None:
     cells = ["shop", "日本語" * 30, "5d"]
     table = ColumnTable(HEAD).draw([("modified", cells), ("", cells)], width)
     failing = replace(HEALTH, status=status(TransportError("gone " * 50)))
@@ -396,7 +394,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     assert [it for it in lines if cell_len(it.text) > width] == []
 
 
-def test_says_how_many_more_there_are() -> None:
+def test_last_line_shows_the_number_of_hidden_objects() -> None:
     *_, last = draw("pods", HEALTH, [], more=1975, width=80)
 
     assert last.style == "quiet"
@@ -411,7 +409,7 @@ def thing(key: str) -> KubeObject:
 
 
 class Cache:
-    """A store and a board that hear of the same changes."""
+    """Store and `VisibleObjects` that receive the same changes."""
 
     def __init__(self, *keys: str) -> None:
         self.store: Store[KubeObject] = Store()
@@ -437,19 +435,19 @@ class Cache:
         ]
 
 
-def test_what_fits_is_ordered_by_namespace_then_name() -> None:
+def test_objects_are_ordered_by_namespace_then_name_if_all_fit() -> None:
     cache = Cache("b/a", "a-b/c", "a/z", "a/b")
 
     assert cache.shown(4, 0.0) == ["a/b", "a/z", "a-b/c", "b/a"]
 
 
-def test_what_the_first_list_brought_is_no_change() -> None:
+def test_objects_of_the_first_list_are_not_marked_as_changes() -> None:
     cache = Cache("a/b")
 
     assert (cache.board.events, cache.shown(9, 0.0)) == (0, ["a/b"])
 
 
-def test_changes_are_marked_for_a_while() -> None:
+def test_changes_are_marked_for_two_seconds() -> None:
     cache = Cache("a/1", "a/2", "a/3")
     cache.change("a/1", 10.0)
     cache.add("a/4", 10.0)
@@ -461,7 +459,7 @@ def test_changes_are_marked_for_a_while() -> None:
     assert cache.board.events == 3
 
 
-def test_without_room_for_all_the_last_changed_ones_come_first() -> None:
+def test_recently_changed_objects_come_first_if_not_all_fit() -> None:
     cache = Cache("a/1", "a/2", "a/3", "a/4", "a/5")
     cache.change("a/4", 10.0)
     cache.change("a/2", 11.0)
@@ -472,7 +470,7 @@ def test_without_room_for_all_the_last_changed_ones_come_first() -> None:
     assert cache.shown(0, 20.0) == []
 
 
-def test_what_is_gone_leaves_the_order_too() -> None:
+def test_deleted_object_leaves_the_order() -> None:
     cache = Cache("a/1", "a/2", "a/3", "a/4")
     assert cache.shown(2, 0.0) == ["a/1", "a/2"]
 
@@ -482,7 +480,7 @@ def test_what_is_gone_leaves_the_order_too() -> None:
     assert cache.shown(2, 9.0) == ["a/2", "a/3"]
 
 
-def test_one_that_came_back_is_no_longer_deleted() -> None:
+def test_object_created_again_is_not_marked_as_deleted() -> None:
     cache = Cache("a/1")
     cache.delete("a/1", 1.0)
     cache.add("a/1", 1.5)
@@ -491,7 +489,7 @@ def test_one_that_came_back_is_no_longer_deleted() -> None:
     assert cache.board.total(1.5) == 1
 
 
-def test_remembers_a_bounded_number_of_changes() -> None:
+def test_visible_objects_remember_a_bounded_number_of_changes() -> None:
     cache = Cache(*(f"a/{number}" for number in range(KEPT + 50)))
     for number in range(KEPT + 50):
         cache.change(f"a/{number}", 1.0)
@@ -513,7 +511,7 @@ steps = st.lists(
 
 
 @given(steps, st.integers(0, 10))
-def test_never_shows_more_than_fits_nor_anything_twice(
+def test_visible_objects_fit_and_are_unique(
     steps: list[tuple[str, int, float]], room: int
 ) -> None:
     cache, now = Cache(), 0.0

@@ -1,4 +1,4 @@
-"""Writing without being held up."""
+"""`write()`: slow, paused and ended readers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.looptime(False)
 
 @contextlib.contextmanager
 def piped() -> Iterator[int]:
-    """Let stdout be a pipe, inside of a test; gives the end to read from."""
+    """Replace stdout by a pipe, and return its read end."""
     end, other = os.pipe()
     with (
         os.fdopen(other, "w", encoding="ascii") as stdout,
@@ -30,7 +30,7 @@ def piped() -> Iterator[int]:
 
 
 async def test_write_waits_for_slow_reader_and_writes_all() -> None:
-    data = bytes(range(256)) * 4096  # a mebibyte: no pipe takes that at once
+    data = bytes(range(256)) * 4096  # 1 MiB, more than any pipe holds
     async with asyncio.TaskGroup() as group:
         with piped() as end:
             reading = group.create_task(asyncio.to_thread(read_all, end))

@@ -1,4 +1,4 @@
-"""What options take, and how they refuse the rest."""
+"""Options and arguments: parsing, refusal and completion."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_durations_have_units_of_kubectl(text: str, seconds: float | None) -> No
 def refused(
     *arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> str:
-    """The line with which these arguments are refused."""
+    """Return the error line for invalid arguments."""
     monkeypatch.setattr(sys, "argv", ["aioinformer", *arguments])
 
     assert run_typed(aioinformer) == 2

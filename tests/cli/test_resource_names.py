@@ -1,4 +1,4 @@
-"""Which resource a word means."""
+"""Lookup of resources by name."""
 
 from __future__ import annotations
 

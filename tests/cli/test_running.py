@@ -1,4 +1,4 @@
-"""How a command's end becomes an exit status; and what can be typed."""
+"""`run()`: exit status, signals, log and usage errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_run_finds_error_in_nested_groups(capsys: pytest.CaptureFixture[str]) ->
 def test_failed_informer_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     died = InformerStopped("an informer died")
     died.__cause__ = RuntimeError("ours")
-    # What happened to the others because of it.
+    # Cancellations that followed from it.
     others = [InformerStopped("pods has ended"), ValueError("no cache")]
 
     assert ending(ExceptionGroup("all", [died, *others])) == 1
@@ -217,7 +217,7 @@ def test_empty_option_is_refused_with_advice(
 def test_missing_dependency_prints_pip_command(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # None in sys.modules is how Python says that a module cannot be imported.
+    # None in sys.modules makes an import fail.
     monkeypatch.setitem(sys.modules, name, None)
 
     interrupts = signal.getsignal(signal.SIGINT)
@@ -232,7 +232,7 @@ def test_missing_dependency_prints_pip_command(
 
 
 class Bug(InternalError):
-    """Not one of ours, really."""
+    """Simulated bug of this package."""
 
 
 async def dies(*_: object, **__: object) -> None:
@@ -240,7 +240,7 @@ async def dies(*_: object, **__: object) -> None:
 
 
 async def death_of(command: Coroutine[Any, Any, int]) -> BaseException | None:
-    """What the informer died of, as the command tells it."""
+    """Return the failure of the informer that the command raises."""
     with pytest.raises((InformerStopped, ExceptionGroup)) as caught:
         async with asyncio.timeout(60):
             await command
@@ -253,7 +253,7 @@ async def death_of(command: Coroutine[Any, Any, int]) -> BaseException | None:
 async def test_watch_fails_with_its_informer(
     step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the first list is there, and after it."""
+    """The informer fails before or after its first list."""
     monkeypatch.setattr(Pipeline, step, dies)
     async with APIServer(auto_namespaces=True) as server:
 

@@ -1,4 +1,4 @@
-"""What is written to a terminal: what differs, and nothing else."""
+"""`Terminal`: only changed lines are written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIZE = os.terminal_size((20, 6))
 
 
 class Pipe:
-    """Takes the place of stdout."""
+    """Replacement of stdout."""
 
     encoding = "utf-8"
 
@@ -34,7 +34,7 @@ class Pipe:
         return self._descriptor
 
     def taken(self) -> bytes:
-        """What has been written since the last call."""
+        """Return the output since the last call."""
         try:
             return os.read(self._end, 65536)
         except BlockingIOError:
@@ -47,7 +47,7 @@ class Pipe:
 
 @contextlib.contextmanager
 def piped() -> Iterator[Pipe]:
-    """Let stdout be a pipe, inside of a test: pytest has its own between fixtures."""
+    """Replace stdout by a pipe within a test, as pytest replaces it between fixtures."""
     pipe = Pipe()
     with contextlib.redirect_stdout(cast("TextIO", pipe)):
         yield pipe

@@ -1,4 +1,4 @@
-"""`aioinformer watch`: what it watches, and what it does about servers that do not answer."""
+"""`aioinformer watch`: options, selection, and servers that do not respond."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def rows(capfd: Captured) -> list[list[str]]:
-    """The first words of each line."""
+    """Return the first word of each line."""
     return [line.split()[:3] for line in capfd.readouterr().out.splitlines()]
 
 
@@ -90,7 +90,7 @@ async def test_watch_waits_for_slow_list_in_progress(
     capfd: Captured,
 ) -> None:
     async with serving(*(f"web-{number}" for number in range(20))) as (server, target):
-        # A few objects come at once, the others when patience with silence is over.
+        # Some objects arrive at once, the others after the timeout of a silent server.
         server.faults.add(Stall(verb="list", after_bytes=3000, seconds=20))
         await watch(WatchCommandOptions(resource="pods", seconds=1), target)
 

@@ -1,4 +1,4 @@
-"""`aioinformer watch` of custom resources, by the names that kubectl takes."""
+"""`aioinformer watch` of custom resources."""
 
 from __future__ import annotations
 

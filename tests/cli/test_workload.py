@@ -1,4 +1,4 @@
-"""The demo's server is always changing, and stays about as full as it was."""
+"""`Workload`: constant changes with a stable number of objects."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_each_change_increases_resource_version() -> None:
         workload.change()
         versions.add(server.resource_version)
 
-    # An app may be given the colour that it has: that is no change.
+    # An app may get the color that it has, which changes nothing.
     assert len(versions) >= 45
 
 

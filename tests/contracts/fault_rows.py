@@ -219,7 +219,7 @@ def _in_mid_stream() -> Iterator[Row]:
     yield Row("midstream", ErrorEvent(status=404, after_events=3), NOT_OLDER)
     yield Row("midstream", Garble(after_events=3), NOT_OLDER)
     yield Row("midstream", StepBack(after_events=3), NEWEST, anew=True)
-    # A deletion of an unknown object cannot be told from an older history.
+    # A deletion of an unknown object looks like an older history.
     ends = ("update", "update", "update", "update", "delete")
     twice = Duplicate(after_events=3)
     yield Row("midstream", twice, NEWEST, anew=True, writes=ends)

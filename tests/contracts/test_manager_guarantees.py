@@ -203,7 +203,7 @@ async def test_G11_hung_renewal_stops_the_work_at_the_deadline(
         try:
             await slow(request, ctx)
         finally:
-            # A write that comes too late.
+            # A late write.
             try:
                 body = {"data": {"late": "yes"}}
                 await ctx.client.patch(

@@ -1,4 +1,4 @@
-"""The client of a reconcile: all verbs of another, remembered and fenced."""
+"""`ReconcileClient`: verbs, recorded writes and fencing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Term:
-    """Leads until told otherwise, or until it was asked so often."""
+    """Elector that leads until `leads` is False, or for a number of checks."""
 
     def __init__(self, checks: float = math.inf) -> None:
         self.over = False
@@ -119,7 +119,7 @@ async def test_leadership_is_checked_after_wait_for_rate_limit() -> None:
 
 async def test_leadership_is_checked_after_connect() -> None:
     async with bench() as it:
-        it.term.checks = 1  # it is lost while the connection is made
+        it.term.checks = 1  # lost during the connect
         with pytest.raises(LeadershipLost):
             await it.client.create(PODS, plain("web"))
 

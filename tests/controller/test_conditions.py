@@ -1,4 +1,4 @@
-"""Conditions of a status: set, found, asked about."""
+"""Status conditions: set, find and check."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_condition_has_observed_generation() -> None:
     assert first["observedGeneration"] == 7
     assert ready([first], observed_generation=8)[0]["observedGeneration"] == 8
     assert ready([first], observed_generation=0)[0]["observedGeneration"] == 0
-    assert "observedGeneration" not in ready([first])[0]  # it is not said any more
+    assert "observedGeneration" not in ready([first])[0]  # removed
 
 
 def test_unchanged_condition_compares_equal() -> None:

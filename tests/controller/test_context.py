@@ -1,4 +1,4 @@
-"""What a reconcile is given: the object, a client, what was written before."""
+"""`Context`: object, client and pending writes of a reconcile."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def test_context_without_client_raises_options_error(
 
 
 class Cluster:
-    """A server, its client, and informers of pods and config maps that lag behind."""
+    """Server, client, and delayed informers of pods and config maps."""
 
     def __init__(self, server: APIServer, client: Client, lag: float) -> None:
         self.server = server
@@ -259,7 +259,7 @@ async def test_reconcile_is_stale_after_10_s_of_pending_writes(
     stale = [ctx.stale for ctx in notes.contexts]
     assert times[1] - times[0] == pytest.approx(10, abs=0.1)
     assert stale[:2] == [False, True]
-    assert stale[-1] is False  # what was shown in the end is forgotten
+    assert stale[-1] is False  # writes that are shown are forgotten
     count = sink.counts["aioinformer_stale_reconciles_total", ("pods",)]
     assert count == stale.count(True)
     assert (
@@ -445,7 +445,7 @@ async def with_more(factory: object, request: object, ctx: Context) -> None: ...
 
 
 def timed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator as libraries have them: it hands on what it does not await."""
+    """Decorator that returns the coroutine without awaiting it."""
 
     @functools.wraps(function)
     def wrapper(*args: Any) -> Any:

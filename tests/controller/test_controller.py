@@ -1,4 +1,4 @@
-"""Controllers: from changes to reconciles, from the beginning to the end."""
+"""`Controller`: sources, start, stop and failures."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ async def test_stop_waits_for_running_reconciles() -> None:
     async with controlled(taking(7, log), source, concurrency=1):
         pass
 
-    assert log == ["done"]  # and nothing new is begun
+    assert log == ["done"]  # and no new reconcile begins
     assert asyncio.get_running_loop().time() - began == pytest.approx(7, abs=0.1)
 
 
@@ -388,7 +388,7 @@ async def test_ended_informer_is_refused() -> None:
 
 
 async def broken(error: Exception | None = None) -> None:
-    """The block of a controller whose queue is shut down by somebody else."""
+    """Run a controller, and shut its queue down."""
     pods = informer_of(FakeListerWatcher())
     async with informed(pods):
         controller = Controller("pods", Notes(), for_=pods)

@@ -1,4 +1,4 @@
-"""`Controller`: when it does not wait for reconciles under way."""
+"""`Controller`: ends without a drain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What controllers tell: metrics, log lines, `on_error`."""
+"""Metrics, log lines and `on_error` of controllers and electors."""
 
 from __future__ import annotations
 

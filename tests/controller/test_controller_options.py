@@ -1,4 +1,4 @@
-"""What controllers are made of, and what they refuse to be made of."""
+"""Options of `Controller`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of an elector: what happens to it, and what it then says."""
+"""`ElectorState`: claims, renewals, loss and release."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ THEIRS = LeaseRecord("them", 15, "a", "b", 3)
 
 
 class Made:
-    """A state, and who it has told."""
+    """State of an elector, with the calls of `on_new_leader`."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -185,7 +185,7 @@ def test_claim_is_based_on_observed_record() -> None:
     [
         pytest.param(15, 15, 2, "lease_duration", id="no-time-between"),
         pytest.param(10, 15, 2, "lease_duration", id="lease-too-short"),
-        # 15 is what the Lease would say, and after 15 s others take it.
+        # A Lease has whole seconds, and others claim it after 15 s.
         pytest.param(
             15.9, 15.5, 2, "lease_duration", id="lease-cut-below-the-deadline"
         ),

@@ -1,4 +1,4 @@
-"""What a recorder knows of events, as a table: which are the same, and what is due."""
+"""`EventCorrelator`: equal events, series and due writes."""
 
 from __future__ import annotations
 
@@ -279,7 +279,9 @@ def test_ended_series_is_written_with_final_count() -> None:
     write(series)
     noted(events, 2)
 
-    assert events.due(2 + QUIET_SECONDS - 1) == [series]  # it goes on, and is refreshed
+    assert events.due(2 + QUIET_SECONDS - 1) == [
+        series
+    ]  # the series continues, and is refreshed
     assert events.due(2 + QUIET_SECONDS) == [series]
     assert len(events) == 0
     assert events.due(2 + QUIET_SECONDS) == []
@@ -382,5 +384,5 @@ def test_long_note_is_cut_between_characters() -> None:
 
 
 def test_undecodable_note_is_readable() -> None:
-    """Such as the name of a file."""
+    """The text is decoded with surrogates, such as a file name."""
     assert short_note("no \udcff here") == "no ? here"

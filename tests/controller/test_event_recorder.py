@@ -1,4 +1,4 @@
-"""`EventRecorder`: told at once, written in time; and what becomes of what is not."""
+"""`EventRecorder`: writes, retries and dropped events."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_repeated_event_is_series_written_every_5_minutes() -> None:
 
         tell(recorder)
         await asyncio.sleep(1)
-        assert len(events.bodies) == 2  # the other one was over
+        assert len(events.bodies) == 2  # the earlier series had ended
 
 
 async def test_thousand_repeats_at_once_need_at_most_two_requests() -> None:
@@ -84,7 +84,7 @@ async def test_thousand_repeats_at_once_need_at_most_two_requests() -> None:
         for _ in range(500):
             tell(recorder)
 
-        await asyncio.sleep(0.5)  # it is being created as a series of 500
+        await asyncio.sleep(0.5)  # created as a series of 500
         for _ in range(500):
             tell(recorder)
 
@@ -295,7 +295,7 @@ async def test_refused_event_is_not_sent_for_each_repeat(
             tell(recorder)
             await asyncio.sleep(1)
 
-        assert len(events.sent) == 5  # two, and each 5 minutes one
+        assert len(events.sent) == 5  # two, and one every 5 minutes
         assert len(events.bodies) == len(allowed)
 
 
@@ -325,7 +325,9 @@ async def test_events_beyond_1000_waiting_are_dropped_with_summary(
             tell(recorder, f"R{number}")
 
         for number in range(MAX_WAITING):
-            tell(recorder, f"R{number}")  # again, of what waits: nothing is dropped
+            tell(
+                recorder, f"R{number}"
+            )  # repeats of waiting events: nothing is dropped
 
         assert (recorder.waiting, recorder.dropped) == (MAX_WAITING, 500)
         assert len(caplog.records) < 20

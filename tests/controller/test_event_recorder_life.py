@@ -1,4 +1,4 @@
-"""`EventRecorder`: how it begins and ends, alone and in a manager."""
+"""`EventRecorder`: start and shutdown, alone and in a manager."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_event_repeated_during_shutdown_is_written() -> None:
 
 
 async def test_shutdown_writes_events_in_backoff() -> None:
-    """Its series is over then, and known no more."""
+    """Its series has ended and was forgotten."""
     events = Events()
     async with recorder_of(events) as recorder:
         events.delay = 1
@@ -110,7 +110,7 @@ async def test_shutdown_writes_events_in_backoff() -> None:
 
 
 async def test_shutdown_during_outage_takes_5_seconds() -> None:
-    """And no busy loop, for which time would stand still here."""
+    """There is no busy loop, which would stop virtual time."""
     events = Events()
     async with recorder_of(events) as recorder:
         events.fault = lambda _: TransportError("cut")
@@ -223,7 +223,7 @@ async def test_client_that_was_not_entered_drops_event_only(
 
 
 async def test_manager_writes_events_of_last_reconciles() -> None:
-    """Added for every replica, it outlives what is only for the leader."""
+    """A recorder of every replica outlives the leader's runnables."""
     events = Events()
     recorder = recorder_of(events)
 

@@ -1,4 +1,4 @@
-"""`finalizer`: it is there before what needs it is made."""
+"""`finalizer`: written before the first reconcile."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ async def test_after_five_conflicts_the_last_is_raised_and_retried(
 
 
 async def test_finalizer_added_concurrently_is_not_added_twice() -> None:
-    """An answer was lost, or another leader was quicker."""
+    """A response was lost, or another leader was faster."""
     async with site() as it:
         change = {"metadata": {"finalizers": [OURS]}}
         it.server.patch(PODS, "web", change, namespace="default")
         async with it.controlled(Cleanup()):
-            await asyncio.sleep(1)  # before the change is told
+            await asyncio.sleep(1)  # before the notification
             assert it.reconcile.names == ["web"]
             await asyncio.sleep(20)
             assert it.finalizers() == [OURS]
@@ -151,7 +151,7 @@ async def test_object_deleted_during_add_is_not_reconciled(
 
 
 def is_replaced(it: Site) -> None:
-    it.let_go("web", OURS)
+    it.remove_finalizer("web", OURS)
     is_another_one(it)
 
 
@@ -167,7 +167,7 @@ async def test_change_during_first_write_is_reconciled(
 ) -> None:
     cleanup = Cleanup()
     async with site() as it:
-        # While this one is on its way, all that follows is told at once.
+        # Notifications that follow are delivered during this request.
         it.server.create(PODS, named("other", finalizers=[OURS]))
         async with it.controlled(cleanup):
             while OURS not in it.finalizers():
@@ -184,7 +184,7 @@ async def test_change_during_first_write_is_reconciled(
 async def test_deleted_object_is_reconciled_as_without_finalizer() -> None:
     async with site() as it, it.controlled(Cleanup()):
         await asyncio.sleep(10)
-        it.let_go("web", OURS)  # by hand
+        it.remove_finalizer("web", OURS)  # by hand
         it.server.delete(PODS, "web", namespace="default")
         await asyncio.sleep(20)
         assert it.names() == []

@@ -1,4 +1,4 @@
-"""`LeaderElector`: who leads, for how long, and how it ends."""
+"""`LeaderElector`: candidates, renewals and options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leader_helpers import (
     MemoryLock,
     elector,
     failing,
-    for_ever,
+    forever,
     hang,
     now,
 )
@@ -46,7 +46,7 @@ async def test_elector_leads_at_once_without_lease() -> None:
 
 async def test_candidate_waits_lease_duration_since_first_observation() -> None:
     lease = MemoryLease()
-    # Renewed long ago, or so it says, and seen for the first time now.
+    # Renewed long ago by its timestamp, and first observed now.
     lease.write(LeaseRecord("gone", 15, "2001-01-01", "2001-01-01", 4))
     lock, start = MemoryLock(lease, "a"), now()
 
@@ -61,7 +61,7 @@ async def test_retries_of_candidate_are_jittered() -> None:
     lease = MemoryLease()
     lease.write(LeaseRecord("them", 3600, "", "", 0))
     lock = MemoryLock(lease, "a")
-    task = asyncio.create_task(elector(lock).run(for_ever))
+    task = asyncio.create_task(elector(lock).run(forever))
     await asyncio.sleep(1000)
     task.cancel()
     await asyncio.wait({task})
@@ -82,11 +82,11 @@ async def test_one_of_concurrent_candidates_leads(
         lock.delay = 0.5
 
     electors = [elector(lock) for lock in locks]
-    tasks = [asyncio.create_task(it.run(for_ever)) for it in electors]
+    tasks = [asyncio.create_task(it.run(forever)) for it in electors]
     await asyncio.sleep(60)
     assert sum(it.is_leader for it in electors) == 1
     assert len({it.leader for it in electors}) == 1
-    assert not caplog.records  # somebody was faster: that is no failure
+    assert not caplog.records  # another replica was faster, which is not a failure
 
     for task in tasks:
         task.cancel()
@@ -142,7 +142,7 @@ async def test_hanging_request_of_candidate_times_out() -> None:
 async def test_cancelled_candidate_leaves_nothing() -> None:
     lease = MemoryLease()
     lease.write(LeaseRecord("them", 3600, "", "", 0))
-    task = asyncio.create_task(elector(MemoryLock(lease, "a")).run(for_ever))
+    task = asyncio.create_task(elector(MemoryLock(lease, "a")).run(forever))
     await asyncio.sleep(10)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -155,7 +155,7 @@ async def test_programming_error_is_raised_to_candidate() -> None:
     lock = MemoryLock(MemoryLease(), "a")
     lock.fault = failing(OptionsError("the client was never entered"))
     with pytest.raises(OptionsError, match="never entered"):
-        await elector(lock).run(for_ever)
+        await elector(lock).run(forever)
 
 
 # ---------------------------------------------------------------- leading
@@ -173,7 +173,7 @@ async def test_leader_renews_each_period() -> None:
     assert now() - start == 3601
     renewals = lock.times("update")[:-1]
     assert renewals == [start + 2 * n for n in range(1, 1801)]
-    # Nothing but updates of what is known; a look before the release.
+    # Only updates of the known Lease, and a read before the release.
     assert len(lock.times("get")) == 2
 
 
@@ -197,7 +197,7 @@ async def test_renewal_with_lost_response_is_detected() -> None:
 
     async with one.leading():
         assert lease.record is not None
-        lease.write(lease.record)  # by the request that was given up
+        lease.write(lease.record)  # by the request that timed out
         await asyncio.sleep(3)
 
         assert one.is_leader

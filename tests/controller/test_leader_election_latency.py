@@ -1,4 +1,4 @@
-"""`LeaderElector`: requests that are slow, or answered too late."""
+"""`LeaderElector`: slow and late responses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
-from leader_helpers import MemoryLease, MemoryLock, elector, failing, for_ever, now
+from leader_helpers import MemoryLease, MemoryLock, elector, failing, forever, now
 
 from aioinformer import LeadershipLost
 from aioinformer.errors import ServerError, TooManyRequests, TransportError
@@ -26,7 +26,7 @@ PAUSE = 4.4
 async def keep_leading(one: LeaderElector) -> None:
     while True:
         with suppress(LeadershipLost):
-            await one.run(for_ever)
+            await one.run(forever)
 
 
 @asynccontextmanager
@@ -60,7 +60,7 @@ async def test_unanswered_claim_is_adopted_at_next_read() -> None:
     asyncio.get_running_loop().call_later(9, setattr, lock, "late", 0)
 
     async with one.leading():
-        # 10 s for the answer of the first claim, and the pause before the next look.
+        # 10 s for the response to the first claim, and the pause before the next read.
         assert 12 <= now() - start < 14.4
         assert lease.holders == ["a"]
 
@@ -75,7 +75,7 @@ async def test_replica_without_responses_leaves_lease_to_others() -> None:
         await asyncio.sleep(1)
         assert lease.holders == ["deaf"]
         async with candidates(second):
-            # Two claims without an answer, the second of which lasts for 15 s.
+            # Two claims without a response, the second of which is valid for 15 s.
             await asyncio.sleep(10 + PAUSE + PAUSE + 15 + PAUSE)
             assert second.is_leader
             await asyncio.sleep(300)
@@ -93,7 +93,7 @@ async def test_replica_without_responses_lets_lease_expire() -> None:
     async with candidates(elector(deaf)):
         await asyncio.sleep(600)
 
-    # After the first two, each claim waits until the last one has run out, and longer.
+    # After the first two, each claim waits until the last one has expired, and longer.
     times = [time for time, _ in lease.writes]
     gaps = [later - earlier for earlier, later in pairwise(times)]
     assert min(gaps[1:]) > 15 + 2 * PAUSE
@@ -125,7 +125,7 @@ async def test_replica_with_responses_again_claims_its_expired_lease() -> None:
 async def test_refused_replica_claims_its_own_lease_at_once(
     error: Exception,
 ) -> None:
-    """As while the only server restarts: no claim was written, and nobody is blocked."""
+    """While the only server restarts, no claim is written, and no replica is blocked."""
     lease = MemoryLease()
     lock = MemoryLock(lease, "a")
     one = elector(lock)

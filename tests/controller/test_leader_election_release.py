@@ -1,4 +1,4 @@
-"""`LeaderElector`: how the Lease is released, and when it is not."""
+"""`LeaderElector`: release of the Lease."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from leader_helpers import (
     MemoryLock,
     elector,
     failing,
-    for_ever,
+    forever,
     hang,
     now,
 )
@@ -44,7 +44,7 @@ async def test_release_is_retried_after_conflict() -> None:
         nonlocal conflicts
         if verb == "update" and conflicts:
             conflicts -= 1
-            lease.version += 1  # somebody puts a label on it
+            lease.version += 1  # another client adds a label
 
     async with elector(lock).leading():
         lock.fault = interfere
@@ -72,7 +72,7 @@ async def test_release_is_given_up_after_repeated_conflicts() -> None:
         lock.fault = failing(Conflict("it was changed", status=409), "update")
 
     assert now() - start == 10
-    # Two requests every 0.2 s, and not as many as the server can answer.
+    # Two requests every 0.2 s, without a busy loop.
     assert 90 < len(lock.sent) < 110
 
 
@@ -94,7 +94,7 @@ async def test_failed_release_does_not_hide_error_of_work(
 async def test_second_cancellation_does_not_interrupt_release() -> None:
     lease = MemoryLease()
     lock = MemoryLock(lease, "a")
-    task = asyncio.create_task(elector(lock).run(for_ever))
+    task = asyncio.create_task(elector(lock).run(forever))
     await asyncio.sleep(1)
     lock.delay = 1
     for _ in range(3):
@@ -114,7 +114,7 @@ async def test_loop_shutdown_does_not_release_before_work_has_ended(
 
     async def slow_to_end() -> None:
         try:
-            await for_ever()
+            await forever()
         finally:
             await asyncio.sleep(5)
 

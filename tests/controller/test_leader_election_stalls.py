@@ -1,4 +1,4 @@
-"""`LeaderElector`: a loop that stands still until behind the deadline. G11."""
+"""`LeaderElector`: event loops blocked past the deadline. G11."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STILL = Weather(pause=(1, 2), calm=1e9, behind_check=0, latency=0, lost=0, refus
 
 
 class Stage:
-    """An elector in a process of its own, whose loop can stand still."""
+    """Elector in a separate process, whose event loop can be blocked."""
 
     def __init__(self) -> None:
         self.world = World(1, STILL)
@@ -35,11 +35,11 @@ class Stage:
         self.ended: BaseException | None = None
 
     def stall(self, seconds: float = 20) -> None:
-        """What `time.sleep()` does: time passes, and nobody else gets a turn."""
+        """Block the loop as `time.sleep()` does, in virtual time."""
         self.world.now += seconds
 
     def play(self, *acts: Callable[[], None], error: Exception | None = None) -> None:
-        """Lead, and call these functions 3 s apart; then leave the block, at once."""
+        """Lead, call these functions 3 s apart, and leave the block."""
         self.process.start(self._life(acts, error))
         try:
             self.world.run(1000)
@@ -72,7 +72,7 @@ def test_G11_due_renewal_is_not_sent_after_deadline() -> None:
         stage.stall()
 
     def when_the_next_renewal_is_due() -> None:
-        # The last one was sent 1 s ago. In the turn in which the timer goes off.
+        # The last renewal was sent 1 s ago. In the turn in which the timer fires.
         asyncio.get_running_loop().call_at(now() + 1, stall)
 
     stage.play(when_the_next_renewal_is_due, lambda: None)

@@ -1,4 +1,4 @@
-"""`LeaseLock` on a server: what it writes, what it leaves alone, what it refuses."""
+"""`LeaseLock` with a server: reads, writes and conflicts."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_update_of_unknown_lease_is_refused() -> None:
 
 
 async def test_update_creates_deleted_lease() -> None:
-    # A kind of its own: of few others a server would say that there is none.
+    # The update of most other resources would fail with 404.
     async with cluster() as (server, client):
         lock = LeaseLock(client, "copier")
         await lock.create(OURS)

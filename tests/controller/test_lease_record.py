@@ -1,4 +1,4 @@
-"""What a Lease says, and what follows from it, as tables."""
+"""`LeaseRecord`: decisions for observed Leases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ THEIRS = LeaseRecord("them", 15, "2026-01-01T00:00:00.000000Z", "2026-01-01", 3)
 OURS = LeaseRecord("us", 15, "2026-01-01T00:00:00.000000Z", "2026-01-01", 3)
 FREE = LeaseRecord("", 1, "2026-01-01", "2026-01-01", 3)
 
-# Seen at 100, and of 15 s: alive until 115.
+# Observed at 100, with 15 s: valid until 115.
 STEPS = [
     pytest.param(None, 100, False, Step.CREATE, id="there-is-none"),
     pytest.param(None, 100, True, Step.CREATE, id="its-leader-finds-it-deleted"),

@@ -1,4 +1,4 @@
-"""`Manager`: what it runs, in which order, and how it says how it is doing."""
+"""`Manager`: runnables, order and status."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from controller_helpers import Notes, Slow, config_map, elector_of, managed
 from informer_helpers import running, settle
-from leader_helpers import MemoryLease, for_ever, now
+from leader_helpers import MemoryLease, forever, now
 
 from aioinformer import Client, Controller, Manager, SharedInformerFactory
 from aioinformer.errors import OptionsError, WrongLoop
@@ -30,7 +30,7 @@ async def server() -> AsyncIterator[APIServer]:
 
 
 class Notice:
-    """A part that notes when it begins and ends."""
+    """Runnable that records its start and end."""
 
     def __init__(self, record: list[str], name: str) -> None:
         self.record = record
@@ -105,7 +105,7 @@ async def test_manager_starts_in_order_and_stops_in_reverse(server: APIServer) -
     record: list[str] = []
     lease = MemoryLease()
     elector = elector_of(lease, "me", on_new_leader=lambda it: record.append(f"<{it}>"))
-    server.faults.add(Refuse(verb="list", status=500, times=1))  # it takes a while
+    server.faults.add(Refuse(verb="list", status=500, times=1))  # it takes a second
     manager = Manager(server.client(), elector=elector)
     maps = manager.informer(CONFIG_MAPS)
 
@@ -132,7 +132,7 @@ async def test_manager_starts_in_order_and_stops_in_reverse(server: APIServer) -
 async def test_manager_without_leader_work_does_not_lead(server: APIServer) -> None:
     lease = MemoryLease()
     async with Manager(server.client(), elector=elector_of(lease, "me")) as manager:
-        manager.add(for_ever, leader_only=False)
+        manager.add(forever, leader_only=False)
         await asyncio.sleep(60)
         assert lease.writes == []
         manager.add(Notice([], "work"))
@@ -363,9 +363,9 @@ async def test_manager_runs_only_once(server: APIServer) -> None:
     with pytest.raises(OptionsError, match="runs once"):
         await manager.start()
 
-    await manager.run()  # it has ended, and this says nothing else
+    await manager.run()  # it has ended
     with pytest.raises(OptionsError, match="cannot add to a manager"):
-        manager.add(for_ever)
+        manager.add(forever)
 
 
 async def test_manager_shut_down_before_start_cannot_start(
@@ -391,7 +391,7 @@ async def test_manager_refuses_other_loop(server: APIServer) -> None:
                     found.append(exc)
 
             try:
-                manager.add(for_ever)
+                manager.add(forever)
             except WrongLoop as exc:
                 found.append(exc)
 

@@ -1,4 +1,4 @@
-"""`Manager`: how it ends: by itself, when asked, when asked twice, by a signal."""
+"""`Manager`: shutdown, failures and signals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from controller_helpers import Notes, Slow, config_map, elector_of, managed
 from informer_helpers import settle
-from leader_helpers import MemoryLease, for_ever, now
+from leader_helpers import MemoryLease, forever, now
 from task_helpers import cancelled, slow_to_end
 
 from aioinformer import Client, Manager
@@ -103,8 +103,8 @@ async def test_lease_is_released_after_drain(server: APIServer) -> None:
 @pytest.mark.parametrize("late", [False, True])
 async def test_runnable_can_shut_manager_down(server: APIServer, late: bool) -> None:
     manager = Manager(server.client())
-    if late:  # so that it is started by who adds it
-        manager.add(for_ever)
+    if late:  # so that it starts in the task that adds it
+        manager.add(forever)
         await manager.start()
         await settle()
 
@@ -210,7 +210,7 @@ async def test_first_failure_is_raised_and_others_are_logged(
         "two failed during the stop: KeyError('later')",
     ]
     assert manager.not_ready() == {"manager": "failed: ValueError('first')"}
-    await manager.shutdown()  # it was raised
+    await manager.shutdown()  # raised before
 
 
 async def test_failure_during_shutdown_is_raised(server: APIServer) -> None:
@@ -279,8 +279,8 @@ async def test_manager_without_configuration_does_not_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     manager = Manager(Client.from_kubeconfig("/nowhere/config"))
-    manager.add(for_ever)
-    for _ in range(2):  # it may be tried again
+    manager.add(forever)
+    for _ in range(2):  # it can be started again
         with pytest.raises(OptionsError, match="/nowhere/config"):
             await manager.run()
 

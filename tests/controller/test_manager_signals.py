@@ -1,4 +1,4 @@
-"""`shutdown_signals`: who is told of SIGINT and SIGTERM, and for how long."""
+"""`shutdown_signals()`: handlers of SIGINT and SIGTERM."""
 
 from __future__ import annotations
 

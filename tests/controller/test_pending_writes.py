@@ -1,4 +1,4 @@
-"""PendingWrites: what is remembered of them, and when they count as shown."""
+"""`PendingWrites`: recorded writes, and when they are shown."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ async def test_write_that_leaves_selection_is_pending() -> None:
 
 
 class Cluster:
-    """A server, and informers of it that lag 2 s behind."""
+    """Server, and informers that are 2 s behind."""
 
     def __init__(self, server: APIServer, **selection: Any) -> None:
         self.server = server
@@ -215,7 +215,7 @@ async def test_removal_of_last_finalizer_is_shown_by_deletion(
         it.server.create(PODS, named("web", finalizers=["a.b/c"]))
         it.server.delete(PODS, "web")
         await it.pods.wait_for_version(it.server.resource_version)
-        # As servers answer: the object that was, with the version that it had.
+        # Servers return the former object, with its former version.
         was = it.server.get(PODS, "web")
         it.server.patch(PODS, "web", {"metadata": {"finalizers": None}})
         assert it.server.objects(PODS) == []
@@ -261,7 +261,7 @@ async def test_writes_outside_of_selection_are_not_waited_for() -> None:
             body = {"metadata": {"labels": {"app": label}}}
             it.wrote("PATCH", it.server.patch(PODS, "web", body))
 
-        # The informer is told that it left, and nothing of what came then.
+        # The informer gets the deletion, and no later events.
         assert await it.seconds_until_shown() < 5
         assert it.pods.store.get_by_key("default/web") is None
 

@@ -1,4 +1,4 @@
-"""Predicates: which changes pass."""
+"""Predicates: filters of changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PendingCauses: why a request is worked on."""
+"""Requests, causes and results of reconciles."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_taken_causes_are_forgotten() -> None:
 def test_due_requeue_is_a_cause() -> None:
     causes = PendingCauses()
     causes.add_requeue(WEB, 100.0)
-    causes.add_requeue(WEB, 200.0)  # the queue has it once, at the first time
+    causes.add_requeue(WEB, 200.0)  # the queue has one entry, with the earliest time
     causes.add(WEB, Cause("updated", "Pod", WEB.key))
 
     taken = [causes.take(WEB, now) for now in (10.0, 99.9999, 200.0)]

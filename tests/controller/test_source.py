@@ -1,4 +1,4 @@
-"""Sources: the requests that changes of an informer lead to."""
+"""Sources: requests of an informer's changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Bench:
-    """A source of pods, and what it reports."""
+    """Source of pods, with its reported failures."""
 
     def __init__(self, mapping: Mapping, *predicates: Predicate) -> None:
         self.failures: list[HandlerError] = []

@@ -1,4 +1,4 @@
-"""`Context.run_in_thread`: threads of a reconcile, which are always waited for."""
+"""`Context.run_in_thread`: threads are always waited for."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from aioinformer import ReconcileRequest
     from aioinformer.controller import Context
 
-# Far more than anything needs, so that only what hangs fails.
+# Generous, so that only a hang fails.
 PATIENCE_SECONDS = 60.0
 
 WHO: ContextVar[str] = ContextVar("who", default="nobody")
 
 
 class Gate:
-    """Blocks threads until it is opened. Virtual time does not wait for them."""
+    """Gate that blocks threads. Virtual time does not wait for them."""
 
     def __init__(self) -> None:
         self._open = threading.Event()
@@ -50,7 +50,7 @@ class Gate:
         return sum(it.is_alive() for it in self.threads)
 
     async def open(self) -> None:
-        """Return when the loop knows that all threads have ended."""
+        """Wait until the loop knows that all threads have ended."""
         self._open.set()
         while self.working:
             await asyncio.sleep(0)
@@ -58,9 +58,9 @@ class Gate:
         await settle()
 
     async def reached(self, count: int = 1) -> None:
-        """Wait until so many threads have begun."""
+        """Wait until this many threads have begun."""
         while len(self.threads) < count:
-            await asyncio.sleep(0.001)  # as long as it takes, by either clock
+            await asyncio.sleep(0.001)  # without a timeout, as clocks differ
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def passing(gate: Gate) -> Acts:
 
 
 async def in_a_reconcile(act: Any) -> list[Any]:
-    """Call this in a reconcile; what it returned, or raised."""
+    """Call a function in a reconcile, and return its result or exception."""
     outcomes: list[Any] = []
 
     async def reconcile(request: ReconcileRequest, ctx: Context) -> None:
@@ -179,7 +179,7 @@ async def test_G10_key_is_not_reconciled_before_its_thread_has_ended() -> None:
 
 
 async def test_G10_key_stays_in_work_while_thread_outlives_reconcile() -> None:
-    """Tasks that a reconcile does not await, as after the timeout of `asyncio.wait()`."""
+    """The reconcile does not await its tasks, as after the timeout of `asyncio.wait()`."""
     left: list[asyncio.Task[str]] = []
     with gated() as gate:
 
@@ -288,7 +288,7 @@ async def test_G11_lease_is_held_until_threads_have_ended() -> None:
             await gate.reached()
             ending = asyncio.create_task(manager.shutdown())
             await asyncio.sleep(100)
-            ending.cancel()  # somebody is impatient
+            ending.cancel()  # a second cancellation
             await asyncio.sleep(100)
             ending.cancel()
             await asyncio.sleep(100)

@@ -1,4 +1,4 @@
-"""Workers: how reconciles are run, and what becomes of their requests."""
+"""`Workers`: retries, requeues, timeouts and concurrency."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def one() -> FakeListerWatcher:
 
 
 class Clocked(Notes):
-    """Notes when it was called, and answers what is left of a script."""
+    """Reconcile that records its calls, and returns the next scripted result."""
 
     def __init__(self, *script: Any) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ async def test_terminal_error_waits_for_change() -> None:
 
 
 class Broken:
-    """A rate limiter whose author has made a mistake."""
+    """Rate limiter with a bug."""
 
     def when(self, item: ReconcileRequest) -> float:
         raise KeyError(item)

@@ -292,10 +292,10 @@ class ServedSource(FakeSource):
     ) -> None:
         super().__init__(lists, watches)
         self.served = deque(served)
-        self.questions: list[float] = []
+        self.served_checks: list[float] = []
 
     async def is_served(self) -> bool:
-        self.questions.append(asyncio.get_running_loop().time())
+        self.served_checks.append(asyncio.get_running_loop().time())
         answer = self.served.popleft() if len(self.served) > 1 else self.served[0]
         async with self._answered(answer):
             assert isinstance(answer, bool)

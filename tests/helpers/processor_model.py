@@ -95,7 +95,7 @@ class HandlerModel:
 
     def merge(self) -> None:
         for item in self.raw:
-            if item.reminder and self._is_in_vain(item):
+            if item.reminder and self._cancels_out(item):
                 item.event = None
 
             if item.event is not None:
@@ -105,7 +105,7 @@ class HandlerModel:
 
         self.raw = []
 
-    def _is_in_vain(self, item: Item) -> bool:
+    def _cancels_out(self, item: Item) -> bool:
         assert self.skipped is not None
         assert item.event is not None
         changed = self.store.get(item.key) is not object_of(item.event)
@@ -163,7 +163,7 @@ class HandlerModel:
         self.raw, self.waiting = [], []
 
     def _told(self, item: Item) -> Notification | None:
-        if item.reminder and not self.coalesce and self._is_in_vain(item):
+        if item.reminder and not self.coalesce and self._cancels_out(item):
             item.event = None
 
         if not self.coalesce:

@@ -76,7 +76,7 @@ def test_equal_options_give_the_same_informer(
 
 
 @pytest.mark.parametrize(
-    ("question", "name"),
+    ("arguments", "name"),
     [
         pytest.param(("v1", "nodes"), "nodes", id="resource"),
         pytest.param(("apps/v1", "deployments"), "deployments.apps", id="group"),
@@ -92,10 +92,10 @@ def test_equal_options_give_the_same_informer(
     ],
 )
 def test_another_resource_gives_another_informer(
-    factory: SharedInformerFactory, question: tuple[Any, ...], name: str
+    factory: SharedInformerFactory, arguments: tuple[Any, ...], name: str
 ) -> None:
     pods = factory.informer("v1", "pods")
-    other = factory.informer(*question)
+    other = factory.informer(*arguments)
 
     assert other is not pods
     assert (pods.name, other.name) == ("pods", name)
@@ -191,7 +191,7 @@ def test_another_function_for_an_index_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("question", "complaint"),
+    ("arguments", "complaint"),
     [
         (("v1", "widgets"), "not a built-in resource; custom ones have a group"),
         (("apps/v1", "Pod"), "did you mean 'v1', 'pods'"),
@@ -204,10 +204,10 @@ def test_another_function_for_an_index_is_refused(
     ids=["custom", "kind", "group", "plural", "version", "resource", "both"],
 )
 def test_unknown_resource_is_refused(
-    factory: SharedInformerFactory, question: tuple[Any, ...], complaint: str
+    factory: SharedInformerFactory, arguments: tuple[Any, ...], complaint: str
 ) -> None:
     with pytest.raises(OptionsError, match=complaint):
-        factory.informer(*question)
+        factory.informer(*arguments)
 
     assert factory.informers == ()
 

@@ -382,7 +382,7 @@ class BroadcasterMachine(RuleBasedStateMachine):
             assert watch.skipped == received.missed
 
     @invariant()
-    def nobody_waits_in_vain(self) -> None:
+    def no_caller_waits_without_reason(self) -> None:
         assert not self.senders or self.model.held_up
 
 

@@ -201,7 +201,7 @@ class Feeds(RuleBasedStateMachine):
         assert found == sorted(it.key for it in matching)
 
     @invariant()
-    def has_told_what_was_to_be_told(self) -> None:
+    def readers_received_the_expected_events(self) -> None:
         for reader in self.readers:
             assert reader.received == reader.expected[: len(reader.received)]
 

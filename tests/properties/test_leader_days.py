@@ -56,7 +56,7 @@ class Replica:
         while True:
             try:
                 async with self.elector.leading():
-                    # Sometimes it ends by itself, with nothing in progress.
+                    # Sometimes it ends without a cancellation, with nothing in progress.
                     ends = self.world.now + self.rng.uniform(600, 7200)
                     while self.world.now < ends:
                         await self.work()

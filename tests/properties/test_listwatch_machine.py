@@ -279,7 +279,7 @@ class AnySequence(RuleBasedStateMachine):
         self.taken = 0
         """The version up to which everything is in the store."""
         self.lost = False
-        """True if the server was restored to an older state, and nobody has noticed."""
+        """True if the server was restored to an older state, unnoticed."""
         self.unread: set[str] = set()
         """Unreadable objects: the store may have an older state of them."""
         self.unread_in_list: set[str] = set()

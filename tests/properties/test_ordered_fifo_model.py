@@ -18,7 +18,7 @@ class OrderedMachine(QueueMachine):
     ordered = True
 
     @invariant()
-    def what_is_newest_waits_behind_the_last_list(self) -> None:
+    def newest_change_is_queued_after_the_last_list(self) -> None:
         newest = self.fifo._newest
         after = [*self.fifo._queue]
         lists = [n for n, it in enumerate(after) if isinstance(it[1], Replacement)]

@@ -303,13 +303,13 @@ class ProcessorMachine(RuleBasedStateMachine):
     # ------------------------------------------------------------ invariants
 
     @invariant()
-    def everybody_was_told_what_the_model_says(self) -> None:
+    def handlers_received_the_events_of_the_model(self) -> None:
         for follower in self.followers:
             assert follower.received == follower.model.received
             follower.model.known()
 
     @invariant()
-    def who_is_done_knows_what_is_stored(self) -> None:
+    def idle_handlers_know_the_stored_objects(self) -> None:
         for follower in self.followers:
             model = follower.model
             if not model.removed and not model.depth:
@@ -318,7 +318,7 @@ class ProcessorMachine(RuleBasedStateMachine):
                 assert model.known() == stored
 
     @invariant()
-    def registrations_say_how_they_are_doing(self) -> None:
+    def registrations_report_the_state_of_the_model(self) -> None:
         for follower in self.followers:
             listener = follower.listener
             assert listener is not None

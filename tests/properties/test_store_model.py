@@ -255,7 +255,7 @@ class StoreMachine(RuleBasedStateMachine):
                 function.called.pop(id(called))
 
     @invariant()
-    def no_function_is_asked_twice_about_an_object(self) -> None:
+    def no_function_is_called_twice_for_an_object(self) -> None:
         for function in self.functions.values():
             if not function.recomputable and not function.built:
                 # Into the store, and again into a replacement started without it
@@ -265,7 +265,7 @@ class StoreMachine(RuleBasedStateMachine):
                 )
 
     @invariant()
-    def nothing_is_remembered_of_what_is_gone(self) -> None:
+    def nothing_remains_of_removed_objects(self) -> None:
         for index in self.indexer.contents.indexes.values():
             assert set(index._values) <= set(self.objects)
 

@@ -412,7 +412,7 @@ class QueueMachine(RuleBasedStateMachine):
         )
 
     @invariant()
-    def nobody_waits_for_what_is_there(self) -> None:
+    def no_caller_waits_while_entries_are_available(self) -> None:
         assert not (self.getters and self.model.line)
 
     @invariant()

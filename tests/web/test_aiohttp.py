@@ -126,14 +126,14 @@ async def test_stream_does_not_delay_shutdown_of_app(running: Any) -> None:
             began = loop.time()
 
         assert loop.time() - began < 2
-        await answer.read()  # it is whole: nothing was cut off
+        await answer.read()  # complete
 
 
 async def test_stuck_client_does_not_delay_shutdown_of_app(
     server: APIServer, running: Any
 ) -> None:
     body = plain("large")
-    for number in range(100):  # more than sockets take
+    for number in range(100):  # more than socket buffers hold
         body["metadata"] |= {"name": f"large-{number}", "annotations": {"x": LARGE}}
         server.create(PODS, body)
 

@@ -1,4 +1,4 @@
-"""Health, metrics and events as ASGI apps: by the protocol, and mounted by Starlette."""
+"""Health, metrics and events as ASGI apps: protocol and mounts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def running(
 
 
 class Client:
-    """A host that calls an app for one request, and keeps what it sends."""
+    """ASGI server that calls an app for one request, and records its messages."""
 
     def __init__(
         self,
@@ -386,7 +386,7 @@ async def test_stream_does_not_delay_shutdown_of_uvicorn(running: Any) -> None:
             began = loop.time()
 
         assert loop.time() - began < 2
-        await answer.read()  # it is whole: nothing was cut off
+        await answer.read()  # complete
 
 
 def test_asgi_module_does_not_import_aiohttp() -> None:

@@ -1,4 +1,4 @@
-"""What the readers of an event stream are told, held against a model of the truth."""
+"""`ChangeLog` and its readers, compared with a model."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def journal_of(*names: str, history: int = 1000) -> ChangeLog:
 
 
 def told(reader: Reader) -> list[str]:
-    """All that it tells now."""
+    """Return all pending events."""
     found = []
     while reader.behind:
         it = reader.step()
@@ -371,7 +371,7 @@ def test_updates_do_not_count_against_history() -> None:
 
 @dataclass
 class Browser:
-    """What a page would show, and where it got it from."""
+    """Objects of a page, and its source of events."""
 
     journal: ChangeLog
     selection: StreamSelection
@@ -430,7 +430,7 @@ class Browser:
 
 @dataclass
 class World:
-    """Pods that come, change and go, and two browsers."""
+    """Generate changes of pods, with two browsers that read them."""
 
     history: int
     count: int = 0
@@ -459,7 +459,7 @@ class World:
             self.apply(Deleted(self.pods.pop(name)), halfway)
 
     def apply(self, event: Notification, halfway: Steps) -> None:
-        """Take in an event; in between its steps readers read, come back and begin."""
+        """Apply an event. Between its steps, readers read, resume and start."""
         todo = list(halfway)
         for _ in self.journal.applying(event):
             if todo:

@@ -1,4 +1,4 @@
-"""Which state of an informer makes an app unready, and which one dead."""
+"""Liveness and readiness by the state of informers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_healthy_app_reports_its_informers(server: APIServer) -> None:
 
 
 async def test_unsynced_app_is_alive_and_not_ready() -> None:
-    factory = SharedInformerFactory(FakeClient())  # is never answered
+    factory = SharedInformerFactory(FakeClient())  # never responds
     pods = factory.informer("v1", "pods")
     before = readyz(factory), livez(factory)
     async with factory:
@@ -104,7 +104,7 @@ async def test_refused_list_is_reported_and_app_stays_alive(
 
 
 async def test_health_responses_hide_error_messages(server: APIServer) -> None:
-    """Probes need no password, and errors quote servers, users, files and plugins."""
+    """Probes need no password, and errors name servers, users, files and plugins."""
     secret = "s3cr3t-of-mine"
     server.faults.add(Refuse(verb="list", status=403, message=secret, times=1000))
     factory = SharedInformerFactory(server.client())

@@ -1,4 +1,4 @@
-"""Metrics as Prometheus reads them."""
+"""Metrics endpoint for Prometheus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which objects a reader of an event stream wants, and may have."""
+"""`StreamSelection`: filters of streams and queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`EventStream`: whom it tells what, and that it ends."""
+"""`EventStream`: initial objects, changes, resume and queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`EventStream`: what readers may cost: selectors, their number, and those that are stuck."""
+"""`EventStream`: limits of selectors, readers and writes."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_stream_refuses_invalid_limits(options: dict[str, Any]) -> None:
 
 
 def connected(url: str) -> socket.socket:
-    """A client that asks for events, and reads nothing."""
+    """Client that requests events and reads nothing."""
     host, port = url.removeprefix("http://").split(":")
     client = socket.create_connection((host, int(port)))
     client.sendall(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -230,7 +230,7 @@ def create_large(server: APIServer, count: int) -> None:
 async def test_stream_disconnects_stuck_reader(
     host: Any, server: APIServer, pods: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    create_large(server, 100)  # more than sockets take
+    create_large(server, 100)  # more than socket buffers hold
     await settled(server, pods)
     async with host(pods, write_timeout=20) as url:
         before = open_files()
@@ -238,7 +238,7 @@ async def test_stream_disconnects_stuck_reader(
             await asyncio.sleep(15)
             assert open_files() == before + 2
             await asyncio.sleep(10)
-            # It is not only over: what the client has not taken is not kept for it.
+            # Unsent data of the client is dropped, too.
             assert open_files() == before + 1
 
     worse = [it.getMessage() for it in caplog.records if it.levelno > logging.INFO]

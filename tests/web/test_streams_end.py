@@ -1,4 +1,4 @@
-"""`EventStream`: how a stream ends, and what it costs others while it lasts."""
+"""`EventStream`: ends, and its share of the event loop."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ async def test_stream_can_end_between_check_and_send(
 
 
 async def test_stream_that_waits_for_sync_ends_cleanly() -> None:
-    factory = SharedInformerFactory(FakeClient())  # is never answered
+    factory = SharedInformerFactory(FakeClient())  # never responds
     pods = factory.informer("v1", "pods")
     async with factory:
         page = Page(EventStream(pods))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def timers() -> list[asyncio.TimerHandle]:
-    """The timers of the running loop that will still fire."""
+    """Return the pending timers of the running loop."""
     scheduled: list[asyncio.TimerHandle]
     scheduled = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
     return [timer for timer in scheduled if not timer.cancelled()]
@@ -28,7 +28,7 @@ def timers() -> list[asyncio.TimerHandle]:
 async def arrivals(
     queue: WorkQueue[str], number: int
 ) -> AsyncIterator[tuple[str, float]]:
-    """Take items, and tell when each came."""
+    """Take items, and return them with their times."""
     for _ in range(number):
         item = await queue.get()
         yield item, asyncio.get_running_loop().time()
@@ -189,14 +189,14 @@ async def test_delay_costs_logarithm_of_number_of_items(
         now = CountedTime(asyncio.get_running_loop().time())
         patched.setattr(asyncio.get_running_loop(), "time", lambda: now)
         before = CountedTime.comparisons
-        for item in range(number, 0, -1):  # each goes all the way up the heap
+        for item in range(number, 0, -1):  # each moves to the top of the heap
             queue.add_after(item, item)
 
         added = CountedTime.comparisons - before
 
     drain = queue.shut_down_with_drain(0)
 
-    # Two comparisons of a pair, in our heap and in the loop's own of its timers.
+    # Two comparisons of a pair, in the heap of the queue and in that of the loop.
     assert added < 5 * number * math.log2(number)
     assert len(await drain) == number
 
@@ -258,7 +258,7 @@ async def test_rebuilding_heap_keeps_order() -> None:
     for item, delay in others.items():
         queue.add_after(item, delay)
 
-    # The last one finds one out-of-date entry too many.
+    # The last one exceeds the limit of stale entries.
     for delay in range(STALE_ENTRIES_KEPT + 2, 0, -1):
         queue.add_after("a", delay)
 

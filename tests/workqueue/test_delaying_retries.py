@@ -1,4 +1,4 @@
-"""`WorkQueue.add_rate_limited()`: the limiter computes the delay, the queue waits."""
+"""`WorkQueue.add_rate_limited()`: delays of the limiter."""
 
 from __future__ import annotations
 

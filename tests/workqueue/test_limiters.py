@@ -1,4 +1,4 @@
-"""The rate limiters: their delays, what they count, what they forget."""
+"""Rate limiters: delays, counts and options."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_zero_base_delay_stays_zero() -> None:
 
 
 class Fixed(random.Random):
-    """Draws the same number each time."""
+    """Random source that returns the same number."""
 
     def __init__(self, drawn: float) -> None:
         super().__init__()

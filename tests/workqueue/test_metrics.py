@@ -1,4 +1,4 @@
-"""Metrics of work queues, for sinks that collect and for plain ones."""
+"""Metrics of work queues, for collecting and plain sinks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ each_sink = pytest.mark.parametrize("make", [PlainSink, ReadSink])
 
 
 def read(sink: PlainSink) -> None:
-    """What a scrape does, if the sink knows about it."""
+    """Read the metrics, as a scrape does."""
     if isinstance(sink, ReadSink):
         sink.read()
 
@@ -52,7 +52,7 @@ async def test_metrics_count_effective_adds(make: Callable[[], PlainSink]) -> No
     await queue.get()
     queue.add("a")  # in work: counts
     look()
-    queue.add("a")  # asked for already
+    queue.add("a")  # added before
     queue.done("a")
     look()
     queue.done(await queue.get())
@@ -100,7 +100,7 @@ async def test_queue_duration_is_from_add_to_get(
     await asyncio.sleep(1)
     await queue.get()
     await asyncio.sleep(4)
-    queue.add("a")  # while in work: it waits from now on
+    queue.add("a")  # while in work: the wait starts now
     await asyncio.sleep(5)
     queue.done("a")
     await queue.get()
@@ -122,7 +122,7 @@ async def test_work_duration_is_from_get_to_done(
             await asyncio.sleep(seconds)
             queue.add("a")
 
-        queue.done("a")  # it is not in work
+        queue.done("a")  # not in work
         queue.done(queue.get_nowait())
 
     read(sink)
@@ -338,7 +338,7 @@ def test_items_queued_before_the_loop_runs_wait_from_its_start() -> None:
     sink.read()
 
     assert sink.counts[ADDS] == 2
-    # Of the real clock, which has gone on for as long as the test.
+    # Time of the real clock, which advanced during the test.
     assert all(0 <= seconds <= took for seconds in sink.observed[QUEUED])
     assert all(0 <= seconds <= took for seconds in sink.observed[WORKED])
     assert len(sink.observed[QUEUED]) == 2

@@ -1,4 +1,4 @@
-"""`PriorityQueue`: what comes first, what waits how long, and what a shutdown does."""
+"""`PriorityQueue`: order, ageing and shutdown."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def test_two_waiting_workers_get_their_own_priorities() -> None:
 
 
 async def served(queue: PriorityQueue[str], seconds: int) -> float | None:
-    """Flood a worker with important items; say when it got to the other one, if ever."""
+    """Flood a worker with important items, and return when it took the other one."""
     loop = asyncio.get_running_loop()
     queue.add("poor", LOW_PRIORITY)
     for number in range(seconds):
@@ -158,7 +158,7 @@ async def test_strict_priorities_can_starve_items(ageing: int | None) -> None:
 
 
 async def test_items_added_after_the_bound_do_not_overtake() -> None:
-    """The promise itself, for all pairs of many items at many times."""
+    """Check the guarantee for all pairs of many items at many times."""
     queue = PriorityQueue[int](ageing=2)
     added: list[tuple[float, int]] = []
     for number in range(300):
@@ -290,7 +290,7 @@ async def test_stale_places_of_raised_items_are_dropped() -> None:
 
 
 async def test_shut_down_ends_workers_and_drops_delayed_items() -> None:
-    """controller-runtime's queue once hung there."""
+    """controller-runtime's queue had a deadlock here."""
     queue = PriorityQueue[str]()
     getters = [asyncio.create_task(queue.get()) for _ in range(5)]
     await settle()
@@ -309,7 +309,7 @@ async def test_shut_down_ends_workers_and_drops_delayed_items() -> None:
 
 
 async def test_worker_woken_during_shut_down_does_not_hang() -> None:
-    """The item it was woken for has gone to another one."""
+    """The item was taken by another worker."""
     queue = PriorityQueue[str]()
     getter = asyncio.create_task(queue.get())
     await settle()

@@ -1,4 +1,4 @@
-"""`PrioritizedItems`: the order of ranks, and its cost."""
+"""`PrioritizedItems`: ranks, depths and costs."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_append_and_popleft_cost_logarithm_of_priorities(
 
     rest_of(line)
 
-    # For each at most once up the heap, once down and once up, with two comparisons of
+    # For each item at most once up the heap, once down and once up, with two comparisons of
     # each pair.
     assert CountedTime.comparisons - before < 6 * number * math.log2(number)
 
@@ -222,7 +222,7 @@ def test_item_raised_in_place_counts_for_its_new_priority() -> None:
 
 @pytest.mark.parametrize("ageing", [0.0, 0.5])
 def test_many_raises_keep_order_and_depths(ageing: float) -> None:
-    """Against a list of what is there; empty places are dropped many times."""
+    """Compare with a list of the items. Empty places are dropped many times."""
     line, clock = ranked(ageing)
     rng = random.Random(4)
     there: dict[str, list[float]] = {}  # rank, number, priority

@@ -1,4 +1,4 @@
-"""`WorkQueue`: the states of an item, waiting, and cancellation."""
+"""`WorkQueue`: states of an item, waiting and cancellation."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ async def test_get_cancelled_before_item_arrives_is_forgotten() -> None:
 
 
 async def test_item_after_cancellation_goes_to_another_worker() -> None:
-    """The cancelled waiter is still in line: its task has not run yet."""
+    """The cancelled waiter is still queued, as its task has not run yet."""
     queue = WorkQueue[str]()
     first = asyncio.create_task(queue.get())
     second = asyncio.create_task(queue.get())
@@ -244,7 +244,7 @@ async def test_closed_get_coroutine_loses_no_notification() -> None:
 async def test_timeout_around_get_loses_no_item() -> None:
     queue = WorkQueue[str]()
     loop = asyncio.get_running_loop()
-    # In the very turn in which the timeout cancels.
+    # In the turn in which the timeout cancels.
     loop.call_later(3, queue.add, "a")
 
     with pytest.raises(TimeoutError):
@@ -285,7 +285,7 @@ async def test_items_are_never_lost_or_duplicated_with_many_workers() -> None:
 
         left = await queue.shut_down_with_drain()
 
-    # Each was worked on after it was wanted for the last time.
+    # Each item was taken after it was last added.
     assert seen == wanted
     assert left == frozenset()
 

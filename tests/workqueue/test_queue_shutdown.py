@@ -1,4 +1,4 @@
-"""`WorkQueue`: shutting down, with and without a drain."""
+"""`WorkQueue`: shutdown with and without a drain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`item()` and `async for`: a cancellation in any turn loses no item."""
+"""`item()` and `async for`: no cancellation loses an item."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`WorkQueue`: whose loop it is, and what other threads may do."""
+"""`WorkQueue`: its event loop, and calls from other threads."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_other_thread_gets_wrong_loop_after_shut_down(name: str) -> None:
 
 
 async def test_loop_thread_holds_its_lock_until_shut_down() -> None:
-    """Without it everything works as well, at half the speed."""
+    """Without the check everything works at half the speed."""
     queue = WorkQueue[str]()
     seen = [queue._loop_thread._is_owned()]
 

@@ -49,7 +49,7 @@ OTHER = thing("a", 4, uid="another")
             Updated(A1, A2), Updated(A2, A2, True), Updated(A1, A2), id="reminded"
         ),
         pytest.param(Added(A1), Updated(A1, A1, True), Added(A1), id="added-reminded"),
-        pytest.param(Updated(A1, A1, True), Deleted(A2), Deleted(A2), id="gone"),
+        pytest.param(Updated(A1, A1, True), Deleted(A2), Deleted(A2), id="deleted"),
     ],
 )
 def test_two_events_of_one_object_are_merged(

@@ -192,7 +192,7 @@ GONE = NotFound("no such resource", status=404)
             PageListed("5"),
             Watching("5", streaming=True),
             [Commit("5")],
-            id="streams-again-behind-a-detour",
+            id="streams-again-after-a-detour",
         ),
         pytest.param(
             Watching("5", streaming=True),

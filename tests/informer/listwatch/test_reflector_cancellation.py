@@ -101,7 +101,7 @@ async def test_script_of_the_source_is_used_up() -> None:
         *("list '0'", "list t1", "list t2", "watch '7'"),
         *("list '9'", "list '9'"),
     ]
-    assert answers.questions
+    assert answers.served_checks
     assert store.discards == 5
 
 

@@ -83,11 +83,11 @@ async def test_unreadable_item_keeps_its_known_state(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("versions", "kept"),
     [
-        pytest.param((9, 8), 9, id="older-behind"),
-        pytest.param((8, 9), 9, id="newer-behind"),
+        pytest.param((9, 8), 9, id="older-last"),
+        pytest.param((8, 9), 9, id="newer-last"),
         pytest.param((10, 9), 10, id="more-digits"),
         pytest.param(("x", 8), 8, id="not-comparable"),
-        pytest.param((9, "x"), "x", id="not-comparable-behind"),
+        pytest.param((9, "x"), "x", id="not-comparable-last"),
     ],
 )
 async def test_list_with_two_states_of_an_object_keeps_the_newer_one(
