@@ -288,8 +288,8 @@ async def test_client_does_not_fill_in_unknown_kind(server: CannedServer) -> Non
     assert sent_body == {"apiVersion": "example.com/v1", "metadata": META}
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_case(
+    "call, message",
     [
         pytest.param(lambda it: it.get(PODS, "a"), "needs a namespace", id="get"),
         pytest.param(lambda it: it.get(NODES, ""), "must not be empty", id="no-name"),
