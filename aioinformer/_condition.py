@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from threading import RLock
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Literal
 
 from aioinformer.errors import WrongLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from threading import RLock
 
-__all__ = ["LoopCondition", "LoopLock", "OwnedLock", "owned_lock"]
+__all__ = ["LoopCondition", "LoopLock", "held_by_caller"]
 
 
 class LoopLock(asyncio.Lock):
@@ -117,38 +117,16 @@ class LoopCondition:
                 self._waiters -= 1
 
 
-class OwnedLock(Protocol):
-    """A reentrant lock that tells whether the calling thread holds it.
+def held_by_caller(lock: RLock) -> Callable[[], bool]:
+    """Return a function that returns whether the calling thread holds a lock.
 
-    Python's locks tell that by a private method, which `threading.Condition` needs,
-    too. Calling that method directly costs next to nothing, any wrapper much more.
+    Use it to skip a slower check. Only a private method of the lock knows the owner, which
+    `threading.Condition` calls, too. It costs next to nothing, while any wrapper would not.
+    On a Python without it, the function returns False, and the slower check is made.
     """
-
-    def acquire(self, blocking: bool) -> bool:
-        """Take the lock, if it is free or held by this thread."""
-
-    def release(self) -> None:
-        """Release the lock."""
-
-    def _is_owned(self) -> bool: ...
+    method: Callable[[], bool] = getattr(lock, "_is_owned", _unknown)
+    return method
 
 
-def owned_lock() -> OwnedLock:
-    """Return a lock whose `_is_owned()` may be used to skip a slower check.
-
-    If Python's locks cannot tell, the lock says that it is not held: the slower check
-    works without it.
-    """
-    lock = RLock()
-    return cast("OwnedLock", lock if hasattr(lock, "_is_owned") else _NeverOwned())
-
-
-class _NeverOwned:
-    def acquire(self, blocking: bool) -> bool:
-        return True
-
-    def release(self) -> None:
-        pass
-
-    def _is_owned(self) -> bool:
-        return False
+def _unknown() -> bool:
+    return False
