@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal
+from threading import RLock
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 from aioinformer.errors import WrongLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from threading import RLock
 
-__all__ = ["LoopCondition", "LoopLock", "held_by_caller"]
+__all__ = ["LoopCondition", "LoopLock", "OwnedLock", "owned_lock"]
 
 
 class LoopLock(asyncio.Lock):
@@ -117,16 +117,38 @@ class LoopCondition:
                 self._waiters -= 1
 
 
-def held_by_caller(lock: RLock) -> Callable[[], bool]:
-    """Return a function that returns whether the calling thread holds a lock.
+class OwnedLock(Protocol):
+    """A reentrant lock that tells whether the calling thread holds it.
 
-    Use it to skip a slower check. Only a private method of the lock knows the owner, which
-    `threading.Condition` calls, too. It costs next to nothing, while any wrapper would not.
-    On a Python without it, the function returns False, and the slower check is made.
+    Python's locks tell that by a private method, which `threading.Condition` needs,
+    too. Calling that method directly costs next to nothing, any wrapper much more.
     """
-    method: Callable[[], bool] = getattr(lock, "_is_owned", _unknown)
-    return method
+
+    def acquire(self, blocking: bool) -> bool:
+        """Take the lock, if it is free or held by this thread."""
+
+    def release(self) -> None:
+        """Release the lock."""
+
+    def _is_owned(self) -> bool: ...
 
 
-def _unknown() -> bool:
-    return False
+def owned_lock() -> OwnedLock:
+    """Return a lock whose `_is_owned()` may be used to skip a slower check.
+
+    If Python's locks cannot tell, the lock says that it is not held: the slower check
+    works without it.
+    """
+    lock = RLock()
+    return cast("OwnedLock", lock if hasattr(lock, "_is_owned") else _NeverOwned())
+
+
+class _NeverOwned:
+    def acquire(self, blocking: bool) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
+
+    def _is_owned(self) -> bool:
+        return False

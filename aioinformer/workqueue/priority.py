@@ -121,7 +121,7 @@ class PriorityQueue(WorkQueue[T]):
         if not -LARGEST_PRIORITY <= priority <= LARGEST_PRIORITY:
             _check(priority)
 
-        if not self._in_loop_thread():
+        if not self._loop_thread._is_owned():  # noqa: SLF001
             self._check_loop()
 
         if item in self._states and self._is_wanted(item):

@@ -21,10 +21,9 @@ import time
 from collections import deque
 from contextlib import asynccontextmanager, suppress
 from math import inf
-from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar
 
-from aioinformer._condition import LoopLock, held_by_caller
+from aioinformer._condition import LoopLock, owned_lock
 from aioinformer.errors import OptionsError, QueueShutDown, WrongLoop
 from aioinformer.metrics import NULL_SINK, MetricsSink
 from aioinformer.model.times import seconds_of, timeout_of
@@ -165,13 +164,11 @@ class WorkQueue(Generic[T]):
         self._cuts_delays = True
 
         # Getting the running loop costs as much as the rest of `add()`, getting the
-        # thread half of that. Checking whether this thread holds a lock is nearly free. So
-        # the loop's thread holds `_loop_thread` while the queue is bound and open. Methods
-        # call `_check_loop()` if it is not held, or if they are slow anyway. No thread ever
-        # waits for it.
+        # thread half of that. Checking whether this thread holds a lock is nearly free. So the loop's thread holds `_loop_thread` while the queue is bound and
+        # open. Methods call `_check_loop()` if it is not held, or if they are slow
+        # anyway. No thread ever waits for it.
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._loop_thread = RLock()
-        self._in_loop_thread = held_by_caller(self._loop_thread)
+        self._loop_thread = owned_lock()
 
         # Calls of `add()` from other threads.
         self._inbox: deque[tuple[Any, ...]] = deque()
@@ -214,7 +211,7 @@ class WorkQueue(Generic[T]):
         Raises:
             WrongLoop: If called from another thread: use `add_threadsafe()`.
         """
-        if not self._in_loop_thread() and not self._admits(item):
+        if not self._loop_thread._is_owned() and not self._admits(item):  # noqa: SLF001
             return
 
         states = self._states
@@ -310,7 +307,7 @@ class WorkQueue(Generic[T]):
         Cancellation:
             Safe: nothing is lost, call again.
         """
-        if not self._in_loop_thread():
+        if not self._loop_thread._is_owned():  # noqa: SLF001
             self._check_loop()
 
         queued = self._queued
@@ -347,7 +344,7 @@ class WorkQueue(Generic[T]):
             QueueShutDown: If the queue is shutting down and empty.
             WrongLoop: If called from another loop.
         """
-        if not self._in_loop_thread():
+        if not self._loop_thread._is_owned():  # noqa: SLF001
             self._check_loop()
 
         if not self._queued:
@@ -373,7 +370,7 @@ class WorkQueue(Generic[T]):
         Raises:
             WrongLoop: If called from another loop.
         """
-        in_loop = self._in_loop_thread()
+        in_loop = self._loop_thread._is_owned()  # noqa: SLF001
         if not in_loop:
             self._check_loop()
 
@@ -524,7 +521,7 @@ class WorkQueue(Generic[T]):
 
     def _close(self, phase: _Phase) -> None:
         self._phase = phase
-        if self._in_loop_thread():
+        if self._loop_thread._is_owned():  # noqa: SLF001
             # From now on every call checks the loop and the phase.
             self._loop_thread.release()
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioinformer._condition import held_by_caller
+from aioinformer._condition import _NeverOwned
 from aioinformer.errors import WrongLoop
 from aioinformer.workqueue import WorkQueue
 from aioinformer.workqueue.queue import ADDED_PER_TURN
@@ -58,19 +58,19 @@ async def test_other_thread_gets_wrong_loop_after_shut_down(name: str) -> None:
 async def test_loop_thread_holds_its_lock_until_shut_down() -> None:
     """Without the check everything works at half the speed."""
     queue = WorkQueue[str]()
-    seen = [queue._in_loop_thread()]
+    seen = [queue._loop_thread._is_owned()]
 
     queue.add("a")
-    seen.append(queue._in_loop_thread())
+    seen.append(queue._loop_thread._is_owned())
     queue.shut_down()
-    seen.append(queue._in_loop_thread())
+    seen.append(queue._loop_thread._is_owned())
 
     assert seen == [False, True, False]
 
 
 async def test_queue_works_without_lock_ownership_check() -> None:
     queue = WorkQueue[str]()
-    queue._in_loop_thread = held_by_caller(cast("Any", object()))
+    queue._loop_thread = _NeverOwned()
 
     queue.add("a")
     queue.done(await queue.get())
