@@ -48,7 +48,7 @@ __all__ = ["Discovery", "DiscoveryRequests"]
 logger = guarded_logger(__name__)
 
 
-# As in kubectl. Unknown names are asked for earlier.
+# As in kubectl. Unknown names cause earlier requests.
 MAX_AGE_SECONDS = 6 * 60 * 60.0
 
 

@@ -419,9 +419,9 @@ class ListSplitter:
         # A "List" has no kind of its own. Its items have one.
         if listed:
             if not self._decoder.kinds.allows(listed, version):
-                asked = self._decoder.resource
+                requested = self._decoder.resource
                 raise DecodeError(
-                    f"expected a list of {asked.api_version} {asked.kind or asked}, "
+                    f"expected a list of {requested.api_version} {requested.kind or requested}, "
                     f"got {version} {kind}"
                 )
 

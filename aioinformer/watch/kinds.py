@@ -1,6 +1,6 @@
 """`KindCheck`: whether an object is of the requested kind and API version.
 
-A server that is asked for pods sends pods. An intermediary may send something else: a
+A server sends the requested pods. An intermediary may send something else: a
 response meant for `kubectl get` (a Table), another version out of a cache, or a mixed
 up response. Its versions and names are not those of the watched objects.
 """
