@@ -230,7 +230,7 @@ class Store(Generic[T]):
 
 
 class Indexer(Store[T]):
-    """A store with secondary indexes.
+    """Store with secondary indexes.
 
     Args:
         indexers: Index functions by the name of their index. An object whose index

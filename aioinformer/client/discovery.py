@@ -62,7 +62,7 @@ class DiscoveryRequester(Protocol):
 
     @property
     def config(self) -> ClientConfig:
-        """The configuration; raises `OptionsError` if it was never read."""
+        """Configuration; raises `OptionsError` if it was never read."""
 
     def stream(
         self, method: str, path: str, *, accept: str = "", etag: str = ""

@@ -16,7 +16,7 @@ __all__ = ["APIServer"]
 
 
 class APIServer(LocalAPIServer):
-    """A Kubernetes API server for tests, in this process, with clients of this package.
+    """Kubernetes API server for tests, in this process, with clients of this package.
 
     Adds `client()` and `list_watch()` to `LocalAPIServer`, which describes the arguments,
     the other methods and the errors.

@@ -106,7 +106,7 @@ def has_sure_borders(api_version: str, kind: str) -> bool:
 
 
 class KindCheck:
-    """Compares objects with the kind and API version of a resource.
+    """Comparison of objects with the kind and API version of a resource.
 
     A missing kind or version counts as right: in lists of built-in kinds no object has
     them, and on some test servers none ever does. A Table is never right, also if the

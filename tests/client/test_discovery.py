@@ -422,7 +422,7 @@ async def test_result_from_files_has_age_of_files(
     await discovery.resource("Pod")
     assert len(server.asked) == 2
 
-    make_files_older(tmp_path, 1000)  # an unreadable file
+    make_files_older(tmp_path, 1000)  # now older than max_age
 
     await asyncio.sleep(200)
     await discovery.resource("Pod")
