@@ -164,9 +164,10 @@ class WorkQueue(Generic[T]):
         self._cuts_delays = True
 
         # Getting the running loop costs as much as the rest of `add()`, getting the
-        # thread half of that. Checking whether this thread holds a lock is nearly free. So the loop's thread holds `_loop_thread` while the queue is bound and
-        # open. Methods call `_check_loop()` if it is not held, or if they are slow
-        # anyway. No thread ever waits for it.
+        # thread half of that. Checking whether this thread holds a lock is nearly free. So
+        # the loop's thread holds `_loop_thread` while the queue is bound and open. Methods
+        # call `_check_loop()` if it is not held, or if they are slow anyway. No thread ever
+        # waits for it.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_thread = owned_lock()
 

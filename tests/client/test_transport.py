@@ -338,7 +338,7 @@ async def test_close_with_tls_leaves_no_socket_open(certificates: Certificates) 
         for transport in unaccepting_server:
             transport.abort()
 
-    gc.collect()  # whatever was not closed would warn, which is an error
+    gc.collect()  # anything left open would warn, which is an error
 
 
 async def test_close_waits_for_end_of_tls_connections(

@@ -145,7 +145,9 @@ class ListReader:
 
     def _request_ahead(self, pages: PagesAhead, phase: Listing, token: str) -> None:
         if token and token not in self._tokens:
-            pages.ask(list_options(replace(phase, token=token), self._page_size))
+            pages.request_ahead(
+                list_options(replace(phase, token=token), self._page_size)
+            )
 
     def _next_token(self, page: ListPage) -> str:
         """Return the token of the next page; empty after the last one.

@@ -220,7 +220,7 @@ class Conditions:
         return self.last_event
 
     def timed_out(self, seconds: float, details: str = "") -> TimeoutError:
-        """Return the error that tells the progress within `seconds`."""
+        """Return the error with the progress within `seconds`."""
         return TimeoutError(
             f"timed out after {seconds:g} s: {self._progress()}"
             f"{'; ' if details else ''}{details}"
