@@ -129,7 +129,7 @@ def demo(
 
     from aioinformer.cli import demo as it
 
-    async def life() -> int:
+    async def main() -> int:
         options = it.DemoOptions(
             seconds=seconds,
             objects=objects,
@@ -139,7 +139,7 @@ def demo(
         )
         return await it.demo(options)
 
-    _end(running.run(life, verbose=verbose))
+    _end(running.run(main, verbose=verbose))
 
 
 @aioinformer.command()
@@ -207,7 +207,7 @@ def watch(
 
     import_module("aioinformer.client.transport")  # would block the loop on entering
 
-    async def life() -> int:
+    async def main() -> int:
         options = it.WatchCommandOptions(
             resource=resource,
             namespace=namespace,
@@ -224,7 +224,7 @@ def watch(
         )
         return await it.watch(options, place)
 
-    _end(running.run(life, verbose=verbose))
+    _end(running.run(main, verbose=verbose))
 
 
 @aioinformer.command()
@@ -290,7 +290,7 @@ def doctor(
 
     import_module("aioinformer.client.transport")  # would block the loop on entering
 
-    async def life() -> int:
+    async def main() -> int:
         options = it.DoctorOptions(
             resources=resources or it.DoctorOptions().resources,
             namespace=namespace,
@@ -304,7 +304,7 @@ def doctor(
         )
         return await it.doctor(options, place)
 
-    _end(running.run(life, verbose=verbose))
+    _end(running.run(main, verbose=verbose))
 
 
 @aioinformer.command()
@@ -375,7 +375,7 @@ def apiserver(
 
     from aioinformer.cli import apiserver as it
 
-    async def life() -> int:
+    async def main() -> int:
         options = it.APIServerOptions(
             port=port,
             pods=pods,
@@ -387,7 +387,7 @@ def apiserver(
         )
         return await it.serve(options)
 
-    _end(running.run(life, verbose=verbose))
+    _end(running.run(main, verbose=verbose))
 
 
 @aioinformer.command()

@@ -212,8 +212,8 @@ class ElectorState:
     def observe(self, record: LeaseRecord | None, now: float) -> None:
         """Note the Lease that was read or released, or None if it does not exist."""
         before = None if self.observed is None else self.observed.record
-        ours = record is not None and record.holder == self._identity
-        if self.doubtful and ours and record != before:
+        held = record is not None and record.holder == self._identity
+        if self.doubtful and held and record != before:
             self.unanswered += 1
             self.doubtful = False
 

@@ -48,7 +48,7 @@ def finalizer(
     finalizers: the outer one is cleaned up first.
 
     `cleanup` must be idempotent, like any reconcile: it is called again if the process
-    died, or the request failed, before the finalizer was removed. It is not called if
+    ended, or the request failed, before the finalizer was removed. It is not called if
     another client removes the finalizer, or for objects deleted before they had it.
 
     The deletion must reach the controller: `predicates=` must let it pass

@@ -386,7 +386,7 @@ class LeaderElector:
             case Step.CREATE | Step.CLAIM:
                 await self._claim()
             case Step.YIELD:
-                self._lose(f"the lease is held by {self.leader or 'nobody'}")
+                self._lose(f"the lease is held by {self.leader or 'no replica'}")
             case Step.WAIT:
                 pass
 

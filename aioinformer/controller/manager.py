@@ -234,8 +234,8 @@ class Manager(Lifecycle, WebLifespan):
         ready. Thread-safe.
         """
         own = self.why_dead() or ("" if self.running else "not running")
-        theirs = (it.informers for it in tuple(self._controllers))
-        found = not_ready(chain(self.lasting, *theirs))
+        of_controllers = (it.informers for it in tuple(self._controllers))
+        found = not_ready(chain(self.lasting, *of_controllers))
         return found | ({"manager": own} if own else {})
 
     def why_dead(self) -> str:

@@ -1,7 +1,7 @@
 """Writes of a reconcile that the informers of its controller do not show yet.
 
 A write is identified by the resource version in its response. A deletion has none: it is
-identified by the uid of the object, which then is gone or marked as being deleted.
+identified by the uid of the object, which then is missing or marked as being deleted.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ class Predicate:
 
     Example:
         >>> from aioinformer import Added, KubeObject
-        >>> ours = Predicate(lambda event: isinstance(event, Added)) & ~generation_changed
-        >>> ours(Added(KubeObject.of({"metadata": {"name": "web"}})))
+        >>> added = Predicate(lambda event: isinstance(event, Added)) & ~generation_changed
+        >>> added(Added(KubeObject.of({"metadata": {"name": "web"}})))
         False
     """
 

@@ -155,7 +155,7 @@ class Workers:
             work: Task group of the reconciles and of the waits for pending writes.
 
         Raises:
-            QueueShutDown: If somebody else shut the queue down.
+            QueueShutDown: If the queue was shut down by other code.
             OptionsError: If the queue contains something else than requests.
 
         Cancellation:

@@ -40,18 +40,18 @@ COMMAND = "from aioinformer.cli.main import main; main()"
 async def served(options: APIServerOptions, capsys: pytest.CaptureFixture[str]) -> str:
     """Wait for the server, and return its URL."""
     task = asyncio.create_task(serve(options))
-    said = ""
-    while not (url := address(said)):
+    output = ""
+    while not (url := address(output)):
         assert not task.done(), task.result()
         await asyncio.sleep(0.01)
-        said += capsys.readouterr().out
+        output += capsys.readouterr().out
 
     _running.append(task)
     return url
 
 
-def address(said: str) -> str:
-    found = re.search(r"http://127\.0\.0\.1:\d+", said)
+def address(output: str) -> str:
+    found = re.search(r"http://127\.0\.0\.1:\d+", output)
     return found[0] if found else ""
 
 
@@ -227,12 +227,12 @@ async def test_apiserver_with_token_prints_that_kubectl_sends_none(
     options = {"port": 0, "token": "right", "seconds": 1}
     await serve(APIServerOptions(**options, kubeconfig=str(config)))  # type: ignore[arg-type]
 
-    said = capsys.readouterr().out
-    assert f"It was written to the kubeconfig {config}:" in said
-    assert f"aioinformer watch pods -A --kubeconfig {config}" in said
-    assert "kubectl sends none over plain HTTP" in said
-    assert "kubectl get" not in said
-    assert "right" not in said
+    output = capsys.readouterr().out
+    assert f"It was written to the kubeconfig {config}:" in output
+    assert f"aioinformer watch pods -A --kubeconfig {config}" in output
+    assert "kubectl sends none over plain HTTP" in output
+    assert "kubectl get" not in output
+    assert "right" not in output
 
 
 async def test_apiserver_replaces_kubeconfig_of_test_server(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ async def test_built_in_resources_are_found_without_discovery(
 
     assert (found.status, found.failed) == (1, ["discovery", "found"])
     assert found.mark("watch", "pods") == "ok"
-    assert "told to refuse" in found.text("found", "widgets")
+    assert "refused by the test" in found.text("found", "widgets")
 
 
 # ---------------------------------------------------------------- a resource

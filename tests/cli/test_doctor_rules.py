@@ -146,7 +146,7 @@ async def test_applied_rules_grant_missing_permissions(
     assert "get is not, and informers do not need it" in after.text(
         "permissions", words[0]
     )
-    assert {it["mark"] for it in after.said["findings"] if it["resource"]} == {"ok"}
+    assert {it["mark"] for it in after.document["findings"] if it["resource"]} == {"ok"}
     assert await printed(target, capfd, resources=words, **options) == ""
 
 
@@ -173,12 +173,12 @@ async def test_rules_applied_later_keep_earlier_permissions(
         ConnectionOptions(server=server.url, token=it)
         for it in ("eves-token", "bobs-token")
     )
-    asked = [(eve, "pods"), (bob, "pods"), (eve, "secrets"), (eve, "nodes")]
-    for target, word in asked:
+    targets = [(eve, "pods"), (bob, "pods"), (eve, "secrets"), (eve, "nodes")]
+    for target, word in targets:
         found = await examined(target, word, capfd=capfd, namespace="shop")
         await apply(server, found.rules)
 
-    for target, word in asked:
+    for target, word in targets:
         found = await examined(target, word, capfd=capfd, namespace="shop")
         assert found.status == 0
 
@@ -539,7 +539,7 @@ def test_proxy_password_is_hidden() -> None:
 
 
 async def test_credentials_are_described_without_secrets() -> None:
-    told = [
+    described = [
         str(it)
         for it in (
             Credentials(),
@@ -549,7 +549,7 @@ async def test_credentials_are_described_without_secrets() -> None:
         )
     ]
 
-    assert told == [
+    assert described == [
         "none",
         "a token",
         "the token in /run/token",
@@ -561,10 +561,10 @@ async def test_credentials_are_described_without_secrets() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [None, [], {}, {"gitVersion": None}, {"gitVersion": "main"}, "v1.36.0"]
+    "document", [None, [], {}, {"gitVersion": None}, {"gitVersion": "main"}, "v1.36.0"]
 )
-def test_invalid_version_document_is_failure(said: object) -> None:
-    assert results.version(said, "http://a").mark == "failed"
+def test_invalid_version_document_is_failure(document: object) -> None:
+    assert results.version(document, "http://a").mark == "failed"
 
 
 @pytest.mark.parametrize(
