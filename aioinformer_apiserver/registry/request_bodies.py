@@ -140,14 +140,14 @@ def _decode_checked(
     duplicate_fields = tuple(
         f"duplicate field {quote(it)}" for it in options.duplicate_fields
     )
-    problems = duplicate_fields + found.problems
+    errors = duplicate_fields + found.errors
     if options.field_validation == "Strict":
-        refused = strict_decoding_error(schema, sent, problems)
+        refused = strict_decoding_error(schema, sent, errors)
         if refused is not None:
             raise refused
 
     if options.field_validation == "Warn":
-        for problem in problems:
+        for problem in errors:
             options.warn(problem)
 
     metadata = found.body.get("metadata") or {}
@@ -163,7 +163,7 @@ def _check_patch_result(
 ) -> dict[str, Any]:
     """Check that a patched value is an object of its kind."""
     if not isinstance(body, dict):
-        raise statuses.bad_request("the patch makes no object")
+        raise statuses.bad_request("the result of the patch is not an object")
 
     mistake = type_meta_error(body)
     if mistake:

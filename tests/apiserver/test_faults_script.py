@@ -1,4 +1,4 @@
-"""What has been struck, and what has not: only what changed an answer counts."""
+"""Recorded strikes: only faults that changed a response have struck."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ async def server() -> AsyncIterator[APIServer]:
         yield running
 
 
-async def met(server: APIServer, path: str) -> tuple[bytes, str]:
-    """The body as far as it came, and what went wrong."""
+async def receive(server: APIServer, path: str) -> tuple[bytes, str]:
+    """Return the received part of a body, and the name of the error."""
     body = b""
     try:
         async with aiohttp.request("GET", f"{server.url}{path}") as answer:
@@ -95,18 +95,17 @@ async def test_fault_without_effect_has_not_struck(
     server: APIServer, fault: Fault
 ) -> None:
     query = "?watch=1&timeoutSeconds=2" if fault.verb == "watch" else ""
-    usual = await met(server, MAPS_PATH + query)
+    usual = await receive(server, MAPS_PATH + query)
     server.faults.add(fault)
 
-    assert await met(server, MAPS_PATH + query) == usual
+    assert await receive(server, MAPS_PATH + query) == usual
     assert [it.fault for it in server.faults.taken] == [fault]
     assert not server.faults.struck
     with pytest.raises(AssertionError) as caught:
         server.faults.check()
 
     assert str(caught.value) == (
-        f"faults without effect: {fault!r} changed nothing about {fault.verb} "
-        f"{MAPS_PATH}"
+        f"faults without effect: {fault!r} had no effect on {fault.verb} {MAPS_PATH}"
     )
 
 
@@ -136,7 +135,7 @@ async def test_fault_that_changes_list_has_struck(
 ) -> None:
     server.faults.add(fault)
 
-    await met(server, MAPS_PATH)
+    await receive(server, MAPS_PATH)
 
     assert {it.fault for it in server.faults.struck} == {fault}
     server.faults.check()
@@ -168,21 +167,21 @@ async def test_fault_that_changes_watch_has_struck(
     server.faults.add(fault)
 
     query = "?watch=1&timeoutSeconds=5&allowWatchBookmarks=true"
-    await met(server, MAPS_PATH + query)
+    await receive(server, MAPS_PATH + query)
 
     assert [it.fault for it in server.faults.struck] == [fault]
     server.faults.check()
 
 
 async def test_end_after_last_byte_has_not_struck(server: APIServer) -> None:
-    body, _ = await met(server, MAPS_PATH)
+    body, _ = await receive(server, MAPS_PATH)
     server.faults.add(End(verb="list", after_bytes=len(body)))
 
-    assert (await met(server, MAPS_PATH))[0] == body
+    assert (await receive(server, MAPS_PATH))[0] == body
     assert not server.faults.struck
 
     server.faults.add(Cut(verb="list", after_bytes=len(body)))
-    assert (await met(server, MAPS_PATH))[1] == "ClientPayloadError"
+    assert (await receive(server, MAPS_PATH))[1] == "ClientPayloadError"
     assert len(server.faults.struck) == 1
 
 
@@ -195,7 +194,7 @@ async def test_compact_has_struck_if_version_expired(
     server.create(CONFIG_MAPS, {"metadata": {"name": "newer"}})
     server.faults.add(Compact())
 
-    body, _ = await met(server, f"{MAPS_PATH}{query}{version}{exact}")
+    body, _ = await receive(server, f"{MAPS_PATH}{query}{version}{exact}")
 
     assert b'"code":410' in body
     assert len(server.faults.struck) == 1
@@ -204,7 +203,7 @@ async def test_compact_has_struck_if_version_expired(
 async def test_fault_strikes_request_once(server: APIServer) -> None:
     server.faults.add(Drop(events=3))
 
-    await met(server, f"{MAPS_PATH}?watch=1&timeoutSeconds=1")
+    await receive(server, f"{MAPS_PATH}?watch=1&timeoutSeconds=1")
 
     assert len(server.faults.struck) == 1
 
@@ -235,9 +234,9 @@ def test_check_names_all_faults_left_over() -> None:
     lands(script)
 
     assert missing(script) == (
-        "Gone() is left over (times=1); "
-        "Refuse(verb='list', times=3, status=500) is left over (times=2); "
-        "Stall(times=None) is left over"
+        "Gone() has unused strikes (times=1); "
+        "Refuse(verb='list', times=3, status=500) has unused strikes (times=2); "
+        "Stall(times=None) was not used"
     )
 
 
@@ -247,7 +246,7 @@ def test_check_requires_effect_of_each_strike() -> None:
     lands(script)
     script.take("get", "nodes", path="/api/v1/nodes/one")
 
-    text = "Refuse(times=2, status=500) changed nothing about get /api/v1/nodes/one"
+    text = "Refuse(times=2, status=500) had no effect on get /api/v1/nodes/one"
     assert missing(script) == text
 
 
@@ -255,7 +254,7 @@ def test_check_requires_one_strike_of_unlimited_fault() -> None:
     script = Faults()
     script.add(Refuse(status=500, times=None))
     script.take("get", "nodes")
-    assert missing(script).endswith("changed nothing about get nodes")
+    assert missing(script).endswith("had no effect on get nodes")
 
     lands(script)
     script.take("get", "nodes")
@@ -267,7 +266,7 @@ def test_check_requires_one_strike_of_chaos() -> None:
     script = Faults()
     chaos = Chaos(seed=1, rate=1)
     script.add(chaos)
-    assert missing(script) == f"{chaos!r} is left over"
+    assert missing(script) == f"{chaos!r} was not used"
 
     lands(script)
     script.take("watch", "pods")
@@ -290,4 +289,4 @@ def test_check_requires_effect_of_strikes_before_clear() -> None:
     script.take("list", "pods")
     script.clear()
 
-    assert missing(script).endswith("changed nothing about list pods")
+    assert missing(script).endswith("had no effect on list pods")

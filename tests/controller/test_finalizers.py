@@ -151,7 +151,7 @@ async def test_object_deleted_during_add_is_not_reconciled(
 
 
 def is_replaced(it: Site) -> None:
-    it.let_go("web", OURS)
+    it.remove_finalizer("web", OURS)
     is_another_one(it)
 
 
@@ -184,7 +184,7 @@ async def test_change_during_first_write_is_reconciled(
 async def test_deleted_object_is_reconciled_as_without_finalizer() -> None:
     async with site() as it, it.controlled(Cleanup()):
         await asyncio.sleep(10)
-        it.let_go("web", OURS)  # by hand
+        it.remove_finalizer("web", OURS)  # by hand
         it.server.delete(PODS, "web", namespace="default")
         await asyncio.sleep(20)
         assert it.names() == []
@@ -264,12 +264,12 @@ async def test_finalizer_without_client_raises_options_error(
         ("record", "needs a domain, such as 'example.com/record'"),
         (
             "Example.com/record",
-            "prefix of a finalizer must be a DNS subdomain, unlike 'Example.com'",
+            "prefix of a finalizer must be a DNS subdomain, not 'Example.com'",
         ),
         ("example.com/", "'' cannot be a finalizer: at most 63 letters"),
         ("", "'' cannot be a finalizer"),
-        ("a/b/c", "unlike 'a/b'"),
-        ("a.b-/c", "unlike 'a.b-'"),
+        ("a/b/c", "not 'a/b'"),
+        ("a.b-/c", "not 'a.b-'"),
         (None, "a finalizer must be a string, not None"),
     ],
 )

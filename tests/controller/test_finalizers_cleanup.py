@@ -64,7 +64,7 @@ async def test_cleanup_leaves_finalizers_of_others() -> None:
         assert it.finalizers() == [THEIRS]
         assert cleanup.names == ["web"]
         assert it.reconcile.finalizers == [[THEIRS, OURS]]
-        it.let_go("web", THEIRS)
+        it.remove_finalizer("web", THEIRS)
         await asyncio.sleep(10)
         assert it.names() == []
         assert cleanup.names == ["web"]
@@ -76,7 +76,7 @@ async def test_object_deleted_during_cleanup_is_no_failure(
     class ByHand(Cleanup):
         async def act(self, request: ReconcileRequest, ctx: Context) -> None:
             await super().act(request, ctx)
-            it.let_go("web", OURS)
+            it.remove_finalizer("web", OURS)
 
     async with site(finalizers=[OURS]) as it, it.controlled(ByHand()):
         it.server.delete(PODS, "web", namespace="default")
@@ -90,7 +90,7 @@ async def test_finalizer_removed_by_hand_is_not_added_again() -> None:
     class ByHand(Cleanup):
         async def act(self, request: ReconcileRequest, ctx: Context) -> None:
             await super().act(request, ctx)
-            it.let_go("web", OURS)
+            it.remove_finalizer("web", OURS)
 
     async with site(finalizers=[OURS, THEIRS]) as it, it.controlled(ByHand()):
         it.server.delete(PODS, "web", namespace="default")
@@ -104,7 +104,7 @@ async def test_recreated_object_keeps_its_finalizer() -> None:
         async def act(self, request: ReconcileRequest, ctx: Context) -> None:
             await super().act(request, ctx)
             if len(self.names) == 1:
-                it.let_go("web", OURS)
+                it.remove_finalizer("web", OURS)
                 it.server.create(PODS, named("web", finalizers=[OURS]))
                 it.server.delete(PODS, "web", namespace="default")
 
@@ -120,7 +120,7 @@ async def test_concurrent_change_is_kept_when_finalizer_is_removed() -> None:
     class WhileOthersWrite(Cleanup):
         async def act(self, request: ReconcileRequest, ctx: Context) -> None:
             await super().act(request, ctx)
-            it.let_go("web", THEIRS)
+            it.remove_finalizer("web", THEIRS)
 
     cleanup = WhileOthersWrite()
     async with site(finalizers=[THEIRS, OURS]) as it, it.controlled(cleanup):

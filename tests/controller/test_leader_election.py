@@ -13,7 +13,7 @@ from leader_helpers import (
     MemoryLock,
     elector,
     failing,
-    for_ever,
+    forever,
     hang,
     now,
 )
@@ -61,7 +61,7 @@ async def test_retries_of_candidate_are_jittered() -> None:
     lease = MemoryLease()
     lease.write(LeaseRecord("them", 3600, "", "", 0))
     lock = MemoryLock(lease, "a")
-    task = asyncio.create_task(elector(lock).run(for_ever))
+    task = asyncio.create_task(elector(lock).run(forever))
     await asyncio.sleep(1000)
     task.cancel()
     await asyncio.wait({task})
@@ -82,7 +82,7 @@ async def test_one_of_concurrent_candidates_leads(
         lock.delay = 0.5
 
     electors = [elector(lock) for lock in locks]
-    tasks = [asyncio.create_task(it.run(for_ever)) for it in electors]
+    tasks = [asyncio.create_task(it.run(forever)) for it in electors]
     await asyncio.sleep(60)
     assert sum(it.is_leader for it in electors) == 1
     assert len({it.leader for it in electors}) == 1
@@ -142,7 +142,7 @@ async def test_hanging_request_of_candidate_times_out() -> None:
 async def test_cancelled_candidate_leaves_nothing() -> None:
     lease = MemoryLease()
     lease.write(LeaseRecord("them", 3600, "", "", 0))
-    task = asyncio.create_task(elector(MemoryLock(lease, "a")).run(for_ever))
+    task = asyncio.create_task(elector(MemoryLock(lease, "a")).run(forever))
     await asyncio.sleep(10)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -155,7 +155,7 @@ async def test_programming_error_is_raised_to_candidate() -> None:
     lock = MemoryLock(MemoryLease(), "a")
     lock.fault = failing(OptionsError("the client was never entered"))
     with pytest.raises(OptionsError, match="never entered"):
-        await elector(lock).run(for_ever)
+        await elector(lock).run(forever)
 
 
 # ---------------------------------------------------------------- leading

@@ -12,7 +12,7 @@ from leader_helpers import (
     MemoryLock,
     elector,
     failing,
-    for_ever,
+    forever,
     hang,
     lead,
     now,
@@ -82,7 +82,7 @@ async def test_G11_writes_are_refused_after_deadline() -> None:
         lock.fault = hang
         assert deadline is not None
         with suppress(asyncio.CancelledError):
-            await for_ever()
+            await forever()
 
         assert now() == deadline
         with pytest.raises(LeadershipLost, match="does not lead lease"):
@@ -102,7 +102,7 @@ async def test_G11_work_that_outlives_the_lease_is_logged(
     async def work() -> None:
         lock.fault = hang
         with suppress(asyncio.CancelledError):
-            await for_ever()
+            await forever()
 
         await asyncio.sleep(4.9)
         assert sink.counts[overruns] == 0
@@ -151,7 +151,7 @@ async def test_elector_leads_again_after_loss() -> None:
 
         async def work() -> None:
             lock.fault = hang
-            await for_ever()
+            await forever()
 
         with pytest.raises(LeadershipLost):
             await lead(one, work)
@@ -206,7 +206,7 @@ async def test_elector_renews_while_cancelled_work_ends_then_releases() -> None:
 
     async def slow_to_end() -> None:
         try:
-            await for_ever()
+            await forever()
         finally:
             await asyncio.sleep(100)
             one.check()
@@ -232,7 +232,7 @@ async def test_cancellation_at_any_step_leaves_no_task_and_no_holder() -> None:
         lock = MemoryLock(lease, "a")
         lock.fault = slowly
         one = elector(lock)
-        task = asyncio.create_task(one.run(for_ever))
+        task = asyncio.create_task(one.run(forever))
         for _ in range(steps):
             await asyncio.sleep(0)
 
@@ -256,7 +256,7 @@ async def test_lost_leadership_does_not_leave_caller_cancelled() -> None:
 
     async def work() -> None:
         lock.fault = hang
-        await for_ever()
+        await forever()
 
     with pytest.raises(LeadershipLost):
         await lead(elector(lock), work)
@@ -274,7 +274,7 @@ async def test_cancellation_of_caller_precedes_lost_leadership() -> None:
         async with elector(lock).leading():
             lock.fault = hang
             try:
-                await for_ever()
+                await forever()
             finally:
                 await asyncio.sleep(1)
 
@@ -291,7 +291,7 @@ async def test_error_of_block_is_raised() -> None:
     async def work() -> None:
         lock.fault = hang
         try:
-            await for_ever()
+            await forever()
         finally:
             _ = 1 / 0
 
@@ -302,7 +302,7 @@ async def test_error_of_block_is_raised() -> None:
 async def test_timeout_of_block_is_raised() -> None:
     async def work() -> None:
         async with asyncio.timeout(3):
-            await for_ever()
+            await forever()
 
     with pytest.raises(TimeoutError):
         await lead(elector(MemoryLock(MemoryLease(), "a")), work)
@@ -314,7 +314,7 @@ async def test_block_that_swallows_cancellation_raises_leadership_lost() -> None
     async def work() -> None:
         lock.fault = hang
         with suppress(asyncio.CancelledError):
-            await for_ever()
+            await forever()
 
     with pytest.raises(LeadershipLost):
         await lead(elector(lock), work)
@@ -324,7 +324,7 @@ async def test_concurrent_leading_is_refused() -> None:
     one = elector(MemoryLock(MemoryLease(), "a"))
     async with one.leading():
         with pytest.raises(OptionsError, match="already leading or waiting to lead"):
-            await one.run(for_ever)
+            await one.run(forever)
 
         assert one.is_leader
 
@@ -365,7 +365,7 @@ async def test_bug_in_lock_counts_as_failed_attempt(
         await asyncio.sleep(20)
         one.check()
         lock.fault = failing(RuntimeError("a defect"))
-        await for_ever()
+        await forever()
 
     with pytest.raises(LeadershipLost):
         await one.run(work)

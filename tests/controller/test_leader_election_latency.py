@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
-from leader_helpers import MemoryLease, MemoryLock, elector, failing, for_ever, now
+from leader_helpers import MemoryLease, MemoryLock, elector, failing, forever, now
 
 from aioinformer import LeadershipLost
 from aioinformer.errors import ServerError, TooManyRequests, TransportError
@@ -26,7 +26,7 @@ PAUSE = 4.4
 async def keep_leading(one: LeaderElector) -> None:
     while True:
         with suppress(LeadershipLost):
-            await one.run(for_ever)
+            await one.run(forever)
 
 
 @asynccontextmanager

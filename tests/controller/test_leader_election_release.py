@@ -10,7 +10,7 @@ from leader_helpers import (
     MemoryLock,
     elector,
     failing,
-    for_ever,
+    forever,
     hang,
     now,
 )
@@ -94,7 +94,7 @@ async def test_failed_release_does_not_hide_error_of_work(
 async def test_second_cancellation_does_not_interrupt_release() -> None:
     lease = MemoryLease()
     lock = MemoryLock(lease, "a")
-    task = asyncio.create_task(elector(lock).run(for_ever))
+    task = asyncio.create_task(elector(lock).run(forever))
     await asyncio.sleep(1)
     lock.delay = 1
     for _ in range(3):
@@ -114,7 +114,7 @@ async def test_loop_shutdown_does_not_release_before_work_has_ended(
 
     async def slow_to_end() -> None:
         try:
-            await for_ever()
+            await forever()
         finally:
             await asyncio.sleep(5)
 

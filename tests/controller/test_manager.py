@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from controller_helpers import Notes, Slow, config_map, elector_of, managed
 from informer_helpers import running, settle
-from leader_helpers import MemoryLease, for_ever, now
+from leader_helpers import MemoryLease, forever, now
 
 from aioinformer import Client, Controller, Manager, SharedInformerFactory
 from aioinformer.errors import OptionsError, WrongLoop
@@ -132,7 +132,7 @@ async def test_manager_starts_in_order_and_stops_in_reverse(server: APIServer) -
 async def test_manager_without_leader_work_does_not_lead(server: APIServer) -> None:
     lease = MemoryLease()
     async with Manager(server.client(), elector=elector_of(lease, "me")) as manager:
-        manager.add(for_ever, leader_only=False)
+        manager.add(forever, leader_only=False)
         await asyncio.sleep(60)
         assert lease.writes == []
         manager.add(Notice([], "work"))
@@ -365,7 +365,7 @@ async def test_manager_runs_only_once(server: APIServer) -> None:
 
     await manager.run()  # it has ended
     with pytest.raises(OptionsError, match="cannot add to a manager"):
-        manager.add(for_ever)
+        manager.add(forever)
 
 
 async def test_manager_shut_down_before_start_cannot_start(
@@ -391,7 +391,7 @@ async def test_manager_refuses_other_loop(server: APIServer) -> None:
                     found.append(exc)
 
             try:
-                manager.add(for_ever)
+                manager.add(forever)
             except WrongLoop as exc:
                 found.append(exc)
 

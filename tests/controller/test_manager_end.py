@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from controller_helpers import Notes, Slow, config_map, elector_of, managed
 from informer_helpers import settle
-from leader_helpers import MemoryLease, for_ever, now
+from leader_helpers import MemoryLease, forever, now
 from task_helpers import cancelled, slow_to_end
 
 from aioinformer import Client, Manager
@@ -104,7 +104,7 @@ async def test_lease_is_released_after_drain(server: APIServer) -> None:
 async def test_runnable_can_shut_manager_down(server: APIServer, late: bool) -> None:
     manager = Manager(server.client())
     if late:  # so that it starts in the task that adds it
-        manager.add(for_ever)
+        manager.add(forever)
         await manager.start()
         await settle()
 
@@ -279,7 +279,7 @@ async def test_manager_without_configuration_does_not_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     manager = Manager(Client.from_kubeconfig("/nowhere/config"))
-    manager.add(for_ever)
+    manager.add(forever)
     for _ in range(2):  # it can be started again
         with pytest.raises(OptionsError, match="/nowhere/config"):
             await manager.run()

@@ -159,7 +159,7 @@ async def test_G8_stale_cache_is_not_ready_with_max_staleness(
 
     assert [it.status for it in (bounded, free, live)] == [503, 200, 200]
     assert troubles(bounded) == {"pods": "stale"}
-    assert "s old, and at most 120 s are accepted" in reasons(bounded)["pods"]
+    assert "s old, more than 120 s" in reasons(bounded)["pods"]
     assert troubles(free) == {"pods": ""}
 
 
