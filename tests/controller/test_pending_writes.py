@@ -82,14 +82,14 @@ def test_write_is_pending(method: str, path: str, text: KubeObject) -> None:
 @pytest.mark.parametrize(
     ("write", "text"),
     [
-        pytest.param(write("PUT", dryRun="All"), answer(), id="dry-run"),
+        pytest.param(request("PUT", dryRun="All"), answer(), id="dry-run"),
         pytest.param(
-            write("PUT", "/api/v1/namespaces/default/secrets/web"),
+            request("PUT", "/api/v1/namespaces/default/secrets/web"),
             answer(),
             id="other-kind",
         ),
-        pytest.param(write("PUT"), answer(metadata={"name": "web"}), id="no-version"),
-        pytest.param(write("POST", POD + "/eviction"), ended(), id="eviction"),
+        pytest.param(request("PUT"), answer(metadata={"name": "web"}), id="no-version"),
+        pytest.param(request("POST", POD + "/eviction"), ended(), id="eviction"),
     ],
 )
 def test_dry_runs_and_other_resources_are_ignored(
