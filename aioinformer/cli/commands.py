@@ -219,10 +219,10 @@ def watch(
             plain=plain or verbose > 0,
             seconds=seconds,
         )
-        place = connection.ConnectionOptions(
+        target = connection.ConnectionOptions(
             server=server, token=token, kubeconfig=kubeconfig, context=context
         )
-        return await it.watch(options, place)
+        return await it.watch(options, target)
 
     _end(running.run(main, verbose=verbose))
 
@@ -240,7 +240,7 @@ def watch(
 @click.option(
     "--group",
     callback=given,
-    help="Bind the rules to this group of yours, instead of to your user.",
+    help="Bind the rules to this group instead of your user. You must be a member.",
 )
 @click.option(
     "--timeout",
@@ -299,10 +299,10 @@ def doctor(
             report=output or "lines",
             seconds=seconds,
         )
-        place = connection.ConnectionOptions(
+        target = connection.ConnectionOptions(
             server=server, token=token, kubeconfig=kubeconfig, context=context
         )
-        return await it.doctor(options, place)
+        return await it.doctor(options, target)
 
     _end(running.run(main, verbose=verbose))
 
@@ -362,10 +362,10 @@ def apiserver(
     seconds: float | None,
     verbose: int,
 ) -> None:
-    """Run a Kubernetes API server for tests with kubectl and other clients.
+    """Run a Kubernetes API server for tests.
 
-    It serves plain HTTP on the loopback interface, and keeps objects in memory. It runs no
-    controllers: a deployment gets no pods.
+    It serves plain HTTP on the loopback interface to kubectl and other clients, and keeps
+    objects in memory. It runs no controllers: a deployment gets no pods.
 
     \b
     Example:
@@ -393,7 +393,9 @@ def apiserver(
 @aioinformer.command()
 @click.argument("shell", type=click.Choice(["bash", "fish", "zsh"]))
 def completion(shell: str) -> None:
-    """Print a shell completion script for commands, options and resources.
+    """Print a shell completion script.
+
+    It completes commands, options and resources.
 
     \b
     Example:

@@ -145,7 +145,7 @@ class _Demo:
             print_text(f"Interrupted after {self._done()}.")
             raise
 
-        # The last writes are on their way to the caches.
+        # The caches may not show the last writes yet.
         await self._settle()
         return self._judge()
 

@@ -229,7 +229,7 @@ class LeaderElector:
             WrongLoop: If its client was entered in another event loop.
 
         Cancellation:
-            Ends the wait. A claim under way may have been written, and the Lease then has
+            Ends the wait. A pending claim may have been written, and the Lease then has
             to expire. A cancelled leader ends the block first, and then releases the
             Lease, within `renew_deadline`.
         """

@@ -151,8 +151,8 @@ class PendingWrites:
 
     def _expect_version(self, informer: SharedInformer, obj: KubeObject) -> None:
         version = version_number(obj.resource_version)
-        place = informer, obj.key
-        expected = self._expected.get(place)
+        which = informer, obj.key
+        expected = self._expected.get(which)
         selected = informer.selects(obj)
         if expected is None:
             # An object that leaves the selection is reported, if it was cached.
@@ -163,7 +163,7 @@ class PendingWrites:
         if version > 0 and reported:
             expected = expected or _NOTHING
             changed = replace(expected, version=version, left=not selected)
-            self._expected[place] = changed
+            self._expected[which] = changed
 
     def _expect_deletion(
         self, informer: SharedInformer, path: ObjectPath, answer: KubeObject

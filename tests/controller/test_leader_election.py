@@ -73,7 +73,7 @@ async def test_retries_of_candidate_are_jittered() -> None:
     assert len(set(gaps)) > 100
 
 
-async def test_one_of_concurrent_candidates_leads(
+async def test_concurrent_candidates_yield_one_leader(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     lease = MemoryLease()
