@@ -311,18 +311,6 @@ def test_anonymous_user_has_no_subject(user: str) -> None:
 
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
-async def test_doctor_process_prints_rules_for_kubectl(server: APIServer) -> None:
-    arguments = ("--server", server.url, "--token", "eves-token", "-n", "shop")
-    async with start("-c", COMMAND, "doctor", "-o", "rules", *arguments) as process:
-        end = await process.end()
-
-    role, binding = yaml.safe_load_all(end.out)
-    assert (end.status, role["kind"], binding["kind"]) == (1, "Role", "RoleBinding")
-    assert "Traceback" not in end.err
-
-
-@pytest.mark.realtime
-@pytest.mark.looptime(False)
 async def test_interrupt_ends_doctor_during_request(server: APIServer) -> None:
     async with Front(server.url) as front:
         front.answers["/version"] = HANG

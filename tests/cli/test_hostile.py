@@ -317,9 +317,7 @@ async def test_verbose_watch_logs_no_control_characters() -> None:
     "arguments",
     [
         pytest.param(["watch", "pods"], id="live"),
-        pytest.param(["watch", "widget"], id="discovered"),
         pytest.param(["watch", "pods", "-o", "json"], id="json"),
-        pytest.param(["doctor", "pods", "-o", "json", "--timeout", "1"], id="doctor"),
     ],
 )
 @pytest.mark.realtime
