@@ -86,10 +86,11 @@ class LeaseTiming:
         return self.renew / 2
 
     @property
-    def courtesy(self) -> float:
-        """Time for which a replica leaves its own expired lease to other candidates.
+    def reclaim_delay(self) -> float:
+        """Time after expiry before a replica claims its own lease again.
 
-        They may have seen its last renewal one pause late, and retry after another one.
+        Other candidates may have seen its last renewal one pause late, and retry after
+        another one.
         """
         return 2 * self.pause(1)
 
@@ -195,7 +196,7 @@ class ElectorState:
             self.unanswered >= MAX_UNANSWERED
             and observed is not None
             and observed.record.holder == self._identity
-            and now < observed.alive_until + self._timing.courtesy
+            and now < observed.alive_until + self._timing.reclaim_delay
         )
 
     def claim(self, wall: datetime) -> LeaseRecord:

@@ -39,7 +39,7 @@ __all__ = ["LeaderElector", "LeaderLock"]
 # Bugs in the program, which persist. A leader retries nevertheless, until its deadline.
 # Any other error is a failed attempt: the server, the network, the credentials or the
 # operating system may recover.
-_MISTAKES = (OptionsError, WrongLoop, InternalError)
+_PERSISTENT_ERRORS = (OptionsError, WrongLoop, InternalError)
 
 
 class LeaderLock(Protocol):
@@ -357,7 +357,7 @@ class LeaderElector:
             pass  # another replica was faster: the next attempt reads the Lease
         except Exception as exc:
             leads = self.deadline is not None
-            if not leads and isinstance(exc, _MISTAKES):
+            if not leads and isinstance(exc, _PERSISTENT_ERRORS):
                 raise
 
             what = "renew the lease" if leads else "acquire the lease"

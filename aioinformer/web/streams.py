@@ -406,7 +406,7 @@ class EventStream:
         try:
             while not connection.over:
                 connection.news.clear()
-                if reader.behind:
+                if reader.pending:
                     await send(await self._chunk(feed, reader, request))
                     continue
 
@@ -439,7 +439,7 @@ class EventStream:
         await budget.start()
         parts: list[bytes] = []
         size = 0
-        while reader.behind and size < CHUNK and not budget.over():
+        while reader.pending and size < CHUNK and not budget.over():
             event = reader.step()
             if event is None:
                 continue

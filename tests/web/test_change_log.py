@@ -51,7 +51,7 @@ def journal_of(*names: str, history: int = 1000) -> ChangeLog:
 def events_of(reader: Reader) -> list[str]:
     """Return all pending events."""
     found = []
-    while reader.behind:
+    while reader.pending:
         it = reader.step()
         if it is not None:
             found.append(text_of(it))
@@ -100,7 +100,7 @@ def test_resync_has_no_event() -> None:
 
     journal.apply(Updated(pod_of("a"), pod_of("a"), resync=True))
 
-    assert not reader.behind
+    assert not reader.pending
     assert reader.reached == 1
 
 
@@ -226,7 +226,7 @@ def test_each_step_of_resume_matches_few_departures() -> None:
 
     reader = journal.reader(accepts, since=200)
     most, found = 0, 0
-    while reader.behind:
+    while reader.pending:
         before = checked
         found += reader.step() is not None
         most = max(most, checked - before)
@@ -241,7 +241,7 @@ def test_reader_keeps_one_page_of_uids() -> None:
     reader = journal.reader(ALL)
     found: list[str] = []
     longest = 0
-    while reader.behind:
+    while reader.pending:
         if len(found) == PAGE // 2:
             journal.apply(Updated(pod_of("pod-0"), pod_of("pod-0", 2)))
             journal.apply(Deleted(pod_of(f"pod-{count - 1}")))
@@ -285,7 +285,7 @@ def test_dismissed_reader_keeps_no_state() -> None:
     journal.dismiss(reader)
     journal.apply(Added(pod_of("b")))
 
-    assert not reader.behind
+    assert not reader.pending
 
 
 def test_reader_with_too_many_departures_is_reset() -> None:
@@ -296,7 +296,7 @@ def test_reader_with_too_many_departures_is_reset() -> None:
         journal.apply(Deleted(pod_of(name)))
 
     assert events_of(reader)[0] == "reset"
-    assert not reader.behind
+    assert not reader.pending
 
 
 # ---------------------------------------------------------------- where it was
@@ -385,7 +385,7 @@ class Browser:
 
     def read(self, steps: int) -> None:
         for _ in range(steps):
-            if not self.reader.behind:
+            if not self.reader.pending:
                 return
 
             it = self.reader.step()
