@@ -98,7 +98,7 @@ class MemoryResponse(ResponseWriter):
         while self._head is None:
             self._check_connection()
             if self._ended:
-                raise ConnectionResetError("closed the connection without an answer")
+                raise ConnectionResetError("closed the connection without a response")
 
             await self._readable.wait(math.inf)
 
@@ -166,5 +166,5 @@ class MemoryResponse(ResponseWriter):
         self._readable.wake()
 
     async def _break_connection(self, *, reset: bool) -> None:
-        self._failure = "broke the connection" if reset else "ended its answer early"
+        self._failure = "broke the connection" if reset else "ended its response early"
         self._readable.wake()

@@ -304,7 +304,7 @@ class Registry:
 
         if self._should_remove_on_update(collection, new):
             # The last finalizer was removed. As on a real server, the
-            # emptied state is answered but never stored, so the DELETED
+            # last state is returned but never stored, so the DELETED
             # event still shows the finalizer.
             if not options.dry_run:
                 self._deleter.drop(collection, stored)
