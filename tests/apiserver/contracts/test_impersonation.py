@@ -165,7 +165,7 @@ NEW = "authentication.k8s.io"
         ),
     ],
 )
-async def test_impersonating_users_and_groups_needs_separate_rights(
+async def test_impersonating_users_and_groups_needs_separate_permissions(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     alice: aiohttp.ClientSession,

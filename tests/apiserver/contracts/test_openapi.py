@@ -139,7 +139,9 @@ async def test_document_is_negotiated(
     assert (answer.status, answer.content_type if body else "") == reported
 
 
-async def test_index_is_readable_without_rights(http: aiohttp.ClientSession) -> None:
+async def test_index_is_readable_without_permissions(
+    http: aiohttp.ClientSession,
+) -> None:
     async with http.get("/openapi/v3", headers={"Accept": "text/html"}) as answer:
         assert "api/v1" in (await answer.json(content_type=None))["paths"]
 

@@ -283,7 +283,7 @@ async def test_builtin_kinds_are_served(
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz"])
-async def test_health_endpoints_answer_ok(
+async def test_health_endpoints_return_ok(
     http: aiohttp.ClientSession, path: str
 ) -> None:
     async with http.get(path) as answer:

@@ -18,7 +18,7 @@ def review(kind: str, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
 
 
-async def test_self_subject_access_review_reports_own_rights(
+async def test_self_subject_access_review_reports_own_permissions(
     http: aiohttp.ClientSession, alice: aiohttp.ClientSession
 ) -> None:
     wanted = {"verb": "list", "resource": "pods", "namespace": "default"}
@@ -37,7 +37,7 @@ async def test_self_subject_access_review_reports_own_rights(
     assert answers[0][1]["spec"]["resourceAttributes"] == wanted
 
 
-async def test_subject_access_review_reports_rights_of_other_user(
+async def test_subject_access_review_reports_permissions_of_other_user(
     http: aiohttp.ClientSession,
 ) -> None:
     body = review(
@@ -168,7 +168,7 @@ async def test_review_of_other_kind_is_400(http: aiohttp.ClientSession) -> None:
     assert 'no kind "Gadget" is registered' in status["message"]
 
 
-async def test_all_problems_of_review_are_reported(
+async def test_all_errors_of_review_are_reported(
     http: aiohttp.ClientSession,
 ) -> None:
     both = {"resourceAttributes": {}, "nonResourceAttributes": {"path": "/x"}}
