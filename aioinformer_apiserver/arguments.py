@@ -50,7 +50,7 @@ def whole_of(option: str, value: object, *, least: int, most: int | None = None)
     if fits and least <= value <= (value if most is None else most):  # type: ignore[operator]
         return value  # type: ignore[return-value]
 
-    bounds = f"of {least} or more" if most is None else f"from {least} to {most}"
+    bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
     raise OptionsError(f"{option} must be a whole number {bounds}, not {value!r}")
 
 

@@ -186,14 +186,14 @@ class LocalAPIServer:
         """Listen, and return when the server accepts requests.
 
         Raises:
-            OptionsError: If it is running already.
+            OptionsError: If it is already running.
             OSError: If the port is in use.
 
         Cancellation:
             Stops the server again.
         """
         if self._task.running:
-            raise OptionsError(f"{self!r} is running already")
+            raise OptionsError(f"{self!r} is already running")
 
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
@@ -237,7 +237,7 @@ class LocalAPIServer:
             instance_of("snapshot", snapshot, SavedState, "a result of snapshot()")
 
         if snapshot is not None and new_history:
-            raise OptionsError("give either snapshot or new_history, not both")
+            raise OptionsError("pass either snapshot or new_history, not both")
 
         await self.stop()
         if snapshot is not None:
@@ -393,7 +393,7 @@ class LocalAPIServer:
 
                 if loop.time() + TIMER_RESOLUTION >= end:
                     raise TimeoutError(
-                        f"not within {timeout:g} s; last result: {shown}"
+                        f"timed out after {timeout:g} s, last result: {shown}"
                     )
 
                 await waker.wait(min(end, loop.time() + _POLL_SECONDS))
@@ -423,7 +423,7 @@ class LocalAPIServer:
             OptionsError: If the resource has no kind, or its group is not a domain.
         """
         self._check_thread()
-        resource_of("what is registered", resource)
+        resource_of("resource", resource)
         served = self._storage.find(resource.group, resource.version, resource.plural)
         if served is not None:
             return
@@ -559,7 +559,7 @@ class LocalAPIServer:
 
     def _collection(self, resource: Resource) -> Collection:
         self._check_thread()
-        return self._storage.collection(resource_of("what is arranged", resource))
+        return self._storage.collection(resource_of("resource", resource))
 
     def _find(self, collection: Collection, name: str, place: str) -> StoredObject:
         name = name_of(collection.kind.resource, name)
@@ -582,7 +582,7 @@ def _users_of(users: object) -> dict[str, User]:
     return {
         token: user
         if isinstance(user, User)
-        else User(text_of("each of users that is not a User", user))
+        else User(text_of("each user that is not a User", user))
         for token, user in tokens_of("users", users).items()
     }
 
@@ -620,7 +620,9 @@ def _evaluate(condition: Callable[[], _T]) -> tuple[_T | None, str]:
 
     if iscoroutine(found):
         found.close()
-        raise OptionsError("the condition is a coroutine function; use a plain one")
+        raise OptionsError(
+            "condition must be a plain function, not a coroutine function"
+        )
 
     return found, repr(found)
 

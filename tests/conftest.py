@@ -113,6 +113,11 @@ def pytest_collection_modifyitems(
         if isinstance(item, pytest.Function) and _is_coroutine(item):
             _use_first(item, nothing_left_behind.__name__)
 
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # The first process starts with them and mostly waits for other processes. The
+        # others compute meanwhile, and later take over the rest of its tests.
+        items.sort(key=lambda it: it.get_closest_marker("realtime") is None)
+
 
 def _is_coroutine(item: pytest.Function) -> bool:
     # Hypothesis wraps the coroutine function in a plain one.

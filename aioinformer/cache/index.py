@@ -101,7 +101,7 @@ def check_index_function(name: object, function: object) -> None:
             waiting.
     """
     if not isinstance(name, str):
-        raise OptionsError(f"the name of an index must be a string: {name!r}")
+        raise OptionsError(f"index name must be a string, not {name!r}")
 
     check_plain(function, f"the function of index {name!r}", may_yield=True)
 
@@ -137,7 +137,7 @@ class _ByLabel:
     name: str
 
     recomputable: ClassVar = True
-    """Cheaper to call again than to remember its result."""
+    """True, because calling it again is cheaper than caching its result."""
 
     def __call__(self, obj: KubeObject) -> Iterable[str]:
         value = obj.label_set.get(self.name)
@@ -174,7 +174,7 @@ class _ByOwner:
 @dataclass(frozen=True, slots=True)
 class _ByNamespace:
     recomputable: ClassVar = True
-    """Cheaper to call again than to remember its result."""
+    """True, because calling it again is cheaper than caching its result."""
 
     @staticmethod
     def of_key(key: str) -> str:

@@ -39,7 +39,7 @@ E = TypeVar("E")
 logger = guarded_logger(__name__)
 
 BATCH_LIMIT = 1000
-"""client-go's: long enough to be worth a batch, short enough to let others run."""
+"""Default size of a batch, as in client-go: not worth more, and short for other tasks."""
 
 # client-go's thresholds for logging slow processing.
 DEPTH_TO_LOG = 10
@@ -209,7 +209,7 @@ class ExpectedObjects(Generic[T]):
         try:
             return self._get(key)
         except user_errors():  # a user's store: logged and dropped
-            logger.exception("cannot look up %s among the known objects", key)
+            logger.exception("look-up of %s in known_objects failed", key)
             return None
 
     def has(self, key: str) -> bool:
@@ -217,7 +217,7 @@ class ExpectedObjects(Generic[T]):
         try:
             return self._get(key) is not None
         except user_errors():  # a user's store: logged and dropped
-            logger.exception("cannot look up %s among the known objects", key)
+            logger.exception("look-up of %s in known_objects failed", key)
             return True
 
     def deletions(
@@ -424,5 +424,5 @@ def _refuse_coroutine(result: object) -> None:
             result.close()
 
         name = result.__qualname__
-        reason = f"{name} cannot process entries: it must be a plain function"
+        reason = f"{name} must be a plain function to process entries"
         raise Requeue from OptionsError(reason)

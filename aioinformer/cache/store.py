@@ -301,7 +301,7 @@ class Indexer(Store[T]):
         for name, function in indexers.items():
             check_index_function(name, function)
             if name in taken and taken[name] != function:
-                raise OptionsError(f"another index is named {name!r}")
+                raise OptionsError(f"index {name!r} already exists")
 
         return {name: it for name, it in indexers.items() if name not in known}
 
@@ -347,7 +347,7 @@ class Indexer(Store[T]):
         index = self._contents.indexes.get(name)
         if index is None:
             known = ", ".join(sorted(self._contents.indexes)) or "none"
-            raise OptionsError(f"no index is named {name!r} (indexes: {known})")
+            raise OptionsError(f"no index named {name!r} (indexes: {known})")
 
         return index
 

@@ -780,8 +780,8 @@ class Client:
         except DecodeError as exc:
             # Without an excerpt: it may be a Secret.
             raise DecodeError(
-                f"{self.config.server} answered {request.method} {request.path} with "
-                f"something that is not an object: {exc}"
+                f"{self.config.server} returned an invalid object for {request.method} "
+                f"{request.path}: {exc}"
             ) from exc
 
     def _list_watch(

@@ -86,8 +86,9 @@ class ClientConfig:
             _check_header(*header)
 
         for name in ("connect_seconds", "head_seconds", "read_seconds"):
-            if not getattr(self, name) > 0:
-                raise OptionsError(f"{name} must be more than 0")
+            seconds = getattr(self, name)
+            if not seconds > 0:
+                raise OptionsError(f"{name} must be positive, not {seconds}")
 
     @property
     def secure(self) -> bool:

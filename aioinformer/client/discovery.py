@@ -246,7 +246,7 @@ class Discovery:
             case AioInformerError() as exc:
                 raise copy.copy(exc) from exc
             case _:
-                raise InternalError("an attempt has ended without an outcome")
+                raise InternalError("discovery ended without a result")
 
     def _is_current(self, known: RESTMapper, newer_than: RESTMapper | None) -> bool:
         now = asyncio.get_running_loop().time()
@@ -448,5 +448,5 @@ def _no_discovery(refused: Sequence[ApiError]) -> Exception:
     # Not a `NotFound`, which would mean a resource.
     return DecodeError(
         f"the server has neither {' nor '.join(_ROOTS)}: check that its URL is that of "
-        f"an API server. It answered {str(refused[0])!r}"
+        f"an API server. It responded {str(refused[0])!r}"
     )

@@ -110,7 +110,7 @@ def _place(api_version: str) -> str:
         OSError: If the name chosen by the server could lead elsewhere.
     """
     if not all(_PLAIN.fullmatch(part) for part in api_version.split("/")):
-        raise OSError(f"{api_version!r} cannot be the name of a folder")
+        raise OSError(f"{api_version!r} is not a valid folder name")
 
     return api_version
 

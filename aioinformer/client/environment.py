@@ -50,7 +50,7 @@ def load_from_environment(
         raise OptionsError(
             f"no context {context!r}: there is no kubeconfig. Searched: "
             f"{', '.join(looked)}, from {origin}. Set KUBECONFIG to a file that has it, "
-            "or give no context to use the service account of a pod."
+            "or omit the context to use the service account of a pod."
         )
 
     absent = explain_absence(folder)

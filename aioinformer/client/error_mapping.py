@@ -80,8 +80,8 @@ def transport_error(
         case aiohttp.ClientConnectorCertificateError() | ssl.CertificateError():
             reason = getattr(exc, "certificate_error", exc)
             what = (
-                f"has a certificate that does not verify: {reason}. "
-                "If it has expired, renew it. Else give the authority that signed it "
+                f"has a certificate that cannot be verified: {reason}. "
+                "If it has expired, renew it. Else set the authority that signed it "
                 "(certificate-authority, ca_file), or tls-server-name if only the "
                 "name differs."
             )
@@ -130,7 +130,7 @@ def transport_error(
             what = f"cannot be reached: {cause}. Check its address and the network."
         case aiohttp.ClientResponseError() | HttpProcessingError():
             what = (
-                f"answered something that is not HTTP: {redacted(exc.message)}. "
+                f"sent a response that is not HTTP: {redacted(exc.message)}. "
                 "Check the port."
             )
         case _ if isinstance(exc, NETWORK_ERRORS):

@@ -68,7 +68,7 @@ def load_kubeconfig(
         names = ", ".join(map(str, paths)) or "no file at all"
         raise OptionsError(
             f"no kubeconfig: {names} (from {origin}) does not exist or is empty. "
-            "Give an existing file, or set KUBECONFIG."
+            "Pass an existing file, or set KUBECONFIG."
         )
 
     return found.config(context)
@@ -204,7 +204,7 @@ def _absolute(path: Path) -> Path:
     except OSError as exc:
         raise OptionsError(
             f"cannot find the kubeconfig {path}: the current directory was deleted. "
-            "Give an absolute path."
+            "Pass an absolute path."
         ) from exc
 
 

@@ -186,10 +186,11 @@ class KubernetesAsyncioRequester:
         session = self._session()
         limit = session.connector.limit if session and session.connector else 0
         if limit and isinstance(error.__cause__, aiohttp.ConnectionTimeoutError):
-            what = (
-                f"Or all {limit} connections of its client are in use, of which every"
+            hint = (
+                f"Or all {limit} connections of its client are in use: each watch holds "
+                "one. Increase connection_pool_maxsize."
             )
-            error.args = (f"{error} {what} watch takes one: connection_pool_maxsize.",)
+            error.args = (f"{error} {hint}",)
 
     def _session(self) -> aiohttp.ClientSession | None:
         return getattr(self._client.rest_client, "pool_manager", None)
@@ -400,7 +401,7 @@ def _client_of(list_func: Callable[..., Any]) -> Any:
     client = getattr(getattr(list_func, "__self__", None), "api_client", None)
     if client is None or not inspect.ismethod(list_func):
         raise OptionsError(
-            "not a list function of kubernetes_asyncio: give a bound method such as "
+            "not a list function of kubernetes_asyncio: pass a bound method such as "
             "`core_v1.list_namespaced_pod`, and its arguments separately, not "
             f"{list_func!r}"
         )
@@ -437,7 +438,7 @@ def _record(
 def _refuse(names: set[str]) -> None:
     if names:
         raise OptionsError(
-            f"{', '.join(sorted(names))} must not be given: versions, pages and time "
+            f"{', '.join(sorted(names))} must not be passed: versions, pages and time "
             "limits are chosen for each request"
         )
 

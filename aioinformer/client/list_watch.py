@@ -498,7 +498,7 @@ class DiscoveredListWatch:
             if self._namespace and not found.namespaced:
                 raise Invalid(
                     f"{found} is cluster-scoped and has no namespace "
-                    f"{self._namespace!r}: give namespace=''"
+                    f"{self._namespace!r}: pass namespace=''"
                 )
 
             self._found = self._source_of(found)

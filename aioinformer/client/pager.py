@@ -239,7 +239,9 @@ class _Walk:
             return
 
         if not self.has_new_page(page):
-            raise DecodeError("the list repeats a page: its continue token is not new")
+            raise DecodeError(
+                "server repeats a page of the list: its continue token is not new"
+            )
 
         self.tokens.add(page.continue_token)
         self.options = self.following(page)

@@ -104,7 +104,7 @@ def create(
     namespace = namespace or _identity(content).namespace or None
     if resource.namespaced and not namespace:
         raise OptionsError(
-            f"{resource} is namespaced: give a namespace, in the body or by namespace="
+            f"{resource} is namespaced: pass a namespace, in the body or by namespace="
         )
 
     params = _writing(dry_run, field_manager)

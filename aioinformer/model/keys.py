@@ -82,7 +82,7 @@ def split_key(key: str) -> tuple[str, str]:
         return "", key
 
     if "/" in name:
-        raise OptionsError(f"not a key: {key!r} has more than two parts")
+        raise OptionsError(f"invalid key {key!r}: more than two parts")
 
     return namespace, name
 

@@ -160,7 +160,7 @@ def read_identity(body: bytes) -> ObjectMeta:
 
     name, namespace = metadata.get("name"), metadata.get("namespace")
     if not (name and isinstance(name, str) and isinstance(namespace, str | None)):
-        raise DecodeError("cannot read the name of an object")
+        raise DecodeError("object has no readable name")
 
     uid, version = metadata.get("uid"), metadata.get("resourceVersion")
     return ObjectMeta(

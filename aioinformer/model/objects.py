@@ -223,7 +223,9 @@ class KubeObject(
         try:
             time = datetime.fromisoformat(text)
         except (TypeError, ValueError) as exc:
-            raise DecodeError(f"object {self.key!r}: {path} is not a time") from exc
+            raise DecodeError(
+                f"object {self.key!r}: {path} is not a timestamp"
+            ) from exc
 
         return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 

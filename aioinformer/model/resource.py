@@ -35,7 +35,7 @@ class Resource:
     def __post_init__(self) -> None:
         for part, value in (("version", self.version), ("plural", self.plural)):
             if not value or "/" in value:
-                raise OptionsError(f"a resource's {part} cannot be {value!r}")
+                raise OptionsError(f"invalid {part} of a resource: {value!r}")
 
     @classmethod
     def of(
@@ -72,7 +72,10 @@ class Resource:
         """
         for part in (namespace or "", name, subresource):
             if part in {".", ".."} or "/" in part or "%" in part:
-                raise OptionsError(f"{part!r} cannot be part of a path of {self}")
+                raise OptionsError(
+                    f"invalid path segment {part!r} for {self}: it must not be '.' or "
+                    "'..', nor contain '/' or '%'"
+                )
 
         if namespace and not self.namespaced:
             raise OptionsError(f"{self} is cluster-scoped and has no namespaces")

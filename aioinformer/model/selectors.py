@@ -117,7 +117,7 @@ class LabelSelector:
             name = expression.get("operator")
             operator = _SPEC_OPERATORS.get(name)
             if operator is None:
-                raise OptionsError(f"{name!r} is not an operator of a label selector")
+                raise OptionsError(f"{name!r} is not an operator of label selectors")
 
             key, values = expression.get("key") or "", expression.get("values") or ()
             requirements.append(LabelRequirement(key, operator, tuple(values)))
@@ -368,7 +368,7 @@ class LabelRequirement:
 
         if self.operator not in get_args(LabelOperator):
             raise OptionsError(
-                f"{self.operator!r} is not an operator of a label selector"
+                f"{self.operator!r} is not an operator of label selectors"
             )
 
         problem = (
@@ -407,7 +407,7 @@ def value_problem(value: str, *, numeric: bool = False) -> str:
         return f"< and > need a 64-bit integer, not {value!r}"
 
     if value and not is_name(value):
-        return f"{value!r} cannot be a label value: {NAME_RULE}"
+        return f"invalid label value {value!r}: {NAME_RULE}"
 
     return ""
 
@@ -466,7 +466,7 @@ class FieldRequirement:
 
         if self.operator not in get_args(FieldOperator):
             raise OptionsError(
-                f"{self.operator!r} is not an operator of a field selector"
+                f"{self.operator!r} is not an operator of field selectors"
             )
 
     def __str__(self) -> str:

@@ -37,7 +37,7 @@ def seconds_of(duration: Duration) -> float:
         ) from None
 
     if not finite:
-        raise OptionsError(f"a duration cannot be {duration!r} seconds")
+        raise OptionsError(f"a duration must be finite, not {duration!r} seconds")
 
     return float(duration)
 

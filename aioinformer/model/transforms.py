@@ -187,7 +187,7 @@ def drop(*paths: Path) -> Transform:
             uid or version.
     """
     if not paths:
-        raise OptionsError("give at least one path to drop")
+        raise OptionsError("pass at least one path to drop")
 
     split = tuple(steps_of(path) for path in paths)
     for path in split:

@@ -15,7 +15,7 @@ __all__ = [
 
 NAME_LENGTH: Final = 63
 NAME_RULE: Final = (
-    "at most 63 letters, digits, '-', '_' and '.', the first and last no punctuation"
+    "at most 63 letters, digits, '-', '_' and '.', first and last a letter or digit"
 )
 
 _SUBDOMAIN_LENGTH: Final = 253
@@ -47,13 +47,13 @@ def qualified_name_problem(text: object, what: str) -> str:
 
     Example:
         >>> qualified_name_problem("Example/tier", "a label key")
-        "the prefix of a label key must be a DNS subdomain, unlike 'Example'"
+        "the prefix of a label key must be a DNS subdomain, not 'Example'"
     """
     if not isinstance(text, str):
         return f"{what} must be a string, not {text!r}"
 
     prefix, slash, name = text.rpartition("/")
     if slash and not is_subdomain(prefix):
-        return f"the prefix of {what} must be a DNS subdomain, unlike {prefix!r}"
+        return f"the prefix of {what} must be a DNS subdomain, not {prefix!r}"
 
     return "" if is_name(name) else f"{name!r} cannot be {what}: {NAME_RULE}"

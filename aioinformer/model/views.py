@@ -61,8 +61,8 @@ DECODED_BYTES_KEPT = 2 * 1024 * 1024
 LARGEST_DECODED_KEPT = 128 * 1024
 
 READ_ONLY = (
-    "cached objects are shared and read-only: make a copy with .to_dict(), "
-    "change that, and write it to the server"
+    "cached objects are shared and read-only: change a copy from .to_dict(), "
+    "and write that to the server"
 )
 
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["MOST_BYTES", "MOST_NESTING", "YAMLError", "decoded_yaml", "decoded_yamls"]
 
 MOST_BYTES = 8 * 1024 * 1024
-"""Size limit of a document. Kubeconfigs and manifests are far smaller."""
+"""Maximum size of a document. Kubeconfigs and manifests are far smaller."""
 
 MOST_NESTING = 100
-"""Limit of nested mappings and lists."""
+"""Maximum nesting of mappings and lists."""
 
 # A document has no more values than characters, unless it repeats them by aliases.
 # Small ones may.

@@ -477,7 +477,7 @@ class ListSplitter:
                 continue
 
             if not found.key:
-                raise DecodeError("a list with an item that has no name")
+                raise DecodeError("list has an item without a name")
 
             objects.append(found)
 

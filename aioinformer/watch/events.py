@@ -72,13 +72,13 @@ class WatchEvent(msgspec.Struct, gc=False, frozen=True):
         """
         if isinstance(what, WatchEvent):
             if obj is not None:
-                raise OptionsError("an event has an object: obj= must be None")
+                raise OptionsError("obj= must be None: the event has an object already")
 
             return what
 
         if obj is None:
             # Without the value: it may be the object, such as a Secret.
-            raise OptionsError("cannot make an event: type or object is missing")
+            raise OptionsError("invalid event: type or object is missing")
 
         if what not in EventType.__members__:
             known = ", ".join(EventType)

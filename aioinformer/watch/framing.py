@@ -200,7 +200,7 @@ class ItemFramer:
         try:
             return self._take(self._size - len(chunk) + commas[-1], _split)
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-            raise DecodeError(f"list items that cannot be read: {exc}") from exc
+            raise DecodeError(f"cannot read list items: {exc}") from exc
 
     def _take(
         self, comma: int, split: Callable[[bytes], list[memoryview]]
@@ -260,12 +260,12 @@ def split_deep(text: bytes) -> tuple[list[bytes], bytes]:
         Items, and the text after the closing bracket of the list.
 
     Raises:
-        DecodeError: If the list does not end, or an item is not JSON.
+        DecodeError: If the list is incomplete, or an item is not JSON.
     """
     scan = _BracketScan()
     commas = scan.commas(text)
     if text[scan.end : scan.end + 1] != b"]":
-        raise DecodeError("the list does not end")
+        raise DecodeError("list is incomplete")
 
     edges = pairwise((-1, *commas, scan.end))
     pieces = [text[start + 1 : end].strip() for start, end in edges]
@@ -292,7 +292,7 @@ def prove(item: bytes | memoryview) -> None:
     try:
         check_json(item)
     except DecodeError as exc:
-        raise DecodeError(f"list items that cannot be read: {exc}") from exc
+        raise DecodeError(f"cannot read list items: {exc}") from exc
 
 
 class _BracketScan:

@@ -159,4 +159,4 @@ class StreamWatch(Watch):
         try:
             return self._decoder.finish()
         except DecodeError as exc:
-            raise TransportError(f"the watch was cut off within a line: {exc}") from exc
+            raise TransportError(f"watch was cut off within a line: {exc}") from exc

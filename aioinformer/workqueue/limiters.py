@@ -170,7 +170,9 @@ class TokenBucket:
 
     def __init__(self, qps: float, burst: int) -> None:
         if not 0 < qps < math.inf or not 1 <= burst < math.inf:
-            raise OptionsError(f"qps={qps!r} and burst={burst!r} are not a rate limit")
+            raise OptionsError(
+                f"qps must be positive and burst at least 1, not {qps!r} and {burst!r}"
+            )
 
         self.qps = qps
         self.burst = burst

@@ -136,7 +136,9 @@ class Fault:
         if self.verb and self.acts_on and self.verb not in self.acts_on:
             verbs = " and ".join(self.acts_on)
             name = type(self).__name__
-            raise OptionsError(f"{shown} would change nothing: {name} is for {verbs}")
+            raise OptionsError(
+                f"{shown} would have no effect: {name} applies to {verbs} only"
+            )
 
     def __repr__(self) -> str:
         """Show the options that differ from their defaults."""

@@ -105,7 +105,9 @@ class Chaos:
 def _check_verbs(verbs: str | Collection[str]) -> frozenset[str]:
     found = [verbs] if isinstance(verbs, str) else list(verbs)
     if not found:
-        raise OptionsError("Chaos: verbs must name one at least, such as 'list'")
+        raise OptionsError(
+            "Chaos: verbs must not be empty, but contain verbs such as 'list'"
+        )
 
     for verb in found:
         check_verb("Chaos", verb)

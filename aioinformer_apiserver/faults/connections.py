@@ -46,7 +46,7 @@ class Cut(Fault):
         if self.after_bytes is not None:
             check_number(repr(self), "after_bytes", self.after_bytes)
         elif self.head:
-            raise OptionsError(f"{self}: give after_bytes, or head=False")
+            raise OptionsError(f"{self}: pass after_bytes, or head=False")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -68,7 +68,7 @@ class End(Fault):
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
         if (self.after_events is None) == (self.after_bytes is None):
-            raise OptionsError(f"{self}: give either after_events or after_bytes")
+            raise OptionsError(f"{self}: pass either after_events or after_bytes")
 
         if self.after_bytes is not None:
             check_number(repr(self), "after_bytes", self.after_bytes)
@@ -77,8 +77,8 @@ class End(Fault):
         check_number(repr(self), "after_events", self.after_events)
         if self.verb not in {"", "watch"}:
             raise OptionsError(
-                f"{self} would change nothing: after_events is for watch; give "
-                "after_bytes"
+                f"{self} would have no effect: after_events applies to watch only. "
+                "Pass after_bytes"
             )
 
     def matches(self, occasion: Occasion) -> bool:

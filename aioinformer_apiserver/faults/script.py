@@ -68,7 +68,7 @@ class Faults:
         by `clear()` need not have struck, but their strikes must have had an effect.
 
         Raises:
-            AssertionError: If a fault is left over or changed nothing. The message names
+            AssertionError: If a fault was not used or had no effect. The message names
                 all of them.
         """
         missing = [text for it in self._entries if (text := it.missing())]
@@ -178,11 +178,11 @@ class _Entry:
         if self.without_effect:
             struck = [it.occasion for it in self.without_effect.values()]
             requests = ", ".join(f"{it.verb} {it.path or it.resource}" for it in struck)
-            failures.append(f"changed nothing about {requests}")
+            failures.append(f"had no effect on {requests}")
 
         if self.remaining:
-            failures.append(f"is left over (times={self.remaining})")
+            failures.append(f"has unused strikes (times={self.remaining})")
         elif self.remaining is None and not self.without_effect:
-            failures.append("is left over")
+            failures.append("was not used")
 
         return f"{self.source!r} {' and '.join(failures)}" if failures else ""

@@ -115,7 +115,7 @@ class MemoryResponse(ResponseWriter):
         """
         while True:
             if self._closed:
-                raise ConnectionAbortedError("was closed meanwhile")
+                raise ConnectionAbortedError("was closed during the request")
 
             if self._buffer:
                 piece = bytes(self._buffer[:_PIECE_BYTES])

@@ -308,7 +308,7 @@ def _moment(raw: bytes) -> datetime | None:
     try:
         return _EPOCH + timedelta(seconds=seconds, microseconds=nanoseconds // 1000)
     except OverflowError as exc:
-        raise ValueError(f"there is no time {seconds} s after 1970") from exc
+        raise ValueError(f"timestamp out of range: {seconds} s after 1970") from exc
 
 
 def _quantity(raw: bytes) -> str:

@@ -163,7 +163,7 @@ def _check_patch_result(
 ) -> dict[str, Any]:
     """Check that a patched value is an object of its kind."""
     if not isinstance(body, dict):
-        raise statuses.bad_request("the patch makes no object")
+        raise statuses.bad_request("the result of the patch is not an object")
 
     mistake = type_meta_error(body)
     if mistake:

@@ -298,7 +298,7 @@ def _apply_patch(
 
 
 def _paths(kind: Kind) -> ScalePaths:
-    assert kind.scale is not None, f"{kind.resource} has no scale"
+    assert kind.scale is not None, f"{kind.resource} has no scale subresource"
     return kind.scale
 
 

@@ -202,7 +202,7 @@ class ContinueToken:
         fields = _fields_of(_bytes_of(text))
         version, start = fields.get("rv", 0), fields.get("start", "")
         if type(version) is not int or not isinstance(start, str):
-            raise statuses.bad_request(f"{_MESSAGE}its fields are of other types")
+            raise statuses.bad_request(f"{_MESSAGE}its fields have wrong types")
 
         if fields.get("v") != _FORMAT:
             why = "server does not recognize this encoded version "
@@ -402,6 +402,6 @@ def _fields_of(raw: bytes) -> dict[str, Any]:
         return {}
 
     if not isinstance(fields, dict):
-        raise statuses.bad_request(f"{_MESSAGE}it is no JSON object")
+        raise statuses.bad_request(f"{_MESSAGE}it is not a JSON object")
 
     return fields

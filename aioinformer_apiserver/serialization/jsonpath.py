@@ -101,7 +101,7 @@ def _steps(path: str) -> list[_Step]:
 def _field(path: str, position: int) -> tuple[_Step, int]:
     found = _FIELD.match(path, position)
     if found is None:
-        raise JSONPathError(f"{path!r}: no name at {position}")
+        raise JSONPathError(f"{path!r}: expected a name at {position}")
 
     name = found[1]
     step = _all if name == "*" else _field_step([_ESCAPED.sub(r"\1", name)])
@@ -184,7 +184,7 @@ def _union(steps: list[_Step]) -> _Step:
 def _slice(text: str) -> _Step:
     found = _SLICE.fullmatch(text)
     if found is None or not text:
-        raise JSONPathError(f"[{text}] is no index")
+        raise JSONPathError(f"[{text}] is not an index")
 
     first, last, stride = (int(part) if part else None for part in found.groups())
     if ":" not in text:
@@ -192,7 +192,7 @@ def _slice(text: str) -> _Step:
         last = first + 1 or None
 
     if stride == 0:
-        raise JSONPathError(f"[{text}] would never end")
+        raise JSONPathError(f"[{text}] has a step of 0")
 
     def step(values: list[Any]) -> list[Any]:
         return [
@@ -207,7 +207,7 @@ def _slice(text: str) -> _Step:
 def _lists(values: list[Any]) -> list[list[Any]]:
     known = [value for value in values if value is not None]
     if not all(isinstance(value, list) for value in known):
-        raise JSONPathError("what is no list has no index")
+        raise JSONPathError("only lists have an index")
 
     return known
 
@@ -231,7 +231,7 @@ def _slice_list(value: list[Any], first: int | None, last: int | None) -> list[A
 def _filter(text: str) -> _Step:
     found = _FILTER.fullmatch(text)
     if found is None:
-        raise JSONPathError(f"?({text}) is no filter")
+        raise JSONPathError(f"?({text}) is not a filter")
 
     left, right = _operand(found["left"]), _operand(found["right"] or "''")
     comparison = _COMPARISONS.get(found["operator"] or "")
@@ -257,7 +257,7 @@ def _compare(
 
     operands = [*lefts, *rights]
     if len(operands) > 2 or any(isinstance(it, (dict, list)) for it in operands):
-        raise JSONPathError("only one value can be compared with another")
+        raise JSONPathError("only single values can be compared")
 
     try:
         return comparison(lefts[0], rights[0])
@@ -273,6 +273,6 @@ def _operand(text: str) -> Finder:
     try:
         value = orjson.loads(text) if quoted is None else _unquote(quoted)
     except orjson.JSONDecodeError as exc:
-        raise JSONPathError(f"{text!r} can be compared with nothing") from exc
+        raise JSONPathError(f"{text!r} cannot be compared") from exc
 
     return lambda _: [value]

@@ -251,7 +251,7 @@ class Storage:
 
     def __init__(self, *, history: int = 1000) -> None:
         if history < 0:
-            raise OptionsError(f"history must be 0 or more, not {history}")
+            raise OptionsError(f"history must be at least 0, not {history}")
 
         self.version = 1
         self._history = history

@@ -55,13 +55,13 @@ def refusal_of(call: Callable[[], object]) -> str:
         ({"resources": "pods"}, "resources must be a list of Resources, not 'pods'"),
         ({"resources": None}, "resources must be a list of Resources, not None"),
         ({"resources": ["pods"]}, "each of resources must be a Resource, such as "),
-        ({"history": "10"}, "history must be a whole number of 0 or more, not '10'"),
-        ({"history": 1.5}, "history must be a whole number of 0 or more, not 1.5"),
-        ({"history": True}, "history must be a whole number of 0 or more, not True"),
-        ({"history": -1}, "history must be a whole number of 0 or more, not -1"),
+        ({"history": "10"}, "history must be a whole number of at least 0, not '10'"),
+        ({"history": 1.5}, "history must be a whole number of at least 0, not 1.5"),
+        ({"history": True}, "history must be a whole number of at least 0, not True"),
+        ({"history": -1}, "history must be a whole number of at least 0, not -1"),
         ({"users": ["a"]}, "users must map tokens to users, such as "),
-        ({"users": {"a": 5}}, "each of users that is not a User must be a non"),
-        ({"users": {"a": ""}}, "each of users that is not a User must be a non"),
+        ({"users": {"a": 5}}, "each user that is not a User must be a non"),
+        ({"users": {"a": ""}}, "each user that is not a User must be a non"),
         (
             {"users": {"": "x"}},
             "a token of users must be a non-empty string of printable ASCII",
@@ -354,7 +354,7 @@ async def test_restart_rejects_invalid_options(server: APIServer) -> None:
         ),
         (
             lambda it: it.refuse(ApiError("no"), times=0),
-            "times must be a whole number of 1",
+            "times must be a whole number of at least 1",
         ),
         (
             lambda it: it.refuse(TransportError("no"), times="2"),

@@ -46,7 +46,7 @@ VERBS = "get, list, watch, create, update, patch, delete, deletecollection"
         (Gone, {"verb": None}, "there is no verb None"),
         (Chaos, {"seed": 1, "verbs": ["lst"]}, "Chaos: there is no verb 'lst'. Did"),
         (Chaos, {"seed": 1, "verbs": "lst"}, "no verb 'lst'"),
-        (Chaos, {"seed": 1, "verbs": []}, "verbs must name one at least"),
+        (Chaos, {"seed": 1, "verbs": []}, "verbs must not be empty"),
         (Gone, {"resource": "Pod"}, "Gone(resource='Pod'): resource must be the"),
         (Gone, {"resource": "Pod"}, "the plural, 'pods'"),
         (Gone, {"resource": "pod"}, "the plural, 'pods'"),
@@ -59,9 +59,9 @@ VERBS = "get, list, watch, create, update, patch, delete, deletecollection"
         (Gone, {"times": 0}, "times must be a whole number of at least 1"),
         (Gone, {"times": 1.5}, "times must be a whole number of at least 1"),
         (Gone, {"skip": -1}, "skip must be a whole number of at least 0"),
-        (Cut, {}, "Cut(): give after_bytes, or head=False"),
+        (Cut, {}, "Cut(): pass after_bytes, or head=False"),
         (Cut, {"after_bytes": "1"}, "after_bytes must be a whole number"),
-        (End, {}, "End(): give either after_events or after_bytes"),
+        (End, {}, "End(): pass either after_events or after_bytes"),
         (Delay, {"seconds": 0}, "seconds must be a number above 0"),
         (Stall, {"seconds": float("nan")}, "seconds must be a number above 0"),
         (Slow, {"bytes_per_second": 0}, "bytes_per_second must be a number above 0"),
@@ -95,10 +95,10 @@ def test_fault_that_never_strikes_is_rejected_with_hint(
 def test_fault_without_effect_on_verb_is_rejected(
     kind: type[Fault], options: dict[str, Any], verbs: str
 ) -> None:
-    with pytest.raises(OptionsError, match=f"{kind.__name__} is for {verbs}$"):
+    with pytest.raises(OptionsError, match=f"{kind.__name__} applies to {verbs} only$"):
         kind(verb="get", **options)
 
-    with pytest.raises(OptionsError, match="after_events is for watch; give after_b"):
+    with pytest.raises(OptionsError, match="after_events applies to watch only"):
         End(verb="list", after_events=1)
 
 

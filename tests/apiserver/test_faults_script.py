@@ -105,8 +105,7 @@ async def test_fault_without_effect_has_not_struck(
         server.faults.check()
 
     assert str(caught.value) == (
-        f"faults without effect: {fault!r} changed nothing about {fault.verb} "
-        f"{MAPS_PATH}"
+        f"faults without effect: {fault!r} had no effect on {fault.verb} {MAPS_PATH}"
     )
 
 
@@ -235,9 +234,9 @@ def test_check_names_all_faults_left_over() -> None:
     lands(script)
 
     assert missing(script) == (
-        "Gone() is left over (times=1); "
-        "Refuse(verb='list', times=3, status=500) is left over (times=2); "
-        "Stall(times=None) is left over"
+        "Gone() has unused strikes (times=1); "
+        "Refuse(verb='list', times=3, status=500) has unused strikes (times=2); "
+        "Stall(times=None) was not used"
     )
 
 
@@ -247,7 +246,7 @@ def test_check_requires_effect_of_each_strike() -> None:
     lands(script)
     script.take("get", "nodes", path="/api/v1/nodes/one")
 
-    text = "Refuse(times=2, status=500) changed nothing about get /api/v1/nodes/one"
+    text = "Refuse(times=2, status=500) had no effect on get /api/v1/nodes/one"
     assert missing(script) == text
 
 
@@ -255,7 +254,7 @@ def test_check_requires_one_strike_of_unlimited_fault() -> None:
     script = Faults()
     script.add(Refuse(status=500, times=None))
     script.take("get", "nodes")
-    assert missing(script).endswith("changed nothing about get nodes")
+    assert missing(script).endswith("had no effect on get nodes")
 
     lands(script)
     script.take("get", "nodes")
@@ -267,7 +266,7 @@ def test_check_requires_one_strike_of_chaos() -> None:
     script = Faults()
     chaos = Chaos(seed=1, rate=1)
     script.add(chaos)
-    assert missing(script) == f"{chaos!r} is left over"
+    assert missing(script) == f"{chaos!r} was not used"
 
     lands(script)
     script.take("watch", "pods")
@@ -290,4 +289,4 @@ def test_check_requires_effect_of_strikes_before_clear() -> None:
     script.take("list", "pods")
     script.clear()
 
-    assert missing(script).endswith("changed nothing about list pods")
+    assert missing(script).endswith("had no effect on list pods")

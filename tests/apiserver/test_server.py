@@ -112,7 +112,7 @@ async def test_restart_keeps_url_and_objects(server: APIServer) -> None:
 
 
 async def test_start_rejects_running_server(server: APIServer) -> None:
-    with pytest.raises(OptionsError, match="running already"):
+    with pytest.raises(OptionsError, match="is already running"):
         await server.start()
 
 

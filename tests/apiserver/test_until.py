@@ -91,7 +91,7 @@ async def test_until_timeout_has_last_result(path: str, message: str) -> None:
     with pytest.raises(TimeoutError) as raised:
         await server.until(lambda: server.get(CONFIG_MAPS, "settings")[path], timeout=7)
 
-    assert str(raised.value) == f"not within 7 s; {message}"
+    assert str(raised.value) == f"timed out after 7 s, {message}"
     assert now() - start == pytest.approx(7, abs=0.002)
 
 
@@ -129,7 +129,9 @@ async def test_until_rejects_coroutine_function() -> None:
     async def condition() -> bool:
         return False
 
-    with pytest.raises(OptionsError, match="a coroutine function; use a plain one"):
+    with pytest.raises(
+        OptionsError, match="a plain function, not a coroutine function"
+    ):
         await server.until(condition)  # type: ignore[unused-coroutine]
 
 

@@ -10,6 +10,7 @@ import pydantic
 import pytest
 from canned import CannedServer
 from conftest import pod
+from each_case import each_case
 from kubernetes_asyncio.client import V1ObjectMeta, V1Pod
 
 from aioinformer.client import Client
@@ -296,7 +297,7 @@ async def test_client_does_not_fill_in_unknown_kind(server: CannedServer) -> Non
             lambda it: it.get(NODES, "n", namespace="x"), "cluster-scoped", id="scope"
         ),
         pytest.param(
-            lambda it: it.create(PODS, {}), "give a namespace", id="create-nowhere"
+            lambda it: it.create(PODS, {}), "pass a namespace", id="create-nowhere"
         ),
         pytest.param(
             lambda it: it.update(PODS, {}), "needs metadata.name", id="update-what"
@@ -403,13 +404,15 @@ async def test_error_does_not_quote_response_that_is_no_object(
     server.text("s3cr3t", 200, "text/plain")
 
     async with Client.from_url(server.url) as client:
-        with pytest.raises(DecodeError, match=r"GET /api/v1.*not an object") as caught:
+        with pytest.raises(
+            DecodeError, match=r"invalid object for GET /api/v1"
+        ) as caught:
             await client.get(SECRETS, "a", namespace="x")
 
     assert "s3cr3t" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "call",
     [
         pytest.param(lambda it, given: it.get(given, "a"), id="get"),
@@ -420,7 +423,7 @@ async def test_error_does_not_quote_response_that_is_no_object(
         pytest.param(lambda it, given: it.delete(given, "a"), id="delete"),
     ],
 )
-@pytest.mark.parametrize("given", ["pods", ("v1", "pods"), None], ids=str)
+@each_case("given", ["pods", ("v1", "pods"), None])
 async def test_verbs_reject_argument_that_is_no_resource(call: Any, given: Any) -> None:
     client = Client.from_url("http://127.0.0.1:1")
 

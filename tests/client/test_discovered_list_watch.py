@@ -163,7 +163,7 @@ async def test_namespace_of_cluster_scoped_resource_raises_invalid(
     await define_widgets(client, scope="Cluster")
     source = DiscoveredListWatch(client, WIDGET, namespace="shop")
 
-    with pytest.raises(Invalid, match=r"cluster-scoped .* 'shop': give namespace=''"):
+    with pytest.raises(Invalid, match=r"cluster-scoped .* 'shop': pass namespace=''"):
         await listed(source)
 
     assert await listed(DiscoveredListWatch(client, WIDGET, namespace="")) == []
@@ -301,7 +301,7 @@ async def test_sync_timeout_reports_namespace_of_cluster_scoped_kind(
     everywhere = factory.informer("example.com/v1", "widgets", namespace="")
 
     async with factory:
-        with pytest.raises(NotSynced, match="give namespace=''"):
+        with pytest.raises(NotSynced, match="pass namespace=''"):
             await factory.wait_for_cache_sync(timeout=30)
 
         await everywhere.wait_synced(timeout=30)

@@ -249,7 +249,7 @@ async def test_unverifiable_certificate_is_reported(
     async with tls_server(certificates) as server:
         error_text = await failure(Client.from_url(server.url))
 
-    assert "has a certificate that does not verify" in error_text
+    assert "has a certificate that cannot be verified" in error_text
     assert "ca_file" in error_text
 
 

@@ -487,7 +487,7 @@ class OrderedFIFO(Generic[T]):
             Safe: nothing was popped, or the batch was processed.
         """
         if limit < 1:
-            raise OptionsError(f"a batch has at least one entry, not {limit}")
+            raise OptionsError(f"limit must be at least 1, not {limit}")
 
         await self._wait_for_entry()
         initial = not self.has_synced

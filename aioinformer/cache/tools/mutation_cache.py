@@ -99,7 +99,9 @@ class MutationCache(Generic[T]):
         self._include_adds = include_adds
         self._max_size = max_size
         if self._ttl <= 0 or max_size <= 0:
-            raise OptionsError(f"ttl={ttl} and max_size={max_size} must be more than 0")
+            raise OptionsError(
+                f"ttl and max_size must be positive, not {ttl} and {max_size}"
+            )
 
         self._clock = clock or LoopClock()
         # In the order of their last use.
@@ -187,7 +189,7 @@ class MutationCache(Generic[T]):
         version = _number(obj)
         if version < 0:
             raise OptionsError(
-                f"versions are not comparable here: {obj.resource_version!r}"
+                f"cannot compare resource version {obj.resource_version!r}: not a number"
             )
 
         stored = self._store.get_by_key(key)

@@ -93,13 +93,13 @@ class MutationDetector(Generic[T]):
 
         self.name = name
         self.enabled = enabled
-        """True if it compares objects."""
+        """True if it detects mutations."""
 
         self._period = seconds_of(period)
         self._retain = seconds_of(retain)
         if self._period <= 0 or self._retain <= 0:
             raise OptionsError(
-                f"period={period} and retain={retain} must be more than 0"
+                f"period and retain must be positive, not {period} and {retain}"
             )
 
         if on_mutation is not None:
@@ -137,7 +137,9 @@ class MutationDetector(Generic[T]):
         try:
             copied = deepcopy(obj)
         except Exception:
-            logger.exception("%s: a %s cannot be copied", self.name, type(obj).__name__)
+            logger.exception(
+                "%s: cannot copy a %s, leaving it out", self.name, type(obj).__name__
+            )
             return
 
         if copied is not obj:
@@ -187,10 +189,10 @@ class MutationDetector(Generic[T]):
 
     def _report(self, mutation: Mutation[T]) -> None:
         logger.error(
-            "%s: a %s was changed in the cache: %s",
+            "%s: %s was changed in the cache (paths=%s)",
             self.name,
             type(mutation.obj).__name__,
-            ", ".join(path or "all of it" for path in mutation.paths),
+            ", ".join(path or "whole object" for path in mutation.paths),
         )
         if self._on_mutation is not None:
             try:

@@ -212,13 +212,13 @@ class LoopClock:
         """Return seconds since an arbitrary moment.
 
         Raises:
-            OptionsError: If no loop has been running so far: give a `clock=`.
+            OptionsError: If no loop has been running so far: pass `clock=`.
         """
         if self._time is None:
             try:
                 self._time = asyncio.get_running_loop().time
             except RuntimeError as exc:
-                raise OptionsError("no event loop is running: give a clock=") from exc
+                raise OptionsError("no event loop is running: pass clock=") from exc
 
         return self._time()
 

@@ -90,10 +90,14 @@ class Broadcaster:
         self._drops = full_channel_behavior is FullChannelBehavior.DROP_IF_CHANNEL_FULL
         least = 1 if self._drops else 0
         if queue_length < least:
-            raise OptionsError(f"queue_length is {least} or more, not {queue_length}")
+            raise OptionsError(
+                f"queue_length must be at least {least}, not {queue_length}"
+            )
 
         if incoming_length < 1:
-            raise OptionsError(f"incoming_length is 1 or more, not {incoming_length}")
+            raise OptionsError(
+                f"incoming_length must be at least 1, not {incoming_length}"
+            )
 
         self._queue_length = queue_length
         self._distributor = _Distributor(incoming_length, drops=self._drops)

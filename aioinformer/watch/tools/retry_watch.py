@@ -120,7 +120,7 @@ class RetryWatch(Watch):
     ) -> None:
         if resource_version in ("", "0"):
             raise OptionsError(
-                f"a watch cannot be resumed from version {resource_version!r}: use "
+                f"cannot resume a watch from version {resource_version!r}: use "
                 "that of a list, or of an object"
             )
 
@@ -326,7 +326,7 @@ class RetryWatch(Watch):
         if _is_power_of_two(self.duplicates):
             # A server that came back with an older history may send no other events.
             logger.warning(
-                "%s: events are not newer than the last one, leaving them out "
+                "%s: leaving out events that are not newer than the last one "
                 "(events=%d, version=%s, last=%s)",
                 *(self._name, self.duplicates),
                 *(happened.object.resource_version, self._version),

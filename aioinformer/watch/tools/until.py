@@ -222,7 +222,7 @@ class Conditions:
     def timed_out(self, seconds: float, details: str = "") -> TimeoutError:
         """Return the error that tells the progress within `seconds`."""
         return TimeoutError(
-            f"not within {seconds:g} s: {self._progress()}"
+            f"timed out after {seconds:g} s: {self._progress()}"
             f"{'; ' if details else ''}{details}"
         )
 
@@ -258,7 +258,7 @@ class Conditions:
 def _describe(event: WatchEvent | None) -> str:
     """Describe an event so that a person can find it again."""
     if event is None:
-        return "and no event came"
+        return "no event was received"
 
     obj = event.object
     key = f" {obj.key}" if obj.key else ""

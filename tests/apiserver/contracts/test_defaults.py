@@ -20,8 +20,8 @@ from recorded_writes import (
     load,
     merged,
     normalised,
+    parsed_warnings,
     placed,
-    told_warnings,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ async def ask(
     kind = "merge-patch+json" if method == "PATCH" else "json"
     headers = {"Content-Type": f"application/{kind}"}
     async with http.request(method, path, json=body, headers=headers) as answer:
-        warnings = told_warnings(answer.headers.getall("Warning", []))
+        warnings = parsed_warnings(answer.headers.getall("Warning", []))
         return answer.status, await answer.json(), warnings
 
 
