@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from api_calls import ask
 from custom_definitions import SCALE, defined, definition, group_of, version
 from each_case import each_case
@@ -200,7 +199,7 @@ async def test_write_operations_describe_parameters(
     }
 
 
-@pytest.mark.parametrize("api", ["api/v1", "apis/apps/v1", "apis/networking.k8s.io/v1"])
+@each_case("api", ["api/v1", "apis/apps/v1", "apis/networking.k8s.io/v1"])
 async def test_all_references_are_resolvable(
     http: aiohttp.ClientSession, api: str
 ) -> None:

@@ -197,8 +197,8 @@ async def test_patch_of_missing_object_is_404(
     assert status["message"] == 'configmaps "a" not found'
 
 
-@pytest.mark.parametrize(
-    ("raw", "why"),
+@each_case(
+    "raw, why",
     [
         ("", "unexpected end of JSON input"),
         ('{"data":', "unexpected end of JSON input"),

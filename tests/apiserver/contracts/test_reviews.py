@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from api_calls import ask
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -114,8 +115,8 @@ async def test_reviews_support_only_create(http: aiohttp.ClientSession) -> None:
     assert (code, status["reason"]) == (405, "MethodNotAllowed")
 
 
-@pytest.mark.parametrize(
-    ("kind", "spec", "found", "place", "expected"),
+@each_case(
+    "kind, spec, found, place, expected",
     [
         (
             "SelfSubjectAccessReview",
@@ -214,7 +215,7 @@ async def test_local_review_checks_its_namespace(
     assert [it["field"] for it in status["details"]["causes"]] == [f"spec.{field}"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path",
     [
         f"{REVIEWS}/localsubjectaccessreviews",
