@@ -1,26 +1,26 @@
-"""Kubernetes informers for asyncio: a live, indexed, local copy of cluster objects.
+"""Kubernetes informers for asyncio: live, indexed, local copies of cluster objects.
 
-The map, from what users touch down to what everything stands on; each folder is a layer
-and imports only from those below it:
+The layers, from the user's side down. Each imports only from layers below it:
 
     cli/          the `aioinformer` command
-    testing/      an API server for tests, with faults
-    web/          what a web app mounts: health, metrics, a live stream
-    controller/   Controller, Manager, LeaderElector, EventRecorder; requests, results
+    testing/      API server for tests, with faults
+    web/          health, metrics and event streams for web apps
+    controller/   Controller, Manager, LeaderElector, EventRecorder
     informer/     SharedInformer, its factory, Lister; reflector, pipeline, processor
     client/       Client: HTTP, configuration, credentials, discovery
     cache/        Store, Indexer, DeltaFIFO, OrderedFIFO
     workqueue/    WorkQueue, delays, rate limits, priorities
     watch/        events, decoding, watches and fakes; the ListerWatcher protocol
+    tables/       columns that kubectl shows
     model/        KubeObject, Resource, selectors, keys
 
-Importing this package loads nothing else: a name brings its layer when it is first used,
-and aiohttp and kubernetes_asyncio come when a client is entered.
+Importing this package loads nothing else. The first use of a name loads its layer.
+aiohttp and kubernetes_asyncio are imported when a client is entered.
 """
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # Type checkers take it for that of `typing`, which loads slowly.
+TYPE_CHECKING = False  # Treated like that of `typing`, which loads slowly.
 if TYPE_CHECKING:
     from aioinformer.cache import (
         DeltaFIFO,
@@ -151,7 +151,7 @@ __all__ = [
     "wait_for_cache_sync",
 ]
 
-# Where the names are, each layer after those that it loads itself.
+# Layers that export the names, each after those that it imports.
 _LAYERS = (
     "errors",
     "model",
@@ -171,7 +171,7 @@ def __getattr__(name: str) -> object:
     for layer in _LAYERS:
         module = import_module(f"{__name__}.{layer}")
         if name in module.__all__:
-            # From now on it is found without asking here.
+            # Found without this function from now on.
             return globals().setdefault(name, getattr(module, name))
 
     raise AttributeError(f"no layer of {__name__!r} exports {name!r}")

@@ -1,4 +1,4 @@
-"""`python -m aioinformer`: the `aioinformer` command, where it is not on the PATH."""
+"""`python -m aioinformer`: the `aioinformer` command if it is not on the PATH."""
 
 from aioinformer.cli.main import main
 

@@ -15,8 +15,8 @@ The tree::
     │  └─ ServerError               5xx: back off
     ├─ TransportError               the network failed: connect, TLS, read, silence
     ├─ DecodeError                  a response of the server cannot be read
-    ├─ SelectorSyntaxError          the caller's mistake, raised at once (a ValueError)
-    ├─ OptionsError                 the caller's mistake, raised at once (a ValueError)
+    ├─ SelectorSyntaxError          the caller's mistake, raised immediately (a ValueError)
+    ├─ OptionsError                 the caller's mistake, raised immediately (a ValueError)
     │  └─ NoKey                     an object without a key cannot be stored
     ├─ NotSynced                    too early: the first list is not complete yet
     ├─ InformerStopped              too late: the informer has stopped
@@ -70,7 +70,7 @@ __all__ = [
 
 
 class AioInformerError(Exception):
-    """Base of all errors of this package. They can be copied and pickled."""
+    """Base of all errors of this package, which can be copied and pickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The default calls the class with its text only, which is not enough for classes
@@ -79,7 +79,7 @@ class AioInformerError(Exception):
 
 
 class ApiError(AioInformerError):
-    """The API server refused a request, or ended a watch with an ERROR event.
+    """Refusal of a request by the API server, or an ERROR event that ended a watch.
 
     Attributes:
         status: HTTP status code, or the `code` of the Status object.
@@ -152,14 +152,14 @@ class ApiError(AioInformerError):
 
 
 class Unauthorized(ApiError):
-    """The server did not accept the credentials (401).
+    """Credentials that the server does not accept (401).
 
     Recovery: fix the token or certificate. An informer keeps retrying.
     """
 
 
 class Forbidden(ApiError):
-    """The user lacks a permission (403).
+    """Missing permission of the user (403).
 
     Recovery: grant it (list and watch, for an informer). An informer keeps its cache and
     keeps retrying.
@@ -167,44 +167,44 @@ class Forbidden(ApiError):
 
 
 class NotFound(ApiError):
-    """The object, or the whole resource, does not exist (404)."""
+    """Object, or whole resource, that does not exist (404)."""
 
 
 class Conflict(ApiError):
-    """The object has changed since it was read (409).
+    """Write to an object that has changed since it was read (409).
 
     Recovery: read it again, repeat the change, write it again.
     """
 
 
 class AlreadyExists(Conflict):
-    """An object of this name exists (409 on create)."""
+    """Creation of an object that exists already (409)."""
 
 
 class ResourceExpired(ApiError):
-    """The resource version is older than the server's history (410).
+    """Resource version that is older than the server's history (410).
 
     Recovery: list again without that version, as a reflector does by itself.
     """
 
 
 class Invalid(ApiError):
-    """The request or its body is invalid (400 or 422). Retrying it fails, too."""
+    """Invalid request or body (400 or 422). Retrying it fails, too."""
 
 
 class TooManyRequests(ApiError):
-    """The server or the client's own limiter limits the rate (429).
+    """Rate limit of the server, or of the client's own limiter (429).
 
     Recovery: wait `retry_after` seconds (if not None), then retry.
     """
 
 
 class ServerError(ApiError):
-    """The server failed (5xx). Recovery: back off, then retry."""
+    """Failure of the server (5xx). Recovery: back off, then retry."""
 
 
 class TransportError(AioInformerError):
-    """The network failed: name look-up, connect, TLS, read, or silence.
+    """Network failure: name look-up, connect, TLS, read, or silence.
 
     `__cause__` is the error of the HTTP library, if there was one.
 
@@ -212,7 +212,7 @@ class TransportError(AioInformerError):
         unreachable: True if no connection to the server was established (refused, no
             route, unknown name), or it was reset before the response began.
 
-        Recovery: back off, then retry.
+    Recovery: back off, then retry.
     """
 
     def __init__(self, message: str, *, unreachable: bool = False) -> None:
@@ -221,7 +221,7 @@ class TransportError(AioInformerError):
 
 
 class DecodeError(AioInformerError):
-    """The server sent data that cannot be read.
+    """Data from the server that cannot be read.
 
     Attributes:
         offset: Position in the data, in bytes from its start; -1 if unknown.
@@ -233,7 +233,7 @@ class DecodeError(AioInformerError):
 
 
 class SelectorSyntaxError(AioInformerError, ValueError):
-    """A label or field selector that cannot be parsed.
+    """Label or field selector that cannot be parsed.
 
     Attributes:
         text: Selector as given.
@@ -251,7 +251,7 @@ class OptionsError(AioInformerError, ValueError):
 
 
 class NoKey(OptionsError):
-    """An object without a key: its key function raised, or returned no string.
+    """Object without a key: its key function raised, or returned no string.
 
     client-go calls it a KeyError. `__cause__` is the error of the key function.
 
@@ -266,7 +266,7 @@ class NoKey(OptionsError):
 
 
 class NotSynced(AioInformerError):
-    """The first list is not completely in the cache yet.
+    """Cache that does not have the complete first list yet.
 
     Attributes:
         results: State of each informer waited for, by name: "synced", or its phase and
@@ -281,11 +281,11 @@ class NotSynced(AioInformerError):
 
 
 class InformerStopped(AioInformerError):
-    """The informer has stopped. `__cause__` is the error that stopped it, if any."""
+    """Use of a stopped informer. `__cause__` is the error that stopped it, if any."""
 
 
 class WatchClosed(AioInformerError):
-    """A watch ended before its conditions were met.
+    """End of a watch before its conditions were met.
 
     `__cause__` is the `ApiError` of its last event, if that was an ERROR.
 
@@ -299,26 +299,26 @@ class WatchClosed(AioInformerError):
 
 
 class Stale(AioInformerError):
-    """The cache may be older than the caller accepts."""
+    """Cache that may be older than the caller accepts."""
 
 
 class HistoryReset(AioInformerError):
-    """The server's resource versions went backwards: it was restored from a backup.
+    """Server whose resource versions went backwards, as after a restore from a backup.
 
     Recovery: earlier resource versions are invalid; read again.
     """
 
 
 class WrongLoop(AioInformerError, RuntimeError):
-    """An object was called from another event loop or thread than its own."""
+    """Call of an object from another event loop or thread than its own."""
 
 
 class QueueShutDown(AioInformerError):
-    """The queue was shut down, and all its items were handed out."""
+    """Queue that was shut down, and whose items were all taken."""
 
 
 class HandlerError(AioInformerError):
-    """User code failed. `__cause__` is its exception.
+    """Failure of user code. `__cause__` is its exception.
 
     It is not raised by the package, but logged, counted and passed to `on_error`.
     Repeated failures are logged in part.
@@ -337,15 +337,15 @@ class HandlerError(AioInformerError):
 
 
 class TerminalError(AioInformerError):
-    """Raised by a reconciler whose request must not be retried."""
+    """Error raised by a reconciler whose request must not be retried."""
 
 
 class LeadershipLost(AioInformerError):
-    """The Lease was not renewed in time: another replica may lead now."""
+    """Lease that was not renewed in time: another replica may lead now."""
 
 
 class InternalError(AioInformerError):
-    """An invariant of aioinformer is broken. This is a bug: please report it.
+    """Broken invariant of aioinformer: a bug, please report it.
 
     The exception is a message that a task was cancelled: find the code that cancelled it.
     """

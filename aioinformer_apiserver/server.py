@@ -468,7 +468,7 @@ class LocalAPIServer:
             OptionsError: If the resource is not served.
         """
         collection = self._collection(resource)
-        full = _typed(collection, body)
+        full = _with_type_meta(collection, body)
         place = _namespace_in(collection, namespace, full)
         made = self._registry.create(collection, place, full, _ARRANGED)
         return made.stored.body()
@@ -494,7 +494,7 @@ class LocalAPIServer:
             OptionsError: If the resource is not served, or the body has no name.
         """
         collection = self._collection(resource)
-        full = _typed(collection, body)
+        full = _with_type_meta(collection, body)
         metadata = decode_metadata(full.get("metadata"))
         name = metadata.get("name")
         if not name:
@@ -644,7 +644,7 @@ def _namespace_in(
     return given or metadata.get("namespace") or "default"
 
 
-def _typed(collection: Collection, body: object) -> dict[str, Any]:
+def _with_type_meta(collection: Collection, body: object) -> dict[str, Any]:
     resource = collection.kind.resource
     given = body_of("a body", body)
     return {"apiVersion": resource.api_version, "kind": resource.kind, **given}

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import ModuleType
 
-# The fixtures `target` and `http` of the tests against two servers. For `make e2e` also
-# the plugins that record logs and recovery times.
-pytest_plugins = ["contract_servers", "disclosures", "recovery_table"]
+# Fixtures of the tests against two servers (`target`, `http`) and with other clients. For
+# `make e2e` also the plugins that record logs and recovery times.
+pytest_plugins = ["contract_servers", "disclosures", "peer_servers", "recovery_table"]
 
 # The same examples in every run. HYPOTHESIS_PROFILE=explore looks for new ones.
 settings.register_profile("ci", derandomize=True, database=None, deadline=None)
@@ -112,6 +112,11 @@ def pytest_collection_modifyitems(
 
         if isinstance(item, pytest.Function) and _is_coroutine(item):
             _use_first(item, nothing_left_behind.__name__)
+
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # The first process starts with them and mostly waits for other processes. The
+        # others compute meanwhile, and later take over the rest of its tests.
+        items.sort(key=lambda it: it.get_closest_marker("realtime") is None)
 
 
 def _is_coroutine(item: pytest.Function) -> bool:

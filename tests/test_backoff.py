@@ -1,4 +1,4 @@
-"""`Backoff` and `RetryWithDeadline`: when to try again, computed without a clock."""
+"""`Backoff` and `RetryWithDeadline`: times of retries, computed without a clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aioinformer.backoff import Backoff, Failure, RetryWithDeadline
 
 
 class Jitter(random.Random):
-    """Draws what the test says: the same part of a gap every time."""
+    """A generator that always draws the same part of a gap."""
 
     def __init__(self, part: float = 0.0) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ def attempt(
 
 
 class Attempts:
-    """Attempts one after the other, each after the wait for it."""
+    """Consecutive attempts, each after its wait."""
 
     def __init__(self, backoff: Backoff | None = None) -> None:
         self.backoff = backoff or Backoff(Jitter())
@@ -317,7 +317,7 @@ def answers(
             1,
             [(1, OURS), (3, OURS), (4, OURS), (5, OURS), (6, OURS)],
             [True, False, True, True, False],
-            id="another-window-behind-the-first",
+            id="another-window-after-the-first",
         ),
         pytest.param(
             30,

@@ -1,4 +1,4 @@
-"""`LoopBudget`: who works when, counted in turns of the loop and scripted seconds."""
+"""`LoopBudget`: order of work, counted in turns of the loop and scripted seconds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Turns:
-    """Counts the turns of the running loop."""
+    """A counter of the turns of the running loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -190,7 +190,7 @@ async def test_one_task_works_at_a_time_with_three_free_turns_between(
 
 
 async def test_short_tasks_share_a_slice(clock: Clock, turns: Turns) -> None:
-    """In one turn, as long as nobody had to wait; then twice as many in each turn."""
+    """All start in one turn without waiters, then twice as many in each turn."""
     worked_in = await in_turns(clock, turns, [0.5] * 10)
 
     first = worked_in[0]
@@ -224,7 +224,7 @@ async def test_task_admitted_too_late_keeps_its_place(
 
 
 async def in_turns(clock: Clock, turns: Turns, works: list[float]) -> list[int]:
-    """In which turn each of these works was done, of so many milliseconds."""
+    """Return the turn of each work of so many milliseconds."""
     budget = LoopBudget.current()
     worked_in: list[int] = [0] * len(works)
 
@@ -261,9 +261,9 @@ async def test_task_that_never_ends_its_slice_delays_no_other(
 
 
 async def test_tasks_take_turns_in_the_order_of_their_start(clock: Clock) -> None:
-    """The first one works at once, and so is also the first to wait again.
+    """The first task works at once, so it is also the first to wait again.
 
-    Who has done all of its work leaves the rest of its slice to the next.
+    A task without further work leaves the rest of its slice to the next.
     """
     record: list[str] = []
 
@@ -292,7 +292,7 @@ async def test_light_work_continues_between_the_slices(clock: Clock) -> None:
 
 @given(plan=st.lists(st.integers(min_value=1, max_value=9), max_size=6))
 async def test_work_never_exceeds_a_slice_and_a_step(plan: list[int]) -> None:
-    """Whatever works there are: in any four turns, at most 2 ms and one step."""
+    """Any four turns contain at most 2 ms of work and one step."""
     clock = Clock()
     patch = pytest.MonkeyPatch()
     patch.setattr(budget_module, "perf_counter", clock)
@@ -343,7 +343,7 @@ async def test_statistics_count_the_used_time(clock: Clock) -> None:
     assert busy.longest == pytest.approx(0.011)
 
 
-# ---------------------------------------------------------------- one for each loop
+# ---------------------------------------------------------------- budgets of loops
 
 
 async def test_tasks_of_one_loop_share_a_budget() -> None:

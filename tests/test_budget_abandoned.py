@@ -1,4 +1,4 @@
-"""`LoopBudget` when those who have it, or wait for it, fail, hang or are cancelled."""
+"""`LoopBudget`: holders and waiters that fail, hang or are cancelled."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def test_budget_is_free_after_all_waiters_were_cancelled(
 async def test_rest_of_a_slice_is_kept_without_waiters(
     clock: Clock,
 ) -> None:
-    """Who comes into it would have the rest of a slice, and a whole one behind it."""
+    """A new task would get this rest, and a full slice after it."""
     budget = LoopBudget.current()
     await budget.start()
     clock.work(3)
@@ -147,7 +147,7 @@ async def test_rest_of_a_slice_is_kept_without_waiters(
 async def test_waiter_cancelled_in_the_turn_of_its_wake_up_stays_cancelled(
     clock: Clock,
 ) -> None:
-    """Its future is cancelled at once, but its task only hears of it one turn later."""
+    """Its future is cancelled at once, but its task notices one turn later."""
     record: list[str] = []
     tasks = await waiting_tasks(clock, record)
     budget = LoopBudget.current()

@@ -1,4 +1,4 @@
-"""`LoopCondition`: notifying from plain code, cancellation, and one loop at a time."""
+"""`LoopCondition`: notifications by plain code, cancellation, and one loop at a time."""
 
 from __future__ import annotations
 

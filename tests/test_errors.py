@@ -1,4 +1,4 @@
-"""Errors: which one a Status becomes, what they carry and say, copying, pickling."""
+"""Errors: classes by Status, attributes, texts, copies and pickles."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from aioinformer.errors import (
     WrongLoop,
 )
 
-# ---------------------------------------------------------------- from a Status
+# ---------------------------------------------------------------- classes by Status
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_details_are_kept_as_received() -> None:
     assert ApiError.from_status({"details": "odd"}).details == {}
 
 
-# ---------------------------------------------------------------- their text
+# ---------------------------------------------------------------- texts
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_not_synced_names_the_reason_of_each_informer() -> None:
     assert NotSynced("too early").results == {}
 
 
-# ---------------------------------------------------------------- the tree
+# ---------------------------------------------------------------- class hierarchy
 
 
 @pytest.mark.parametrize("name", errors.__all__)

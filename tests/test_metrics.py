@@ -1,4 +1,4 @@
-"""The sink that throws measurements away, and the protocol that it shows."""
+"""`NullSink`, the protocol of sinks, and sinks that fail."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_sinks_have_the_signatures_of_the_protocol(
 
 
 class Failing:
-    """Fails with whatever it is told to."""
+    """A sink that raises a given error."""
 
     def __init__(self, error: BaseException, *, enabled: bool = True) -> None:
         self.enabled = enabled

@@ -1,4 +1,4 @@
-"""Series end with what they measure: informers, handlers, controllers."""
+"""Series of metrics are removed with their informers, handlers and controllers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fails(_: object) -> None:
 
 
 class Unforgetting(PlainSink):
-    """Fails to forget."""
+    """A sink whose `forget` raises."""
 
     def forget(self, name: str, /, **labels: str) -> None:
         raise ValueError("never")

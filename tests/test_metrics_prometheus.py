@@ -1,4 +1,4 @@
-"""`PrometheusSink`: what `generate_latest` shows of what a sink was told."""
+"""`PrometheusSink`: its measurements in the output of `generate_latest`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def shown(registry: CollectorRegistry, *, comments: bool = False) -> list[str]:
     return [line for line in lines if comments or not line.startswith("#")]
 
 
-# ---------------------------------------------------------------- what is gone
+# ---------------------------------------------------------------- removed series
 
 
 def test_forget_removes_the_series_with_the_labels(
@@ -90,7 +90,7 @@ async def test_forgotten_queue_is_not_collected_again(
     assert any("kept" in line for line in shown(registry))
 
 
-# ---------------------------------------------------------------- kinds
+# ---------------------------------------------------------------- kinds of metrics
 
 
 def test_prometheus_sink_is_a_sink_and_a_collector(sink: PrometheusSink) -> None:
@@ -268,7 +268,7 @@ except it.OptionsError as exc:
     )
 
 
-# ---------------------------------------------------------------- sharing
+# ---------------------------------------------------------------- registries
 
 
 def test_sinks_of_one_registry_share_their_metrics(registry: CollectorRegistry) -> None:
@@ -317,7 +317,7 @@ def test_unused_registry_is_freed() -> None:
 
 
 class Slow(float):
-    """A number that lets other threads run while it is added to another one."""
+    """A number whose addition lets other threads run."""
 
     def __radd__(self, other: float) -> float:
         time.sleep(0.002)
@@ -346,7 +346,7 @@ def test_concurrent_counts_in_threads_are_not_lost(
     assert "seconds_sum 20.0" in lines
 
 
-# ---------------------------------------------------------------- with a queue
+# ---------------------------------------------------------------- queues
 
 
 async def test_queue_exports_the_metrics_of_client_go(
@@ -444,7 +444,7 @@ def test_component_that_fails_to_report_does_not_affect_others(
 
 
 class Reader:
-    """Reads the registry while it is asked to tell, as another scrape would do."""
+    """A component that collects the registry during its report, like another scrape."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
@@ -473,7 +473,7 @@ def test_two_concurrent_collections_drop_a_freed_component(
     assert len(sink._shared.reporters) == 1
 
 
-# ---------------------------------------------------------------- what is known of each
+# ---------------------------------------------------------------- help texts
 
 METRIC = re.compile(
     r"(aioinformer|controller_runtime|informer|leader_election|reflector|rest_client|"

@@ -1,4 +1,4 @@
-"""`Runnables`: how they run side by side, fail and end."""
+"""`Runnables`: concurrent runs, failures and ends."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Bench:
         self.add(lambda: slow_to_end(self.record))
 
 
-async def for_ever() -> None:
+async def forever() -> None:
     await asyncio.Event().wait()
 
 
@@ -147,7 +147,7 @@ async def test_hurry_before_end_skips_drain() -> None:
         await settle()
         bench.group.hurry()
         await asyncio.sleep(5)
-        assert bench.record == [], "it ends nobody by itself"
+        assert bench.record == [], "a failure ends no other"
 
     assert now() - start == 5
     assert bench.record == ["ending"], "each of its cancellations has arrived"
@@ -177,6 +177,6 @@ async def test_wait_nonempty_waits_for_first_runnable() -> None:
     async with running(bench.group.wait_nonempty()) as task:
         await settle()
         assert not task.done()
-        bench.add(for_ever)
+        bench.add(forever)
         await settle()
         assert task.done()

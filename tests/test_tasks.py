@@ -1,4 +1,4 @@
-"""`_tasks`: clean-up that outlives a cancellation, tasks that are ended, leaves."""
+"""`finish`, `unwrap_group` and `run_concurrently`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def record() -> list[str]:
 
 
 async def clean_up(record: list[str], seconds: float = 1.0) -> str:
-    """Takes some time, even when it is cancelled once."""
+    """Take some time, even if cancelled once."""
     record.append("begun")
     await asyncio.sleep(seconds)
     record.append("done")
@@ -178,13 +178,13 @@ PAIR = ExceptionGroup("pair", [ONE, TWO])
         pytest.param(PAIR, PAIR, id="two"),
     ],
 )
-def test_leaf_of_returns_the_only_leaf_or_the_group(
+def test_unwrap_group_returns_the_only_leaf_or_the_group(
     group: BaseExceptionGroup[BaseException], leaf: BaseException | None
 ) -> None:
     assert unwrap_group(group) is (leaf or group.exceptions[0])
 
 
-def test_leaf_of_keeps_the_outer_group_around_several() -> None:
+def test_unwrap_group_keeps_the_outer_group_around_several() -> None:
     outer = ExceptionGroup("outer", [PAIR])
 
     assert unwrap_group(outer) is outer
@@ -193,14 +193,16 @@ def test_leaf_of_keeps_the_outer_group_around_several() -> None:
 # ---------------------------------------------------------------- run_concurrently
 
 
-async def test_together_runs_all_concurrently(looptime: float) -> None:
+async def test_run_concurrently_runs_all_at_once(looptime: float) -> None:
     await run_concurrently(asyncio.sleep(3), asyncio.sleep(2), asyncio.sleep(1))
     await run_concurrently()
 
     assert looptime == 3
 
 
-async def test_first_failure_cancels_the_others(record: list[str]) -> None:
+async def test_run_concurrently_cancels_the_others_on_failure(
+    record: list[str],
+) -> None:
     async def fails() -> None:
         await asyncio.sleep(1)
         raise ValueError("failed")
@@ -220,7 +222,7 @@ async def test_first_failure_cancels_the_others(record: list[str]) -> None:
     assert task.cancelling() == 0
 
 
-async def test_cancellation_reaches_all_of_them(record: list[str]) -> None:
+async def test_run_concurrently_passes_a_cancellation_to_all(record: list[str]) -> None:
     async def cleans_up() -> None:
         try:
             await asyncio.sleep(60)

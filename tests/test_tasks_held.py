@@ -1,4 +1,4 @@
-"""`BackgroundContext`: a context that a task of its own enters, holds open and leaves."""
+"""`BackgroundContext`: a context entered, held open and exited by its own task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def record() -> list[str]:
 async def door(
     record: list[str], *, opens: float = 1.0, closes: float = 0.0
 ) -> AsyncIterator[str]:
-    """Takes some time to enter and to leave, and notes in which task it is."""
+    """Take some time to enter and exit, and record the tasks."""
     task = asyncio.current_task()
     assert task is not None
     record.append(f"opening in {task.get_name()}")
@@ -49,7 +49,7 @@ async def test_context_is_entered_and_exited_in_its_own_task(record: list[str]) 
     held = BackgroundContext(door(record), "porter")
 
     assert await held.value() == "value"
-    assert await held.value() == "value", "as often as one likes"
+    assert await held.value() == "value", "any number of times"
     await held.leave()
     await held.leave()
 

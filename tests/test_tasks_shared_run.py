@@ -1,4 +1,4 @@
-"""`SharedRun`: one task does what many callers wait for; `in_thread`: a thread does."""
+"""`SharedRun`, one task for many callers, and `in_thread`, a call in a thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aioinformer._tasks import SharedRun, in_thread
 
 
 class Work:
-    """Takes five seconds, and notes what became of each run."""
+    """Work of five seconds that records the outcome of each run."""
 
     def __init__(self) -> None:
         self.record: list[str] = []

@@ -1,4 +1,4 @@
-"""`Supervisor`: lives of components, and the hosts who start and stop them."""
+"""`Supervisor`: start, readiness, stop and failure of the supervised coroutine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def record() -> list[str]:
 
 
 def life_of(record: list[str], *, ready_after: float = 0.0) -> Life:
-    """A life that is well: it gets ready, lives, and takes 1 s to end."""
+    """Make a life that gets ready, runs, and takes 1 s to end."""
 
     async def life(ready: Callable[[], None]) -> None:
         record.append("started")
@@ -185,7 +185,7 @@ async def test_readiness_can_be_reported_twice(record: list[str]) -> None:
     assert not supervisor.running
 
 
-# ---------------------------------------------------------------- lives that fail
+# ---------------------------------------------------------------- failures
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ async def test_start_raises_the_failure_before_readiness(
 
     assert caught.value is raised
     assert not supervisor.running
-    await supervisor.stop()  # raises it no more
+    await supervisor.stop()  # does not raise it again
 
 
 async def test_start_fails_if_the_life_ends_before_readiness(
@@ -314,7 +314,7 @@ async def test_start_cancelled_before_the_life_began_leaves_nothing(
 ) -> None:
     supervisor = Supervisor(life_of(record), "demo")
     starter = asyncio.create_task(supervisor.start())
-    await asyncio.sleep(0)  # the life is a task now, but has not run
+    await asyncio.sleep(0)  # the task exists, but has not run
 
     starter.cancel()
     await asyncio.wait({starter})
@@ -353,7 +353,7 @@ async def test_failure_during_a_cancelled_start_is_noted() -> None:
         await starter
 
     assert raised.value.__notes__ == [f"the demo also failed: {ONE!r}"]
-    await supervisor.stop()  # it has been told
+    await supervisor.stop()  # it was notified
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -1,4 +1,4 @@
-"""Protection from the user's code: exceptions, and log handlers that raise."""
+"""`_user_code`: exceptions and log handlers of users that raise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = guarded_logger(__name__)
 
 
 class Foreign(BaseException):
-    """Stands for the exception of pytest.fail()."""
+    """A base exception like that of `pytest.fail()`."""
 
 
 def caught(error: BaseException) -> bool:
@@ -49,7 +49,7 @@ class Raising(logging.Filter):
 
 @pytest.fixture
 def raising() -> Iterator[Raising]:
-    """A filter of this module's logger."""
+    """Add a filter to this module's logger."""
     it = Raising(ValueError("no more logs"))
     logger.logger.addFilter(it)
     yield it

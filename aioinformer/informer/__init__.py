@@ -1,8 +1,8 @@
-"""Informers: live, indexed, local copies of collections, and what is told of them.
+"""Informers: live, indexed, local copies of collections, with event handlers.
 
-The law of this layer: decisions are pure functions (`machine`), state changes are
-synchronous and in one place (`pipeline`), coroutines only perform. The reflector,
-machine and processor know the `ListerWatcher` protocol, not the client.
+Decisions are pure functions (`machine`), state changes are synchronous and in one place
+(`pipeline`), and coroutines only perform them. The reflector, the machine and the
+processor use the `ListerWatcher` protocol, not the client.
 """
 
 from aioinformer.informer.factory import (

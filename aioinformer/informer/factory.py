@@ -1,4 +1,4 @@
-"""`SharedInformerFactory`: informers that share one client, and their life."""
+"""`SharedInformerFactory`: makes and runs informers that share one client."""
 
 from __future__ import annotations
 
@@ -68,9 +68,8 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             await factory.wait_for_cache_sync(timeout=30)
             print(len(pods.lister.list("app=web")))
 
-    It may be entered in one task and left in another. A client that nobody has entered
-    is entered, and left again, by the factory. The defaults are those that client-go's
-    factories have.
+    It may be entered in one task and left in another. It enters and leaves its client,
+    unless that was entered before. It has the same defaults as client-go's factories.
 
     Args:
         client: Client for all requests.
@@ -86,8 +85,8 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         metrics: Sink of measurements.
 
     Raises:
-        OptionsError: If the client is none, a namespace or a period cannot be one, or
-            `on_error` is no plain function.
+        OptionsError: If the client, a namespace or a period is invalid, or `on_error` is
+            not a plain function.
         SelectorSyntaxError: If a selector cannot be parsed.
     """
 
@@ -109,8 +108,8 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
     ) -> None:
         if not isinstance(client, Client):
             raise OptionsError(
-                "a factory needs a Client, as Client.from_env() makes one, or "
-                f"Client.from_kubernetes_asyncio(...); not {client!r}"
+                "a factory needs a Client, such as Client.from_env() or "
+                f"Client.from_kubernetes_asyncio(...), not {client!r}"
             )
 
         if on_error is not None:
@@ -132,8 +131,8 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         self._entries: dict[tuple[object, ...], Entry] = {}
         self._runnables = Runnables(self._log_death)
         self._supervisor = Supervisor(self._life, "informer factory")
-        self._loop: asyncio.AbstractEventLoop | None = None  # where it was started
-        self._raised = False  # what an informer died of, to somebody
+        self._loop: asyncio.AbstractEventLoop | None = None  # of `start()`
+        self._raised = False  # the failure, by `shutdown()`
 
     def __repr__(self) -> str:
         names = ", ".join(informer.name for informer in self.informers)
@@ -163,53 +162,52 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
     ) -> SharedInformer:
         """Return the informer of a resource: a new one, or the existing one.
 
-        There is one for each resource, namespaces, selectors and `metadata_only`;
-        asking again adds the indexers to it, and must ask for the same transform and
-        options (two functions are the same if they are equal, as two
-        `drop("status.images")` are). On a factory that runs it is started at once.
+        There is one for each combination of resource, namespaces, selectors and
+        `metadata_only`. Another request for it adds its indexers, and must have the same
+        transform and options (functions are compared by `==`, and two
+        `drop("status.images")` are equal). If the factory runs, the informer starts at
+        once.
 
         Args:
-            api_version: Such as `"v1"` or `"apps/v1"`; or a `Resource`, whose kind may be
-                left out: then what the server sends is not compared with it.
-            resource: Plural or kind, such as `"pods"` or `"Pod"`. One that is not built in
-                the server is asked for; its other names make other informers.
-            namespace: Restricts it to one namespace, or to several: one list and watch
-                for each of these, in one store. An empty text is all of them, None what
-                the factory was told.
+            api_version: API version, such as `"v1"` or `"apps/v1"`, or a `Resource`. If
+                that has no kind, the kind of objects is not checked.
+            resource: Plural or kind, such as `"pods"` or `"Pod"`. Resources that are not
+                built in are found by discovery; their other names make other informers.
+            namespace: Namespace, or several: each has a list and watch of its own, in one
+                store. An empty string for all namespaces, None for the factory's default.
             label_selector: Label selector in kubectl's syntax.
             field_selector: Field selector in kubectl's syntax. The server decides which
                 fields it supports.
             indexers: Index functions by name.
             transform: Function that makes objects smaller before they are stored, or
                 leaves them out: see `SharedInformer`.
-            compression: `"zstd"` keeps bodies compressed, for an eighth of the memory
-                and some time for each reading; it takes the extra `zstd`: see there.
-            resync_period: After how many seconds handlers are told of every object
-                again, unless they say so themselves; 0 for never, None for what the
-                factory was told.
-            page_size: Objects in a page of a list; None for 500 where pages make sense.
-            streaming_list: Ask for lists as streams, which spares an older server's
-                memory; a server that does not do it is asked for pages instead.
-            watch_seconds: Minimum duration of one watch; drawn from [w, 2w).
+            compression: `"zstd"` to keep bodies compressed, in an eighth of the memory:
+                see `SharedInformer`. Requires the `zstd` extra.
+            resync_period: Seconds between resyncs of handlers without a period of their
+                own; 0 for none, None for the factory's default.
+            page_size: Number of objects in a page of a list; None for 500 if pages help.
+            streaming_list: True to request lists as streams, which saves memory in older
+                servers. If the server does not support them, lists are in pages.
+            watch_seconds: Minimum duration of a watch; the actual one is random, up to
+                twice as long.
             watch_grace_seconds: Seconds after which the client ends a watch that the
                 server should have ended.
             internal_error_seconds: Seconds for which watches that end in internal
                 errors (500) in a row are resumed, before the informer relists.
-            metadata_only: Ask for nothing but the metadata of objects, which are much
-                smaller then. They are as the server sends them: of the kind
-                `PartialObjectMetadata` of `meta.k8s.io/v1`, whatever they are of, which
-                `obj.type_meta` tells.
-            name: Makes a second informer of the same on purpose, and names it.
+            metadata_only: True to request only the metadata of objects, which makes them
+                much smaller. Their kind is `PartialObjectMetadata` of `meta.k8s.io/v1`,
+                whatever the resource; see `obj.type_meta`.
+            name: Name of a separate, second informer with the same selection.
 
         Raises:
-            OptionsError: There can be no such resource, an option cannot work, or it or
-                the transform is another than that of the informer that there is; the
-                text names both places of the code.
-            SelectorSyntaxError: A selector cannot be parsed.
-            InformerStopped: The factory has been left already, or that informer died.
-            WrongLoop: The factory runs in another event loop or thread.
+            OptionsError: If the resource is unknown, an option is invalid, or options or
+                transform differ from those of the existing informer. The message has
+                both places in the code.
+            SelectorSyntaxError: If a selector cannot be parsed.
+            InformerStopped: If the factory was left, or the informer has died.
+            WrongLoop: If the factory runs in another event loop or thread.
         """
-        asked = self._defaults.spec(
+        spec = self._defaults.spec(
             api_version,
             resource,
             {
@@ -228,7 +226,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
                 "name": name,
             },
         )
-        entry = self._entry(asked, indexers or {})
+        entry = self._entry(spec, indexers or {})
         entry.lasting = True
         return entry.informer
 
@@ -238,15 +236,14 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         resource: str = "",
         **options: Unpack[InformerOptions],
     ) -> AbstractAsyncContextManager[SharedInformer]:
-        """An informer for a time: `async with factory.use("v1", "pods") as pods:`.
+        """Use an informer for a while: `async with factory.use("v1", "pods") as pods:`.
 
-        The first of the blocks that use the same one starts it, and the last one stops
-        it, as leaving the factory does, and forgets it. It is not synced yet when a
-        block begins. One that is there for good is used as it is, and stays; one that
-        is asked for by `informer()` meanwhile stays as well.
+        The first block that uses an informer starts it; the last one stops and removes
+        it. It may not be synced when a block begins. An informer that `informer()` has
+        returned, before or meanwhile, stays.
 
-        Left by a handler of an informer of this factory, a block does not wait for the
-        informer's end: that might wait for the handler.
+        A block left by a handler of this factory does not wait for the informer's end,
+        which might wait for the handler.
 
         Args:
             api_version: API version or resource, as in `informer()`.
@@ -255,44 +252,46 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
                 same options.
 
         Raises:
-            OptionsError: Invalid options, as in `informer()`. On entering: another
-                block's options differ, or the factory does not run.
-            SelectorSyntaxError: A selector cannot be parsed.
-            InformerStopped: On entering, if the factory has been left, or the informer
-                that others use has died.
+            OptionsError: If options are invalid, as in `informer()`. On entering, if
+                another block's options differ, or the factory does not run.
+            SelectorSyntaxError: If a selector cannot be parsed.
+            InformerStopped: On entering, if the factory was left, or the shared informer
+                has died.
             WrongLoop: On entering, if the factory runs in another event loop.
 
         Cancellation:
-            On leaving it is deferred until the informer has ended, which takes 5 s at
-            most if its handlers end when they are cancelled.
+            Deferred on leaving until the informer has ended. That takes up to 5 s, if its
+            handlers end when cancelled.
         """
         unknown = options.keys() - InformerOptions.__annotations__.keys()
         if unknown:
-            raise TypeError(f"no options of an informer: {', '.join(sorted(unknown))}")
+            raise TypeError(
+                f"unknown options of an informer: {', '.join(sorted(unknown))}"
+            )
 
         indexers = options.get("indexers") or {}
-        asked = self._defaults.spec(api_version, resource, options)
-        return self._used(asked, indexers)
+        spec = self._defaults.spec(api_version, resource, options)
+        return self._used(spec, indexers)
 
     @contextlib.asynccontextmanager
     async def _used(
-        self, asked: InformerSpec, indexers: Indexers
+        self, spec: InformerSpec, indexers: Indexers
     ) -> AsyncIterator[SharedInformer]:
         self._check_open()
         if not self._runnables.running:
             raise OptionsError(
-                f"{asked.describe()!r} can be used while the factory runs: start it"
+                f"cannot use {spec.describe()!r}: the factory does not run, start it first"
             )
 
-        entry = self._entry(asked, indexers)
+        entry = self._entry(spec, indexers)
         entry.users += 1
         try:
             yield entry.informer
         finally:
             entry.users -= 1
             if not entry.users and not entry.lasting:
-                # From here on who asks for the same gets a new one.
-                del self._entries[asked.identity]
+                # From here on, the same request gets a new informer.
+                del self._entries[spec.identity]
                 wait = not self._supervisor.contains_caller()
                 await self._runnables.stop(
                     entry.runnable,
@@ -300,72 +299,71 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
                     then=lambda: self._forget_metrics(entry.informer),
                 )
 
-    def _entry(self, asked: InformerSpec, indexers: Indexers) -> Entry:
+    def _entry(self, spec: InformerSpec, indexers: Indexers) -> Entry:
         self._check_open()
-        entry = self._entries.get(asked.identity)
+        entry = self._entries.get(spec.identity)
         if entry is not None:
-            entry.asked.check_same(asked, entry.informer.transform)
+            entry.spec.check_same(spec, entry.informer.transform)
             entry.informer.add_indexers(indexers)
             return entry
 
-        entry = self._entries[asked.identity] = self._new_entry(asked, indexers)
+        entry = self._entries[spec.identity] = self._new_entry(spec, indexers)
         self._runnables.add(entry.runnable)
         return entry
 
-    def _new_entry(self, asked: InformerSpec, indexers: Indexers) -> Entry:
-        informer = self._new(asked, indexers)
+    def _new_entry(self, spec: InformerSpec, indexers: Indexers) -> Entry:
+        informer = self._new(spec, indexers)
         runnable = Runnable(
             f"informer {informer.name}", informer.run, on_end=informer.abandon
         )
-        # At once: its handlers may go on for a while after it has died.
+        # Called at once. Its handlers may still run after it has died.
         informer.set_death_handler(
             lambda failure: self._runnables.fail(runnable, failure),
             why_ending=lambda: self._runnables.unexpected_cancellation(runnable),
         )
-        return Entry(asked, informer, runnable)
+        return Entry(spec, informer, runnable)
 
-    def _new(self, asked: InformerSpec, indexers: Indexers) -> SharedInformer:
-        sources = {it: self._source(asked, it) for it in asked.namespaces}
+    def _new(self, spec: InformerSpec, indexers: Indexers) -> SharedInformer:
+        sources = {it: self._source(spec, it) for it in spec.namespaces}
         return SharedInformer(
-            # One namespace is an informer like any other; several have a state each.
-            sources if len(sources) > 1 else self._source(asked, *asked.namespaces),
-            name=asked.describe(),
+            # Several namespaces have a state each; one does not differ from all.
+            sources if len(sources) > 1 else self._source(spec, *spec.namespaces),
+            name=spec.describe(),
             indexers=indexers,
-            transform=asked.transform,
-            compression=asked.compression,
-            resync_period=asked.resync_period,
-            options=asked.options,
+            transform=spec.transform,
+            compression=spec.compression,
+            resync_period=spec.resync_period,
+            options=spec.options,
             on_error=self._on_error,
             metrics=self._metrics,
         )
 
     def _source(
-        self, asked: InformerSpec, namespace: str | None = None
+        self, spec: InformerSpec, namespace: str | None = None
     ) -> ListerWatcher:
-        return (DiscoveredListWatch if asked.by_name else ListWatch)(
+        return (DiscoveredListWatch if spec.by_name else ListWatch)(
             self._client,
-            asked.resource,
+            spec.resource,
             namespace=namespace,
-            label_selector=asked.label_selector,
-            field_selector=asked.field_selector,
-            metadata_only=asked.metadata_only,
+            label_selector=spec.label_selector,
+            field_selector=spec.field_selector,
+            metadata_only=spec.metadata_only,
         )
 
-    # ------------------------------------------------------------ how they are doing
+    # ------------------------------------------------------------ state
 
     @property
     def informers(self) -> tuple[SharedInformer, ...]:
-        """All informers of this factory; those that are used for a time as well."""
+        """All informers of this factory, including those of `use()`."""
         return tuple(entry.informer for entry in tuple(self._entries.values()))
 
     def not_ready(self) -> dict[str, str]:
-        """The informers whose listers refuse to answer, and why: for a readiness route.
+        """Return the informers that cannot be read, with reasons, for a readiness route.
 
-        Empty if all can be read: they are synced, and none has ended. That says nothing
-        of how fresh they are: in an outage of the API server the answer stays empty, so
-        that the web app goes on answering from what it has; `informer.status` says how
-        old that is. Those that are used for a time are left out. May be called from any
-        thread.
+        Empty if all informers are synced and none has ended. Freshness does not count:
+        during an outage of the API server the result stays empty, so that a web app keeps
+        serving from its caches. See `informer.status.age`. Informers of `use()` are left
+        out. May be called from any thread.
         """
         return not_ready(self.lasting)
 
@@ -374,18 +372,17 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
     ) -> None:
         """Wait until the first complete lists of all informers are in their stores.
 
-        Of all that there are when it is called; those that are used for a time are left
-        to who uses them. Before `start()` it waits for that, too, and warns in the log.
+        Informers added later, and those of `use()`, are left out. Before `start()` it
+        also waits for that, and logs a warning.
 
         Args:
-            timeout: Seconds, or a timedelta, for all of them; None waits as long as it
-                takes.
-            fail_fast: Give up when one was refused twice in a row, as
-                `SharedInformer.wait_synced` says.
+            timeout: Seconds, or a timedelta, for all informers; None for no limit.
+            fail_fast: True to fail when one was refused twice in a row: see
+                `SharedInformer.wait_synced`.
 
         Raises:
-            NotSynced: Not all of them are; the text and `results` say for each why.
-            InformerStopped: One has ended, synced or not.
+            NotSynced: If not all are synced. The message and `results` have the reasons.
+            InformerStopped: If an informer has ended, synced or not.
 
         Cancellation:
             Safe.
@@ -396,11 +393,11 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         await wait_for_cache_sync(*self.lasting, timeout=timeout, fail_fast=fail_fast)
 
     async def failed(self) -> BaseException:
-        """Wait until an informer dies of a bug of ours; returns its error, at once.
+        """Wait until an informer dies of a bug, and return its error.
 
         Raises:
-            InformerStopped: The factory was left, and none had died.
-            WrongLoop: The factory runs in another event loop.
+            InformerStopped: If the factory was left, and no informer has died.
+            WrongLoop: If the factory runs in another event loop.
 
         Cancellation:
             Safe.
@@ -414,7 +411,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
 
     @property
     def lasting(self) -> tuple[SharedInformer, ...]:
-        """The same without those that are only used for a time."""
+        """Informers that `informer()` has returned, without those of `use()`."""
         entries = tuple(self._entries.values())
         return tuple(entry.informer for entry in entries if entry.lasting)
 
@@ -426,22 +423,22 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         return self._supervisor.running
 
     async def start(self) -> None:
-        """Start the informers; returns as soon as they run, long before they are synced.
+        """Start the informers; returns when they run, before they are synced.
 
         Raises:
-            OptionsError: The factory runs already, or there is no usable configuration to
-                connect with; with another one it can be tried again.
-            InformerStopped: The factory has been stopped; it cannot start again.
-            AioInformerError: The factory was stopped meanwhile.
-            WrongLoop: The factory runs in another event loop.
+            OptionsError: If the factory runs already, or the client's configuration is
+                unusable; correct that and call it again.
+            InformerStopped: If the factory has been stopped; it cannot start again.
+            AioInformerError: If the factory was stopped meanwhile.
+            WrongLoop: If the factory runs in another event loop.
 
         Cancellation:
-            Stops it again. If no informer had been started yet, it can be tried again.
+            Stops it again. If no informer was started yet, it can be called again.
         """
         self._check_loop()
         if self._runnables.ended:
             raise InformerStopped(
-                "a factory runs once, and this one has ended: make a new one, such as "
+                "a factory runs once, and this one has ended: make a new one, for example "
                 "one for each app"
             )
 
@@ -449,18 +446,17 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         await self._supervisor.start()
 
     async def shutdown(self) -> None:
-        """Stop the informers: connections first, then handlers may go on for up to 5 s.
+        """Stop the informers: first connections; then handlers have up to 5 s to end.
 
-        Idempotent. Nothing of it is left afterwards, but the data in the stores. Called
-        from one of its handlers it asks for all that and does not wait, as the handlers
-        are waited for themselves.
+        Idempotent. Only the data in the stores is left afterwards. Called from one of its
+        handlers, it requests the shutdown and returns at once.
 
         Raises:
-            Exception: If an informer had died of a bug of ours: its error, once.
-            WrongLoop: Called from another event loop.
+            Exception: Error of an informer that has died of a bug; raised once.
+            WrongLoop: If called from another event loop.
 
         Cancellation:
-            Deferred until all has ended.
+            Deferred until all informers have ended.
         """
         self._check_loop()
         self._runnables.close()
@@ -472,7 +468,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             await self._supervisor.stop()
         finally:
             for informer in self.informers:
-                informer.abandon()  # if it was never run
+                informer.abandon()  # in case it was never run
 
         if self._runnables.failure is not None and not self._raised:
             self._raised = True
@@ -489,21 +485,21 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
     def _log_death(self, runnable: Runnable, failure: BaseException) -> None:
         logger.critical("%s died", runnable.name, exc_info=failure)
 
-    def _forget_metrics(self, gone: SharedInformer) -> None:
-        """Drop the series of an informer, unless the next one of its name has them."""
-        if all(informer.name != gone.name for informer in self.informers):
-            gone.forget_metrics()
+    def _forget_metrics(self, removed: SharedInformer) -> None:
+        """Drop the series of an informer, unless another one has its name."""
+        if all(informer.name != removed.name for informer in self.informers):
+            removed.forget_metrics()
 
     def _check_loop(self) -> None:
         if self._supervisor.running and self._loop is not running_loop():
             raise WrongLoop(
-                "the factory runs in another event loop: call this from a coroutine there"
+                "the factory runs in another event loop: call it from a coroutine there"
             )
 
     def _check_open(self) -> None:
         self._check_loop()
         if self._runnables.ended:
-            raise InformerStopped("the factory has been left already")
+            raise InformerStopped("the factory was left already")
 
 
 @dataclass(slots=True, eq=False)
@@ -511,14 +507,14 @@ class Entry:
     """Informer of a factory, and its users.
 
     Attributes:
-        asked: Spec of the informer.
+        spec: Spec of the informer.
         informer: Informer made from the spec.
         runnable: Runnable of the informer.
         lasting: True if `informer()` returned it, so that it stays.
         users: Number of open `use()` blocks.
     """
 
-    asked: InformerSpec
+    spec: InformerSpec
     informer: SharedInformer
     runnable: Runnable
     lasting: bool = False
@@ -559,53 +555,52 @@ async def wait_for_cache_sync(
     """Wait until the first complete lists of all these informers are in their stores.
 
     Args:
-        informers: Whom to wait for.
-        timeout: Seconds, or a timedelta, for all of them together; None waits as long
-            as it takes.
-        fail_fast: Give up when one was refused twice in a row, as
-            `SharedInformer.wait_synced` says.
+        informers: Informers to wait for.
+        timeout: Seconds, or a timedelta, for all informers; None for no limit.
+        fail_fast: True to fail when one was refused twice in a row: see
+            `SharedInformer.wait_synced`.
 
     Raises:
-        NotSynced: Not all of them are; the text and `results` say for each why.
-        InformerStopped: One has ended, synced or not.
+        NotSynced: If not all are synced. The message and `results` have the reasons.
+        InformerStopped: If an informer has ended, synced or not.
 
     Cancellation:
         Safe.
     """
     try:
-        # At the same time: one that is just slow must not hide that another is refused.
+        # Concurrently: a slow one must not hide that another is refused.
         await run_concurrently(
             *(each.wait_synced(timeout, fail_fast=fail_fast) for each in informers)
         )
     except NotSynced as exc:
         results = _results(informers)
         missing = [f"{name}: {it}" for name, it in results.items() if it != "synced"]
-        if missing:  # the last one may have come in the very moment
+        if missing:  # the last one may have synced at this moment
             raise NotSynced(
                 f"not synced: {'; '.join(missing)}", results=results
             ) from exc.__cause__
 
 
 def not_ready(informers: Iterable[SharedInformer]) -> dict[str, str]:
-    """Of each whose lister refuses to answer, by its name: why."""
+    """Return the reasons of informers that cannot be read, by their names."""
     return {it.name: why for it in informers if (why := why_not_ready(it))}
 
 
 def why_not_ready(informer: SharedInformer) -> str:
-    """Why its lister refuses to answer; empty if it does answer."""
+    """Return why an informer cannot be read; empty if it can."""
     status = informer.status
     if status.phase == "stopped":
-        died = status.last_error
-        return "stopped" if died is None else f"stopped: {died!r}"
+        error = status.last_error
+        return "stopped" if error is None else f"stopped: {error!r}"
 
     return "" if informer.has_synced else informer.why_not_synced()
 
 
 def _results(informers: Sequence[SharedInformer]) -> dict[str, str]:
-    """Of each name why it is not synced, or `"synced"`."""
+    """Return `"synced"`, or why an informer is not synced, by name."""
     results: dict[str, str] = {}
     for informer in informers:
-        if results.get(informer.name, "synced") == "synced":  # two may have one name
+        if results.get(informer.name, "synced") == "synced":  # names may repeat
             results[informer.name] = informer.why_not_synced()
 
     return results

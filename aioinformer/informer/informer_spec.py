@@ -1,15 +1,18 @@
-"""`InformerSpec`: one informer of a factory, its identity and its options."""
+"""`InformerSpec`: identity and options of one informer of a factory."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aioinformer.errors import OptionsError
 from aioinformer.informer.handlers.resync import resync_seconds
-from aioinformer.informer.listwatch.interface import ReflectorOptions
+from aioinformer.informer.listwatch.interface import (
+    ReflectorKeywords,
+    ReflectorOptions,
+)
 from aioinformer.model.compression import check_compression
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import lookup, similar
@@ -38,11 +41,11 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 Namespaces: TypeAlias = str | Sequence[str] | None
-"""One namespace, several, or all of them: None, or an empty text."""
+"""One namespace, several, or all of them: None or an empty string."""
 
 
-class InformerOptions(TypedDict, total=False):
-    """The options of `SharedInformerFactory.informer`; see there."""
+class InformerOptions(ReflectorKeywords, total=False):
+    """Options of `SharedInformerFactory.informer`, as keyword arguments."""
 
     namespace: Namespaces
     label_selector: str
@@ -51,11 +54,6 @@ class InformerOptions(TypedDict, total=False):
     transform: Transform | None
     compression: Compression | None
     resync_period: Duration | None
-    page_size: int | None
-    streaming_list: bool
-    watch_seconds: Duration
-    watch_grace_seconds: Duration
-    internal_error_seconds: Duration
     metadata_only: bool
     name: str | None
 
@@ -65,24 +63,23 @@ class InformerSpec:
     """Request for an informer, with the factory's defaults applied.
 
     Attributes:
-        resource: Resource to list and watch, as far as it is known.
+        resource: Resource to list and watch; its kind may be unknown.
         namespaces: Sorted namespaces; empty for all.
         label_selector: Label selector in kubectl's syntax.
         field_selector: Field selector in kubectl's syntax.
         metadata_only: Whether to request the metadata of objects only.
-        name: The name that was given to have an informer of its own, or None.
+        name: Name of a separate informer, or None for the shared one.
         options: Options of the reflector.
         transform: Transform of objects before they are stored.
         compression: Compression of stored bodies; None for none.
-        resync_period: After how many seconds handlers are told everything again; 0 for
-            never.
+        resync_period: Seconds between resyncs; 0 for none.
         place: Line of the user's code that made the request.
-        by_name: The server is to say which resource it is: the kind, or the plural if
-            there is none, is a name that it may have.
+        by_name: True to find the resource by discovery: its kind, or its plural without
+            one, is then any of its names.
 
     Raises:
         SelectorSyntaxError: If a selector cannot be parsed.
-        OptionsError: If there is no such compression, or it is not installed.
+        OptionsError: If the compression is unknown or not installed.
     """
 
     resource: Resource
@@ -107,8 +104,7 @@ class InformerSpec:
     def identity(self) -> tuple[object, ...]:
         """Key of the informer: equal for all requests that share it.
 
-        Selectors count by what they mean, not by how they are written. The kind does
-        not count: not everybody who names a resource knows it.
+        Selectors are compared parsed. The kind is left out, as a request may lack it.
         """
         return (
             self.resource.api_version,
@@ -139,29 +135,30 @@ class InformerSpec:
         )
 
     def check_same(self, again: InformerSpec, transform: Transform | None) -> None:
-        """Raise unless a later question asks for the same options.
+        """Raise unless a later request has the same options.
 
         Args:
-            again: The later question, of the same identity.
-            transform: The one that the informer has by now.
+            again: Later request with the same identity.
+            transform: Current transform of the informer.
 
         Raises:
-            OptionsError: The options differ; the text names both places.
+            OptionsError: If the options differ; the message has both places.
         """
-        here, there = self._wishes(transform), again._wishes(again.transform)
+        here = self._shared_options(transform)
+        there = again._shared_options(again.transform)
         differ = [name for name in here if here[name] != there[name]]
         if "" in {here["kind"], there["kind"]}:
-            # Not everybody knows it, nor then whether it has namespaces.
+            # A request without a kind need not know whether there are namespaces.
             differ = [name for name in differ if name not in {"kind", "namespaced"}]
 
         if differ:
             raise OptionsError(
-                f"there is an informer {self.describe()!r}, asked for at {self.place} "
-                f"with {_told(here, differ)}; asked for again at {again.place} with "
-                f"{_told(there, differ)}: give name= for a second one"
+                f"informer {self.describe()!r} exists, requested at {self.place} with "
+                f"{_described(here, differ)}, and is requested at {again.place} with "
+                f"{_described(there, differ)}: pass name= for a second informer"
             )
 
-    def _wishes(self, transform: Transform | None) -> dict[str, Any]:
+    def _shared_options(self, transform: Transform | None) -> dict[str, Any]:
         """Return the options that all users of the informer must agree on."""
         return {
             "kind": self.resource.kind,
@@ -173,37 +170,37 @@ class InformerSpec:
         }
 
 
-def _told(wishes: dict[str, Any], names: Iterable[str]) -> str:
-    """Some of the wishes, for a person; functions by their names."""
-    values = ((name, wishes[name]) for name in names)
+def _described(options: dict[str, Any], names: Iterable[str]) -> str:
+    """Return some of the options for an error message; functions by their names."""
+    values = ((name, options[name]) for name in names)
     return " and ".join(
         f"{name}={getattr(it, '__qualname__', None) or repr(it)}" for name, it in values
     )
 
 
-def namespaces_of(given: Namespaces) -> tuple[str, ...]:
-    """Several namespaces in one order, each once; empty for all.
+def namespaces_of(namespaces: Namespaces) -> tuple[str, ...]:
+    """Return the sorted namespaces, each once; empty for all.
 
     Raises:
-        OptionsError: If they are none at all, or one of them is no name.
+        OptionsError: If the sequence is empty, or has an empty name.
     """
-    if given is None or given == "":
+    if namespaces is None or namespaces == "":
         return ()
 
-    if isinstance(given, str):
-        return (given,)
+    if isinstance(namespaces, str):
+        return (namespaces,)
 
-    names = set(given)
+    names = set(namespaces)
     if not names or not all(names):
         raise OptionsError(
-            f"name the namespaces, or give None for all of them, not {given!r}"
+            f"pass names of namespaces, or None for all, not {namespaces!r}"
         )
 
     return tuple(sorted(names))
 
 
 def calling_place() -> str:
-    """`"file.py:12"`: the innermost line of code outside of this package."""
+    """Return the innermost line of code outside this package, as `"file.py:12"`."""
     frame = sys._getframe()  # noqa: SLF001 - as the standard library's `warnings` does
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
@@ -220,18 +217,18 @@ class FactoryDefaults:
     """Defaults of a factory, applied to every request.
 
     Attributes:
-        namespace: Of informers that name none; not of cluster-scoped resources.
-        label_selector: Holds for all informers, beside their own.
-        field_selector: Holds for all informers, beside their own.
-        transform: Of informers that give none.
-        resync_period: Of informers that give none.
-        custom_resync: Of some resources, before the one for all.
-        metadata_only: Ask for nothing but metadata, whatever the question says.
-        any_resource: Two names are enough for a resource that is not built in.
+        namespace: Default namespaces; not for cluster-scoped resources.
+        label_selector: Selector of all informers, in addition to their own.
+        field_selector: Selector of all informers, in addition to their own.
+        transform: Default transform.
+        resync_period: Default resync period.
+        custom_resync: Default resync periods by resource, which take precedence.
+        metadata_only: True to request metadata only, whatever the request says.
+        any_resource: True to use API version and plural of unknown resources as they
+            are, without discovery.
 
     Raises:
-        OptionsError: If a namespace or a period cannot be one, or a selector is no
-            text.
+        OptionsError: If a namespace, a period or a selector is invalid.
         SelectorSyntaxError: If a selector cannot be parsed.
     """
 
@@ -249,25 +246,25 @@ class FactoryDefaults:
         LabelSelector.parse(_both(self.label_selector, ""))
         FieldSelector.parse(_both(self.field_selector, ""))
         for period in (self.resync_period, *self.custom_resync.values()):
-            resync_seconds(period)  # complains
+            resync_seconds(period)  # checks it
 
         for known in self.custom_resync:
             if not isinstance(known, Resource):
                 raise OptionsError(
-                    f"custom_resync is by Resource, such as resources.PODS: {known!r}"
+                    f"keys of custom_resync are Resources, such as PODS, not {known!r}"
                 )
 
     def spec(
-        self, api_version: str | Resource, plural: str, asked: InformerOptions
+        self, api_version: str | Resource, plural: str, options: InformerOptions
     ) -> InformerSpec:
         """Apply the defaults to a request.
 
         Raises:
-            OptionsError: If the resource is unknown, or an option cannot work.
+            OptionsError: If the resource is unknown, or an option is invalid.
             SelectorSyntaxError: If a selector cannot be parsed.
         """
         resource, by_name = self._resource(api_version, plural)
-        namespace, transform = asked.get("namespace"), asked.get("transform")
+        namespace, transform = options.get("namespace"), options.get("transform")
         if namespace is None and resource.namespaced:
             namespace = self.namespace
 
@@ -275,58 +272,60 @@ class FactoryDefaults:
             resource=resource,
             by_name=by_name,
             namespaces=namespaces_of(namespace),
-            label_selector=_both(self.label_selector, asked.get("label_selector")),
-            field_selector=_both(self.field_selector, asked.get("field_selector")),
-            metadata_only=self.metadata_only or asked.get("metadata_only", False),
-            name=asked.get("name") or None,
-            options=_reflector_options(asked),
+            label_selector=_both(self.label_selector, options.get("label_selector")),
+            field_selector=_both(self.field_selector, options.get("field_selector")),
+            metadata_only=self.metadata_only or options.get("metadata_only", False),
+            name=options.get("name") or None,
+            options=_reflector_options(options),
             transform=self.transform if transform is None else transform,
-            compression=asked.get("compression"),
-            resync_period=self._resync_period(resource, asked.get("resync_period")),
+            compression=options.get("compression"),
+            resync_period=self._resync_period(resource, options.get("resync_period")),
             place=calling_place(),
         )
 
-    def _resync_period(self, resource: Resource, asked: Duration | None) -> float:
-        if asked is not None:
-            return resync_seconds(asked)
+    def _resync_period(self, resource: Resource, period: Duration | None) -> float:
+        if period is not None:
+            return resync_seconds(period)
 
-        for known, period in self.custom_resync.items():
+        for known, its_period in self.custom_resync.items():
             if _names(known) == _names(resource):
-                return resync_seconds(period)
+                return resync_seconds(its_period)
 
         return resync_seconds(self.resync_period)
 
     def _resource(
         self, api_version: str | Resource, name: Any
     ) -> tuple[Resource, bool]:
-        """The resource that is meant, and whether the server has to say which it is.
+        """Return the resource, and whether discovery has to find it by its name.
 
-        One that is built in is known better than by those who leave out its kind. The
-        name should be a text; whoever gives a `Resource` there is told so.
+        A built-in resource is completed if the request lacks its kind.
         """
         if isinstance(api_version, Resource):
             if name:
-                raise OptionsError(f"give a Resource, or two names: not also {name!r}")
+                raise OptionsError(f"pass a Resource or two names, not also {name!r}")
 
-            given = api_version
-            return given if given.kind else lookup(*_names(given)) or given, False
+            resource = api_version
+            if resource.kind:
+                return resource, False
+
+            return lookup(*_names(resource)) or resource, False
 
         known = lookup(api_version, name)
         if known is not None:
             return known, False
 
-        meant = similar(name or api_version)
+        similar_one = similar(name or api_version)
         if not name or not isinstance(name, str):
-            raise OptionsError(_unknown(api_version, name, meant))
+            raise OptionsError(_unknown(api_version, name, similar_one))
 
-        if meant is not None and meant.api_version == api_version:
-            return meant, False
+        if similar_one is not None and similar_one.api_version == api_version:
+            return similar_one, False
 
         if self.any_resource and name == name.lower():
             return Resource.of(api_version, name), False
 
-        if not _may_be_served(api_version, meant):
-            raise OptionsError(_unknown(api_version, name, meant))
+        if not _may_be_served(api_version, similar_one):
+            raise OptionsError(_unknown(api_version, name, similar_one))
 
         kind = name if name != name.lower() else ""
         return Resource.of(api_version, name.lower(), kind), True
@@ -336,40 +335,42 @@ def _names(resource: Resource) -> tuple[str, str]:
     return resource.api_version, resource.plural
 
 
-def _may_be_served(api_version: str, meant: Resource | None) -> bool:
-    """Whether a server may have what is not built in under this name.
+def _may_be_served(api_version: str, similar_one: Resource | None) -> bool:
+    """Return True if a server may have a resource that is not built in.
 
-    The core group has nothing else. Groups without a dot belong to Kubernetes, too: a
-    name that is built in elsewhere is a mistake there.
+    The core group has built-in resources only. Groups without a dot belong to Kubernetes,
+    too: there, the name of a built-in resource of another group is a mistake.
     """
     group = api_version.rpartition("/")[0]
-    return bool(group) and ("." in group or meant is None)
+    return bool(group) and ("." in group or similar_one is None)
 
 
-def _unknown(api_version: str, name: object, meant: Resource | None) -> str:
-    """Return the error text for a name that is not built in, with a suggestion."""
+def _unknown(api_version: str, name: object, similar_one: Resource | None) -> str:
+    """Return the error message for an unknown name, with a suggestion."""
     text = f"{name!r} of {api_version!r} is not a built-in resource; "
-    if meant is not None:
-        return f"{text}did you mean {meant.api_version!r}, {meant.plural!r}?"
+    if similar_one is not None:
+        return (
+            f"{text}did you mean {similar_one.api_version!r}, {similar_one.plural!r}?"
+        )
 
     if not name:
-        return f"{text}give two names, such as 'v1', 'pods', or a Resource"
+        return f"{text}pass two names, such as 'v1', 'pods', or a Resource"
 
     return f"{text}custom ones have a group, as in 'example.com/v1'"
 
 
-def _reflector_options(asked: InformerOptions) -> ReflectorOptions:
-    """Return the options that are meant for the reflector; all of them by name."""
+def _reflector_options(options: InformerOptions) -> ReflectorOptions:
+    """Return the options of the reflector, by their names."""
     names = {field.name for field in fields(ReflectorOptions)}
-    given: dict[str, Any] = {name: it for name, it in asked.items() if name in names}
-    return ReflectorOptions(**given)
+    own: dict[str, Any] = {name: it for name, it in options.items() if name in names}
+    return ReflectorOptions(**own)
 
 
 def _both(one: str, other: str | None) -> str:
-    """The selector of what both select: a comma means "and"."""
-    given = [it for it in (one, other) if it]
-    for text in given:
+    """Return the selector of what both select; a comma means "and"."""
+    selectors = [it for it in (one, other) if it]
+    for text in selectors:
         if not isinstance(text, str):
-            raise OptionsError(f"a selector is a text such as 'app=web', not {text!r}")
+            raise OptionsError(f"a selector is a string like 'app=web', not {text!r}")
 
-    return ",".join(given)
+    return ",".join(selectors)

@@ -1,4 +1,4 @@
-"""`InformerWatch`: an informer that is read as a watch."""
+"""`InformerWatch`: an informer with the interface of a watch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["InformerWatch", "Precondition", "until_with_sync"]
 
 
 class InformerWatch(Watch):
-    """A watch that nothing ends but `stop()`: an informer lists again where it has to.
+    """A watch that only ends by `stop()`: its informer relists where needed.
 
     ::
 
@@ -41,24 +41,23 @@ class InformerWatch(Watch):
             async for event in watch:
                 print(event.type, event.object.key, len(watch.indexer))
 
-    Entering it starts the informer, leaving it waits until that has ended.
+    Entering it starts the informer. Leaving it waits until the informer has ended.
 
-    Gives first an ADDED for each object that is there, when the first list is complete;
-    then ADDED, MODIFIED and DELETED as the informer learns of changes: for one object
-    in their order, and the store shows that state or a later one. Where a watch cannot
-    be resumed, a list follows, of which only the differences are given: changes in
-    between may be skipped, and an object that is gone is DELETED with its last known
-    state. One that was replaced by another of its name is DELETED, then ADDED. Nothing
-    is repeated: there is no resync. Bookmarks and errors of the server are not given;
-    of the latter tells `informer.status`.
+    When the first list is complete, each object gives an ADDED event. Then changes give
+    ADDED, MODIFIED and DELETED events, for one object in their order. The store has the
+    state of the event or a later one. If the watch cannot be resumed, the differences to
+    a new list follow: changes in between may be skipped, and a deleted object has its
+    last known state. An object replaced by another of its name gives DELETED, then ADDED.
+    Nothing is repeated: there is no resync. There are no BOOKMARK and ERROR events; for
+    errors see `informer.status`.
 
-    What was not read yet waits, however much that is.
+    Unread events are queued without limit.
 
     Lifetime:
-        It runs once, and owns the tasks of its informer and two more; none is left when
-        it has been left. `stop()` ends it at once for who reads, and asks the informer
-        to end. If that dies of a bug of ours, whoever reads behind its last event is
-        told by `InformerStopped`; if nobody was, leaving raises the bug itself.
+        It runs once, and owns the tasks of its informer and two more. None is left after
+        the block. `stop()` ends it at once for its reader, and makes the informer end. If
+        the informer dies of a bug, reading after the last event raises
+        `InformerStopped`. If nothing read that, leaving the block raises the bug.
 
     Args:
         source: ListerWatcher to list and watch.
@@ -86,38 +85,39 @@ class InformerWatch(Watch):
         )
         self._life = Supervisor(self._live, name)
         self._entered = False
-        # Ended, whoever wanted it; `_running` is what `stop()` ends while it has not.
+        # True once the informer has ended, for whatever reason.
         self._over = False
+        # Task that `stop()` cancels.
         self._running: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
 
         self._arrived: list[WatchEvent] = []
-        self._bell = Notifier()
+        self._changed = Notifier()
 
     def __repr__(self) -> str:
         return f"<InformerWatch {self._informer!r} waiting={len(self._arrived)}>"
 
     @property
     def informer(self) -> SharedInformer:
-        """The informer itself: its status, its lister, its `wait_synced()`."""
+        """Informer behind the watch, with its status and its lister."""
         return self._informer
 
     @property
     def indexer(self) -> Indexer[KubeObject]:
-        """The cache; it stays readable behind the end."""
+        """Cache of the informer; still readable after the end."""
         return self._informer.indexer
 
     @property
     def skipped(self) -> int:
-        """Objects and events that could not be read so far."""
+        """Number of objects and events that could not be read so far."""
         return self._informer.status.degraded
 
     async def next_batch(self) -> list[WatchEvent]:
-        """Wait for events: all that have arrived. An empty list means `stop()`.
+        """Wait for events and return all that have arrived; an empty list means `stop()`.
 
         Raises:
-            InformerStopped: The informer has ended by itself; `__cause__` is why.
-            OptionsError: The watch was not entered.
+            InformerStopped: If the informer has ended by itself, because of `__cause__`.
+            OptionsError: If the watch was not entered.
 
         Cancellation:
             Safe: nothing is lost, call again.
@@ -132,12 +132,12 @@ class InformerWatch(Watch):
         if self._stopped:
             return self
 
-        self._informer.add_event_handler(on_event=self._note, name="watch")
+        self._informer.add_event_handler(on_event=self._append, name="watch")
         try:
             await self._life.start()
         except BaseException:
             self.stop()
-            self._informer.abandon()  # which may not have come to its first step
+            self._informer.abandon()  # it may not have made its first step
             raise
 
         return self
@@ -151,32 +151,32 @@ class InformerWatch(Watch):
             raise OptionsError(f"{self._informer.name} does not run: use `async with`")
 
         while not (self._arrived or self._over or self._stopped):
-            await self._bell.wait()
+            await self._changed.wait()
 
         if not self._arrived and not self._stopped:
-            await self._tell_end()
+            await self._raise_end()
 
         arrived, self._arrived = self._arrived, []
         return arrived
 
     def _close(self) -> None:
         self._arrived = []
-        self._bell.notify()
+        self._changed.notify()
         if self._running is not None:
             self._running.cancel()
 
-    def _note(self, event: Notification) -> None:
-        """The informer's handler."""
+    def _append(self, event: Notification) -> None:
+        """Queue an event; called as a handler of the informer."""
         if self._stopped:
             return
 
         if not self._arrived:
-            self._bell.notify()
+            self._changed.notify()
 
         self._arrived.append(_event_of(event))
 
     async def _live(self, ready: Callable[[], None]) -> None:
-        """Run the informer, in a task that `stop()` can end from outside."""
+        """Run the informer, in a task that `stop()` can cancel."""
         ready()
         try:
             async with asyncio.TaskGroup() as group:
@@ -189,13 +189,13 @@ class InformerWatch(Watch):
             if not self._stopped:
                 raise unexpected_cancellation(repr(self._informer.name))
         finally:
-            self._informer.abandon()  # which may not have come to its first step
+            self._informer.abandon()  # it may not have made its first step
             self._running = None
             self._over = True
-            self._bell.notify()
+            self._changed.notify()
 
-    async def _tell_end(self) -> NoReturn:
-        """Raise what became of the informer; then leaving does not raise it again."""
+    async def _raise_end(self) -> NoReturn:
+        """Raise the end of the informer; then leaving does not raise it again."""
         text = f"{self._informer.name} has ended"
         try:
             await self._life.stop()
@@ -219,7 +219,7 @@ def _event_of(event: Notification) -> WatchEvent:
 
 
 Precondition: TypeAlias = Callable[[Indexer[KubeObject]], bool | Awaitable[bool]]
-"""Whether nothing has to be waited for; asked once, when the cache is complete."""
+"""Function called once with the complete cache; True if there is nothing to wait for."""
 
 
 async def until_with_sync(
@@ -228,39 +228,39 @@ async def until_with_sync(
     precondition: Precondition | None = None,
     timeout: Duration | None = None,
 ) -> WatchEvent | None:
-    """List and watch until conditions were met, one after the other.
+    """List and watch until conditions are met, one after the other.
 
-    What is there already counts: it comes as ADDED events first. The events are those
-    of an `InformerWatch`, so no end of a watch, and no 410, ends the wait; but an
-    object that is gone again between two lists is never seen. Each condition is offered
-    events until it holds; the event that met one is offered to the next one first.
+    Existing objects count: they come first, as ADDED events. The events are those of an
+    `InformerWatch`, so the wait survives the end of a watch and a 410. An object that is
+    created and deleted between two lists is not seen. Each condition is called with
+    events until it is true. The event that meets a condition is passed to the next one.
 
     Args:
         source: ListerWatcher, for example with the field selector `metadata.name=web`.
         *conditions: Plain or async functions of an event.
-        precondition: Plain or async, called with the complete cache before any event is
-            looked at; if it holds, there is nothing to wait for.
-        timeout: Seconds, or a timedelta; None waits as long as it takes.
+        precondition: Plain or async function, called with the complete cache before any
+            condition. If it returns True, there is nothing to wait for.
+        timeout: Seconds, or a timedelta; None for no limit.
 
     Returns:
-        The event that met the last condition; None if the precondition held, or
-        without conditions.
+        Event that met the last condition; None if the precondition was met, or without
+        conditions.
 
     Raises:
-        TimeoutError: The time is over; the text says what came last, and how the
-            informer was doing.
-        NotSynced: The time is over before the cache was complete, and there is a
-            precondition that had to see it; or the server refused twice in a row what
-            no patience mends (400, 401, 403, 404, 405, 422).
-        InformerStopped: The informer died of a bug of ours, which is the `__cause__`.
-        OptionsError: A condition or the precondition is a generator.
+        TimeoutError: If the time is over. The message has the last event and the state of
+            the informer.
+        NotSynced: If the time is over before the cache was complete, as the precondition
+            requires, or after two permanent errors in a row (400, 401, 403, 404, 405,
+            422).
+        InformerStopped: If the informer died of a bug, which is the `__cause__`.
+        OptionsError: If a condition or the precondition is a generator.
         Exception: Error of a condition.
 
     Cancellation:
-        Safe: the informer is ended first, at once.
+        Safe: the informer is ended first.
 
     Example:
-        Wait until a pod runs, whether it does already or not::
+        Wait until a pod is running::
 
             source = ListWatch(client, PODS, field_selector="metadata.name=web")
             await until_with_sync(
@@ -276,36 +276,36 @@ async def until_with_sync(
         check_runs(precondition, "a precondition")
 
     waiting, seconds = Conditions(conditions), timeout_of(timeout)
-    patience = asyncio.timeout(seconds)
+    limit = asyncio.timeout(seconds)
     async with InformerWatch(source, name="until_with_sync") as watch:
         try:
-            async with patience:
-                # No event comes before that, but a refusal is told here, at once.
+            async with limit:
+                # There are no events before that, and refusals are raised at once.
                 await watch.informer.wait_synced()
                 if precondition is None or not await holds(precondition(watch.indexer)):
                     return await waiting.meet(watch)
 
                 return None
         except TimeoutError:
-            if seconds is None or not patience.expired():
-                raise  # a condition's own
+            if seconds is None or not limit.expired():
+                raise  # by a condition
 
             if precondition is not None and not watch.informer.has_synced:
                 raise _not_synced(watch.informer, seconds) from None
 
-            troubles = _troubles_of(watch.informer)
-            raise waiting.timed_out(seconds, troubles) from None
+            failure = _failure_of(watch.informer)
+            raise waiting.timed_out(seconds, failure) from None
 
 
 def _not_synced(informer: SharedInformer, seconds: float) -> NotSynced:
     reason = informer.why_not_synced()
     return NotSynced(
-        f"{informer.name} is not synced within {seconds:g} s: {reason}",
+        f"{informer.name} is not synced after {seconds:g} s: {reason}",
         results={informer.name: reason},
     )
 
 
-def _troubles_of(informer: SharedInformer) -> str:
+def _failure_of(informer: SharedInformer) -> str:
     if not informer.has_synced:
         return f"not synced: {informer.why_not_synced()}"
 

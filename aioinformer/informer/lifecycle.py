@@ -282,7 +282,7 @@ async def run_tasks(
     Cancellation:
         Ends the tasks. A second cancellation ends handlers that drain.
     """
-    async with asyncio.TaskGroup() as downstream:  # pragma: no branch - see above
+    async with asyncio.TaskGroup() as downstream:  # pragma: no branch - never returns
         handlers = downstream.create_task(processor.run(), name=f"{name} processor")
         try:
             async with asyncio.TaskGroup() as upstream:

@@ -1,4 +1,4 @@
-"""`Lister`: reads from an informer's cache, plain calls from any thread."""
+"""`Lister`: reads an informer's cache, from any thread."""
 
 from __future__ import annotations
 
@@ -31,45 +31,42 @@ T = TypeVar("T")
 
 
 class Lister:
-    """Reads the objects of one informer, or of one namespace of it.
+    """Reads of the cached objects of one informer, or of one of its namespaces.
 
-    Every read answers from one snapshot and returns at once: it is memory. The cache
-    follows the server at some distance; what is read may be a little old. Reads may
-    come from any thread.
+    Each read returns at once, from one snapshot in memory. The cache may be a little
+    behind the server. Reads may come from any thread.
 
-    Of an informer of several namespaces, a read in one of them asks no more than that
-    this one is complete and fresh; reads in a namespace that it does not have raise
-    `OptionsError`.
+    With several namespaces, a read in one of them only requires that this one is synced
+    and fresh. Reads in a namespace that the informer does not have raise `OptionsError`.
 
-    All reads take these options, and raise these errors:
+    All reads have these options and errors:
 
-    - `NotSynced` before the first complete list is there and `InformerStopped` after
-      the informer has ended, because a dead cache looks just like a live one.
-      `allow_unsynced=True` answers with what there is.
+    - `NotSynced` before the first complete list, and `InformerStopped` after the end of
+      the informer, as a dead cache looks like a live one. With `allow_unsynced=True`,
+      reads return what is cached.
     - `Stale` if the cache may be further behind the server than `max_staleness`
-      (seconds, or a timedelta): if `InformerStatus.age` is above it, or there is no
-      state at all; the text says how old it is. Without it, a read answers through any
-      outage with the last known state. It holds for `allow_unsynced=True`, too.
+      (seconds, or a timedelta): if `InformerStatus.age` is above it, or there was no list
+      yet. Without it, reads return the last known state during an outage. It also
+      applies with `allow_unsynced=True`.
 
-    A read takes time for what it finds, and not for what there is, if an index leads to
-    it: by key, of a namespace, by an index, or by a label that has an index of
-    `index_by_label`. Any other selector looks at each object; in a namespace's lister,
-    of that namespace.
+    If an index fits, a read takes time in proportion to its result: by key, by namespace,
+    by an index, or by a label with an `index_by_label`. Any other selector checks each
+    object, or each of the lister's namespace.
 
-    How much staleness to accept: while nothing happens in a collection, only bookmarks
-    show that nothing did, about one a minute from a real server, though none for some
-    resources; and then the end of the watch, after up to two times `watch_seconds` (10
-    minutes unless set). So choose at least 2 minutes where bookmarks come; elsewhere
-    more than two times `watch_seconds`, and lower those for less. A read that has to
-    see a certain write waits for its version instead: `SharedInformer.wait_for_version`.
+    Choice of `max_staleness`: in a collection without changes, only bookmarks and the end
+    of the watch prove that the cache is fresh. Real servers send a bookmark about every
+    minute, for some resources none. A watch ends after up to two times `watch_seconds`
+    (10 minutes by default). So use at least 2 minutes with bookmarks; without them, more
+    than two times `watch_seconds`, and lower that if needed. To read your own write, use
+    `SharedInformer.wait_for_version`.
 
     Args:
-        indexer: The informer's cache.
-        check_live: Raises if what is cached of a namespace, or of all for None, is not
-            complete, or dead, or if there is nothing of it.
-        check_age: Raises if it is older than so much.
-        namespace: Restricts it to one namespace.
-        bodies: Tells which bodies `json` may join; shared by the listers of an informer.
+        indexer: Cache of the informer.
+        check_live: Function that raises unless a namespace, or all for None, is synced
+            and live.
+        check_age: Function that raises if a namespace is older than a limit.
+        namespace: Namespace of the reads; None for all.
+        bodies: Joiner of bodies for `json`, shared by the listers of an informer.
     """
 
     def __init__(
@@ -91,13 +88,13 @@ class Lister:
         return f"<Lister of {where}>"
 
     def namespace(self, namespace: str) -> Lister:
-        """The same for one namespace; `""` is that of cluster-scoped objects."""
+        """Return a lister of one namespace; `""` selects cluster-scoped objects."""
         return Lister(
             self._indexer, self._check_live, self._check_age, namespace, self._bodies
         )
 
     def into(self, kind: type[T]) -> TypedLister[T]:
-        """The same, with objects of a type: decoded by each read, and yours to change.
+        """Return a lister of typed objects, decoded by each read. You may change them.
 
         Args:
             kind: Type as in `KubeObject.into`: a `msgspec.Struct`, a dataclass, a
@@ -112,11 +109,11 @@ class Lister:
         max_staleness: Duration | None = None,
         allow_unsynced: bool = False,
     ) -> KubeObject | None:
-        """One object, or None if there is none.
+        """Return one object, or None.
 
         Args:
-            key: `"namespace/name"`; the bare name in a namespace's lister, and for
-                cluster-scoped kinds.
+            key: Key of the object: `"namespace/name"`, or the name if it is
+                cluster-scoped, or if the lister has a namespace.
             max_staleness: Maximum age; see `Lister`.
             allow_unsynced: Whether to read an incomplete cache; see `Lister`.
 
@@ -125,7 +122,7 @@ class Lister:
             OptionsError: If `max_staleness` is negative or not finite.
         """
         where = self._namespace or key.rpartition("/")[0] or None
-        self._trust(max_staleness, allow_unsynced=allow_unsynced, namespace=where)
+        self._check(max_staleness, allow_unsynced=allow_unsynced, namespace=where)
         if self._namespace and "/" not in key:
             key = f"{self._namespace}/{key}"
 
@@ -143,22 +140,22 @@ class Lister:
         max_staleness: Duration | None = None,
         allow_unsynced: bool = False,
     ) -> builtins.list[KubeObject]:
-        """The objects whose labels match, in no particular order, in a fresh list.
+        """Return the objects whose labels match, unordered, in a new list.
 
         Args:
-            selector: A label selector as kubectl takes it, such as
+            selector: Label selector in kubectl's syntax, such as
                 `"app=web,tier in (a,b)"`; empty for all.
-            limit: At most so many; None for all.
+            limit: Maximum number of objects; None for all.
             max_staleness: Maximum age; see `Lister`.
             allow_unsynced: Whether to read an incomplete cache; see `Lister`.
 
         Raises:
             SelectorSyntaxError: If the selector cannot be parsed.
-            OptionsError: If the limit is negative; and as `get`.
+            OptionsError: If the limit is negative, and as in `get`.
             NotSynced, InformerStopped, Stale: Cache not readable; see `Lister`.
         """
         selector = _selector(selector, limit)
-        self._trust(max_staleness, allow_unsynced=allow_unsynced)
+        self._check(max_staleness, allow_unsynced=allow_unsynced)
         return self._matching(self._indexer.contents, selector, limit)
 
     def by_index(
@@ -169,13 +166,13 @@ class Lister:
         max_staleness: Duration | None = None,
         allow_unsynced: bool = False,
     ) -> builtins.list[KubeObject]:
-        """The objects that have `value` in the index `name`, in a fresh list.
+        """Return the objects that have `value` in the index `name`, in a new list.
 
         Raises:
-            OptionsError: If the informer has no such index; and as `get`.
+            OptionsError: If the informer has no such index, and as in `get`.
             NotSynced, InformerStopped, Stale: Cache not readable; see `Lister`.
         """
-        self._trust(max_staleness, allow_unsynced=allow_unsynced)
+        self._check(max_staleness, allow_unsynced=allow_unsynced)
         indexes = self._indexer.contents.indexes
         index, namespace = indexes.get(name), self._namespace
         if index is None or namespace is None:
@@ -186,7 +183,7 @@ class Lister:
         if len(found) <= len(here):
             return [obj for obj in list(found.values()) if obj.namespace == namespace]
 
-        # One call, so that a thread that reads sees no change between two objects.
+        # One call: in another thread, no change comes between two objects.
         both = list(map(found.get, here))
         return [obj for obj in both if obj is not None]
 
@@ -198,20 +195,19 @@ class Lister:
         max_staleness: Duration | None = None,
         allow_unsynced: bool = False,
     ) -> bytes:
-        """The same as `list`, as a Kubernetes `List` in JSON.
+        """Return the result of `list` as a Kubernetes `List` in JSON.
 
-        The stored bodies are joined, not decoded, in one go: that takes about a
-        millisecond for each megabyte. The first call that joins a body checks it, too: an
-        object whose body is not JSON is left out, and counted in `status.degraded`.
-        Nothing else is left out: Secrets go in with their data. The list's version is
-        that of the cache, so that a client can go on from it. Read in another thread than
-        the informer's, it may have objects that are newer, but none that is older.
-        Options and errors are those of `list`.
+        The stored bodies are joined, not decoded. That takes about a millisecond for each
+        megabyte. The first call for a body also checks it: an object whose body is not
+        JSON is left out, and counted in `status.degraded`. Secrets are included with
+        their data. The list has the version of the cache, so that a client can watch from
+        there. In another thread than the informer's, some objects may be newer than that,
+        but none is older. Options and errors are those of `list`.
         """
         selector = _selector(selector, limit)
-        self._trust(max_staleness, allow_unsynced=allow_unsynced)
+        self._check(max_staleness, allow_unsynced=allow_unsynced)
         contents = self._indexer.contents
-        # Before the objects: what is applied in between is told to the client again.
+        # Before the objects: a client that watches from it misses no change.
         version = contents.resource_version
         objects = self._matching(contents, selector, limit)
         return b"".join(
@@ -236,7 +232,7 @@ class Lister:
     def _candidates(
         self, contents: Contents[KubeObject], selector: LabelSelector
     ) -> builtins.list[KubeObject]:
-        """All that can be meant, of this namespace: from where there are fewest."""
+        """Return the objects of the smallest index buckets that may match."""
         namespace = self._namespace
         places = list(_labelled(contents, selector))
         if namespace is not None:
@@ -253,7 +249,7 @@ class Lister:
 
         return [obj for obj in found if obj.namespace == namespace]
 
-    def _trust(
+    def _check(
         self,
         max_staleness: Duration | None,
         *,
@@ -269,16 +265,16 @@ class Lister:
 
 
 def _selector(selector: str | LabelSelector, limit: int | None) -> LabelSelector:
-    """The parsed selector of a read; both of its arguments are checked."""
+    """Check the arguments of a read; return the parsed selector."""
     if limit is not None and limit < 0:
-        raise OptionsError(f"limit must not be negative, as {limit}")
+        raise OptionsError(f"limit must not be negative: {limit}")
 
     if isinstance(selector, str):
         return LabelSelector.parse(selector)
 
     if not isinstance(selector, LabelSelector):
         raise OptionsError(
-            f"a selector is a text such as 'app=web', or a LabelSelector, not {selector!r}"
+            f"a selector is a string like 'app=web' or a LabelSelector, not {selector!r}"
         )
 
     return selector
@@ -288,7 +284,7 @@ _Buckets = Mapping[str, Mapping[str, "KubeObject"]]
 
 
 _Place = tuple[_Buckets, Sequence[str]]
-"""Buckets of an index, and by which values objects are in those that are meant."""
+"""Buckets of an index, and the values whose objects may match."""
 
 
 _NOTHING: Mapping[str, KubeObject] = MappingProxyType({})
@@ -300,7 +296,7 @@ _ITEMS = methodcaller("items")
 def _labelled(
     contents: Contents[KubeObject], selector: LabelSelector
 ) -> Iterator[_Place]:
-    """For each label that is asked for and has an index, the buckets it may be in."""
+    """Yield the buckets of each required label that has an index."""
     for it in selector.requirements:
         if it.operator in ("=", "in"):
             function = index_by_label(it.key)
@@ -315,19 +311,19 @@ def _size_of(place: _Place) -> int:
 
 
 def _read(buckets: _Buckets, values: Sequence[str]) -> list[KubeObject]:
-    """The objects of these buckets, each once."""
+    """Return the objects of some buckets, each once."""
     if len(values) == 1:
         return list(buckets.get(values[0], _NOTHING).values())
 
-    # One call, the look for the buckets included, so that a thread that reads misses
-    # none that moves from one into another meanwhile.
-    there = filter(None, map(buckets.get, values))
-    found: dict[str, KubeObject] = dict(chain.from_iterable(map(_ITEMS, there)))
+    # One call, including the search for the buckets: in another thread, no object moves
+    # between two buckets meanwhile.
+    full = filter(None, map(buckets.get, values))
+    found: dict[str, KubeObject] = dict(chain.from_iterable(map(_ITEMS, full)))
     return list(found.values())
 
 
 class TypedLister(Generic[T]):
-    """Reads objects as a type; made by `Lister.into`.
+    """Reads of typed objects; made by `Lister.into`.
 
     ::
 
@@ -340,9 +336,8 @@ class TypedLister(Generic[T]):
     Options and errors of its reads are those of the `Lister`. Besides, they raise
     `DecodeError` if an object does not fit the type.
 
-    What is read is decoded by that read and belongs to the caller: nothing is kept. The
-    fewer fields the type has, the less that takes; many objects take many milliseconds,
-    during which the event loop does not turn.
+    Each read decodes the objects, which then belong to the caller. Types with fewer
+    fields are faster. Many objects take many milliseconds, which block the event loop.
 
     Args:
         lister: Lister of the objects.
@@ -358,7 +353,7 @@ class TypedLister(Generic[T]):
         return f"<TypedLister of {name}, {self._lister!r}>"
 
     def namespace(self, namespace: str) -> TypedLister[T]:
-        """The same for one namespace."""
+        """Return a lister of one namespace."""
         return TypedLister(self._lister.namespace(namespace), self._kind)
 
     def get(
@@ -368,7 +363,7 @@ class TypedLister(Generic[T]):
         max_staleness: Duration | None = None,
         allow_unsynced: bool = False,
     ) -> T | None:
-        """One object, or None if there is none.
+        """Return one object, or None.
 
         Raises:
             DecodeError: If it does not fit the type.
@@ -387,7 +382,7 @@ class TypedLister(Generic[T]):
         max_staleness: Duration | None = None,
         allow_unsynced: bool = False,
     ) -> builtins.list[T]:
-        """The objects whose labels match, in a fresh list.
+        """Return the objects whose labels match, in a new list.
 
         Raises:
             DecodeError: If one of them does not fit the type.
@@ -410,11 +405,11 @@ class TypedLister(Generic[T]):
         max_staleness: Duration | None = None,
         allow_unsynced: bool = False,
     ) -> builtins.list[T]:
-        """The objects that have `value` in the index `name`, in a fresh list.
+        """Return the objects that have `value` in the index `name`, in a new list.
 
         Raises:
             DecodeError: If one of them does not fit the type.
-            OptionsError: If the informer has no such index; and as `Lister.get`.
+            OptionsError: If the informer has no such index, and as in `Lister.get`.
             NotSynced, InformerStopped, Stale: See `Lister.get`.
         """
         found = self._lister.by_index(
@@ -426,8 +421,7 @@ class TypedLister(Generic[T]):
 logger = guarded_logger(__name__)
 
 
-# Behind its head, a body is not looked at when it comes in: that would double the cost of
-# a listed object. So a broken one shows only when somebody joins it with others.
+# Number of hashes above twice the number of objects, before old ones are dropped.
 _SLACK = 1024
 
 
@@ -437,22 +431,23 @@ _BODY = attrgetter("body")
 class BodyJoiner:
     """Joins the bodies of objects, without those that are not JSON.
 
-    A body is looked at once, which takes about 0.6 ms for each megabyte. From then on
-    its hash tells: bodies remember their hashes, so that 1,000 objects take 0.05 ms.
-    Calls may come from any thread.
+    On arrival only the head of a body is parsed: checking all of it would double the cost
+    of a listed object. So each body is checked here, once, which takes about 0.6 ms for
+    each megabyte. Then its hash is known: 1,000 objects take 0.05 ms, as bodies cache
+    their hashes. Calls may come from any thread.
 
     Args:
-        name: Names the informer in the log.
+        name: Name of the informer in the log.
     """
 
     def __init__(self, name: str = "informer") -> None:
         self._name = name
-        # Hashes of bodies. They keep no body alive; some are of bodies that are gone.
+        # Hashes of bodies, also of some that are no longer stored.
         self._plain: set[int] = set()  # JSON as they are stored
         self._packed: set[int] = set()  # compressed JSON
         self._bad: set[int] = set()
         self.failures = 0
-        """Bodies so far that are not JSON, each counted once."""
+        """Number of bodies that are not JSON, each counted once."""
 
     def __repr__(self) -> str:
         return f"<BodyJoiner {self.failures} failures>"
@@ -466,11 +461,11 @@ class BodyJoiner:
         """Join the bodies that are JSON, with commas.
 
         Args:
-            objects: Some of the stored ones.
-            stored: All of them. What is remembered of others is dropped at times.
+            objects: Objects to join; all of them are stored.
+            stored: All stored objects. Hashes of others are dropped at times.
 
         Raises:
-            InternalError: A body was compressed, and is damaged.
+            InternalError: If a compressed body is damaged.
         """
         bodies = list(map(_BODY, objects))
         if not self._plain.issuperset(map(hash, bodies)):
@@ -486,7 +481,7 @@ class BodyJoiner:
         self._bad &= now
 
     def _checked(self, obj: KubeObject) -> bytes:
-        """Return the JSON of an object; nothing if it is none."""
+        """Return the body of an object; empty if it is not JSON."""
         mark = hash(obj.body)
         if mark in self._bad:
             return b""

@@ -29,10 +29,10 @@ __all__ = ["NamespaceSource", "NamespaceSources", "sources_of"]
 
 @dataclass(frozen=True, slots=True)
 class NamespaceSource:
-    """One list-watch of an informer, with its way into the store.
+    """One list-watch of an informer, with its pipeline into the store.
 
     Attributes:
-        namespace: Namespace of its objects. None for all that the informer has.
+        namespace: Namespace of its objects; None for all objects of the informer.
         reflector: Reflector that lists and watches.
         pipeline: Pipeline from the reflector into the store.
     """
@@ -43,20 +43,20 @@ class NamespaceSource:
 
     @property
     def synced(self) -> bool:
-        """Its first complete list is in the store."""
+        """True once its first complete list is in the store."""
         return self.pipeline.synced
 
     def age(self, now: float) -> float | None:
-        """For how many seconds the store may be behind the server."""
+        """Return how many seconds the store may be behind the server; None if unknown."""
         in_step = self.reflector.in_step
         return None if in_step is None else now - in_step
 
     def status(self, phase: str, now: float | None) -> InformerStatus:
-        """How it is doing.
+        """Return the status of this source.
 
         Args:
-            phase: That of the whole informer; empty for what it is at itself.
-            now: The time of the loop; None if it does not run.
+            phase: Phase of the whole informer; empty for that of the reflector.
+            now: Time of the loop; None if the informer does not run.
         """
         reflector, pipeline = self.reflector, self.pipeline
         return InformerStatus(
@@ -94,7 +94,7 @@ class NamespaceSources:
         name: Name of the informer in errors.
         sources: At least one source.
         indexer: Store that the sources fill.
-        run_state: Life of the informer.
+        run_state: State of the informer's run.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class NamespaceSources:
 
         names = ", ".join(self._by_namespace)
         raise OptionsError(
-            f"{self.name} has nothing of namespace {namespace!r}, only of {names}"
+            f"{self.name} does not have namespace {namespace!r}, only {names}"
         )
 
     def version(self, namespace: str | None) -> str:
@@ -177,8 +177,8 @@ class NamespaceSources:
     def describe(self, sources: Sequence[NamespaceSource] | None = None) -> str:
         """Return phase and failures of some sources, or all, in one line.
 
-        Of several sources only those are named that have failed or not synced, or all
-        if there is none.
+        Of several sources, only those that are failing or not synced are included, or all
+        if there are none.
         """
         sources = self.all if sources is None else sources
         phase = self.run_phase
@@ -199,7 +199,7 @@ class NamespaceSources:
         return error
 
     def check_live(self, namespace: str | None = None) -> None:
-        """Raise unless a namespace, or all, is complete and the informer lives."""
+        """Raise unless a namespace, or all, is synced and the informer has not ended."""
         self._run_state.check_not_stopped()
         sources = self.of(namespace)
         if not all(source.synced for source in sources):
@@ -209,37 +209,36 @@ class NamespaceSources:
         """Raise `Stale` if a namespace, or any, is older than the limit."""
         seconds = seconds_of(limit)
         if seconds < 0:
-            raise OptionsError(f"max_staleness must not be negative, as {limit}")
+            raise OptionsError(f"max_staleness must not be negative: {limit}")
 
         loop = self._run_state.loop
         for source in self.of(namespace):
             age = None if loop is None else source.age(loop.time())
             if age is None:
                 raise Stale(
-                    f"{self.name} has no state of the server yet: "
-                    f"{self.describe([source])}"
+                    f"{self.name} has not listed yet: {self.describe([source])}"
                 )
 
             if age > seconds:
                 raise Stale(
-                    f"{self.name} is {age:.1f} s old, and at most {seconds:g} s are "
-                    f"accepted: {self.describe([source])}"
+                    f"{self.name} is {age:.1f} s old, more than {seconds:g} s: "
+                    f"{self.describe([source])}"
                 )
 
 
 def sources_of(
     source: ListerWatcher | Mapping[str, ListerWatcher],
 ) -> dict[str | None, ListerWatcher]:
-    """The sources by their namespaces; None for a source of whatever it has.
+    """Return sources by namespace; None is the key of a single source.
 
     Raises:
-        OptionsError: If there are none, or something else than a name stands for one.
+        OptionsError: If there is no source, or an empty namespace.
     """
     if not isinstance(source, Mapping):
         return {None: source}
 
     if not source:
-        raise OptionsError("an informer of no namespaces has nothing to watch")
+        raise OptionsError("an informer needs at least one namespace")
 
     for namespace in source:
         if not namespace:

@@ -1,4 +1,4 @@
-"""`SharedInformer`: local, indexed copy of one collection, with change handlers."""
+"""`SharedInformer`: a local, indexed copy of one collection, with change handlers."""
 
 from __future__ import annotations
 
@@ -65,91 +65,87 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 class SharedInformer:
-    """A local, eventually consistent copy of one collection, with change handlers.
+    """Local, eventually consistent copy of one collection, with change handlers.
 
-    Usually made by `SharedInformerFactory.informer`, which also runs it.
+    Usually made and run by a `SharedInformerFactory`.
 
-    Guarantees (each has a test of its name in tests/contracts/):
-        G1: For one object (one uid) a handler is given states that the server reported,
-            in the order in which this informer learnt them, each at most once except as
-            a resync. While handler and informer live, the last state follows the last
-            change. States may be skipped (by a relist, or coalescing).
-        G2: No order is promised between different objects.
-        G3: When a handler runs, the store shows the notified state or a later one.
-        G4: One handler is never called concurrently with itself. One that waits or
-            fails delays no other, nor the store. One that blocks the event loop delays
-            everything: calls over 50 ms are counted and logged; `thread=True` runs a
-            plain handler in a thread.
-        G5: A handler added late first gets every stored object as
-            `Added(initial=True)`, then every later change: no gap, nothing twice.
-        G6: An object that was gone while the connection was down gives
-            `Deleted(final_state_unknown=True)` with its last known state; another uid
-            under a known key gives that, then `Added`. `Deleted` means "no longer in
-            this informer's selection".
-        G7: Every end of a watch or list leads to another attempt; attempts that fail
+    Guarantees (each has tests of its name in tests/contracts/):
+        G1: For one object (one uid), a handler gets states that the server reported, in
+            the order in which the informer received them, each at most once except in
+            resyncs. While handler and informer run, the last state follows the last
+            change. States may be skipped (by a relist, or by coalescing).
+        G2: Different objects have no order.
+        G3: When a handler runs, the store has the notified state or a later one.
+        G4: A handler is never called concurrently with itself. A handler that waits or
+            fails delays neither others nor the store. One that blocks the event loop
+            delays everything: calls over 50 ms are counted and logged. `thread=True`
+            runs a plain handler in a thread.
+        G5: A late handler first gets every stored object as `Added(initial=True)`, then
+            every later change: none is missing, none comes twice.
+        G6: An object deleted while disconnected gives
+            `Deleted(final_state_unknown=True)` with its last known state. If the name
+            has another uid, `Added` follows. `Deleted` means "no longer in this
+            informer's selection".
+        G7: After every end of a watch or list there is another attempt. Failed attempts
             start at least 0.8 s apart, doubling up to 30 s, each with jitter.
-        G8: A dead informer is never mistaken for a live one: `status`, every waiter,
-            every iteration of its events and every read through its lister say so.
-        G9: When `run()` has ended, no task, timer or connection of its own is left; and
-            nothing of a waiter or a reader of events who has gone.
-        G12: An exception in a handler, filter, index function, transform or watch error
-            handler is logged (what repeats, in part) and counted, and stops nothing else;
-            those of the first four are passed to `on_error`. One in a predicate is
-            raised to who waits. A `CancelledError` that such code raises by itself
-            counts as well, and any other `BaseException` that does not end the program.
+        G8: A dead informer is never taken for a live one: `status`, all waits,
+            iterations of its events and reads through its lister report it.
+        G9: After `run()` has ended, no task, timer or connection of it is left. Nothing
+            is left of a waiter or an events iterator that has ended.
+        G12: Exceptions of handlers, filters, index functions, transforms and watch error
+            handlers are logged (repeated ones in part) and counted, and stop nothing
+            else. Those of the first four are passed to `on_error`. An exception of a
+            predicate is raised to its waiter. A `CancelledError` raised by such code
+            itself counts as one, and so does any other `BaseException` that does not end
+            the program.
 
     Several namespaces:
-        Each has a list and a watch of its own, with their own troubles and versions;
-        all share one store and one set of handlers. It is synced when each of them is.
-        What is refused in one stops nothing in the others: `status.namespaces` tells,
-        and reads in a namespace ask for no more than that this one is complete. The
-        version of the store is the lowest that all have reached. A relist of one
-        replaces its part in one step, and takes a microsecond for each object of the
-        others.
+        Each namespace has a list and a watch, with errors and versions of its own. All
+        share one store and one set of handlers. The informer is synced when all are. A
+        refusal in one namespace stops nothing in the others: see `status.namespaces`.
+        Reads in a namespace only require that this one is synced. The version of the
+        store is the lowest one. A relist of one namespace replaces its objects in one
+        step, and takes a microsecond for each object of the others.
 
     Lifetime:
-        `run()` may be called once. It owns a task, two for each list and watch, and one
+        `run()` may be called once. It owns one task, two for each list-watch, and one
         for each handler.
 
     Args:
-        source: What to list and watch; or several such by the namespace that each has,
-            with nothing of any other.
-        name: Names it in log, metrics and errors.
-        indexers: Index functions by name; there is one by namespace already.
-        transform: Called with each object before it is kept: once for each state,
-            listed, watched or streamed, and for the final state of a deletion, but not
-            again for what a relist shows unchanged. It returns what is to be stored
-            and told, or None to leave the object out, as if it did not match the
-            selector: if it was known, it goes as `Deleted`, in the state known last.
-            Key, uid and version stay: where missing they are put back, changed they
-            are an error. If it fails, the object is stored as the server sent it,
-            `status.degraded` counts, and `on_error` is told. It runs in the loop and
-            must not wait. See `strip_managed_fields`, `drop` and `transform_dict`.
-        options: How to list and watch.
-        on_error: Told of each exception in a user's code.
-        metrics: Where measurements go.
-        rng: Where the jitter of its attempts comes from.
-        queue: What is between reflector and store: a `DeltaFIFO` if left out, which
-            brings the changes of an object together; or an `OrderedFIFO`, which keeps
-            the order of all. Made for this informer, by the key of its objects; not
-            with several namespaces, which have a `DeltaFIFO` each.
-        resync_period: That of handlers which give none: see `add_event_handler`.
-        compression: `"zstd"` to keep bodies compressed, which takes the extra `zstd`:
-            pods of 7 KB take 0.9. What is kept is read and told as ever, and each
-            reading of a body takes 10 microseconds more; key, uid, version, labels and
-            index values are kept as they are. EventHandlers are given the stored objects
-            themselves, compressed, but for the final state of a deletion. The
-            dictionary for it is made of the first 500 objects, in a thread; what comes
-            in then waits for some 40 milliseconds, and nothing else does. Under 100
-            objects there is none, and pods take 2.3 KB. It is made anew when later
-            objects are of another kind, or many more. With `metadata_only` it works as
-            well. None keeps bodies as they come.
+        source: Source to list and watch, or a source for each of several namespaces.
+        name: Name in log, metrics and errors.
+        indexers: Index functions by name, in addition to the index by namespace.
+        transform: Function called with each object before it is stored: once for each
+            state, and for the final state of a deletion, but not again for objects that a
+            relist shows unchanged. It returns the object to store, or None to leave it
+            out, as if it did not match the selector. A stored object that is left out
+            later gives `Deleted`, with its last stored state. Key, uid and version must
+            not change; missing ones are restored. If it fails, the object is stored as
+            the server sent it, and `status.degraded` counts it. It runs in the event loop
+            and must not wait. See `strip_managed_fields`, `drop` and `transform_dict`.
+        options: Options of lists and watches.
+        on_error: Function called with each exception of the user's code.
+        metrics: Sink of measurements.
+        rng: Source of jitter.
+        queue: Queue between reflector and store, for the keys of its objects: an
+            `OrderedFIFO` keeps the order of all changes. By default a `DeltaFIFO`, which
+            groups the changes of an object. Not with several namespaces, which have a
+            `DeltaFIFO` each.
+        resync_period: Default resync period of handlers: see `add_event_handler`.
+        compression: `"zstd"` to keep bodies compressed; requires the `zstd` extra. Pods
+            of 7 KB then take 0.9 KB, and each read of a body takes 10 microseconds more.
+            Keys, uids, versions, labels and index values are not compressed. Handlers get
+            the stored objects, except for the final state of a deletion. A thread trains
+            the dictionary from the first 500 objects. Objects that come meanwhile wait
+            for some 40 ms; the event loop is not blocked. Below 100 objects there is no
+            dictionary, and pods take 2.3 KB. The dictionary is trained again if later
+            objects are of another kind, or many more. None for no compression.
 
     Raises:
         OptionsError: If an indexer is named like the index by namespace, the transform
-            is no plain function, no namespaces are given, or one without a name, the
-            resync period is negative or shorter than a second, or the compression is
-            unknown or not installed.
+            is not a plain function, a namespace is missing or has no name, the resync
+            period is negative or below a second, or the compression is unknown or not
+            installed.
     """
 
     def __init__(
@@ -191,7 +187,7 @@ class SharedInformer:
         )
         if queue is not None and len(sources) > 1:
             raise OptionsError(
-                "several namespaces cannot share the queue that is given"
+                "an informer of several namespaces has a queue for each: leave out queue="
             )
 
         shared = None if None in sources else SharedStore()
@@ -224,7 +220,7 @@ class SharedInformer:
         queue: Queue[KubeObject] | None,
         rng: random.Random | None,
     ) -> NamespaceSource:
-        """Make a source: of everything, or of one of several namespaces."""
+        """Return a source of everything, or of one of several namespaces."""
         name = self.name if namespace is None else f"{self.name}/{namespace}"
         if queue is None:
             queue = DeltaFIFO(
@@ -264,45 +260,42 @@ class SharedInformer:
 
     @property
     def resource(self) -> Resource | None:
-        """What its objects are; None if its source does not say."""
+        """Resource of the objects; None if the source does not know it."""
         return self._selections[0].resource if self._selections else None
 
     def selects(self, obj: KubeObject) -> bool:
-        """Whether an object of its resource belongs here, as far as can be told.
-
-        True if its source does not say.
-        """
+        """Return True unless its source does not select an object of the resource."""
         selections = self._selections
         return not selections or any(it.selects(obj) for it in selections)
 
     @property
     def indexer(self) -> Indexer[KubeObject]:
-        """The cache, a bare container: it never complains about the informer's state."""
+        """Objects and indexes. Reads never raise because of the informer's state."""
         return self._indexer
 
     @property
     def store(self) -> Indexer[KubeObject]:
-        """The same as `indexer`."""
+        """Alias of `indexer`."""
         return self._indexer
 
     @property
     def lister(self) -> Lister:
-        """Reads that refuse to answer from a cache that is not complete, or dead."""
+        """Lister, whose reads raise unless the cache is complete and live."""
         return self._lister
 
     def add_indexers(self, indexers: Mapping[str, IndexFunction[KubeObject]]) -> None:
-        """Add indexes; objects that are there are entered before this returns.
+        """Add indexes, and index all stored objects.
 
-        At any time. That takes some microseconds for each object and index, in one go:
-        with 100,000 objects the event loop stands still for half a second. With so
-        many, add them before the informer runs, or `await build_indexers`. Adding the
-        same function under the same name again changes nothing.
+        May be called at any time. It takes some microseconds for each object and index:
+        100,000 objects block the event loop for half a second. With so many, add indexes
+        before the informer runs, or `await build_indexers`. Adding the same function
+        under the same name again changes nothing.
 
         Raises:
-            OptionsError: A name is taken by another function, or one is no plain
-                function; nothing was added.
-            InformerStopped: The informer has ended.
-            WrongLoop: Called from another event loop or thread.
+            OptionsError: If a name has another function, or a function is not plain;
+                nothing was added.
+            InformerStopped: If the informer has ended.
+            WrongLoop: If called from another event loop or thread.
         """
         self._run_state.check_open()
         self._indexer.add_indexers(indexers)
@@ -310,40 +303,45 @@ class SharedInformer:
     async def build_indexers(
         self, indexers: Mapping[str, IndexFunction[KubeObject]]
     ) -> None:
-        """The same as `add_indexers`, in slices that leave time for everything else.
+        """Add indexes in slices that leave time for other tasks.
 
-        What comes and goes meanwhile is in the indexes too. They are there, all of them
-        and complete, when this returns, and not before.
+        Objects may change meanwhile. All indexes appear together, and complete, when this
+        returns.
 
         Raises:
-            OptionsError, InformerStopped, WrongLoop: As `add_indexers`.
+            OptionsError: If a name has another function, or a function is not plain;
+                nothing was added.
+            InformerStopped: If the informer has ended.
+            WrongLoop: If called from another event loop or thread.
 
         Cancellation:
-            Safe: none of them is there.
+            Safe: none of them was added.
         """
         self._run_state.check_open()
         await self._indexer.build_indexers(indexers)
 
     @property
     def transform(self) -> Transform | None:
-        """What each object passes before it is kept; None for nothing."""
+        """Function called with each object before it is stored, or None."""
         return self._transformer.function
 
     def set_transform(self, transform: Transform | None) -> None:
-        """Set what each object passes before it is kept, in the place of any before.
+        """Replace the transform.
 
         Args:
-            transform: As the argument of `SharedInformer`; None for nothing.
+            transform: Transform as in `SharedInformer`; None for no transform.
 
         Raises:
-            OptionsError: If the informer has been run: what is kept then, and told, has
-                passed the one before. Or if it is no plain function.
-            InformerStopped: The informer has ended.
-            WrongLoop: Called from another event loop or thread.
+            OptionsError: If the informer has been run, as stored objects passed the old
+                transform, or if it is not a plain function.
+            InformerStopped: If the informer has ended.
+            WrongLoop: If called from another event loop or thread.
         """
         self._run_state.check_open()
         if self._run_state.loop is not None:
-            raise OptionsError(f"{self.name} runs: set its transform before")
+            raise OptionsError(
+                f"{self.name} was run already: set its transform earlier"
+            )
 
         self._transformer.function = transform
 
@@ -353,13 +351,13 @@ class SharedInformer:
     def has_synced(self) -> bool:
         """True once the first complete list is in the store and in the handlers' queues.
 
-        Never becomes False again: freshness is in `status`.
+        Never becomes False again; see `status.age` for freshness.
         """
         return self._sources.synced
 
     @property
     def status(self) -> InformerStatus:
-        """How it is doing now. May be read from any thread."""
+        """Current state. May be read from any thread."""
         status = self._sources.status()
         failures = self._transformer.failures + self._bodies.failures
         return replace(
@@ -369,7 +367,7 @@ class SharedInformer:
         )
 
     def why_not_synced(self) -> str:
-        """`"synced"`, or the phase and last error: what a person wants to know."""
+        """Return `"synced"`, or the phase and the last error."""
         return "synced" if self.has_synced else self._sources.describe()
 
     # ------------------------------------------------------------ waiting
@@ -377,22 +375,20 @@ class SharedInformer:
     async def wait_synced(
         self, timeout: Duration | None = None, *, fail_fast: bool = True
     ) -> None:
-        """Wait until the first complete list is in the store; of all namespaces.
+        """Wait until the first complete list, of all namespaces, is in the store.
 
-        Says nothing about handlers; for these use `Registration.wait_synced`.
+        For handlers, use `Registration.wait_synced`.
 
         Args:
-            timeout: Seconds, or a timedelta; None waits as long as it takes.
-            fail_fast: Give up when two attempts in a row ended in a refusal that no
-                patience mends: 400, 401, 403, 404, 405 or 422. The informer itself
-                keeps trying. A failing transform is no reason: what it fails for is
-                stored as it came.
+            timeout: Seconds, or a timedelta; None for no limit.
+            fail_fast: True to fail after two permanent errors in a row: 400, 401, 403,
+                404, 405 or 422. The informer itself keeps retrying.
 
         Raises:
-            NotSynced: The time is over, or two attempts were refused; the text and
-                `results` say the phase and the last error.
-            InformerStopped: The informer has ended, synced or not.
-            WrongLoop: Called from another event loop or thread.
+            NotSynced: If the time is over, or two attempts were refused. The message and
+                `results` have the phase and the last error.
+            InformerStopped: If the informer has ended, synced or not.
+            WrongLoop: If called from another event loop or thread.
 
         Cancellation:
             Safe.
@@ -406,28 +402,28 @@ class SharedInformer:
         *,
         namespace: str | None = None,
     ) -> None:
-        """Wait until the store shows everything up to a version.
+        """Wait until the store has everything up to a version.
 
-        With the version that a write answered, a read behind it sees that write.
+        Pass the version of a response to a write, to read your own write afterwards.
 
-        Of an informer of several namespaces that is when each of them has got so far,
-        and one in which nothing happens learns only from bookmarks, about one a minute,
-        how far that is. So for a write, name its namespace.
+        With several namespaces, all of them have to reach the version. A namespace
+        without changes only advances with bookmarks, about one per minute. So pass the
+        namespace of a write.
 
         Args:
-            resource_version: As the server gave it; it must be a decimal number.
-            timeout: Seconds, or a timedelta; None waits as long as it takes.
-            namespace: Wait for what is in this namespace alone. Without effect unless
-                the informer lists its namespaces one by one.
+            resource_version: Version from the server; must be a decimal number.
+            timeout: Seconds, or a timedelta; None for no limit.
+            namespace: Namespace to wait for. Without effect unless the informer has
+                several.
 
         Raises:
-            TimeoutError: The time is over; the text says how far the store is.
-            HistoryReset: The server's versions went backwards meanwhile, so that this
+            TimeoutError: If the time is over. The message has the version of the store.
+            HistoryReset: If the server's versions went backwards meanwhile, so that this
                 one may never come.
-            OptionsError: Not a decimal version, or those of the server are not: such
-                cannot be compared. Or the informer has nothing of that namespace.
-            InformerStopped: The informer has ended.
-            WrongLoop: Called from another event loop or thread.
+            OptionsError: If this version or the server's versions are not decimal, or the
+                informer does not have that namespace.
+            InformerStopped: If the informer has ended.
+            WrongLoop: If called from another event loop or thread.
 
         Cancellation:
             Safe.
@@ -458,40 +454,38 @@ class SharedInformer:
         key: str | None = None,
         timeout: Duration | None = None,
     ) -> None:
-        """Wait until something holds in the store.
+        """Wait until a predicate is true, for one object or for the store.
 
         ::
 
             await pods.wait_until(is_ready, key="shop/web-0", timeout=30)
             await pods.wait_until(lambda store: len(store) >= 3)
 
-        It is asked about the state now, and then about changes, for as long as it does
-        not hold. The first complete list is waited for: what has not been listed yet is
-        not told to be absent.
+        The predicate is called with the current state, and then after changes until it
+        is true. The first call waits for the first complete list: an object that was not
+        listed yet is not considered absent.
 
-        With a key it is asked about each state that this object comes to, in order, and
-        about None when it goes; so what held only for a moment is seen, too, though the
-        store may have moved on. States that the informer itself never learnt, because
-        it was disconnected, are not. Waiting for one key costs nothing while others
-        change.
+        With a key, it is called with each state of the object in order, and with None
+        when the object is deleted. So a state that lasted only for a moment counts, too,
+        unless the informer missed it while disconnected. Changes of other keys cost
+        nothing.
 
-        Without one it is asked about the store as it is after a change, by each waiter
-        and for each batch of changes that has been applied.
+        Without a key, it is called with the store after each batch of changes.
 
         Args:
-            predicate: A plain function that does not wait: of a `KubeObject | None`
-                with a key, else of the store. It is called in the task that waits.
-            key: `"namespace/name"`, or the bare name of a cluster-scoped object.
-            timeout: Seconds, or a timedelta; None waits as long as it takes.
+            predicate: Plain function of a `KubeObject | None` with a key, else of the
+                store. It is called in the waiting task and must not wait.
+            key: Key of an object: `"namespace/name"`, or the name if cluster-scoped.
+            timeout: Seconds, or a timedelta; None for no limit.
 
         Raises:
-            Exception: What the predicate raised, as it is.
-            TimeoutError: The time is over; the text says what was seen last.
-            NotSynced: The first list was refused twice in a row: see `wait_synced`.
-            OptionsError: The predicate is no plain function, or the informer has
-                nothing of the key's namespace.
-            InformerStopped: The informer has ended.
-            WrongLoop: Called from another event loop or thread.
+            Exception: Error of the predicate.
+            TimeoutError: If the time is over. The message has the last state.
+            NotSynced: If the first list was refused twice in a row: see `wait_synced`.
+            OptionsError: If the predicate is not a plain function, or the informer does
+                not have the key's namespace.
+            InformerStopped: If the informer has ended.
+            WrongLoop: If called from another event loop or thread.
 
         Cancellation:
             Safe.
@@ -513,47 +507,43 @@ class SharedInformer:
         thread: bool = False,
         name: str | None = None,
     ) -> Registration:
-        """Add handlers, plain or async; they share one queue and are called in order.
+        """Add handler functions, plain or async, which share one queue.
 
-        May be called at any time: a late one first gets every stored object.
+        May be called at any time: a late handler first gets every stored object.
 
         Args:
-            on_add: Called with each object that comes into the selection.
-            on_update: Called with its old and new state when it changes.
-            on_delete: Called with its last state when it leaves the selection.
-            on_event: Instead of the other three, called with the `Added`, `Updated` or
-                `Deleted`, which has the flags.
-            resync_period: Seconds, or a timedelta, at least 1 s: after each the handler
-                is reminded of every stored object, as of an update from a state to
-                itself (`Updated(obj, obj, resync=True)`), but for those of which
-                something waits for it. Asks the store, not the server. 0 for none; the
-                informer's own if left out. For another period, remove the handler and
-                add it anew.
-            filter: Which objects the handler wants: a plain function, which is called
-                in the loop when a notification is delivered. What it begins to accept
-                is told as `Added`, what it ceases to accept as `Deleted`. The handler is
-                synced when the filter has seen all. If it raises, that is reported, and
-                counts as accepting.
-            coalesce: What waits for the handler is merged for each object: it is told
-                what became of it, not each step, and nothing of what came and went
-                meanwhile. A slow handler then costs memory for each object, and not
-                for each change.
-            thread: Call the handlers, which must be plain, in a thread of their own, one
-                call at a time: for code that blocks. They have the context variables of
-                the informer's run, as with `asyncio.to_thread`. A call that has not
-                returned when the informer has stopped is left alone, with a warning; it
-                does not keep the process from ending.
-            name: In log and metrics; made of the functions' names if left out.
+            on_add: Function called with each object that enters the selection.
+            on_update: Function called with the old and the new state of a changed object.
+            on_delete: Function called with the last state of an object that leaves.
+            on_event: Function called with each `Added`, `Updated` or `Deleted`, instead
+                of the other three.
+            resync_period: Interval of resyncs in seconds, or a timedelta; at least 1 s, 0
+                for none, None for the informer's. A resync calls the handler with each
+                stored object as an update without a change (`Updated(obj, obj,
+                resync=True)`), except for objects with a queued notification. It reads
+                the store, not the server. To change the period, add the handler again.
+            filter: Plain function that returns True for the objects of interest. It is
+                called in the event loop when a notification is delivered. Objects that
+                start to match give `Added`, those that stop to match `Deleted`. An object
+                for which it fails matches.
+            coalesce: True to merge the queued notifications of each object into one, or
+                none if it was added and deleted. A slow handler then needs memory for
+                each object, not for each change.
+            thread: True to call plain functions in a thread, one at a time, for code that
+                blocks. They have the context variables of the informer's run, as with
+                `asyncio.to_thread`. A call that has not returned when the informer has
+                stopped is abandoned with a warning, and does not keep the process alive.
+            name: Name in log and metrics; by default the names of the functions.
 
         Returns:
-            The hold on it: how it is doing, and its removal.
+            Registration of the handler: its state, and how to remove it.
 
         Raises:
-            OptionsError: No handler was given, or `on_event` together with others; a
-                period under a second, a filter that is no plain function, or an async
-                handler with `thread=True`.
-            InformerStopped: The informer has ended.
-            WrongLoop: Called from another event loop or thread.
+            OptionsError: If there is no function, or `on_event` and another one, the
+                period is below a second, the filter is not a plain function, or an async
+                function has `thread=True`.
+            InformerStopped: If the informer has ended.
+            WrongLoop: If called from another event loop or thread.
         """
         handlers = EventHandlers(
             on_add=on_add, on_update=on_update, on_delete=on_delete, on_event=on_event
@@ -574,9 +564,9 @@ class SharedInformer:
     def on_add(self, /, **options: Unpack[HandlerKeywords]) -> Callable[[F], F]: ...
 
     def on_add(self, handler: Any = None, /, **options: Any) -> Any:
-        """Decorate a function to be called with each object that comes in.
+        """Decorate a function to call with each object that enters the selection.
 
-        As it is, `@pods.on_add`, or with the options of `add_event_handler`:
+        Either `@pods.on_add`, or with options of `add_event_handler`:
         `@pods.on_add(filter=is_ready, coalesce=True)`.
         """
         return self._decorate("on_add", handler, options)
@@ -588,10 +578,7 @@ class SharedInformer:
     def on_update(self, /, **options: Unpack[HandlerKeywords]) -> Callable[[F], F]: ...
 
     def on_update(self, handler: Any = None, /, **options: Any) -> Any:
-        """Decorate a function to be called with old and new state of a change.
-
-        With or without the options of `add_event_handler`, as `on_add`.
-        """
+        """Decorate a function to call with the old and the new state; see `on_add`."""
         return self._decorate("on_update", handler, options)
 
     @overload
@@ -601,10 +588,7 @@ class SharedInformer:
     def on_delete(self, /, **options: Unpack[HandlerKeywords]) -> Callable[[F], F]: ...
 
     def on_delete(self, handler: Any = None, /, **options: Any) -> Any:
-        """Decorate a function to be called with the last state of what leaves.
-
-        With or without the options of `add_event_handler`, as `on_add`.
-        """
+        """Decorate a function to call with the last state of a deletion; see `on_add`."""
         return self._decorate("on_delete", handler, options)
 
     @overload
@@ -614,10 +598,7 @@ class SharedInformer:
     def on_event(self, /, **options: Unpack[HandlerKeywords]) -> Callable[[F], F]: ...
 
     def on_event(self, handler: Any = None, /, **options: Any) -> Any:
-        """Decorate a function to be called with every `Added | Updated | Deleted`.
-
-        With or without the options of `add_event_handler`, as `on_add`.
-        """
+        """Decorate a function to call with each notification; see `on_add`."""
         return self._decorate("on_event", handler, options)
 
     def events(
@@ -628,7 +609,7 @@ class SharedInformer:
         coalesce: bool = False,
         name: str = "events",
     ) -> Events:
-        """The changes as an async iterator, for the time of a block.
+        """Return an async iterator of notifications, to be entered with `async with`.
 
         ::
 
@@ -639,17 +620,17 @@ class SharedInformer:
                         case Updated(old, new, resync): ...
                         case Deleted(obj, final_state_unknown): ...
 
-        What there is comes first, as `Added(initial=True)`, then every change, in the
-        order in which a handler would be told. See `Events`.
+        The stored objects come first, as `Added(initial=True)`, then every change, in
+        the order of handlers. See `Events`.
 
         Args:
-            resync_period: As of `add_event_handler`; those that follow, too.
-            filter: Which objects the reader wants.
-            coalesce: What waits for the reader is merged for each object.
-            name: In log and metrics.
+            resync_period: Interval of resyncs, as in `add_event_handler`.
+            filter: Function that returns True for the objects of interest.
+            coalesce: True to merge the queued notifications of each object.
+            name: Name in log and metrics.
 
         Raises:
-            OptionsError: A period under a second, or a filter that is no plain
+            OptionsError: If the period is below a second, or the filter is not a plain
                 function.
         """
         options = HandlerOptions(
@@ -658,28 +639,27 @@ class SharedInformer:
         return Events(
             lambda handler: self._add(EventHandlers(on_event=handler), options),
             self._run_state,
-            # What was handed over cannot be merged any more.
+            # Notifications taken ahead cannot be merged.
             ahead=1 if coalesce else AHEAD,
         )
 
     def set_watch_error_handler(
         self, handler: Callable[[Exception], None] | None
     ) -> None:
-        """Have a function told of each list or watch that fails.
+        """Set a function to call with the error of every list or watch that fails.
 
-        In the place of any before, and at any time: from here on it sees every failure,
-        those in the middle of a watch too. The informer goes on by itself; there is
-        nothing to return. (client-go's has to be set before it runs, and is not told of
-        what breaks in mid-stream.)
+        May be called at any time, and replaces an earlier handler. The informer retries
+        by itself. (client-go's handler must be set before the informer runs, and is not
+        called for errors in the middle of a watch.)
 
         Args:
-            handler: A plain function; called in the loop with the error, it must not
-                wait. What it raises is logged and dropped. None tells nobody.
+            handler: Plain function, called in the event loop; it must not wait. Its
+                errors are logged and dropped. None removes the handler.
 
         Raises:
-            OptionsError: If it is no plain function.
-            InformerStopped: The informer has ended.
-            WrongLoop: Called from another event loop or thread.
+            OptionsError: If it is not a plain function.
+            InformerStopped: If the informer has ended.
+            WrongLoop: If called from another event loop or thread.
         """
         self._run_state.check_open()
         for source in self._sources.all:
@@ -706,8 +686,7 @@ class SharedInformer:
             metrics=self._metrics,
         )
 
-        # Atomic: the snapshot is queued and changes follow from here on, no await
-        # between them.
+        # Atomic: no await between the snapshot and the changes after it.
         if len(self._indexer):
             snapshot = Snapshot(self._indexer.list())
             listener.put(snapshot, asyncio.get_running_loop().time())
@@ -723,21 +702,21 @@ class SharedInformer:
     # ------------------------------------------------------------ lifecycle
 
     async def run(self) -> None:
-        """Keep the copy alive until cancelled.
+        """Run the informer until cancelled.
 
-        When it is stopped, the connection is closed first; then handlers may go on for
-        up to 5 s with what waits for them; what is left then is dropped, with a warning.
-        A second cancellation ends them at once.
+        A cancellation closes the connection first. Then handlers have up to 5 s to
+        process queued notifications; the rest is dropped, with a warning. A second
+        cancellation ends them at once.
 
         Raises:
-            OptionsError: A second call.
-            InformerStopped: It was abandoned before.
-            InternalError: Other code has cancelled one of its tasks, or a function of
-                yours has cancelled the task that called it.
-            Exception: A bug of ours; errors of the server and of handlers never end it.
+            OptionsError: If it was called before.
+            InformerStopped: If the informer was abandoned before.
+            InternalError: If other code has cancelled one of its tasks, or a user's
+                function has cancelled the task that called it.
+            Exception: Bug in this package. Errors of servers and handlers do not end it.
 
         Cancellation:
-            The way to stop it. Afterwards nothing of it is left but the data.
+            Stops the informer. Only the data is left afterwards.
         """
         self._run_state.begin()
         failure = None
@@ -758,13 +737,13 @@ class SharedInformer:
             raise failure
 
     def abandon(self, failure: BaseException | None = None) -> None:
-        """Say that it is not going to be run any more, so that nobody waits for it.
+        """End an informer that will not run any more, and all waits for it.
 
-        For those who run informers: a task that is cancelled before its first step has
-        not called `run()`. One that has ended is ended already.
+        For code that runs informers: a task that is cancelled before its first step has
+        not called `run()`. No effect after `run()` has ended.
 
         Args:
-            failure: The reason, if nobody has stopped it: it counts as dead of this.
+            failure: Error that the informer is considered to have died of, or None.
         """
         self._processor.end()
         self._run_state.end(failure)
@@ -775,30 +754,29 @@ class SharedInformer:
         *,
         why_ending: Callable[[], BaseException | None] = lambda: None,
     ) -> None:
-        """Have a function told what the informer dies of, in the moment it does.
+        """Set a function to call with the error that ends the informer, at that moment.
 
-        For those who run informers: `run()` raises the same, but only when the handlers
-        have ended, and not if it is cancelled meanwhile.
+        For code that runs informers: `run()` raises the same error, but only after the
+        handlers have ended, and not if it is cancelled meanwhile.
 
         Args:
-            handler: A plain function, called in the loop; it must neither wait nor raise.
-            why_ending: Called in the same way when `run()` is cancelled. Returns the
-                failure if nobody has stopped the informer, which is then dead at once.
+            handler: Plain function, called in the event loop; must neither wait nor raise.
+            why_ending: Plain function, called when `run()` is cancelled. It returns the
+                error if the informer was not stopped, and the informer is dead at once.
 
         Raises:
-            OptionsError: If one of them is no plain function.
+            OptionsError: If one of them is not a plain function.
         """
         check_plain(handler, "a death handler")
-        check_plain(why_ending, "a reason")
+        check_plain(why_ending, "why_ending")
         self._run_state.why_ending = why_ending
         self._run_state.on_death = handler
 
     def forget_metrics(self) -> None:
-        """Have the metrics sink drop the series of this informer and its handlers.
+        """Make the metrics sink drop the series of this informer and its handlers.
 
-        For those who run informers, when it has ended and they let go of it. Only a
-        `ForgettingSink` does so. Series belong to names: another informer of the same
-        name in the same sink begins new ones.
+        For code that runs informers, after the end. Only a `ForgettingSink` does so.
+        Series belong to names: another informer of the same name begins new ones.
         """
         self._metrics.end()
 

@@ -1,4 +1,4 @@
-"""`InformerStatus`: how an informer is doing, at one moment."""
+"""`InformerStatus`: the state of an informer at one moment."""
 
 from __future__ import annotations
 
@@ -15,109 +15,106 @@ __all__ = ["InformerStatus", "combined", "describe_state"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InformerStatus:
-    """How an informer is doing, at one moment. Times are seconds of the loop's clock.
+    """State of an informer at one moment. Times are seconds of the loop's clock.
 
-    Whatever it says, what the store has stays readable: an outage or a refusal takes
-    nothing out of it. How far it may be behind is `age`.
+    The store stays readable in every state: an outage or a refusal removes no objects.
+    See `age` for how far it may be behind.
 
-    Of an informer of several namespaces each value is about all of them, and the worst
-    one where there can be only one; `namespaces` has those of each.
+    With several namespaces, each value is a sum, or the worst of their values;
+    `namespaces` has the state of each.
     """
 
     phase: str
-    """What it is at:
+    """Current activity:
 
-    - `"idle"`: it has not been run yet;
-    - `"listing"`: it asks for everything, at first or again;
-    - `"watching"`: it asks for, and gets, the changes;
-    - `"backing off"`: an attempt has failed, and the next one may not begin yet;
-    - `"absent"`: the server has said for long that it has no such resource, so that the
-      store was emptied; it goes on asking;
-    - `"stopping"`: nothing new comes, handlers go on with what waits for them;
-    - `"stopped"`: it has ended, or will never be run.
+    - `"idle"`: has not been run yet;
+    - `"listing"`: requests all objects;
+    - `"watching"`: requests and receives changes;
+    - `"backing off"`: waits after a failed attempt;
+    - `"absent"`: the server has not had the resource for a minute, so all objects were
+      removed; attempts continue;
+    - `"stopping"`: receives no more changes; handlers process queued notifications;
+    - `"stopped"`: has ended, or will never run.
     """
 
     synced: bool
-    """The first complete list is in the store and in the handlers' queues. Never becomes
-    False again: freshness is `age`."""
+    """True once the first complete list is in the store and in the handlers' queues. Never
+    becomes False again; see `age` for freshness."""
 
     last_contact: float | None
-    """When the server last told us something: a part of a list, that a watch is accepted,
-    an event or bookmark, the regular end of a watch. A refusal and a failure are none.
-    None before the first of it."""
+    """Time of the last contact with the server: a part of a list, an accepted watch, an
+    event or bookmark, the regular end of a watch. Refusals and failures do not count.
+    None before the first contact."""
 
     last_event: float | None
-    """When a watch last brought a change of an object; neither bookmarks nor lists nor
-    repetitions count. None before the first one."""
+    """Time of the last change from a watch. Bookmarks, lists and duplicates do not count.
+    None before the first change."""
 
     age: float | None
-    """How far the store may be behind the server: seconds since a list was complete, an
-    event or bookmark came, or a watch ended in time. Unlike other contact, these show
-    that everything up to then has come in. So it grows through an outage, through lists
-    and watches that break off, and while nothing happens: see `Lister` for what that
-    means. None before the first list."""
+    """Seconds that the store may be behind the server: since a list was complete, an event
+    or bookmark came, or a watch ended regularly. These prove that the store was up to
+    date. So it grows during outages, while lists and watches break off, and between
+    changes: see `Lister`. None before the first list."""
 
     resource_version: str
-    """The version up to which everything is in the store; empty before the list. Of a
-    resource that is absent, the last one there was."""
+    """Version up to which everything is in the store; empty before the first list. If the
+    resource is absent, the last version."""
 
     restarts: int
-    """How often a list or watch ended in an error, and had to be begun again. The
-    regular end of a watch is none."""
+    """Number of attempts after errors. The regular end of a watch does not count."""
 
     duplicates: int
-    """Events of a state that was known already, or older than it: told to nobody."""
+    """Number of dropped events with a known or an older state."""
 
     history_resets: int
-    """How often the server's versions went backwards, so that everything was listed and
-    compared anew."""
+    """Number of times that the server's versions went backwards, which makes the informer
+    relist and compare all objects."""
 
     degraded: int
-    """Objects and events that were left out because they cannot be read, objects that
-    are stored as they came because the transform failed for them, and bodies that
-    `Lister.json` left out because they are not JSON. The state known
-    before of an unreadable object stays in the store. Objects that nest too deeply for
-    a decoder are stored, and do not count."""
+    """Number of objects and events left out because they cannot be read, of objects stored
+    unchanged because the transform failed, and of bodies that `Lister.json` left out
+    because they are not JSON. The store keeps the last readable state of an object.
+    Objects that nest too deeply for a decoder are stored, and do not count."""
 
     not_served: bool
-    """To the last attempt the server said that it has no such resource (404)."""
+    """True if the last attempt failed with 404: the resource is not served."""
 
     last_error: BaseException | None
-    """What the last list or watch failed with; None again when one succeeds. Of an
-    informer that died of a bug: that one."""
+    """Error of the last list or watch; None after a success. For an informer that died of
+    a bug, the bug."""
 
     failures: int
-    """How many attempts have failed in a row; 0 again when one succeeds."""
+    """Number of attempts that failed in a row; 0 after a success."""
 
     namespaces: Mapping[str, InformerStatus] = field(default_factory=dict)
-    """Of an informer that was given its namespaces by name: how each is doing. Failed
-    transforms are counted for all of them only. Empty for any other."""
+    """State of each namespace, if the informer has several; failed transforms are only
+    counted in total."""
 
     @property
     def last_error_status(self) -> int:
-        """The HTTP status of the last error, such as 403; 0 if it is no refusal."""
+        """HTTP status of the last error, such as 403; 0 if it has none."""
         error = self.last_error
         return error.status if isinstance(error, ApiError) else 0
 
     @property
     def last_error_reason(self) -> str:
-        """The server's word for it, such as `"Forbidden"`; empty if there is none."""
+        """Reason in the server's Status, such as `"Forbidden"`; empty if there is none."""
         error = self.last_error
         return error.reason if isinstance(error, ApiError) else ""
 
 
 _WORST_FIRST = ("backing off", "absent", "listing")
-"""A namespace at one of these decides what the informer is at."""
+"""Phases of a namespace that become the phase of the informer."""
 
 
 def combined(
     namespaces: Mapping[str, InformerStatus], resource_version: str
 ) -> InformerStatus:
-    """How an informer of these namespaces is doing.
+    """Return the status of an informer with several namespaces.
 
     Args:
-        namespaces: At least one.
-        resource_version: Of the store.
+        namespaces: Status of each namespace; at least one.
+        resource_version: Version of the store.
     """
     parts = list(namespaces.values())
     worst = max(parts, key=lambda part: (part.failures, part.last_error is not None))
@@ -145,7 +142,7 @@ def combined(
 def _of_all(
     choose: Callable[[Iterable[float]], float], values: list[float | None]
 ) -> float | None:
-    """The chosen one of some values; None if one is missing."""
+    """Return the chosen value; None if one is missing."""
     known = [value for value in values if value is not None]
     return choose(known) if len(known) == len(values) else None
 
@@ -157,13 +154,13 @@ def describe_state(
     *,
     streams_given_up: bool = False,
 ) -> str:
-    """Tell the phase, and what went wrong.
+    """Return the phase and the failures in one line.
 
     Args:
-        phase: As in `InformerStatus`.
-        error: The last failure, or None.
-        failures: How many there were in a row.
-        streams_given_up: Lists were asked for as streams, which the server does not do.
+        phase: Phase of an `InformerStatus`.
+        error: Last failure, or None.
+        failures: Number of failures in a row.
+        streams_given_up: True if the server turned out not to support streamed lists.
     """
     parts = [phase]
     if error is None:
@@ -173,19 +170,19 @@ def describe_state(
         parts.append(f"{attempts} failed: {error}{_hint_for(error)}")
 
     if streams_given_up:
-        parts.append("lists are asked for in pages, as the server did not stream them")
+        parts.append("listing in pages because the server did not stream lists")
 
     return ", ".join(parts)
 
 
 def _hint_for(error: Exception) -> str:
-    """What to look at, where the server's words do not always say it."""
+    """Return a hint for errors whose message may not be enough."""
     match error:
         case Unauthorized():
             return " (the server does not accept the credentials)"
         case Forbidden():
-            return " (to list and to watch must both be allowed)"
+            return " (both list and watch must be allowed)"
         case NotFound():
-            return " (the server has no such resource)"
+            return " (the server does not serve the resource)"
         case _:
             return ""

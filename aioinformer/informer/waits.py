@@ -1,4 +1,4 @@
-"""`InformerWaits`: waiting for what an informer has listed, stored or reached."""
+"""`InformerWaits`: waits for the sync, versions and states of an informer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["InformerWaits"]
 logger = guarded_logger(__name__)
 
 IDLE_SECONDS = 10.0
-"""Seconds after which a waiter warns that nobody runs the informer."""
+"""Seconds after which a wait for an informer that does not run logs a warning."""
 
 REFUSALS_TO_FAIL_FAST = 2
 """Refusals in a row that fail a wait. One may be a role that is just being granted."""
@@ -41,7 +41,7 @@ class InformerWaits:
         sources: Sources of the informer.
         indexer: Store of the informer.
         waiters: Waiters that the pipelines wake.
-        run_state: Life of the informer.
+        run_state: State of the informer's run.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class InformerWaits:
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_of(timeout)):
-                    await self._listed(self._sources.all, fail_fast=fail_fast)
+                    await self._wait_listed(self._sources.all, fail_fast=fail_fast)
         finally:
             idle.cancel()
 
@@ -76,7 +76,7 @@ class InformerWaits:
     def _warn_if_idle(self) -> None:
         if self._sources.run_phase == "idle":
             logger.warning(
-                "%s is waited for since %d s, and nobody runs it: enter its factory, or "
+                "%s has had waiters for %d s but is not running; enter its factory or "
                 "await its run()",
                 self._sources.name,
                 IDLE_SECONDS,
@@ -91,17 +91,17 @@ class InformerWaits:
     ) -> None:
         """Wait until the store shows everything up to a version."""
         self._run_state.check_open()
-        wanted = _decimal(resource_version)
+        version = _decimal(resource_version)
         sources = self._sources.of(namespace)
         scope = None if len(sources) == len(self._sources.all) else namespace
         seconds = timeout_of(timeout)
         try:
             async with asyncio.timeout(seconds):
-                await self._reached(wanted, scope, sources)
+                await self._wait_version(version, scope, sources)
         except TimeoutError:
             raise TimeoutError(
                 f"{self._sources.name} is at version {self._sources.version(scope) or 'none'}, "
-                f"not at {wanted}, after {seconds:g} s: {self._state_of(sources)}"
+                f"not at {version}, after {seconds:g} s: {self._describe(sources)}"
             ) from None
 
     async def wait_until(
@@ -115,30 +115,30 @@ class InformerWaits:
         check_plain(predicate, "a predicate")
         sources = self._sources.of(None if key is None else _namespace_of(key))
         seconds = timeout_of(timeout)
-        patience = asyncio.timeout(seconds)
+        limit = asyncio.timeout(seconds)
         try:
-            async with patience:
-                await self._listed(sources)
+            async with limit:
+                await self._wait_listed(sources)
                 if not all(source.synced for source in sources):
                     raise self._sources.not_synced_error(sources)
 
                 if key is None:
-                    await self._until_store(predicate)
+                    await self._wait_store(predicate)
                 else:
-                    await self._until_object(predicate, key)
+                    await self._wait_object(predicate, key)
         except TimeoutError:
-            if seconds is None or not patience.expired():
-                raise  # the predicate's own
+            if seconds is None or not limit.expired():
+                raise  # by the predicate
 
-            seen = self._seen(sources, key)
+            last = self._last_state(sources, key)
             raise TimeoutError(
-                f"{seen} after {seconds:g} s: {self._state_of(sources)}"
+                f"{last} after {seconds:g} s: {self._describe(sources)}"
             ) from None
 
-    async def _listed(
+    async def _wait_listed(
         self, sources: Sequence[NamespaceSource], *, fail_fast: bool = True
     ) -> None:
-        """Wait until these have listed, or one that has not was refused too often."""
+        """Wait until all sources have listed, or one was refused too often."""
         while True:
             missing = [source for source in sources if not source.synced]
             refusals = [source.reflector.refusals for source in missing]
@@ -148,27 +148,27 @@ class InformerWaits:
             await self._run_state.wait_for_change()
             self._run_state.check_not_stopping()
 
-    async def _reached(
-        self, wanted: int, scope: str | None, sources: Sequence[NamespaceSource]
+    async def _wait_version(
+        self, version: int, scope: str | None, sources: Sequence[NamespaceSource]
     ) -> None:
         resets = _resets_of(sources)
-        while _decimal(self._sources.version(scope) or "0") < wanted:
+        while _decimal(self._sources.version(scope) or "0") < version:
             if _resets_of(sources) > resets:
-                raise HistoryReset(f"version {wanted} may never come")
+                raise HistoryReset(f"version {version} may never come")
 
-            with self._waiters.for_version(wanted, scope) as news:
+            with self._waiters.for_version(version, scope) as news:
                 await news.wait()
 
             self._run_state.check_not_stopping()
 
-    async def _until_store(self, predicate: Callable[[Any], object]) -> None:
+    async def _wait_store(self, predicate: Callable[[Any], object]) -> None:
         with self._waiters.for_steps() as news:
             while not _holds(predicate, self._indexer):
                 await news.wait()
                 news.clear()
                 self._run_state.check_not_stopping()
 
-    async def _until_object(self, predicate: Callable[[Any], object], key: str) -> None:
+    async def _wait_object(self, predicate: Callable[[Any], object], key: str) -> None:
         with self._waiters.for_key(key) as waiter:
             state = self._indexer.get_by_key(key)
             while not _holds(predicate, state):
@@ -179,8 +179,8 @@ class InformerWaits:
 
                 state = waiter.states.popleft()
 
-    def _seen(self, sources: Sequence[NamespaceSource], key: str | None) -> str:
-        """What a waiter has seen last."""
+    def _last_state(self, sources: Sequence[NamespaceSource], key: str | None) -> str:
+        """Describe the last state that a predicate was called with."""
         if not all(source.synced for source in sources):
             return f"{self._sources.name} has not been listed"
 
@@ -194,8 +194,8 @@ class InformerWaits:
 
         return f"{self._sources.name} has {key} at version {obj.resource_version}"
 
-    def _state_of(self, sources: Sequence[NamespaceSource]) -> str:
-        """What these are at, and what is wrong with them."""
+    def _describe(self, sources: Sequence[NamespaceSource]) -> str:
+        """Return the phase of the informer, and the failures of some sources."""
         if (
             any(source.reflector.failures for source in sources)
             or not self._sources.synced
@@ -206,15 +206,14 @@ class InformerWaits:
 
 
 def _holds(predicate: Callable[[Any], object], subject: object) -> bool:
-    answer = predicate(subject)
-    if inspect.isawaitable(answer):
-        # It would count as true.
-        if inspect.iscoroutine(answer):
-            answer.close()
+    result = predicate(subject)
+    if inspect.isawaitable(result):  # which would be true
+        if inspect.iscoroutine(result):
+            result.close()
 
         raise OptionsError(f"a predicate must be a plain function: {predicate!r}")
 
-    return bool(answer)
+    return bool(result)
 
 
 def _namespace_of(key: str) -> str | None:

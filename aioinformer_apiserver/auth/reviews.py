@@ -161,17 +161,17 @@ def _access_status(
     spec: Mapping[str, Any],
 ) -> dict[str, Any]:
     about_oneself = info.plural == "selfsubjectaccessreviews"
-    problems = [*_validate_attributes(spec)]
+    errors = [*_validate_attributes(spec)]
     if not about_oneself and not spec.get("user") and not spec.get("groups"):
         why = "at least one of user or group must be specified"
-        problems.append(FieldError.invalid("spec.user", "", why))
+        errors.append(FieldError.invalid("spec.user", "", why))
 
-    if info.namespace and not problems:
-        problems += _validate_namespace(spec, info.namespace)
+    if info.namespace and not errors:
+        errors += _validate_namespace(spec, info.namespace)
 
-    if problems:
+    if errors:
         # A real server omits the kind of the review.
-        raise invalid_error(_KINDS[_key_of(info)].stored, "", problems, shown_kind="")
+        raise invalid_error(_KINDS[_key_of(info)].stored, "", errors, shown_kind="")
 
     if not about_oneself:
         user = User(spec.get("user") or "", tuple(spec.get("groups") or ()))

@@ -78,7 +78,7 @@ def next_statuses(
     names, conditions = accept_names(body, others)
     accepted = conditions[0].status == "True"
     status = with_conditions(body["status"], conditions, now)
-    new = {**body, "status": _sorted_status({**status, "acceptedNames": names})}
+    new = {**body, "status": _sort_status({**status, "acceptedNames": names})}
     if new["status"] != body["status"]:
         yield new
 
@@ -160,7 +160,7 @@ def _names(given: Mapping[str, Any]) -> dict[str, Any]:
     return {**known, **{k: v for k, v in names.items() if k not in _NAMES}}
 
 
-def _sorted_status(status: Mapping[str, Any]) -> dict[str, Any]:
+def _sort_status(status: Mapping[str, Any]) -> dict[str, Any]:
     ordered = {
         "conditions": status.get("conditions"),
         "acceptedNames": status["acceptedNames"],
@@ -281,10 +281,12 @@ def accept_names(
     got["categories"] = requested.get("categories")
     free = Condition("NamesAccepted", "True", "NoConflicts", "no conflicts found")
     accepted = conflict or free
-    return _sorted_names(got), [accepted, *_established(body, accepted)]
+    return _sort_names(got), [accepted, *_established_condition(body, accepted)]
 
 
-def _established(body: Mapping[str, Any], accepted: Condition) -> list[Condition]:
+def _established_condition(
+    body: Mapping[str, Any], accepted: Condition
+) -> list[Condition]:
     """Return the condition `Established`; nothing if it is already true."""
     if is_condition_true(body, "Established"):
         return []
@@ -328,7 +330,7 @@ def _name_conflict(requested: Any, got: Any, taken: set[str]) -> str:
     )
 
 
-def _sorted_names(names: Mapping[str, Any]) -> dict[str, Any]:
+def _sort_names(names: Mapping[str, Any]) -> dict[str, Any]:
     fields = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
     kept = {field: names.get(field) for field in fields}
     # The server writes these two even if they are empty.

@@ -69,7 +69,7 @@ def validate_structural_schema(path: str, text: Mapping[str, Any]) -> list[Field
         *_validate_root_type(path, text),
         *_validate_structure(path, text, _AT_ROOT),
     ]
-    # A real server iterates maps in random order, and sorts the problems.
+    # A real server iterates maps in random order, and sorts the errors.
     found += sorted(structural, key=lambda it: f"{it.field}: {it.message}")
     return found or _validate_default(path, text)
 

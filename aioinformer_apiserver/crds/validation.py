@@ -1,6 +1,6 @@
 """Validation of definitions. Pure.
 
-All problems are reported at once, in the order of a real server. CEL rules of a schema
+All errors are reported at once, in the order of a real server. CEL rules of a schema
 (`x-kubernetes-validations`) are not validated.
 """
 
@@ -123,7 +123,7 @@ def _validate_version(spec: Mapping[str, Any]) -> Iterator[FieldError]:
 
 
 def _versions_error(versions: list[dict[str, Any]] | None, why: str) -> FieldError:
-    """Make a problem that quotes all versions, with their fields in order."""
+    """Return an error that quotes all versions, with their fields in order."""
     return FieldError(
         "spec.versions", f"Invalid value: {plain(versions).decode()}: {why}"
     )
@@ -278,7 +278,7 @@ _SELECTABLE_COUNT = 8
 def shared_parts(versions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the parts that are equal in all versions.
 
-    They count as given once, for the whole definition: problems in them have its path.
+    They count as given once, for the whole definition: errors in them have its path.
     """
     if not versions:
         return {}

@@ -87,8 +87,8 @@ def validate_qualified_name(name: str) -> tuple[str, ...]:
     if slash and not prefix:
         found.append("prefix part must be non-empty")
     elif slash:
-        problems = validate_subdomain(prefix, unit="bytes")
-        found += [f"prefix part {it}" for it in problems]
+        errors = validate_subdomain(prefix, unit="bytes")
+        found += [f"prefix part {it}" for it in errors]
 
     if not last:
         found.append("name part must be non-empty")

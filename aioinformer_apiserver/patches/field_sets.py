@@ -31,7 +31,7 @@ __all__ = [
     "item_element",
     "parse_element",
     "path_text",
-    "sorted_elements",
+    "sort_elements",
     "value_element",
 ]
 
@@ -92,7 +92,7 @@ def parse_element(text: str) -> str | None:
             return None
 
 
-def sorted_elements(elements: Iterable[str]) -> list[str]:
+def sort_elements(elements: Iterable[str]) -> list[str]:
     """Sort path elements as Go does: fields, keys, values, indices."""
     ordered = sorted(elements)
     if not ordered or ordered[-1].startswith(("f:", SELF)):
@@ -424,7 +424,7 @@ def _leaves(tree: Tree) -> Tree:
 
 
 def _paths(tree: Tree, start: Path) -> Iterator[Path]:
-    ordered = [element for element in sorted_elements(tree) if element != SELF]
+    ordered = [element for element in sort_elements(tree) if element != SELF]
     for element in ordered:
         if is_member(tree[element]):
             yield (*start, element)
@@ -434,5 +434,5 @@ def _paths(tree: Tree, start: Path) -> Iterator[Path]:
 
 
 def _sort(tree: Tree) -> dict[str, Any]:
-    elements = sorted_elements(tree) if len(tree) > 1 else tree
+    elements = sort_elements(tree) if len(tree) > 1 else tree
     return {it: _sort(tree[it]) if tree[it] else {} for it in elements}

@@ -43,7 +43,7 @@ def apply_patch(
         typed: False for custom resources, which do not support strategic patches.
 
     Returns:
-        Body after the patch, not validated: it may not even be an object.
+        Result of the patch without validation, not always an object.
 
     Raises:
         ApiError: 400, 413, 422 or 500 if the patch is malformed or does not apply; 415

@@ -87,9 +87,9 @@ def bind(
 
 
 def _check_target(target: Mapping[str, Any]) -> None:
-    problems = [*_validate_binding_target(target)]
-    if problems:
-        messages = [f"{it.field}: {it.message}" for it in problems]
+    errors = [*_validate_binding_target(target)]
+    if errors:
+        messages = [f"{it.field}: {it.message}" for it in errors]
         message = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
         raise statuses.failure(500, "", message)
 

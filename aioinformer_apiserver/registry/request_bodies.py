@@ -140,14 +140,14 @@ def _decode_checked(
     duplicate_fields = tuple(
         f"duplicate field {quote(it)}" for it in options.duplicate_fields
     )
-    problems = duplicate_fields + found.problems
+    errors = duplicate_fields + found.errors
     if options.field_validation == "Strict":
-        refused = strict_decoding_error(schema, sent, problems)
+        refused = strict_decoding_error(schema, sent, errors)
         if refused is not None:
             raise refused
 
     if options.field_validation == "Warn":
-        for problem in problems:
+        for problem in errors:
             options.warn(problem)
 
     metadata = found.body.get("metadata") or {}

@@ -136,11 +136,11 @@ def _validate_content(metadata: Mapping[str, Any]) -> list[FieldError]:
 def _validate_label(labels: Mapping[str, str]) -> list[FieldError]:
     field, found = "metadata.labels", []
     for key, value in labels.items():
-        for it, problems in (
+        for it, errors in (
             (key, names.validate_qualified_name(key)),
             (value, names.validate_label_value(value)),
         ):
-            found += [FieldError.invalid(field, it, why) for why in problems]
+            found += [FieldError.invalid(field, it, why) for why in errors]
 
     return found
 
@@ -149,8 +149,8 @@ def _validate_annotation(annotations: Mapping[str, str]) -> list[FieldError]:
     field, found = "metadata.annotations", []
     for key in annotations:
         # Annotation keys may have capital letters.
-        problems = names.validate_qualified_name(key.lower())
-        found += [FieldError.invalid(field, key, why) for why in problems]
+        errors = names.validate_qualified_name(key.lower())
+        found += [FieldError.invalid(field, key, why) for why in errors]
 
     size = sum(len(it.encode()) for pair in annotations.items() for it in pair)
     if size > _ANNOTATIONS_BYTES:

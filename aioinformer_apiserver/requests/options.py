@@ -322,7 +322,7 @@ def _validate_dry_run(dry_run: list[str]) -> list[StatusCause]:
     if set(dry_run) <= {"All"}:
         return []
 
-    problem = f'Unsupported value: {_quoted(dry_run)}: supported values: "All"'
+    problem = f'Unsupported value: {_to_json(dry_run)}: supported values: "All"'
     return [StatusCause("dryRun", "FieldValueNotSupported", problem)]
 
 
@@ -339,12 +339,12 @@ def _validate_manager(name: str, *, required: bool) -> Iterator[StatusCause]:
 
     for place, letter in enumerate(name):
         if not letter.isprintable():
-            problem = f"Invalid value: {_quoted(name)}: invalid character "
+            problem = f"Invalid value: {_to_json(name)}: invalid character "
             problem += f"U+{ord(letter):04X} (at position {place})"
             yield StatusCause(field, "FieldValueInvalid", problem)
 
 
-def _quoted(value: object) -> str:
+def _to_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -400,6 +400,6 @@ def _paths_of(value: object, path: str) -> list[str]:
 
 
 def _unsupported(field: str, value: object, choices: tuple[str, ...]) -> StatusCause:
-    problem = f"Unsupported value: {_quoted(value)}: supported values: "
-    problem += ", ".join(_quoted(it) for it in choices)
+    problem = f"Unsupported value: {_to_json(value)}: supported values: "
+    problem += ", ".join(_to_json(it) for it in choices)
     return StatusCause(field, "FieldValueNotSupported", problem)

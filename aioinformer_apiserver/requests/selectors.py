@@ -123,9 +123,9 @@ class _Parser:
             self._take()
 
         key = self._word()
-        problems = validate_qualified_name(key)
-        if problems:
-            why = "; ".join(problems)
+        errors = validate_qualified_name(key)
+        if errors:
+            why = "; ".join(errors)
             raise _SelectorError(f"<nil>: Invalid value: {quote(key)}: {why}")
 
         if absent or self._next in {"", ","}:
@@ -203,10 +203,10 @@ def _validate_value(key: str, values: list[str], *, numeric: bool) -> list[str]:
         )
 
     for index, value in enumerate(values):
-        problems = validate_label_value(value)
-        if problems:
+        errors = validate_label_value(value)
+        if errors:
             head = f"values[{index}][{key}]: Invalid value: {quote(value)}"
-            found.append(f"{head}: {'; '.join(problems)}")
+            found.append(f"{head}: {'; '.join(errors)}")
 
     return found
 

@@ -72,7 +72,7 @@ def validate_update(resource: Resource, old: Object, new: Object) -> list[FieldE
         Errors; none if only metadata or status differ. So clients can label an
         arranged object, and write its status, even if its spec is invalid.
     """
-    if _validated_part(old) == _validated_part(new):
+    if _without_status_and_metadata(old) == _without_status_and_metadata(new):
         return []
 
     changes = _UPDATE_CHECKS.get(resource)
@@ -363,11 +363,11 @@ def _validate_node_update(old: Object, new: Object) -> Iterator[FieldError]:
 # ---------------------------------------------------------------- by kind
 
 
-def _validated_part(body: Object) -> Object:
-    return {k: it for k, it in body.items() if k not in _NOT_VALIDATED}
+def _without_status_and_metadata(body: Object) -> Object:
+    return {k: it for k, it in body.items() if k not in _IGNORED_FIELDS}
 
 
-_NOT_VALIDATED = frozenset({"apiVersion", "kind", "metadata", "status"})
+_IGNORED_FIELDS = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 
 def _validate_object(resource: Resource, body: Object) -> list[FieldError]:

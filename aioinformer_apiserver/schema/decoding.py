@@ -45,7 +45,7 @@ class DecodedObject:
     body: dict[str, Any]
     """New body; may share parts with the given one."""
 
-    problems: tuple[str, ...]
+    errors: tuple[str, ...]
     """Messages about dropped fields, such as `unknown field "spec.foo"`."""
 
 
@@ -114,21 +114,19 @@ def decode_metadata(given: object) -> dict[str, Any]:
 
 
 def strict_decoding_error(
-    schema: Schema, body: dict[str, Any], problems: tuple[str, ...]
+    schema: Schema, body: dict[str, Any], errors: tuple[str, ...]
 ) -> ApiError | None:
     """Return the error of a request with strict field validation, or None.
 
     Args:
         schema: Schema of the kind.
         body: Body as sent.
-        problems: Problems from `decode`, and duplicate fields.
+        errors: Errors from `decode`, and duplicate fields.
     """
-    if not problems:
+    if not errors:
         return None
 
-    return _decoding_error(
-        schema, body, f"strict decoding error: {', '.join(problems)}"
-    )
+    return _decoding_error(schema, body, f"strict decoding error: {', '.join(errors)}")
 
 
 def _decoding_error(schema: Schema, body: dict[str, Any], why: str) -> ApiError:

@@ -99,7 +99,7 @@ def validate_pod_template(path: str, template: Object) -> Iterator[FieldError]:
     """Validate a pod template.
 
     Args:
-        path: Path of the template. Problems of labels have this path, as on a real
+        path: Path of the template. Errors of labels have this path, as on a real
             server.
         template: Template with its defaults.
     """

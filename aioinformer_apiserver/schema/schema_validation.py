@@ -40,10 +40,10 @@ def validate_custom_resource(
             a schema may become stricter.
 
     Returns:
-        Problems in the words of a real server. Those of one object have the order of
+        Errors in the words of a real server. Those of one object have the order of
         its fields; a real server has no fixed order.
     """
-    found = _check(schema, body, "", _ABSENT if old is None else old).problems
+    found = _check(schema, body, "", _ABSENT if old is None else old).errors
     found += _validate_embedded(schema, body, "")
     if old is None or not _validate_duplicate(schema, old, ""):
         found += _validate_duplicate(schema, body, "")
@@ -53,13 +53,13 @@ def validate_custom_resource(
 
 @dataclass(slots=True)
 class _Result:
-    """Problems, and the number of valid parts, which selects the best alternative."""
+    """Errors, and the number of valid parts, which selects the best alternative."""
 
-    problems: list[FieldError] = field(default_factory=list)
+    errors: list[FieldError] = field(default_factory=list)
     fitting: int = 0
 
     def add(self, other: _Result) -> None:
-        self.problems += other.problems
+        self.errors += other.errors
         self.fitting += other.fitting
 
 
@@ -70,22 +70,22 @@ def _check(schema: Schema, value: Any, path: str, old: Any) -> _Result:
         result.add(_combinations(schema, value, path, old))
 
     if isinstance(value, str):
-        result.problems += _validate_text(schema, value, path)
+        result.errors += _validate_text(schema, value, path)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        result.problems += _validate_number(schema, value, path)
+        result.errors += _validate_number(schema, value, path)
     elif isinstance(value, list):
         result.add(_items(schema, value, path, old))
-        result.problems += _validate_size(schema, value, path)
+        result.errors += _validate_size(schema, value, path)
 
-    result.problems += _validate_enum(schema, value, path)
+    result.errors += _validate_enum(schema, value, path)
     if isinstance(value, dict):
-        result.problems += _validate_size(schema, value, path)
+        result.errors += _validate_size(schema, value, path)
         result.add(_fields(schema, value, path, old))
 
-    if result.problems and old is not _ABSENT and _same(old, value):
+    if result.errors and old is not _ABSENT and _same(old, value):
         return _Result(fitting=result.fitting)
 
-    result.fitting += not result.problems
+    result.fitting += not result.errors
     return result
 
 
@@ -134,7 +134,7 @@ def _fields(schema: Schema, value: dict[str, Any], path: str, old: Any) -> _Resu
             where = f"{path}.{name}" if path else name
             result.add(_check(child, it, where, before.get(name, _ABSENT)))
 
-    result.problems += [
+    result.errors += [
         field_errors.required(f"{path}.{name}".lstrip("."))
         for name in schema.required
         if name not in value
@@ -158,10 +158,7 @@ def _combinations(schema: Schema, value: Any, path: str, old: Any) -> _Result:
             result.add(combine(tried, path))
 
     text = schema.text.get("not")
-    if (
-        text is not None
-        and not _check(schema.with_text(text), value, path, old).problems
-    ):
+    if text is not None and not _check(schema.with_text(text), value, path, old).errors:
         result.add(_failure(path, "must not validate the schema (not)"))
 
     return result
@@ -173,7 +170,7 @@ def _is_int_or_string(schema: Schema) -> bool:
 
 
 def _any_of(tried: list[_Result], path: str) -> _Result:
-    fitting = [it for it in tried if not it.problems]
+    fitting = [it for it in tried if not it.errors]
     if fitting:
         return fitting[0]
 
@@ -183,7 +180,7 @@ def _any_of(tried: list[_Result], path: str) -> _Result:
 
 
 def _one_of(tried: list[_Result], path: str) -> _Result:
-    fitting = [it for it in tried if not it.problems]
+    fitting = [it for it in tried if not it.errors]
     if len(fitting) == 1:
         return fitting[0]
 
@@ -200,8 +197,8 @@ def _all_of(tried: list[_Result], path: str) -> _Result:
     for it in tried:
         result.add(it)
 
-    if result.problems:
-        none = ". None validated" if all(it.problems for it in tried) else ""
+    if result.errors:
+        none = ". None validated" if all(it.errors for it in tried) else ""
         result.add(_failure(path, f"must validate all the schemas (allOf){none}"))
 
     return result

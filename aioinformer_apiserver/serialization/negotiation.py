@@ -175,7 +175,7 @@ def negotiate_plain(
     Returns:
         Format; None if there is none, so that the server uses its default.
     """
-    return _choice(headers, query, _plain)
+    return _choice(headers, query, _no_transform)
 
 
 def negotiate_document(headers: Mapping[str, str], query: Mapping[str, str]) -> Choice:
@@ -184,7 +184,7 @@ def negotiate_document(headers: Mapping[str, str], query: Mapping[str, str]) -> 
     Raises:
         ApiError: 406, if there is none.
     """
-    found = _choice(headers, query, _plain)
+    found = _choice(headers, query, _no_transform)
     if found is None:
         raise _not_acceptable(*_TYPES)
 
@@ -200,7 +200,7 @@ def negotiate_aggregated(
         Format; None if the client does not accept aggregated discovery. A client that
         accepts it gets it, even if it prefers another format.
     """
-    return _choice(headers, query, _aggregated)
+    return _choice(headers, query, _aggregated_transform)
 
 
 def first_accepted(headers: Mapping[str, str], *offers: str) -> str | None:
@@ -273,11 +273,11 @@ def _transform(parameters: Mapping[str, str]) -> Transform | None:
     return _TRANSFORMS.get(parameters.get("as", ""))
 
 
-def _plain(parameters: Mapping[str, str]) -> Transform | None:
+def _no_transform(parameters: Mapping[str, str]) -> Transform | None:
     return "" if _transform(parameters) == "" else None
 
 
-def _aggregated(parameters: Mapping[str, str]) -> Transform | None:
+def _aggregated_transform(parameters: Mapping[str, str]) -> Transform | None:
     is_requested = _AGGREGATED.items() <= parameters.items()
     return "APIGroupDiscoveryList" if is_requested else None
 

@@ -146,7 +146,7 @@ def status_of(error: ApiError) -> dict[str, Any]:
     status: dict[str, Any] = {
         "kind": "Status",
         "apiVersion": "v1",
-        "metadata": _continued(error),
+        "metadata": _remaining_list(error),
         "status": "Failure",
         "message": error.message,
     }
@@ -163,7 +163,7 @@ def status_of(error: ApiError) -> dict[str, Any]:
     return status
 
 
-def _continued(error: ApiError) -> dict[str, Any]:
+def _remaining_list(error: ApiError) -> dict[str, Any]:
     return {"continue": error.token} if isinstance(error, ExpiredToken) else {}
 
 

@@ -168,7 +168,7 @@ _ONE_VERB = {
 _FINAL_VERBS = ("delete", "deletecollection", "get", "list", "watch")
 
 
-def _unchanged(body: dict[str, Any]) -> dict[str, Any]:
+def _identity(body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
@@ -241,10 +241,10 @@ class Kind:
     """Storage version, if that is another one with other fields. Validation and tables
     use that version."""
 
-    to_storage: Callable[[dict[str, Any]], dict[str, Any]] = _unchanged
+    to_storage: Callable[[dict[str, Any]], dict[str, Any]] = _identity
     """Conversion of a body to the storage version. Pure."""
 
-    from_storage: Callable[[dict[str, Any]], dict[str, Any]] = _unchanged
+    from_storage: Callable[[dict[str, Any]], dict[str, Any]] = _identity
     """Conversion of a body from the storage version. Pure."""
 
     warning: str = ""

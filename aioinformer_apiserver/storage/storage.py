@@ -111,7 +111,7 @@ class Collection:
 
         kept = self._snapshots.get(version)
         if kept is None:
-            kept = self._ordered_at(version)
+            kept = self._list_at(version)
             self._snapshots[version] = kept
             while len(self._snapshots) > MAX_SNAPSHOTS:
                 self._snapshots.popitem(last=False)
@@ -217,7 +217,7 @@ class Collection:
         for version in [it for it in self._snapshots if it < self.floor]:
             del self._snapshots[version]
 
-    def _ordered_at(self, version: int) -> list[StoredObject]:
+    def _list_at(self, version: int) -> list[StoredObject]:
         """Return all objects at a version, in the order of their keys."""
         if version >= self.tail.version:
             return [self._objects[key] for key in self._order]

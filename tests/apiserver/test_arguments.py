@@ -1,4 +1,4 @@
-"""What tests hand over is checked at once: one line that names it and what is right."""
+"""Arguments are validated at once: the error names the argument and valid values."""
 
 from __future__ import annotations
 
@@ -337,7 +337,7 @@ async def test_restart_rejects_invalid_options(server: APIServer) -> None:
     assert "stopped" in repr(server)
 
 
-# ---------------------------------------------------------------- the fake source
+# ---------------------------------------------------------------- FakeListerWatcher
 
 
 @each_case(

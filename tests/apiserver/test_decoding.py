@@ -83,7 +83,7 @@ def test_unknown_fields_are_reported_in_order() -> None:
         resources.PODS, foo=1, spec={"containers": [{"bar": 1}], "baz": 2}
     )
 
-    assert found.problems == (
+    assert found.errors == (
         'unknown field "foo"',
         'unknown field "spec.containers[0].bar"',
         'unknown field "spec.baz"',
@@ -126,7 +126,7 @@ def test_nested_json_schemas_are_decoded_leniently() -> None:
     schema = found.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert schema["items"] == {"type": "string"}
     assert schema["additionalProperties"] is True
-    assert found.problems == ()
+    assert found.errors == ()
 
 
 def test_deprecated_and_new_fields_are_mirrored() -> None:

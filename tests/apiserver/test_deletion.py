@@ -182,9 +182,9 @@ def test_some_kinds_return_deleted_object() -> None:
 def test_job_deletion_without_propagation_policy_warns() -> None:
     warned: list[str] = []
     silent = DeleteOptions(warn=warned.append)
-    told = DeleteOptions(propagation="Background", warn=warned.append)
+    reported = DeleteOptions(propagation="Background", warn=warned.append)
 
-    warn_of_deletion(kind(JOBS), told)
+    warn_of_deletion(kind(JOBS), reported)
     warn_of_deletion(kind(CONFIG_MAPS), silent)
     assert warned == []
 

@@ -1,4 +1,4 @@
-"""Discovery, beyond what both servers are asked in the contract tests."""
+"""Discovery: parts that contract tests do not cover."""
 
 from __future__ import annotations
 

@@ -105,4 +105,4 @@ def test_dispatcher_without_watches_needs_no_loop(
 ) -> None:
     put(storage, maps)
 
-    assert maps.get("default/a") is not None
+    assert repr(maps) == "<Collection configmaps objects=1 history=1..2>"

@@ -1,4 +1,4 @@
-"""The API server's faults: which requests they strike, and what then arrives, exactly."""
+"""Faults: the requests that they strike, and the exact bytes that arrive."""
 
 from __future__ import annotations
 
@@ -39,11 +39,10 @@ async def http(server: APIServer) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 async def raw_answer(server: APIServer, path: str) -> tuple[bytes, bytes, bool]:
-    """Ask with a bare socket.
+    """Send a request over a plain socket.
 
     Returns:
-        The head, the body without the framing of its chunks, and whether the answer is
-        complete.
+        Head, body without chunk framing, and whether the response is complete.
     """
     host, _, port = server.url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -86,7 +85,7 @@ def taken(faults: Faults, verb: str, resource: str) -> Fault | None:
     return strike.fault if strike else None
 
 
-# -------------------------------------------------------------------- which requests
+# -------------------------------------------------------------------- matching
 
 
 @each_case(
@@ -158,7 +157,7 @@ def test_invalid_faults_are_rejected(make: Any) -> None:
         make()
 
 
-# -------------------------------------------------------------------- cut
+# -------------------------------------------------------------------- Cut
 
 
 async def test_cut_list_delivers_exact_bytes(
@@ -180,7 +179,7 @@ async def test_cut_watch_delivers_exact_bytes(server: APIServer) -> None:
     assert complete
     first_line = whole.index(b"\n") + 1
 
-    # In the head, within a line, at the border of two lines, within the last one.
+    # After the head, within a line, between two lines, within the last line.
     for size in (0, 17, first_line, first_line + 1, len(whole) - 5):
         server.faults.add(Cut(after_bytes=size))
         _, body, complete = await raw_answer(server, path)
@@ -219,7 +218,7 @@ async def test_cut_keeps_shorter_response(
 async def test_cut_before_head_closes_connection(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
-    # Each time, because aiohttp tries a GET once more by itself.
+    # Strike each request, because aiohttp retries a GET once.
     server.faults.add(Cut(head=False, verb="list", times=None))
 
     assert await raw_answer(server, PODS_PATH) == (b"", b"", False)
@@ -243,7 +242,7 @@ async def test_cut_strikes_single_object(
         await whole_body(http, f"{PODS_PATH}/web-0")
 
 
-# -------------------------------------------------------------------- stall
+# -------------------------------------------------------------------- Stall
 
 
 async def test_stall_lasts_given_time(
@@ -301,7 +300,7 @@ async def test_stall_does_not_block_stop(
             await watch.content.readany()
 
 
-# -------------------------------------------------------------------- gone, refuse
+# -------------------------------------------------------------------- Gone and Refuse
 
 
 async def test_gone_ends_watch_with_error_event(

@@ -1,4 +1,4 @@
-"""Chaos: drawn by a seed, from everything there is."""
+"""Chaos draws faults of all kinds by its seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults of events and items: what arrives over a socket, line by line."""
+"""Faults of events and items: the lines that arrive over a socket."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 MAPS_PATH = "/api/v1/namespaces/default/configmaps"
-# From just before the maps on, so that each of them is an event.
+# The watch starts before the maps are created, so that each is an event.
 NAMES = ["map-0", "map-1", "map-2", "map-3"]
 
 
@@ -53,7 +53,7 @@ async def http(server: APIServer) -> AsyncIterator[aiohttp.ClientSession]:
 async def watched(
     server: APIServer, http: aiohttp.ClientSession, **params: str
 ) -> list[bytes]:
-    """Four maps are made; the lines of a watch of them, to its clean end."""
+    """Create four config maps, and return the lines of a watch until its end."""
     before = server.resource_version
     for name in NAMES:
         server.create(CONFIG_MAPS, {"metadata": {"name": name}})
@@ -73,7 +73,7 @@ async def as_list(server: APIServer, http: aiohttp.ClientSession) -> bytes:
         return await answer.read()
 
 
-def told(lines: list[bytes]) -> list[str]:
+def reported(lines: list[bytes]) -> list[str]:
     events = [json.loads(line) for line in lines]
     return [
         f"{it['type']} {it['object'].get('metadata', {}).get('name', '')}".strip()
@@ -117,7 +117,7 @@ async def test_event_fault_changes_watch(
 
     lines = await watched(server, http)
 
-    assert told(lines) == [it.replace("+", "ADDED map-") for it in expected]
+    assert reported(lines) == [it.replace("+", "ADDED map-") for it in expected]
     assert [it.fault for it in server.faults.struck] == [fault]
 
 
@@ -143,7 +143,7 @@ async def test_garbled_event_is_invalid_json(
 
     lines = await watched(server, http)
 
-    assert told([lines[0], *lines[2:]]) == [f"ADDED map-{it}" for it in (0, 2, 3)]
+    assert reported([lines[0], *lines[2:]]) == [f"ADDED map-{it}" for it in (0, 2, 3)]
     with pytest.raises(json.JSONDecodeError):
         json.loads(lines[1])
 
@@ -226,7 +226,7 @@ async def test_no_bookmarks_omits_bookmarks(
 
     lines = await watched(server, http, allowWatchBookmarks="true")
 
-    assert told(lines) == [f"ADDED {name}" for name in NAMES]
+    assert reported(lines) == [f"ADDED {name}" for name in NAMES]
 
 
 async def test_no_bookmarks_can_omit_initial_events_end_only(
@@ -297,7 +297,7 @@ async def test_garbled_list_is_invalid_json(
     with pytest.raises(json.JSONDecodeError) as caught:
         json.loads(body)
 
-    # The items before are as they should be.
+    # The items before the victim are unchanged.
     assert b"map-1" in body[: caught.value.pos]
     assert b"map-2" not in body[: caught.value.pos]
 
@@ -341,7 +341,7 @@ async def test_event_fault_keeps_response_that_is_not_a_list(
     await as_list(server, http)
     server.faults.add(Garble(verb=""))
 
-    # Of every verb on which it can have an effect.
+    # The fault applies to every verb that it can affect.
     async with http.get(f"{MAPS_PATH}/map-0") as answer:
         assert (await answer.json())["metadata"]["name"] == "map-0"
 
@@ -352,7 +352,7 @@ async def test_event_fault_keeps_response_that_is_not_a_list(
     assert not server.faults.struck
 
 
-# -------------------------------------------------------------------- without a server
+# -------------------------------------------------------------------- ResponseMutator
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3])

@@ -1,4 +1,4 @@
-"""Faults that could never strike: refused when they are made, with what would be right."""
+"""Faults that could never strike are rejected on creation, with a hint."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from aioinformer_apiserver.faults import (
     UnknownType,
 )
 
-# Which verbs there are is not for whoever writes a fault to remember.
+# Errors list all verbs, so that nobody has to remember them.
 VERBS = "get, list, watch, create, update, patch, delete, deletecollection"
 
 
@@ -126,9 +126,9 @@ def test_fault_accepts_verbs_that_it_affects() -> None:
 def test_fault_with_empty_verb_matches_affected_verbs_only(
     fault: Fault, expected: set[str]
 ) -> None:
-    asked = [Occasion(verb=it, resource="pods") for it in VERBS.split(", ")[:4]]
+    requested = [Occasion(verb=it, resource="pods") for it in VERBS.split(", ")[:4]]
 
-    assert {it.verb for it in asked if fault.matches(it)} == expected
+    assert {it.verb for it in requested if fault.matches(it)} == expected
 
 
 def test_fault_accepts_plural_of_custom_resource() -> None:

@@ -1,4 +1,4 @@
-"""Faults that answer for the server, and those of the connection that came later."""
+"""Faults that replace responses, and faults of the connection."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def whole_body(http: aiohttp.ClientSession, path: str) -> bytes:
         return await answer.read()
 
 
-# -------------------------------------------------------------------- which requests
+# -------------------------------------------------------------------- matching
 
 
 @each_case(
@@ -103,7 +103,7 @@ async def test_faults_record_strikes(
     assert occasion.query == {"limit": "2"}
 
 
-# -------------------------------------------------------------------- answers
+# -------------------------------------------------------------------- responses
 
 
 @pytest.mark.parametrize("status", [200, 502, 503])
@@ -165,7 +165,7 @@ async def test_compact_expires_version_of_watch(
     assert json.loads(body)["object"]["code"] == 410
 
 
-# -------------------------------------------------------------------- time
+# -------------------------------------------------------------------- Delay, Stall and Slow
 
 
 async def test_delayed_request_returns_state_after_delay(
@@ -182,7 +182,7 @@ async def test_delayed_request_returns_state_after_delay(
     stalled = json.loads(await whole_body(http, MAPS_PATH))
 
     assert len(delayed["items"]) == 5
-    # A stall holds back what was answered before.
+    # A stall holds back a response that was made before.
     assert len(stalled["items"]) == 5
     assert loop.time() - start == pytest.approx(40, abs=0.1)
 
@@ -231,17 +231,17 @@ async def test_faults_do_not_block_stop(
 ) -> None:
     server.faults.add(fault)
     loop = asyncio.get_running_loop()
-    asked = asyncio.create_task(whole_body(http, MAPS_PATH))
+    requested = asyncio.create_task(whole_body(http, MAPS_PATH))
     await asyncio.sleep(2)
     start = loop.time()
 
     await server.stop()
 
     assert loop.time() - start < 0.5
-    await asyncio.wait({asked})
-    # What was delayed only may have been answered; the others cannot be complete.
+    await asyncio.wait({requested})
+    # Only a delayed response may be complete.
     if not isinstance(fault, Delay):
-        assert isinstance(asked.exception(), aiohttp.ClientError)
+        assert isinstance(requested.exception(), aiohttp.ClientError)
 
 
 async def test_stall_continues_during_changes(
@@ -257,7 +257,7 @@ async def test_stall_continues_during_changes(
                 await watch.content.readany()
 
 
-# -------------------------------------------------------------------- early ends
+# -------------------------------------------------------------------- End
 
 
 @pytest.mark.parametrize("path", [MAPS_PATH, f"{WATCH_PATH}&timeoutSeconds=2"])
@@ -268,7 +268,7 @@ async def test_end_truncates_response_cleanly(
 
     for size in (0, 1, 100, len(whole) - 2):
         server.faults.add(End(verb="", after_bytes=size))
-        # aiohttp raises if an answer is not complete.
+        # aiohttp raises if a response is incomplete.
         assert await whole_body(http, path) == whole[:size]
 
 

@@ -1,4 +1,4 @@
-"""What has been struck, and what has not: only what changed an answer counts."""
+"""Recorded strikes: only faults that changed a response have struck."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ async def server() -> AsyncIterator[APIServer]:
         yield running
 
 
-async def met(server: APIServer, path: str) -> tuple[bytes, str]:
-    """The body as far as it came, and what went wrong."""
+async def receive(server: APIServer, path: str) -> tuple[bytes, str]:
+    """Return the received part of a body, and the name of the error."""
     body = b""
     try:
         async with aiohttp.request("GET", f"{server.url}{path}") as answer:
@@ -95,10 +95,10 @@ async def test_fault_without_effect_has_not_struck(
     server: APIServer, fault: Fault
 ) -> None:
     query = "?watch=1&timeoutSeconds=2" if fault.verb == "watch" else ""
-    usual = await met(server, MAPS_PATH + query)
+    usual = await receive(server, MAPS_PATH + query)
     server.faults.add(fault)
 
-    assert await met(server, MAPS_PATH + query) == usual
+    assert await receive(server, MAPS_PATH + query) == usual
     assert [it.fault for it in server.faults.taken] == [fault]
     assert not server.faults.struck
     with pytest.raises(AssertionError) as caught:
@@ -135,7 +135,7 @@ async def test_fault_that_changes_list_has_struck(
 ) -> None:
     server.faults.add(fault)
 
-    await met(server, MAPS_PATH)
+    await receive(server, MAPS_PATH)
 
     assert {it.fault for it in server.faults.struck} == {fault}
     server.faults.check()
@@ -167,21 +167,21 @@ async def test_fault_that_changes_watch_has_struck(
     server.faults.add(fault)
 
     query = "?watch=1&timeoutSeconds=5&allowWatchBookmarks=true"
-    await met(server, MAPS_PATH + query)
+    await receive(server, MAPS_PATH + query)
 
     assert [it.fault for it in server.faults.struck] == [fault]
     server.faults.check()
 
 
 async def test_end_after_last_byte_has_not_struck(server: APIServer) -> None:
-    body, _ = await met(server, MAPS_PATH)
+    body, _ = await receive(server, MAPS_PATH)
     server.faults.add(End(verb="list", after_bytes=len(body)))
 
-    assert (await met(server, MAPS_PATH))[0] == body
+    assert (await receive(server, MAPS_PATH))[0] == body
     assert not server.faults.struck
 
     server.faults.add(Cut(verb="list", after_bytes=len(body)))
-    assert (await met(server, MAPS_PATH))[1] == "ClientPayloadError"
+    assert (await receive(server, MAPS_PATH))[1] == "ClientPayloadError"
     assert len(server.faults.struck) == 1
 
 
@@ -194,7 +194,7 @@ async def test_compact_has_struck_if_version_expired(
     server.create(CONFIG_MAPS, {"metadata": {"name": "newer"}})
     server.faults.add(Compact())
 
-    body, _ = await met(server, f"{MAPS_PATH}{query}{version}{exact}")
+    body, _ = await receive(server, f"{MAPS_PATH}{query}{version}{exact}")
 
     assert b'"code":410' in body
     assert len(server.faults.struck) == 1
@@ -203,7 +203,7 @@ async def test_compact_has_struck_if_version_expired(
 async def test_fault_strikes_request_once(server: APIServer) -> None:
     server.faults.add(Drop(events=3))
 
-    await met(server, f"{MAPS_PATH}?watch=1&timeoutSeconds=1")
+    await receive(server, f"{MAPS_PATH}?watch=1&timeoutSeconds=1")
 
     assert len(server.faults.struck) == 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from managed_fields_helpers import DEPLOYS, GADGETS, fields
 
@@ -15,7 +15,7 @@ from aioinformer_apiserver.patches.field_sets import (
     item_element,
     parse_element,
     path_text,
-    sorted_elements,
+    sort_elements,
     value_element,
 )
 from aioinformer_apiserver.patches.ownership import schema_of_object, with_named_fields
@@ -30,9 +30,10 @@ def members(found: FieldSet) -> frozenset[tuple[str, ...]]:
     return frozenset(found.paths())
 
 
-# -------------------------------------------------------------------- algebra
+# -------------------------------------------------------------------- set operations
 
 
+@settings(max_examples=40)
 @given(PATH_SETS, PATH_SETS)
 def test_field_set_operations_equal_operations_on_path_sets(
     one: frozenset[tuple[str, ...]], two: frozenset[tuple[str, ...]]
@@ -49,6 +50,7 @@ def test_field_set_operations_equal_operations_on_path_sets(
     assert not any(path in left for path in two - one)
 
 
+@settings(max_examples=40)
 @given(PATH_SETS, PATH_SETS)
 def test_outside_drops_nested_fields(
     one: frozenset[tuple[str, ...]], two: frozenset[tuple[str, ...]]
@@ -60,6 +62,7 @@ def test_outside_drops_nested_fields(
     assert members(found) == kept
 
 
+@settings(max_examples=40)
 @given(PATH_SETS)
 def test_leaves_have_no_members_below_them(
     paths: frozenset[tuple[str, ...]],
@@ -70,6 +73,7 @@ def test_leaves_have_no_members_below_them(
     assert members(found) == paths - inner
 
 
+@settings(max_examples=40)
 @given(PATH_SETS)
 def test_json_round_trip_keeps_field_set(paths: frozenset[tuple[str, ...]]) -> None:
     found = FieldSet.of(*paths)
@@ -128,7 +132,7 @@ def test_declared_parents_are_found_through_list_items() -> None:
     assert fields(way) & found == EMPTY
 
 
-# -------------------------------------------------------------------- the spelling
+# -------------------------------------------------------------------- FieldsV1
 
 
 def test_member_with_children_has_dot() -> None:
@@ -165,7 +169,7 @@ def test_json_keys_are_sorted_like_go() -> None:
 def test_values_of_all_types_are_sorted() -> None:
     ordered = ["v:1", "v:1.5", "v:2", 'v:"a"', "v:false", "v:true", "v:null", "i:3"]
 
-    assert sorted_elements(reversed(ordered)) == ordered
+    assert sort_elements(reversed(ordered)) == ordered
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""How stored objects are shown: whole, as metadata, as a table; and what is refused."""
+"""Formats of stored objects: whole, metadata and tables, and rejected options."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def widget() -> StoredObject:
     return StoredObject.of(WIDGETS, body, 9)
 
 
-def asked(accept: str, kind: Kind = TYPED, verb: str = "get", **query: str) -> Format:
+def requested(
+    accept: str, kind: Kind = TYPED, verb: str = "get", **query: str
+) -> Format:
     return format_of(kind, {"Accept": accept}, query, verb=verb)
 
 
@@ -64,18 +66,18 @@ def row_of(format_: Format, it: StoredObject) -> Any:
 
 
 def test_whole_format_returns_stored_bytes() -> None:
-    assert asked("").object(stored()) == stored().raw + b"\n"
+    assert requested("").object(stored()) == stored().raw + b"\n"
 
 
 def test_list_items_of_typed_kinds_omit_kind() -> None:
-    found = shown_list(asked(""), stored())
+    found = shown_list(requested(""), stored())
 
     assert (found["kind"], found["apiVersion"]) == ("PodList", "v1")
     assert list(found["items"][0]) == ["metadata", "spec", "status"]
 
 
 def test_whole_format_supports_yaml() -> None:
-    shown = asked("application/yaml")
+    shown = requested("application/yaml")
 
     assert shown.content_type == "application/yaml"
     assert yaml.safe_load(shown.object(stored())) == stored().body()
@@ -85,7 +87,7 @@ def test_whole_format_supports_yaml() -> None:
 
 
 def test_metadata_format_keeps_order_of_typed_object() -> None:
-    text = asked(PARTIAL).object(stored()).decode()
+    text = requested(PARTIAL).object(stored()).decode()
 
     metadata = json.dumps(stored().body()["metadata"], separators=(",", ":"))
     head = '{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1"'
@@ -93,14 +95,14 @@ def test_metadata_format_keeps_order_of_typed_object() -> None:
 
 
 def test_metadata_format_uses_typed_order_for_custom_object() -> None:
-    found = json.loads(asked(PARTIAL, WIDGETS).object(widget()))
+    found = json.loads(requested(PARTIAL, WIDGETS).object(widget()))
 
     assert list(found["metadata"]) == ["name", "uid", "resourceVersion", "labels"]
     assert list(found["metadata"]["labels"]) == ["a", "b"]
 
 
 def test_metadata_list_items_have_kind() -> None:
-    found = shown_list(asked(PARTIALS, verb="list"), stored("a"), stored("b"))
+    found = shown_list(requested(PARTIALS, verb="list"), stored("a"), stored("b"))
 
     assert found["kind"] == "PartialObjectMetadataList"
     assert found["metadata"] == {"resourceVersion": "8"}
@@ -110,12 +112,12 @@ def test_metadata_list_items_have_kind() -> None:
 
 
 def test_empty_metadata_list_has_null_items() -> None:
-    assert shown_list(asked(PARTIALS, verb="list"))["items"] is None
+    assert shown_list(requested(PARTIALS, verb="list"))["items"] is None
 
 
 def test_metadata_format_rejects_object_for_list() -> None:
     with pytest.raises(ApiError) as caught:
-        asked(PARTIAL, verb="list").list({}, [])
+        requested(PARTIAL, verb="list").list({}, [])
 
     assert caught.value.status == 406
     assert caught.value.message == (
@@ -126,7 +128,7 @@ def test_metadata_format_rejects_object_for_list() -> None:
 
 def test_metadata_format_rejects_list_for_object() -> None:
     with pytest.raises(ApiError) as caught:
-        asked(PARTIALS, WIDGETS).object(widget())
+        requested(PARTIALS, WIDGETS).object(widget())
 
     assert caught.value.message == (
         "you requested PartialObjectMetadataList, but the requested object is not a "
@@ -136,7 +138,7 @@ def test_metadata_format_rejects_list_for_object() -> None:
 
 def test_watch_with_metadata_list_is_rejected() -> None:
     with pytest.raises(ApiError) as caught:
-        asked(PARTIALS, verb="watch")
+        requested(PARTIALS, verb="watch")
 
     assert caught.value.status == 406
 
@@ -145,7 +147,7 @@ def test_watch_with_metadata_list_is_rejected() -> None:
 
 
 def test_table_of_object_has_its_version() -> None:
-    found = json.loads(asked(TABLE).object(stored()))
+    found = json.loads(requested(TABLE).object(stored()))
 
     assert (found["kind"], found["apiVersion"]) == ("Table", "meta.k8s.io/v1")
     assert found["metadata"] == {"resourceVersion": "7"}
@@ -154,18 +156,18 @@ def test_table_of_object_has_its_version() -> None:
 
 
 def test_table_of_unstored_object_has_no_version() -> None:
-    assert json.loads(asked(TABLE).object(stored(version=0)))["metadata"] == {}
+    assert json.loads(requested(TABLE).object(stored(version=0)))["metadata"] == {}
 
 
 def test_list_is_one_table() -> None:
-    found = shown_list(asked(TABLE, verb="list"), stored("a"), stored("b"))
+    found = shown_list(requested(TABLE, verb="list"), stored("a"), stored("b"))
 
     assert found["metadata"] == {"resourceVersion": "8"}
     assert [row["cells"][0] for row in found["rows"]] == ["a", "b"]
 
 
 def test_empty_table_has_columns() -> None:
-    found = shown_list(asked(TABLE, verb="list"))
+    found = shown_list(requested(TABLE, verb="list"))
 
     assert found["rows"] == []
     assert len(found["columnDefinitions"]) == 9
@@ -173,32 +175,32 @@ def test_empty_table_has_columns() -> None:
 
 @pytest.mark.parametrize("include", ["", "Metadata"])
 def test_table_row_includes_metadata(include: str) -> None:
-    row = row_of(asked(TABLE, includeObject=include), stored())
+    row = row_of(requested(TABLE, includeObject=include), stored())
 
-    assert row["object"] == json.loads(asked(PARTIAL).object(stored()))
+    assert row["object"] == json.loads(requested(PARTIAL).object(stored()))
 
 
 def test_table_row_can_include_object() -> None:
-    shown = asked(TABLE, includeObject="Object")
+    shown = requested(TABLE, includeObject="Object")
 
     assert row_of(shown, stored())["object"] == stored().body()
 
 
 def test_table_row_can_include_nothing() -> None:
-    assert row_of(asked(TABLE, includeObject="None"), stored())["object"] is None
+    assert row_of(requested(TABLE, includeObject="None"), stored())["object"] is None
 
 
 def test_table_row_marks_completed_pod() -> None:
     over = StoredObject.of(TYPED, pod("web", status={"phase": "Succeeded"}), 7)
 
-    row = row_of(asked(TABLE), over)
+    row = row_of(requested(TABLE), over)
 
     assert list(row) == ["cells", "conditions", "object"]
     assert row["conditions"][0]["reason"] == "Succeeded"
 
 
 def test_table_rejects_invalid_include() -> None:
-    shown = asked(TABLE, includeObject="other")
+    shown = requested(TABLE, includeObject="other")
 
     with pytest.raises(ApiError) as caught:
         shown.object(stored())
@@ -212,29 +214,29 @@ def test_table_rejects_invalid_include() -> None:
 
 def test_watch_with_invalid_include_is_rejected() -> None:
     with pytest.raises(ApiError):
-        asked(TABLE, verb="watch", includeObject="other")
+        requested(TABLE, verb="watch", includeObject="other")
 
 
 # -------------------------------------------------------------------- watches
 
 
-def told(line: bytes) -> tuple[str, Any]:
+def reported(line: bytes) -> tuple[str, Any]:
     event = json.loads(line)
     return event["type"], event["object"]
 
 
 @pytest.mark.parametrize("accept", ["", PARTIAL])
 def test_initial_event_has_object_of_get(accept: str) -> None:
-    event, shown = told(asked(accept, verb="watch").initial(stored()))
+    event, shown = reported(requested(accept, verb="watch").initial(stored()))
 
     assert event == "ADDED"
-    assert shown == json.loads(asked(accept).object(stored()))
+    assert shown == json.loads(requested(accept).object(stored()))
 
 
 def test_bookmark_of_whole_objects_has_version() -> None:
-    line = asked("", WIDGETS, verb="watch").bookmark(9, initial_events_end=False)
+    line = requested("", WIDGETS, verb="watch").bookmark(9, initial_events_end=False)
 
-    assert told(line) == (
+    assert reported(line) == (
         "BOOKMARK",
         {
             "apiVersion": "example.com/v1",
@@ -245,7 +247,7 @@ def test_bookmark_of_whole_objects_has_version() -> None:
 
 
 def test_table_watch_sends_columns_once() -> None:
-    shown = asked(TABLE, verb="watch")
+    shown = requested(TABLE, verb="watch")
     change = Change(TYPED, 8, stored(), stored(version=8))
 
     lines = [
@@ -254,13 +256,13 @@ def test_table_watch_sends_columns_once() -> None:
         shown.bookmark(9, initial_events_end=False),
     ]
 
-    columns = [told(line)[1]["columnDefinitions"] for line in lines]
+    columns = [reported(line)[1]["columnDefinitions"] for line in lines]
     assert [it is None for it in columns] == [False, True, True]
 
 
 @pytest.mark.parametrize("first", ["change", "bookmark"])
 def test_table_watch_sends_columns_with_first_event(first: str) -> None:
-    shown = asked(TABLE, verb="watch")
+    shown = requested(TABLE, verb="watch")
     change = Change(TYPED, 8, None, stored(version=8))
 
     if first == "change":
@@ -268,15 +270,15 @@ def test_table_watch_sends_columns_with_first_event(first: str) -> None:
     else:
         line = shown.bookmark(9, initial_events_end=True)
 
-    assert told(line)[1]["columnDefinitions"] is not None
-    assert told(shown.change("ADDED", change))[1]["columnDefinitions"] is None
+    assert reported(line)[1]["columnDefinitions"] is not None
+    assert reported(shown.change("ADDED", change))[1]["columnDefinitions"] is None
 
 
 def test_change_is_encoded_once_for_all_watches_of_format() -> None:
     change = Change(TYPED, 8, stored(), stored(version=8))
 
     for accept in ("", PARTIAL):
-        one, two = (asked(accept, verb="watch") for _ in range(2))
+        one, two = (requested(accept, verb="watch") for _ in range(2))
         assert one.change("MODIFIED", change) is two.change("MODIFIED", change)
 
 
@@ -290,7 +292,7 @@ def test_table_row_shows_current_age(
     for hour in (1, 2):
         now = datetime(2026, 1, 1, hour, tzinfo=UTC)
         monkeypatch.setattr(formats, "datetime", Mock(now=lambda tz, now=now: now))
-        _, table = told(asked(TABLE, verb="watch").change("ADDED", change))
+        _, table = reported(requested(TABLE, verb="watch").change("ADDED", change))
         ages.append(table["rows"][0]["cells"][4])
 
     assert ages == ["60m", "120m"]
@@ -299,13 +301,13 @@ def test_table_row_shows_current_age(
 def test_formats_do_not_share_encoded_changes() -> None:
     change = Change(TYPED, 8, stored(), stored(version=8))
     found = [
-        asked("", verb="watch"),
-        asked(PARTIAL, verb="watch"),
-        asked(PARTIAL.replace("v1", "v1beta1"), verb="watch"),
-        asked(TABLE, verb="watch"),
-        asked(TABLE.replace("v1", "v1beta1"), verb="watch"),
-        asked(TABLE, verb="watch", includeObject="None"),
-        asked(TABLE, verb="watch", includeObject="Object"),
+        requested("", verb="watch"),
+        requested(PARTIAL, verb="watch"),
+        requested(PARTIAL.replace("v1", "v1beta1"), verb="watch"),
+        requested(TABLE, verb="watch"),
+        requested(TABLE.replace("v1", "v1beta1"), verb="watch"),
+        requested(TABLE, verb="watch", includeObject="None"),
+        requested(TABLE, verb="watch", includeObject="Object"),
     ]
 
     lines = {format_.change("MODIFIED", change) for format_ in found}
@@ -316,7 +318,7 @@ def test_formats_do_not_share_encoded_changes() -> None:
 def test_deletion_event_has_last_state_at_own_version(accept: str) -> None:
     change = Change(TYPED, 12, stored(version=7), None)
 
-    event, shown = told(asked(accept, verb="watch").change("DELETED", change))
+    event, shown = reported(requested(accept, verb="watch").change("DELETED", change))
 
     row = shown["rows"][0]["object"] if accept == TABLE else shown
     assert event == "DELETED"
@@ -328,9 +330,9 @@ def test_deletion_event_has_last_state_at_own_version(accept: str) -> None:
 
 
 def test_bookmark_of_metadata_has_version() -> None:
-    line = asked(PARTIAL, verb="watch").bookmark(9, initial_events_end=True)
+    line = requested(PARTIAL, verb="watch").bookmark(9, initial_events_end=True)
 
-    event, shown = told(line)
+    event, shown = reported(line)
     assert event == "BOOKMARK"
     assert shown["kind"] == "PartialObjectMetadata"
     assert shown["metadata"]["resourceVersion"] == "9"
@@ -338,24 +340,24 @@ def test_bookmark_of_metadata_has_version() -> None:
 
 
 def test_table_bookmark_is_row_of_empty_object() -> None:
-    line = asked(TABLE, WIDGETS, verb="watch").bookmark(9, initial_events_end=False)
+    line = requested(TABLE, WIDGETS, verb="watch").bookmark(9, initial_events_end=False)
 
-    _, shown = told(line)
+    _, shown = reported(line)
     assert shown["metadata"] == {"resourceVersion": "9"}
     assert shown["rows"][0]["cells"] == ["", None]
     assert shown["rows"][0]["object"]["metadata"] == {"resourceVersion": "9"}
 
 
-# -------------------------------------------------------------------- choosing
+# -------------------------------------------------------------------- choice
 
 
 def test_router_of_typed_kinds_rejects_wildcards() -> None:
     with pytest.raises(ApiError, match="406: Not Acceptable"):
-        asked("application/*", verb="list")
+        requested("application/*", verb="list")
 
 
 def test_custom_kinds_accept_wildcards() -> None:
-    assert asked("application/*", WIDGETS).object(widget()) == widget().raw + b"\n"
+    assert requested("application/*", WIDGETS).object(widget()) == widget().raw + b"\n"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def test_micro_times_keep_microseconds() -> None:
 
 
 @each_case(
-    "text, told",
+    "text, reported",
     [
         ("a", 'cannot parse "a" as "2006"'),
         ("2020", 'cannot parse "" as "-"'),
@@ -34,8 +34,8 @@ def test_micro_times_keep_microseconds() -> None:
         ("2020-01-01T00:00:00Zx", 'extra text: "x"'),
     ],
 )
-def test_malformed_time_is_reported_like_go(text: str, told: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(told)):
+def test_malformed_time_is_reported_like_go(text: str, reported: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(reported)):
         canonical_time(text)
 
 
@@ -49,9 +49,9 @@ def test_paths_are_formatted_like_kubernetes() -> None:
 def test_type_mismatch_names_embedded_structs() -> None:
     at = ((None, "volumes", "PodSpec"), "emptyDir", "Volume.VolumeSource")
 
-    told = str(type_mismatch(1, at, "v1.EmptyDirVolumeSource"))
+    reported = str(type_mismatch(1, at, "v1.EmptyDirVolumeSource"))
 
-    assert told == (
+    assert reported == (
         "json: cannot unmarshal number into Go struct field "
         "Volume.volumes.VolumeSource.emptyDir of type v1.EmptyDirVolumeSource"
     )

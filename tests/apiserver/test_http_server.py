@@ -1,4 +1,4 @@
-"""The edge: HTTP as other clients speak it, written to a bare socket."""
+"""HTTP details: requests of other clients, written to a plain socket."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ async def server() -> AsyncIterator[APIServer]:
         yield running
 
 
-class Wire:
-    """One connection."""
+class Connection:
+    """Plain connection to the server."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -52,21 +52,23 @@ class Wire:
 
 
 @pytest.fixture
-async def wire(server: APIServer) -> AsyncIterator[Wire]:
+async def connection(server: APIServer) -> AsyncIterator[Connection]:
     host, _, port = server.url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    yield Wire(reader, writer)
+    yield Connection(reader, writer)
     writer.close()
     await writer.wait_closed()
 
 
-async def test_http_1_0_watch_has_no_chunks(server: APIServer, wire: Wire) -> None:
-    wire.send(f"GET {MAPS}?watch=1&timeoutSeconds=5 HTTP/1.0")
+async def test_http_1_0_watch_has_no_chunks(
+    server: APIServer, connection: Connection
+) -> None:
+    connection.send(f"GET {MAPS}?watch=1&timeoutSeconds=5 HTTP/1.0")
 
-    head = await wire.head()
-    first = json.loads(await wire.line())
+    head = await connection.head()
+    first = json.loads(await connection.line())
     server.create(CONFIG_MAPS, {"metadata": {"name": "two"}})
-    second = json.loads(await wire.rest())
+    second = json.loads(await connection.rest())
 
     assert head.startswith("HTTP/1.0 200")
     assert "chunked" not in head
@@ -75,32 +77,34 @@ async def test_http_1_0_watch_has_no_chunks(server: APIServer, wire: Wire) -> No
 
 
 async def test_http_1_0_list_ends_with_connection(
-    server: APIServer, wire: Wire
+    server: APIServer, connection: Connection
 ) -> None:
     for number in range(40):
         data = {"x": "y" * 10_000}
         name = f"big-{number}"
         server.create(CONFIG_MAPS, {"metadata": {"name": name}, "data": data})
 
-    wire.send(f"GET {MAPS} HTTP/1.0")
-    await wire.head()
-    found = json.loads(await wire.rest())
+    connection.send(f"GET {MAPS} HTTP/1.0")
+    await connection.head()
+    found = json.loads(await connection.rest())
 
     assert len(found["items"]) == 41
 
 
-async def test_http_server_accepts_long_selector(wire: Wire) -> None:
+async def test_http_server_accepts_long_selector(connection: Connection) -> None:
     names = ",".join(f"name-{number}" for number in range(5_000))
     selector = f"app%20in%20({names})"
 
-    wire.send(f"GET {MAPS}?labelSelector={selector} HTTP/1.1", "Connection: close")
+    connection.send(
+        f"GET {MAPS}?labelSelector={selector} HTTP/1.1", "Connection: close"
+    )
 
-    assert (await wire.head()).startswith("HTTP/1.1 200")
+    assert (await connection.head()).startswith("HTTP/1.1 200")
 
 
-async def test_http_server_supports_expect_continue(wire: Wire) -> None:
+async def test_http_server_supports_expect_continue(connection: Connection) -> None:
     body = b'{"metadata":{"name":"asked"}}'
-    wire.send(
+    connection.send(
         f"POST {MAPS} HTTP/1.1",
         "Expect: 100-continue",
         "Content-Type: application/json",
@@ -108,11 +112,11 @@ async def test_http_server_supports_expect_continue(wire: Wire) -> None:
         "Connection: close",
     )
 
-    asked = await wire.head()
-    wire.send_more(body)
-    answered = await wire.head()
+    requested = await connection.head()
+    connection.send_more(body)
+    answered = await connection.head()
 
-    assert asked == "HTTP/1.1 100 Continue\r\n\r\n"
+    assert requested == "HTTP/1.1 100 Continue\r\n\r\n"
     assert answered.startswith("HTTP/1.1 201")
 
 
@@ -124,9 +128,9 @@ async def test_http_server_supports_expect_continue(wire: Wire) -> None:
     ],
 )
 async def test_http_server_accepts_compressed_body(
-    wire: Wire, body: bytes, status: int
+    connection: Connection, body: bytes, status: int
 ) -> None:
-    wire.send(
+    connection.send(
         f"POST {MAPS} HTTP/1.1",
         "Content-Encoding: gzip",
         "Content-Type: application/json",
@@ -135,14 +139,14 @@ async def test_http_server_accepts_compressed_body(
         body=body,
     )
 
-    assert (await wire.head()).startswith(f"HTTP/1.1 {status}")
-    assert json.loads(await wire.rest())["kind"] in {"ConfigMap", "Status"}
+    assert (await connection.head()).startswith(f"HTTP/1.1 {status}")
+    assert json.loads(await connection.rest())["kind"] in {"ConfigMap", "Status"}
 
 
 async def test_stop_does_not_wait_for_incomplete_request(
-    server: APIServer, wire: Wire
+    server: APIServer, connection: Connection
 ) -> None:
-    wire.send(f"POST {MAPS} HTTP/1.1", "Content-Length: 100", body=b"{")
+    connection.send(f"POST {MAPS} HTTP/1.1", "Content-Length: 100", body=b"{")
     await asyncio.sleep(0.1)
     loop = asyncio.get_running_loop()
     start = loop.time()
@@ -150,4 +154,4 @@ async def test_stop_does_not_wait_for_incomplete_request(
     await server.stop()
 
     assert loop.time() - start < 3
-    assert await wire.rest() == b""
+    assert await connection.rest() == b""

@@ -1,7 +1,6 @@
-"""What is wrong with a label selector, in the words of the API server.
+"""Errors of label selectors: parts that contract tests do not cover.
 
-What a real server says to each of them is in the contract tests; here is what those leave
-out, and that the module agrees with the parser that gives selectors their meaning.
+The parser of the server also agrees with that of clients.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ TEXTS = st.lists(
 
 
 def problem_of(text: str) -> str:
-    """Return what the refusal says; empty without one."""
+    """Return the error of a selector; empty if it is valid."""
     try:
         label_selector_of(text)
     except ApiError as exc:
@@ -60,7 +59,7 @@ def test_label_selector_agrees_with_client_parser(text: str) -> None:
     try:
         meant = LabelSelector.parse(text)
     except SelectorSyntaxError:
-        # The one thing that newer servers take, and older ones do not.
+        # Only newer servers accept this.
         assert problem_of(text) or ",," in text.replace(" ", "")
     else:
         assert label_selector_of(text) == meant

@@ -38,7 +38,7 @@ from aioinformer_apiserver.storage.kinds import Kind, built_in_kinds
 KINDS = {kind.resource: kind for kind in built_in_kinds()}
 
 
-# -------------------------------------------------------------------- owning
+# -------------------------------------------------------------------- ownership
 
 
 def test_create_owns_fields_it_sets() -> None:
@@ -274,7 +274,7 @@ def test_list_items_without_identity_drop_all_entries() -> None:
 
 
 @each_case(
-    "agent, asked, expected",
+    "agent, requested, expected",
     [
         pytest.param("kubectl/v1.36 (linux)", "", "kubectl", id="up to the slash"),
         pytest.param("kubectl/v1.36", "mine", "mine", id="asked for"),
@@ -287,9 +287,9 @@ def test_list_items_without_identity_drop_all_entries() -> None:
     ],
 )
 def test_manager_name_comes_from_field_manager_or_user_agent(
-    agent: str, asked: str, expected: str
+    agent: str, requested: str, expected: str
 ) -> None:
-    assert manager_of(agent, asked) == expected
+    assert manager_of(agent, requested) == expected
 
 
 def test_reset_fields_depend_on_kind_and_subresource() -> None:
@@ -336,7 +336,7 @@ def test_times_change_with_other_changes(new: dict[str, Any]) -> None:
     assert keep_unchanged_times(old, new) is new
 
 
-# -------------------------------------------------------------------- what is sent
+# -------------------------------------------------------------------- managed fields in requests
 
 
 @pytest.mark.parametrize("sent", [[], [{}]], ids=["no entry", "an empty entry"])
@@ -422,7 +422,7 @@ def test_entries_of_unknown_versions_are_dropped() -> None:
     assert owned_by(found) == {"new": owned, "other": owned}
 
 
-# -------------------------------------------------------------------- the list
+# -------------------------------------------------------------------- list of entries
 
 
 def test_entries_are_sorted_by_operation_time_and_name() -> None:

@@ -1,4 +1,4 @@
-"""Names: what may be called what, and what is said otherwise."""
+"""Names: rules of each kind, and their error messages."""
 
 from __future__ import annotations
 

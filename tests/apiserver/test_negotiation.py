@@ -1,4 +1,4 @@
-"""Which format a request is answered in. Each case was asked of a real server."""
+"""Content negotiation. Each case was compared with a real server."""
 
 from __future__ import annotations
 
@@ -129,9 +129,9 @@ def test_negotiation_rejects_yaml_for_watch() -> None:
 def test_negotiation_indents_json_for_browsers_and_curl(
     agent: str, query: str | None, *, pretty: bool
 ) -> None:
-    asked = {} if query is None else {"pretty": query}
+    requested = {} if query is None else {"pretty": query}
 
-    assert negotiate({"User-Agent": agent}, asked).pretty is pretty
+    assert negotiate({"User-Agent": agent}, requested).pretty is pretty
 
 
 @each_case(

@@ -1,4 +1,4 @@
-"""OpenAPI, beyond what both servers are asked in the contract tests."""
+"""OpenAPI: parts that contract tests do not cover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tables say of custom resources: paths, types, and what does not fit them."""
+"""Tables of custom resources: JSON paths, types and unsuitable values."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def cell(kind: str, value: object, path: str = ".spec.it") -> Any:
 
 
 @each_case(
-    "kind, value, told",
+    "kind, value, reported",
     [
         ("string", "a", "a"),
         ("string", 12, "12"),
@@ -166,12 +166,12 @@ def cell(kind: str, value: object, path: str = ".spec.it") -> Any:
     ],
 )
 def test_printer_column_formats_value_by_type(
-    kind: str, value: object, told: object
+    kind: str, value: object, reported: object
 ) -> None:
     shown = cell(kind, value)
 
-    assert shown == told
-    assert type(shown) is type(told)
+    assert shown == reported
+    assert type(shown) is type(reported)
 
 
 @pytest.mark.parametrize("path", [".spec.other", ".spec.it[0]", ".spec.it[", ""])

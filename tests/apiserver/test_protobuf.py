@@ -1,4 +1,4 @@
-"""The binary encoding of Kubernetes: messages written here by hand, field by field."""
+"""Protocol Buffers: messages written by hand, field by field."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aioinformer_apiserver.protobuf.decoding import (
     varints,
 )
 
-# As `kubectl create namespace x1` sends it.
+# Body of `kubectl create namespace x1`.
 NAMESPACE = bytes.fromhex(
     "6b3873000a0f0a02763112094e616d657370616365121a0a120a02783112001a"
     "0022002a00320038004200"
@@ -38,7 +38,7 @@ def varint(value: int) -> bytes:
 
 
 def message(*parts: tuple[int, int | str | bytes]) -> bytes:
-    """Write fields, each a number and a value."""
+    """Encode fields, each a number and a value."""
     raw = b""
     for number, value in parts:
         if isinstance(value, int):
@@ -56,7 +56,7 @@ def enveloped(api_version: str, kind: str, body: bytes) -> bytes:
 
 
 def read(api_version: str, kind: str, *parts: tuple[int, int | str | bytes]) -> Any:
-    """Decode an object of these fields; what is always there is left out."""
+    """Decode an object with these fields, without those that Go always writes."""
     body = decode_object(enveloped(api_version, kind, message(*parts)))
     assert (body.pop("apiVersion"), body.pop("kind")) == (api_version, kind)
     return body
@@ -209,7 +209,7 @@ def test_protobuf_skips_unknown_fields() -> None:
     assert read("v1", "ConfigMap", (99, "new"), (98, 7)) == {}
 
 
-# ---------------------------------------------------------------- what is wrong
+# ---------------------------------------------------------------- errors
 
 
 @each_case(
@@ -266,7 +266,7 @@ def test_protobuf_decodes_packed_numbers() -> None:
     assert [to_signed(it) for it in varints(varint(300) + varint(-1))] == [300, -1]
 
 
-# ---------------------------------------------------------------- the table
+# ---------------------------------------------------------------- fields.json
 
 
 def test_protobuf_decodes_every_type_of_fields_json() -> None:

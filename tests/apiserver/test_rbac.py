@@ -1,4 +1,4 @@
-"""What roles let somebody do, beyond what both servers are asked in the contract tests."""
+"""RBAC: parts that contract tests do not cover."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def test_rbac_rereads_rules_after_restore() -> None:
     binding = {"metadata": {"name": "some"}, "subjects": [subject]}
     server.create(CLUSTER_ROLE_BINDINGS, {**binding, "roleRef": reference})
     storage = server._storage
-    state, rulebook = storage.save(), RBACAuthorizer(storage)
+    state, authorizer = storage.save(), RBACAuthorizer(storage)
 
     allowed = []
     for verb in ("get", "list"):
-        # The same version each time, of another role.
+        # Each role has the same resource version.
         storage.restore(state)
         server.create(CLUSTER_ROLES, role(verb))
-        asked = RequestInfo(verb="list", version="v1", plural="pods")
-        allowed.append(rulebook.denial(ALICE, asked) is None)
+        requested = RequestInfo(verb="list", version="v1", plural="pods")
+        allowed.append(authorizer.denial(ALICE, requested) is None)
 
     assert allowed == [False, True]

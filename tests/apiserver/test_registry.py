@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from aioinformer_apiserver.requests.options import DeleteResult, WriteResult
 
 ARRANGED = WriteOptions(part="all")
-ASKED = WriteOptions(manager="me")
+HTTP_WRITE = WriteOptions(manager="me")
 PLAIN = DeleteOptions()
 
 
@@ -209,7 +209,7 @@ def test_arranged_object_keeps_empty_lists_after_client_update(
     cluster.create(DEPLOYMENTS, named("a"))
 
     label = {"metadata": {"labels": {"x": "y"}}}
-    written = cluster.patch(DEPLOYMENTS, "a", label, ASKED).stored.body()
+    written = cluster.patch(DEPLOYMENTS, "a", label, HTTP_WRITE).stored.body()
 
     assert written["spec"]["selector"] == {}
     assert written["spec"]["template"]["spec"]["containers"] == []
@@ -221,9 +221,9 @@ def test_arranged_daemon_set_keeps_template_after_client_update(
 ) -> None:
     cluster.create(DAEMON_SETS, named("a"))
     label = {"metadata": {"labels": {"x": "y"}}}
-    written = cluster.patch(DAEMON_SETS, "a", label, ASKED).stored
+    written = cluster.patch(DAEMON_SETS, "a", label, HTTP_WRITE).stored
 
-    same = cluster.update(DAEMON_SETS, "a", written.body(), ASKED).stored
+    same = cluster.update(DAEMON_SETS, "a", written.body(), HTTP_WRITE).stored
 
     assert same is written
 
@@ -232,10 +232,10 @@ def test_arranged_daemon_set_keeps_template_after_client_update(
 def test_arranged_object_lacks_only_additions_of_admission(sample: Sample) -> None:
     body = named("a", **sample.content)
     arranged = Cluster().create(sample.resource, body).stored.body()
-    asked = Cluster().create(sample.resource, body, ASKED).stored.body()
+    requested = Cluster().create(sample.resource, body, HTTP_WRITE).stored.body()
 
     left_out = ADDED.get(sample.resource.plural, ())
-    assert shown(arranged, left_out) == shown(asked, left_out)
+    assert shown(arranged, left_out) == shown(requested, left_out)
 
 
 def test_arranged_object_must_have_valid_metadata(cluster: Cluster) -> None:
@@ -262,8 +262,10 @@ def test_arranged_object_must_have_valid_metadata(cluster: Cluster) -> None:
 def test_arranged_object_can_be_updated_over_http(cluster: Cluster) -> None:
     made = cluster.create(PODS, a_pod("a", unknown=1)).stored
 
-    same = cluster.patch(PODS, "a", {}, ASKED).stored
-    labelled = cluster.patch(PODS, "a", {"metadata": {"labels": {"x": "y"}}}, ASKED)
+    same = cluster.patch(PODS, "a", {}, HTTP_WRITE).stored
+    labelled = cluster.patch(
+        PODS, "a", {"metadata": {"labels": {"x": "y"}}}, HTTP_WRITE
+    )
 
     body = labelled.stored.body()
     # Defaulting is not a change by the client.
@@ -277,7 +279,9 @@ def test_arranged_invalid_object_can_be_deleted(cluster: Cluster) -> None:
     cluster.create(DEPLOYMENTS, named("a", spec="nonsense"))
 
     with pytest.raises(Invalid, match="cannot unmarshal string"):
-        cluster.patch(DEPLOYMENTS, "a", {"metadata": {"labels": {"x": "y"}}}, ASKED)
+        cluster.patch(
+            DEPLOYMENTS, "a", {"metadata": {"labels": {"x": "y"}}}, HTTP_WRITE
+        )
 
     cluster.delete(DEPLOYMENTS, "a")
     assert cluster.names(DEPLOYMENTS) == []
@@ -338,7 +342,7 @@ def test_create_of_existing_name_is_rejected(cluster: Cluster) -> None:
 def test_update_of_missing_lease_creates_it(cluster: Cluster) -> None:
     leases = cluster.storage.collection(LEASES)
 
-    made = cluster.registry.update(leases, "default", "a", named("a"), ASKED)
+    made = cluster.registry.update(leases, "default", "a", named("a"), HTTP_WRITE)
 
     assert made.created
     assert cluster.names(LEASES) == ["default/a"]
@@ -350,7 +354,7 @@ def test_update_of_missing_lease_creates_it(cluster: Cluster) -> None:
 def test_auto_namespaces_create_missing_namespace() -> None:
     cluster = Cluster(auto_namespaces=True)
 
-    cluster.create(CONFIG_MAPS, named("a"), ASKED, namespace="shop")
+    cluster.create(CONFIG_MAPS, named("a"), HTTP_WRITE, namespace="shop")
     dry = WriteOptions(dry_run=True)
     cluster.create(CONFIG_MAPS, named("a"), dry, namespace="market")
 
@@ -361,7 +365,7 @@ def test_auto_namespaces_create_missing_namespace() -> None:
 def test_deleted_namespace_deletes_content(cluster: Cluster) -> None:
     cluster.create(NAMESPACES, named("shop"))
     cluster.create(CONFIG_MAPS, named("a"), namespace="shop")
-    cluster.create(PODS, a_pod("a", nodeName="n"), ASKED, namespace="shop")
+    cluster.create(PODS, a_pod("a", nodeName="n"), HTTP_WRITE, namespace="shop")
     cluster.create(CONFIG_MAPS, named("a"))
 
     deleted = cluster.delete(NAMESPACES, "shop")
@@ -374,7 +378,7 @@ def test_deleted_namespace_deletes_content(cluster: Cluster) -> None:
 
 
 def test_deleted_namespace_waits_for_finalizers_of_content(cluster: Cluster) -> None:
-    cluster.create(NAMESPACES, named("shop"), ASKED)
+    cluster.create(NAMESPACES, named("shop"), HTTP_WRITE)
     held = named("held", metadata={"finalizers": ["example.com/wait"]})
     cluster.create(CONFIG_MAPS, held, namespace="shop")
 
@@ -386,23 +390,23 @@ def test_deleted_namespace_waits_for_finalizers_of_content(cluster: Cluster) -> 
     assert again.stored is first.stored
     assert cluster.names(CONFIG_MAPS) == ["shop/held"]
     release = {"metadata": {"finalizers": None}}
-    cluster.patch(CONFIG_MAPS, "held", release, ASKED, namespace="shop")
+    cluster.patch(CONFIG_MAPS, "held", release, HTTP_WRITE, namespace="shop")
     assert "shop" not in cluster.names(NAMESPACES)
 
 
 def test_deleted_namespace_waits_for_metadata_finalizers(cluster: Cluster) -> None:
     shop = named("shop", metadata={"finalizers": ["example.com/wait"]})
-    cluster.create(NAMESPACES, shop, ASKED)
+    cluster.create(NAMESPACES, shop, HTTP_WRITE)
     cluster.delete(NAMESPACES, "shop")
 
     assert "shop" in cluster.names(NAMESPACES)
 
-    cluster.patch(NAMESPACES, "shop", {"metadata": {"finalizers": None}}, ASKED)
+    cluster.patch(NAMESPACES, "shop", {"metadata": {"finalizers": None}}, HTTP_WRITE)
     assert "shop" not in cluster.names(NAMESPACES)
 
 
 def test_namespace_is_removed_with_last_object(cluster: Cluster) -> None:
-    cluster.create(NAMESPACES, named("shop"), ASKED)
+    cluster.create(NAMESPACES, named("shop"), HTTP_WRITE)
     held = named("held", metadata={"finalizers": ["example.com/wait"]})
     cluster.create(CONFIG_MAPS, held, namespace="shop")
     cluster.delete(NAMESPACES, "shop")
@@ -418,7 +422,7 @@ def test_namespace_is_removed_with_last_object(cluster: Cluster) -> None:
 
 def test_deleted_namespace_waits_for_other_spec_finalizers(cluster: Cluster) -> None:
     shop = named("shop", spec={"finalizers": ["kubernetes", "example.com/x"]})
-    cluster.create(NAMESPACES, shop, ASKED)
+    cluster.create(NAMESPACES, shop, HTTP_WRITE)
     cluster.delete(NAMESPACES, "shop")
     namespaces = cluster.storage.collection(NAMESPACES)
     options = WriteOptions(part="finalize")
@@ -444,7 +448,7 @@ def test_dry_run_deletion_of_namespace_deletes_nothing(cluster: Cluster) -> None
 
 
 def test_scheduled_pod_is_marked_and_removed_on_deletion(cluster: Cluster) -> None:
-    version = cluster.create(PODS, a_pod("a", nodeName="n"), ASKED).stored.version
+    version = cluster.create(PODS, a_pod("a", nodeName="n"), HTTP_WRITE).stored.version
 
     deleted = cluster.delete(PODS, "a")
 
@@ -456,7 +460,7 @@ def test_scheduled_pod_is_marked_and_removed_on_deletion(cluster: Cluster) -> No
 def test_scheduled_pod_with_finalizer_is_marked_and_stays(cluster: Cluster) -> None:
     body = a_pod("a", nodeName="n")
     body["metadata"]["finalizers"] = ["example.com/x"]
-    version = cluster.create(PODS, body, ASKED).stored.version
+    version = cluster.create(PODS, body, HTTP_WRITE).stored.version
 
     cluster.delete(PODS, "a")
 
@@ -498,7 +502,9 @@ def test_services_have_distinct_addresses_and_ports(cluster: Cluster) -> None:
     spec = {"type": "NodePort", "ports": ports}
 
     found = [
-        cluster.create(SERVICES, named(f"s{i}", spec=spec), ASKED).stored.body()["spec"]
+        cluster.create(SERVICES, named(f"s{i}", spec=spec), HTTP_WRITE).stored.body()[
+            "spec"
+        ]
         for i in range(30)
     ]
 
@@ -510,11 +516,13 @@ def test_services_have_distinct_addresses_and_ports(cluster: Cluster) -> None:
 
 def test_service_keeps_its_address(cluster: Cluster) -> None:
     spec = {"ports": [{"port": 80}]}
-    made = cluster.create(SERVICES, named("s", spec=spec), ASKED).stored.body()
+    made = cluster.create(SERVICES, named("s", spec=spec), HTTP_WRITE).stored.body()
     services = cluster.storage.collection(SERVICES)
 
     body = named("s", spec={"ports": [{"port": 81}]})
-    new = cluster.registry.update(services, "default", "s", body, ASKED).stored.body()
+    new = cluster.registry.update(
+        services, "default", "s", body, HTTP_WRITE
+    ).stored.body()
 
     assert new["spec"]["clusterIP"] == made["spec"]["clusterIP"]
     assert new["spec"]["ports"][0]["port"] == 81

@@ -27,7 +27,7 @@ def thing(**spec: Any) -> dict[str, Any]:
     }
 
 
-def told(found: list[Any]) -> list[tuple[str, str]]:
+def reported(found: list[Any]) -> list[tuple[str, str]]:
     return [(it.field, it.message) for it in found]
 
 
@@ -56,14 +56,14 @@ def test_metadata_is_pruned_like_builtin_metadata() -> None:
     found = decode(schema(), body, custom=True)
 
     assert found.body["metadata"] == {"name": "a"}
-    assert found.problems == ('unknown field "metadata.colour"',)
+    assert found.errors == ('unknown field "metadata.colour"',)
 
 
 def test_strict_error_lists_pruned_fields() -> None:
     body = thing(unknown=1)
     found = decode(schema(), body, custom=True)
 
-    refused = strict_decoding_error(schema(), body, found.problems)
+    refused = strict_decoding_error(schema(), body, found.errors)
 
     assert isinstance(refused, ApiError)
     assert refused.status == 400
@@ -113,7 +113,7 @@ def test_existing_duplicates_are_accepted_on_update() -> None:
     assert (
         validate_custom_resource(known, thing(a=["x", "x"]), thing(a=["x", "x"])) == []
     )
-    assert told(
+    assert reported(
         validate_custom_resource(known, thing(a=["x", "x"]), thing(a=["x"]))
     ) == [("spec.a[1]", 'Duplicate value: "x"')]
 

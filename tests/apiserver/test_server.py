@@ -1,4 +1,4 @@
-"""The API server's own surface: its life, its address, its token, what it remembers."""
+"""LocalAPIServer: lifetime, address, tokens and recorded requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from api_calls import (
     ask,
     named,
     next_events,
-    told,
+    types_and_names,
 )
 
 from aioinformer.errors import (
@@ -51,7 +51,7 @@ async def http(server: APIServer) -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-# -------------------------------------------------------------------- life
+# -------------------------------------------------------------------- lifetime
 
 
 async def test_server_stops_during_watch() -> None:
@@ -71,7 +71,7 @@ async def test_server_stops_if_client_does_not_read() -> None:
         reader, writer = await asyncio.open_connection(*_address(server), limit=1024)
         writer.write(b"GET /api/v1/secrets?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n")
         await reader.readuntil(b"\r\n\r\n")
-        # More than the kernel's buffers hold, so that the server has to wait.
+        # More than the kernel's buffers hold, so that the server must wait.
         for number in range(20):
             body = named(f"big-{number}", data={"x": "y" * 1_000_000})
             server.create(SECRETS, body)
@@ -261,7 +261,7 @@ async def test_unregister_deletes_objects_and_returns_404(
         server.unregister(WIDGETS)
         rest = await all_events(watch)
 
-    assert told(first + rest) == [("ADDED", "one"), ("DELETED", "one")]
+    assert types_and_names(first + rest) == [("ADDED", "one"), ("DELETED", "one")]
     async with http.get(path) as answer:
         assert answer.status == 404
 

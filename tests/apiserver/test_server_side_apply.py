@@ -113,7 +113,7 @@ def test_merged_list_keeps_order(live: str, body: str, expected: str) -> None:
     assert "".join(found["spec"]["tags"]) == expected
 
 
-# -------------------------------------------------------------------- dropping
+# -------------------------------------------------------------------- dropped fields
 
 
 def test_field_no_longer_applied_is_removed() -> None:
@@ -182,7 +182,7 @@ def test_apply_of_nothing_owns_nothing() -> None:
     assert "managedFields" not in found["metadata"]
 
 
-# -------------------------------------------------------------------- owning
+# -------------------------------------------------------------------- ownership
 
 
 def test_equal_values_are_owned_by_both_appliers() -> None:
@@ -347,7 +347,7 @@ def test_manager_without_remaining_fields_loses_entry() -> None:
     assert list(owned_by(found)) == ["two!"]
 
 
-# -------------------------------------------------------------------- refusals
+# -------------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""Watches of the API server over a time that only a virtual clock can spare.
+"""Watches over long times, which only a virtual clock makes fast.
 
-What can be waited for is in the contract tests, which run against a real server as well.
+Contract tests cover short times, because they also run against a real server.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from api_calls import (
     named,
     names,
     next_events,
-    told,
+    types_and_names,
     versions,
     watching,
 )
@@ -87,7 +87,7 @@ async def test_watch_of_expired_version_gets_error_event(
 async def test_slow_watch_gets_all_events(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
-    """The history holds 20 changes, the watcher is owed 500."""
+    """The watch gets 500 changes, although the history holds 20."""
     async with watching(
         http, PODS_PATH, resourceVersion=server.resource_version
     ) as watch:
@@ -96,7 +96,9 @@ async def test_slow_watch_gets_all_events(
 
         events = await next_events(watch, 500)
 
-    assert [name for _, name in told(events)] == [f"web-{it}" for it in range(500)]
+    assert [name for _, name in types_and_names(events)] == [
+        f"web-{it}" for it in range(500)
+    ]
     assert versions(events) == sorted(set(versions(events)))
 
 
@@ -109,7 +111,7 @@ async def test_restart_ends_slow_watch(
             body = {**named(f"big-{number}"), "data": {"k": "x" * 10_000}}
             server.create(CONFIG_MAPS, body)
 
-        # More than is on its way at any time: its writer waits for its reader.
+        # More than the buffers hold, so that the writer waits for the reader.
         await asyncio.sleep(1)
         await server.restart()
         server.create(CONFIG_MAPS, named("late"))
@@ -166,7 +168,7 @@ async def test_watch_from_future_version_gets_no_earlier_events(
         for name in ("a", "b", "c"):
             server.create(PODS, named(name))
 
-        assert told(await next_events(watch, 1)) == [("ADDED", "c")]
+        assert types_and_names(await next_events(watch, 1)) == [("ADDED", "c")]
 
 
 async def test_bookmarks_come_periodically_and_before_end(

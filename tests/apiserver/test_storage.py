@@ -1,4 +1,4 @@
-"""The API server's storage: versions, history, snapshots, cursors."""
+"""Storage: versions, history, snapshots and cursors."""
 
 from __future__ import annotations
 
@@ -159,15 +159,15 @@ def test_watch_cache_raises_floor_to_first_kept_change() -> None:
     for name in ("c", "d"):
         put(storage, pods, name)
 
-    # "b" is forgotten. The first change that is left is that of "c", and what a watch
-    # from before that version would miss, only the list remembers.
+    # The change of "b" has expired. The oldest change is that of "c", so a watch from an
+    # older version would miss a change. A list of that version is still known.
     assert pods.has_history_since(between - 1)
     assert not pods.has_changes_since(between - 1)
     assert pods.has_changes_since(between)
 
 
 def test_events_can_be_watched_from_version_before_compaction() -> None:
-    """etcd keeps the compacted version itself, and its change."""
+    """Etcd keeps the change of the compacted version itself."""
     storage = Storage()
     events, pods = storage.serve(KINDS[EVENTS]), storage.serve(KINDS[PODS])
     put(storage, pods, "a")
@@ -287,7 +287,7 @@ def test_old_objects_are_freed_with_history() -> None:
         assert pods._snapshots.keys() == {paged}
         put(storage, pods, "a", number)
 
-    # Nobody can go on with that list any more.
+    # The continue token of that list has expired.
     assert not pods.has_history_since(paged)
     assert not pods._snapshots
 
@@ -314,7 +314,7 @@ def test_redefined_collection_cannot_be_watched_from_earlier_version() -> None:
     assert collection.has_history_since(version)
     assert not collection.has_changes_since(version)
     put(storage, collection, "c")
-    # The history forgets "a", and is no less new for that.
+    # The history drops the change of "a"; the newest version stays.
     assert not collection.has_changes_since(version)
     assert collection.has_changes_since(storage.version - 1)
 
@@ -353,7 +353,7 @@ STEPS = st.lists(
 def test_snapshot_reproduces_every_kept_version(
     steps: list[tuple[str, str]], history: int
 ) -> None:
-    """Snapshots and cursors agree with a log that forgets nothing."""
+    """Snapshots and cursors agree with a complete log."""
     storage, pods = make(history)
     states: dict[int, dict[str, bytes]] = {storage.version: {}}
     for number, (name, step) in enumerate(steps):
@@ -377,7 +377,7 @@ def test_snapshot_reproduces_every_kept_version(
 def replayed(
     collection: Collection, version: int, start: dict[str, bytes]
 ) -> dict[str, bytes]:
-    """Apply what follows `version` to the state at `version`."""
+    """Apply the changes after `version` to the state at `version`."""
     objects = dict(start)
     change = collection.cursor_at(version)
     while (following := change.next) is not None:

@@ -248,7 +248,7 @@ def test_json_equality_distinguishes_booleans_from_numbers(
     assert is_json_equal(two, one) is expected
 
 
-# -------------------------------------------------------------------- contents
+# -------------------------------------------------------------------- field sets of bodies
 
 
 def test_applier_owns_values_but_not_declared_containers() -> None:

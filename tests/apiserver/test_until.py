@@ -1,4 +1,4 @@
-"""`APIServer.until()`: a test waits for what the program does."""
+"""`APIServer.until()`: a test waits for effects of the program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def later(seconds: float, call: Callable[[], object]) -> None:
-    """Let something happen in a while; time is virtual."""
+    """Call a function after a delay in virtual time."""
     asyncio.get_running_loop().call_later(seconds, call)
 
 
@@ -43,7 +43,7 @@ async def test_until_wakes_after_write() -> None:
 
     await server.until(lambda: server.objects(PODS))
 
-    # Between two looks: it was the write that woke it.
+    # Between two polls, so the write has woken it.
     assert now() - start == pytest.approx(2.02, abs=0.002)
 
 
@@ -52,7 +52,7 @@ async def test_until_waits_for_missing_object() -> None:
     later(1, lambda: server.create(CONFIG_MAPS, named("settings")))
     later(2, lambda: server.patch(CONFIG_MAPS, "settings", {"data": {"a": "1"}}))
 
-    # NotFound before the first of them, KeyError before the second.
+    # `get()` raises NotFound before the first one, and KeyError before the second.
     found = await server.until(lambda: server.get(CONFIG_MAPS, "settings")["data"])
 
     assert found == {"a": "1"}

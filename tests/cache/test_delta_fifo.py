@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import pod
+from each_case import each_case
 from fifo_helpers import Thing, deltas, holding, listing, put, take_all
 from queue_helpers import settle
 
@@ -26,8 +27,8 @@ def fifo() -> DeltaFIFO[Thing]:
 # ---------------------------------------------------------------- order
 
 
-@pytest.mark.parametrize(
-    ("changes", "entries"),
+@each_case(
+    "changes, entries",
     [
         pytest.param("", [], id="nothing"),
         pytest.param("+a1 +b1 +c1", ["+a1", "+b1", "+c1"], id="first-in-first-out"),
@@ -48,7 +49,9 @@ def fifo() -> DeltaFIFO[Thing]:
         ),
     ],
 )
-def test_delta_fifo_hands_out(changes: str, entries: list[str]) -> None:
+def test_delta_fifo_pops_changes_by_key_in_order(
+    changes: str, entries: list[str]
+) -> None:
     fifo = DeltaFIFO(known_objects=holding("a0 b0 c0"))
     put(fifo, *changes.split())
 
@@ -58,7 +61,7 @@ def test_delta_fifo_hands_out(changes: str, entries: list[str]) -> None:
     assert length == len(entries)
 
 
-def test_a_key_that_was_taken_goes_to_the_end_of_the_line(
+def test_delta_fifo_queues_popped_key_at_the_end(
     fifo: DeltaFIFO[Thing],
 ) -> None:
     put(fifo, "+a1", "+b1", "+c1")
@@ -79,7 +82,7 @@ def test_deletion_is_queued_again_after_the_first_was_popped() -> None:
     assert take_all(fifo) == ["-a2"]
 
 
-def test_keys_come_from_the_key_function() -> None:
+def test_delta_fifo_uses_key_function() -> None:
     fifo = DeltaFIFO[int](key_func=lambda number: str(number % 10))
 
     for number in (1, 2, 11):
@@ -91,7 +94,7 @@ def test_keys_come_from_the_key_function() -> None:
     assert fifo.key_of(entry) == "1"
 
 
-def test_objects_may_be_decoded_json() -> None:
+def test_delta_fifo_accepts_decoded_json() -> None:
     fifo = DeltaFIFO[dict[str, Any]]()
 
     fifo.add(pod("web", "shop"))
@@ -102,7 +105,7 @@ def test_objects_may_be_decoded_json() -> None:
 
 
 @pytest.mark.parametrize("method", ["add", "update", "delete"])
-def test_an_object_without_a_key_is_refused(method: str) -> None:
+def test_delta_fifo_rejects_object_without_key(method: str) -> None:
     fifo = DeltaFIFO[object]()
 
     with pytest.raises(OptionsError):
@@ -111,7 +114,7 @@ def test_an_object_without_a_key_is_refused(method: str) -> None:
     assert len(fifo) == 0
 
 
-async def test_a_batch_with_an_object_without_a_key_is_refused_as_a_whole() -> None:
+async def test_feed_rejects_whole_batch_with_object_without_key() -> None:
     fifo = DeltaFIFO[object]()
     objects: list[object] = ["a", object(), "b"]
 
@@ -122,7 +125,7 @@ async def test_a_batch_with_an_object_without_a_key_is_refused_as_a_whole() -> N
     assert fifo.applied() is None
 
 
-async def test_a_batch_that_fails_while_it_is_read_is_refused_as_a_whole(
+async def test_feed_rejects_whole_batch_whose_iteration_fails(
     fifo: DeltaFIFO[Thing],
 ) -> None:
     def failing() -> Iterator[Delta[Thing]]:
@@ -138,7 +141,7 @@ async def test_a_batch_that_fails_while_it_is_read_is_refused_as_a_whole(
 # ---------------------------------------------------------------- what waits
 
 
-def test_newest_returns_the_delta_after_the_last_replacement(
+def test_newest_returns_delta_after_last_replacement(
     fifo: DeltaFIFO[Thing],
 ) -> None:
     def newest() -> Thing | None:
@@ -158,13 +161,13 @@ def test_newest_returns_the_delta_after_the_last_replacement(
     assert seen == [None, one, two, None, three, three, three, None]
 
 
-def test_repr_shows_the_state(fifo: DeltaFIFO[Thing]) -> None:
+def test_delta_fifo_repr_shows_state(fifo: DeltaFIFO[Thing]) -> None:
     put(fifo, "+a1", "~a2", "=5")
 
     assert repr(fifo) == "<DeltaFIFO open waiting=2>"
 
 
-async def test_repr_shows_that_the_queue_is_closed(fifo: DeltaFIFO[Thing]) -> None:
+async def test_delta_fifo_repr_shows_that_it_is_closed(fifo: DeltaFIFO[Thing]) -> None:
     await fifo.close()
 
     assert repr(fifo) == "<DeltaFIFO closed waiting=0>"
@@ -173,7 +176,7 @@ async def test_repr_shows_that_the_queue_is_closed(fifo: DeltaFIFO[Thing]) -> No
 # ---------------------------------------------------------------- versions
 
 
-async def test_a_version_is_applied_when_its_batch_was_taken(
+async def test_version_is_applied_after_its_batch_was_popped(
     fifo: DeltaFIFO[Thing],
 ) -> None:
     await fifo.feed(deltas("a", "b"), "7")
@@ -187,14 +190,14 @@ async def test_a_version_is_applied_when_its_batch_was_taken(
     assert fifo.applied() is None  # no other than last time
 
 
-async def test_a_deletion_brings_the_version_of_its_event(
+async def test_deletion_has_version_of_its_event(
     fifo: DeltaFIFO[Thing],
 ) -> None:
     await fifo.feed([Delta(DeltaType.DELETED, Thing("a"))], "7")
     fifo.pop_nowait()
     brought = fifo.applied()
 
-    # Nobody saw this one, and so nobody knows its version.
+    # A deletion that was not seen has no version.
     fifo.add(Thing("b"))
     fifo.delete(DeletedFinalStateUnknown("b", Thing("b")))
     fifo.pop_nowait()
@@ -202,10 +205,10 @@ async def test_a_deletion_brings_the_version_of_its_event(
     assert (brought, fifo.applied()) == ("7", None)
 
 
-async def test_a_version_waits_for_the_batches_before_its_own(
+async def test_version_is_applied_after_all_earlier_batches(
     fifo: DeltaFIFO[Thing],
 ) -> None:
-    """The second batch changes only what is in front: it waits for the rest too."""
+    """The second batch changes only the first entry, but waits for the others too."""
     await fifo.feed(deltas("a", "b"), "7")
     await fifo.feed(deltas("a"), "8")
 
@@ -217,7 +220,7 @@ async def test_a_version_waits_for_the_batches_before_its_own(
     assert fifo.applied() == "8"
 
 
-async def test_the_newest_of_several_versions_is_applied(
+async def test_newest_of_several_versions_is_applied(
     fifo: DeltaFIFO[Thing],
 ) -> None:
     for number, key in enumerate("abc"):
@@ -229,7 +232,7 @@ async def test_the_newest_of_several_versions_is_applied(
     assert fifo.applied() == "1"
 
 
-async def test_a_batch_without_changes_brings_its_version(
+async def test_empty_batch_applies_its_version(
     fifo: DeltaFIFO[Thing],
 ) -> None:
     await fifo.feed([], "7")
@@ -239,7 +242,7 @@ async def test_a_batch_without_changes_brings_its_version(
     assert fifo.applied() == "7"
 
 
-async def test_a_batch_without_changes_waits_for_those_before_it(
+async def test_version_of_empty_batch_waits_for_earlier_batches(
     fifo: DeltaFIFO[Thing],
 ) -> None:
     await fifo.feed(deltas("a"), "7")
@@ -252,7 +255,7 @@ async def test_a_batch_without_changes_waits_for_those_before_it(
     assert fifo.applied() == "8"
 
 
-async def test_a_batch_of_an_unknown_version_says_nothing_about_versions(
+async def test_batch_of_unknown_version_applies_no_version(
     fifo: DeltaFIFO[Thing],
 ) -> None:
     await fifo.feed(deltas("a"), "7")
@@ -266,7 +269,7 @@ async def test_a_batch_of_an_unknown_version_says_nothing_about_versions(
     assert fifo.applied() is None
 
 
-async def test_a_replacement_brings_its_version(fifo: DeltaFIFO[Thing]) -> None:
+async def test_replacement_applies_its_version(fifo: DeltaFIFO[Thing]) -> None:
     await fifo.feed(deltas("a"), "7")
     await fifo.feed_replacement(listing(Thing("b")), "8")
     fifo.pop_nowait()
@@ -300,7 +303,7 @@ async def test_versions_that_are_never_read_do_not_accumulate(
 ) -> None:
     put(fifo, "+x1")
     for number in range(50):
-        await fifo.feed([], str(number))  # bookmarks behind something that waits
+        await fifo.feed([], str(number))  # bookmarks after a queued change
 
     lengths = [len(fifo._progress.versions)]
     for number in range(50):

@@ -1,8 +1,9 @@
-"""`DeltaFIFO` by objects: lists, their ends, resyncs, and when it has synced."""
+"""`DeltaFIFO.replace()`: lists by objects, deletions, resyncs, and sync."""
 
 from __future__ import annotations
 
 import pytest
+from each_case import each_case
 from fifo_helpers import Thing, holding, nothing, put, take_all, text_of, things
 
 from aioinformer.cache import DeltaFIFO
@@ -25,13 +26,13 @@ def use(fifo: DeltaFIFO[Thing], text: str) -> list[str]:
 # ---------------------------------------------------------------- lists
 
 LISTS = [
-    # A list and what it is the end of; what is known; what comes out.
+    # Lists and deletions; known objects; popped entries.
     pytest.param("[a1 b2]", "", ["*a1", "*b2"], id="in-list-order"),
     pytest.param("[a1 b1 a2]", "", ["*a1 *a2", "*b1"], id="one-key-twice"),
     pytest.param("[]", "", [], id="of-nothing"),
     pytest.param("+a1, [a2]", "", ["+a1 *a2"], id="added-and-listed"),
     pytest.param("-a1, [a2]", "a1", ["-a1 *a2"], id="deleted-and-listed"),
-    # What is only queued.
+    # Objects that are only queued.
     pytest.param("+a1, []", "", ["+a1 !a1"], id="only-queued"),
     pytest.param("+a1, [a2], []", "", ["+a1 *a2 !a2"], id="only-listed-before"),
     pytest.param("+a1, -a2, []", "", ["+a1 -a2"], id="deleted-before"),
@@ -39,7 +40,7 @@ LISTS = [
     pytest.param(
         "+a1, -a1, +a2, []", "", ["+a1 -a1 +a2 !a2"], id="deleted-and-added-before"
     ),
-    # What is known.
+    # Known objects.
     pytest.param("[b1]", "a1 b0 c1", ["*b1", "!a1", "!c1"], id="known"),
     pytest.param("-a2, [b1]", "a1", ["-a2", "*b1"], id="known-but-deleted-before"),
     pytest.param("+a2, [b1]", "a1", ["+a2 !a2", "*b1"], id="queued-rather-than-known"),
@@ -47,7 +48,7 @@ LISTS = [
         "-a2, +a3, [b1]", "a1", ["-a2 +a3 !a3", "*b1"], id="created-again-before"
     ),
     pytest.param("@, [b1]", "a1", [".a1 !a1", "*b1"], id="resynced-before"),
-    # A whole list that waits is what will be known: it has a, b and c.
+    # A queued whole list determines the known objects: a, b and c.
     pytest.param(
         "=5, [a1 d1]", "e1", ["=5", "*a1", "*d1", "!b0", "!c0"], id="whole-list"
     ),
@@ -56,8 +57,10 @@ LISTS = [
 ]
 
 
-@pytest.mark.parametrize(("calls", "known", "entries"), LISTS)
-def test_a_list_comes_by_objects(calls: str, known: str, entries: list[str]) -> None:
+@each_case("calls, known, entries", LISTS)
+def test_replace_queues_listed_objects_and_deletions(
+    calls: str, known: str, entries: list[str]
+) -> None:
     fifo = DeltaFIFO(known_objects=holding(known))
 
     use(fifo, calls)
@@ -65,11 +68,11 @@ def test_a_list_comes_by_objects(calls: str, known: str, entries: list[str]) -> 
     assert take_all(fifo) == entries
 
 
-@pytest.mark.parametrize(
-    ("calls", "known", "entries"),
+@each_case(
+    "calls, known, entries",
     [case for case in LISTS if not case.values[1]],
 )
-def test_a_list_comes_by_objects_without_known_objects(
+def test_replace_without_known_objects_queues_listed_objects(
     calls: str, known: str, entries: list[str]
 ) -> None:
     fifo = DeltaFIFO[Thing]()
@@ -87,7 +90,7 @@ def test_listed_objects_are_sync_without_emit_replaced() -> None:
     assert take_all(fifo) == ["+a1 .a2 !a2", ".b2 .b3"]
 
 
-def test_a_list_comes_with_its_version() -> None:
+def test_replace_applies_version_of_list() -> None:
     fifo = DeltaFIFO[Thing]()
     fifo.replace(things("a1 b1"), "7")
 
@@ -99,7 +102,7 @@ def test_a_list_comes_with_its_version() -> None:
     assert history == [None, None, "7"]
 
 
-def test_a_list_without_a_version_brings_none() -> None:
+def test_replace_without_version_applies_none() -> None:
     fifo = DeltaFIFO[Thing]()
     fifo.replace(things("a1"))
 
@@ -111,8 +114,8 @@ def test_a_list_without_a_version_brings_none() -> None:
 # ---------------------------------------------------------------- deletions
 
 
-@pytest.mark.parametrize(
-    ("calls", "known", "entries"),
+@each_case(
+    "calls, known, entries",
     [
         pytest.param("-a1", "", [], id="unknown"),
         pytest.param("-a1", "a0", ["-a1"], id="known"),
@@ -122,7 +125,7 @@ def test_a_list_without_a_version_brings_none() -> None:
         pytest.param("=5, -a2", "", ["=5", "-a2"], id="in-a-whole-list"),
         pytest.param("=5, -d2", "d1", ["=5"], id="not-in-a-whole-list"),
         pytest.param("!a1", "a0", ["!a1"], id="tombstone"),
-        # Two in a row: the one that knows more is left.
+        # Two in a row: the one with more information stays.
         pytest.param("-a1, !a2", "a0", ["-a1"], id="final-state-then-tombstone"),
         pytest.param("!a1, -a2", "a0", ["-a2"], id="tombstone-then-final-state"),
         pytest.param("!a1, !a2", "a0", ["!a2"], id="two-tombstones"),
@@ -131,7 +134,7 @@ def test_a_list_without_a_version_brings_none() -> None:
         pytest.param("+a1, !a1, -a2", "", ["+a1 -a2"], id="what-was-older-stays"),
     ],
 )
-def test_a_deletion_is_queued_if_the_object_is_queued_or_known(
+def test_deletion_is_queued_if_object_is_queued_or_known(
     calls: str, known: str, entries: list[str]
 ) -> None:
     fifo = DeltaFIFO(known_objects=holding(known))
@@ -141,7 +144,7 @@ def test_a_deletion_is_queued_if_the_object_is_queued_or_known(
     assert take_all(fifo) == entries
 
 
-def test_without_known_objects_the_queue_alone_decides() -> None:
+def test_deletion_without_known_objects_is_queued_if_object_is_queued() -> None:
     fifo = DeltaFIFO[Thing]()
 
     use(fifo, "-a1, +b1, -b2")
@@ -152,13 +155,13 @@ def test_without_known_objects_the_queue_alone_decides() -> None:
 # ---------------------------------------------------------------- resyncs
 
 
-@pytest.mark.parametrize(
-    ("calls", "known", "entries"),
+@each_case(
+    "calls, known, entries",
     [
         pytest.param("@", "a1 b1", [".a1", ".b1"], id="each-known-one"),
         pytest.param("@, @", "a1", [".a1"], id="once"),
-        pytest.param("~a2, @", "a1 b1", ["~a2", ".b1"], id="not-behind-a-change"),
-        pytest.param("-a2, @", "a1", ["-a2"], id="not-behind-a-deletion"),
+        pytest.param("~a2, @", "a1 b1", ["~a2", ".b1"], id="not-after-a-change"),
+        pytest.param("-a2, @", "a1", ["-a2"], id="not-after-a-deletion"),
         pytest.param("~a2, /, @", "a1", [".a1"], id="after-the-change-was-taken"),
         pytest.param("~d1, @", "", ["~d1"], id="not-what-is-only-queued"),
         pytest.param(
@@ -176,7 +179,7 @@ def test_resync_queues_known_objects_without_queued_deltas(
     assert take_all(fifo) == entries
 
 
-def test_a_resync_without_known_objects_queues_nothing() -> None:
+def test_resync_without_known_objects_queues_nothing() -> None:
     fifo = DeltaFIFO[Thing]()
 
     fifo.resync()
@@ -190,7 +193,7 @@ def test_a_resync_without_known_objects_queues_nothing() -> None:
 @pytest.mark.parametrize(
     ("calls", "known", "pops"),
     [
-        # How many entries have to be taken until it has synced.
+        # Number of entries to pop until it has synced.
         pytest.param("+a1", "", 0, id="a-change-alone"),
         pytest.param("-a1", "", 0, id="a-deletion-that-was-left-out"),
         pytest.param("[]", "", 0, id="empty-list"),
@@ -204,7 +207,7 @@ def test_a_resync_without_known_objects_queues_nothing() -> None:
         pytest.param("+a1, [b1 c1]", "", 0, id="a-change-before-the-list"),
     ],
 )
-async def test_has_synced_once_the_first_list_was_taken(
+async def test_delta_fifo_has_synced_after_first_list_was_popped(
     calls: str, known: str, pops: int
 ) -> None:
     fifo = DeltaFIFO(known_objects=holding(known))
@@ -233,7 +236,7 @@ async def test_empty_feed_does_not_make_the_queue_synced() -> None:
         fifo.wait_filled().send(None)
 
 
-async def test_deletions_that_a_first_list_makes_are_initial() -> None:
+async def test_deletions_of_first_list_are_initial() -> None:
     fifo = DeltaFIFO(known_objects=holding("a1 b1 c1"))
     fifo.replace([], "7")
 

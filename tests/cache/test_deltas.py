@@ -1,10 +1,11 @@
-"""Deltas: the few things that are more than fields."""
+"""Deltas, replacements and tombstones."""
 
 from __future__ import annotations
 
 import gc
 
 import pytest
+from each_case import each_case
 
 from aioinformer.cache.deltas import (
     DeletedFinalStateUnknown,
@@ -16,8 +17,8 @@ from aioinformer.cache.store import Contents
 from aioinformer.model.keys import meta_namespace_key
 
 
-@pytest.mark.parametrize(
-    ("kind", "value"),
+@each_case(
+    "kind, value",
     [
         (DeltaType.ADDED, "Added"),
         (DeltaType.UPDATED, "Updated"),
@@ -26,17 +27,15 @@ from aioinformer.model.keys import meta_namespace_key
         (DeltaType.SYNC, "Sync"),
     ],
 )
-def test_types_are_written_as_client_go_writes_them(
-    kind: DeltaType, value: str
-) -> None:
+def test_delta_types_have_values_of_client_go(kind: DeltaType, value: str) -> None:
     assert f"{kind}" == value
 
 
-def test_a_delta_is_not_tracked_by_the_garbage_collector() -> None:
+def test_delta_is_not_tracked_by_garbage_collector() -> None:
     assert not gc.is_tracked(Delta(DeltaType.ADDED, "a"))
 
 
-def test_a_replacement_holds_a_complete_list_and_its_version() -> None:
+def test_replacement_has_list_and_version() -> None:
     contents = Contents[str]({}, print)
 
     replacement = Replacement(contents, "7")
@@ -45,7 +44,7 @@ def test_a_replacement_holds_a_complete_list_and_its_version() -> None:
     assert replacement.resource_version == "7"
 
 
-def test_a_tombstone_has_the_key_of_its_object() -> None:
+def test_tombstone_has_key_of_object() -> None:
     tombstone = DeletedFinalStateUnknown[str]("shop/web", None)
 
     assert meta_namespace_key(tombstone) == "shop/web"

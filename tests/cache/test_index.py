@@ -1,4 +1,4 @@
-"""Index functions, and one index: what is under which value."""
+"""Index functions, and one index."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import pod
+from each_case import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Thing:
-    """Whatever `tags` is, is what the index function answers."""
+    """Object whose `tags` are the result of the index function."""
 
     tags: Any
     number: int = 0
@@ -61,8 +62,8 @@ def keys_by_value(index: Index[Any]) -> dict[str, set[str]]:
 # ---------------------------------------------------------------- index functions
 
 
-@pytest.mark.parametrize(
-    ("path", "more", "values"),
+@each_case(
+    "path, more, values",
     [
         pytest.param("spec.nodeName", {}, ["node-1"], id="string"),
         pytest.param("spec.nodeName", {"spec": {"nodeName": None}}, [], id="null"),
@@ -90,7 +91,7 @@ def keys_by_value(index: Index[Any]) -> dict[str, set[str]]:
         ),
     ],
 )
-def test_index_by_answers_what_is_at_the_path(
+def test_index_by_returns_values_at_path(
     path: Path, more: dict[str, Any], values: list[str]
 ) -> None:
     obj = KubeObject.of(pod("web", **more))
@@ -99,13 +100,13 @@ def test_index_by_answers_what_is_at_the_path(
 
 
 @pytest.mark.parametrize("path", ["", "spec..nodeName", ()])
-def test_index_by_refuses_at_once_what_is_no_path(path: Path) -> None:
+def test_index_by_rejects_malformed_path(path: Path) -> None:
     with pytest.raises(OptionsError):
         index_by(path)
 
 
-@pytest.mark.parametrize(
-    ("labels", "values"),
+@each_case(
+    "labels, values",
     [
         pytest.param({"app": "web", "tier": "a"}, ["web"], id="has-it"),
         pytest.param({"app": ""}, [""], id="empty"),
@@ -113,7 +114,7 @@ def test_index_by_refuses_at_once_what_is_no_path(path: Path) -> None:
         pytest.param({}, [], id="has-none"),
     ],
 )
-def test_index_by_label_answers_the_value_of_the_label(
+def test_index_by_label_returns_value_of_label(
     labels: dict[str, str], values: list[str]
 ) -> None:
     obj = KubeObject.of(pod("web", labels=labels))
@@ -121,7 +122,7 @@ def test_index_by_label_answers_the_value_of_the_label(
     assert list(index_by_label("app")(obj)) == values
 
 
-def test_by_namespace_answers_the_namespace() -> None:
+def test_namespace_index_returns_namespace() -> None:
     assert list(by_namespace(KubeObject.of(pod("web", "shop")))) == ["shop"]
 
 
@@ -129,8 +130,8 @@ def test_by_namespace_answers_the_namespace() -> None:
 
 
 @both_kinds
-@pytest.mark.parametrize(
-    ("tags", "values"),
+@each_case(
+    "tags, values",
     [
         pytest.param((), set(), id="none"),
         pytest.param([], set(), id="none-in-a-list"),
@@ -148,7 +149,7 @@ def test_by_namespace_answers_the_namespace() -> None:
         ),
     ],
 )
-def test_an_object_is_found_under_each_of_its_values(
+def test_index_finds_object_under_each_value(
     function: Any, tags: Any, values: set[str]
 ) -> None:
     index = Index[Thing](function)
@@ -159,7 +160,7 @@ def test_an_object_is_found_under_each_of_its_values(
     assert index.buckets == {value: {"key": thing} for value in values}
 
 
-def test_a_generator_of_values_is_read_once() -> None:
+def test_index_reads_generator_of_values_once() -> None:
     index = Index[str](lambda text: (word for word in text.split()))
 
     index.put("key", "a b a", None)
@@ -171,8 +172,8 @@ def test_a_generator_of_values_is_read_once() -> None:
 
 
 @both_kinds
-@pytest.mark.parametrize(
-    ("before", "after"),
+@each_case(
+    "before, after",
     [
         pytest.param("a", "a", id="same"),
         pytest.param("a", "b", id="moves"),
@@ -187,7 +188,7 @@ def test_a_generator_of_values_is_read_once() -> None:
         pytest.param("", "", id="never-had-any"),
     ],
 )
-def test_an_update_leaves_exactly_the_new_values(
+def test_index_update_leaves_exactly_new_values(
     function: Any, before: str, after: str
 ) -> None:
     index = Index[Thing](function)
@@ -206,7 +207,7 @@ def test_an_update_leaves_exactly_the_new_values(
 
 
 @both_kinds
-def test_a_bucket_that_becomes_empty_is_removed(function: Any) -> None:
+def test_index_removes_empty_bucket(function: Any) -> None:
     index = Index[Thing](function)
     one, two = Thing(("a", "b")), Thing(("b",))
     index.put("one", one, None)
@@ -220,7 +221,7 @@ def test_a_bucket_that_becomes_empty_is_removed(function: Any) -> None:
     assert index.buckets == {}
 
 
-def test_removing_what_has_no_value_changes_nothing() -> None:
+def test_index_remove_of_object_without_values_changes_nothing() -> None:
     index = Index[Thing](tags_of)
     index.put("a", Thing(("x",)), None)
     index.put("b", Thing(()), None)
@@ -243,7 +244,7 @@ def test_index_drops_the_values_of_a_removed_object() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 1500])
-def test_any_number_of_values_can_be_updated(count: int) -> None:
+def test_index_updates_any_number_of_values(count: int) -> None:
     index = Index[Thing](tags_of)
     tags = tuple(f"10.0.{number}" for number in range(count))
     old, same, fewer = Thing(tags, 1), Thing(tags, 2), Thing(tags[1:], 3)
@@ -258,11 +259,11 @@ def test_any_number_of_values_can_be_updated(count: int) -> None:
 # ---------------------------------------------------------------- the function
 
 
-def test_the_function_is_called_once_for_each_object() -> None:
-    asked: list[int] = []
+def test_index_function_is_called_once_for_each_object() -> None:
+    calls: list[int] = []
 
     def function(thing: Thing) -> Iterable[str]:
-        asked.append(thing.number)
+        calls.append(thing.number)
         return tags_of(thing)
 
     index = Index[Thing](function)
@@ -272,11 +273,11 @@ def test_the_function_is_called_once_for_each_object() -> None:
     index.values_of("key", two)
     index.remove("key", two)
 
-    assert asked == [1, 2]
+    assert calls == [1, 2]
 
 
 @both_kinds
-@pytest.mark.parametrize(
+@each_case(
     "tags",
     [
         pytest.param(None, id="nothing"),
@@ -289,7 +290,7 @@ def test_the_function_is_called_once_for_each_object() -> None:
         pytest.param(("a", "\ud800"), id="not-unicode"),
     ],
 )
-def test_refuses_an_answer_that_is_not_strings_before_anything_has_changed(
+def test_index_rejects_values_that_are_not_strings_before_any_change(
     function: Any, tags: Any
 ) -> None:
     index = Index[Thing](function)
@@ -302,8 +303,8 @@ def test_refuses_an_answer_that_is_not_strings_before_anything_has_changed(
     assert index.buckets == {"a": {"key": old}, "b": {"key": old}}
 
 
-def test_an_answer_that_cannot_be_recomputed_counts_as_none() -> None:
-    """The function failed when the object came: it is in no bucket."""
+def test_index_function_that_fails_on_removal_counts_as_no_value() -> None:
+    """The function failed when the object was added, so it is in no bucket."""
     index = Index[Any](index_by_label("app"))
     with_label = KubeObject.of(pod("web", labels={"app": "a"}))
 
@@ -315,14 +316,14 @@ def test_an_answer_that_cannot_be_recomputed_counts_as_none() -> None:
 
 
 class Watched(dict[str, Thing]):
-    """Stands for a reader in another thread, who looks at any time."""
+    """Dict that checks what a reader in another thread could see."""
 
     def __delitem__(self, key: str) -> None:
         raise AssertionError(f"{key} was missing for a moment")
 
 
 @both_kinds
-def test_an_update_hides_an_object_under_no_value_that_it_keeps(function: Any) -> None:
+def test_index_update_never_hides_object_under_kept_value(function: Any) -> None:
     index = Index[Thing](function)
     old, new = Thing(("a", "kept")), Thing(("b", "kept"))
     index.put("key", old, None)
@@ -333,9 +334,9 @@ def test_an_update_hides_an_object_under_no_value_that_it_keeps(function: Any) -
     assert index.buckets == {"b": {"key": new}, "kept": {"key": new}}
 
 
-def test_values_that_are_known_are_entered_without_asking() -> None:
+def test_index_enters_known_values_without_calling_function() -> None:
     def function(thing: Thing) -> Iterable[str]:
-        raise AssertionError("not to be asked")
+        raise AssertionError("not to be calls")
 
     source = Index[Thing](tags_of)
     target = Index[Thing](function)
@@ -349,7 +350,7 @@ def test_values_that_are_known_are_entered_without_asking() -> None:
     assert target.buckets == source.buckets
 
 
-def test_find_answers_each_object_that_shares_a_value_once() -> None:
+def test_index_find_returns_each_object_that_shares_a_value_once() -> None:
     index = Index[Thing](tags_of)
     things = [Thing(("a", "b"), 1), Thing(("b", "c"), 2), Thing(("d",), 3)]
     for thing in things:
@@ -361,7 +362,7 @@ def test_find_answers_each_object_that_shares_a_value_once() -> None:
 
 
 @both_kinds
-def test_an_empty_copy_has_the_function(function: Any) -> None:
+def test_empty_copy_of_index_has_same_function(function: Any) -> None:
     index = Index[Thing](function)
     index.put("key", Thing(("a",)), None)
 
@@ -375,10 +376,10 @@ def test_an_empty_copy_has_the_function(function: Any) -> None:
 
 @both_kinds
 @given(steps=st.lists(st.tuples(st.sampled_from("xyz"), st.none() | st.text("abc"))))
-def test_buckets_follow_any_sequence_of_changes(
+def test_index_buckets_follow_any_sequence_of_changes(
     function: Any, steps: list[tuple[str, str | None]]
 ) -> None:
-    """A key is in the bucket of a value just if its object has it; none is empty."""
+    """A key is in the bucket of a value if and only if its object has the value."""
     index = Index[Thing](function)
     held: dict[str, Thing] = {}
     for number, (key, tags) in enumerate(steps):

@@ -1,4 +1,4 @@
-"""Index functions: by owner, one's own, and what is refused as one."""
+"""Index functions: by owner, custom ones, and rejected ones."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from conftest import pod
+from each_case import each_case
 from store_helpers import Thing, by_tag
 
 from aioinformer.cache import Indexer, index_by, index_by_label, index_by_owner
@@ -25,8 +26,8 @@ def owner(uid: str | None, **more: Any) -> dict[str, Any]:
 # ---------------------------------------------------------------- by owner
 
 
-@pytest.mark.parametrize(
-    ("owners", "uids", "controllers"),
+@each_case(
+    "owners, uids, controllers",
     [
         pytest.param([], [], [], id="none"),
         pytest.param(None, [], [], id="null"),
@@ -44,7 +45,7 @@ def owner(uid: str | None, **more: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_index_by_owner_answers_the_uids(
+def test_index_by_owner_returns_uids(
     owners: object, uids: list[str], controllers: list[str]
 ) -> None:
     obj = KubeObject.of(pod("web", metadata={"ownerReferences": owners}))
@@ -56,11 +57,11 @@ def test_index_by_owner_answers_the_uids(
 @pytest.mark.parametrize(
     "body", [b"{}", b'{"metadata":null}', b'{"metadata":{"name":"a"}}']
 )
-def test_without_owner_references_there_is_no_value(body: bytes) -> None:
+def test_index_by_owner_without_owner_references_returns_no_value(body: bytes) -> None:
     assert list(index_by_owner()(KubeObject.of(body))) == []
 
 
-def test_owner_references_of_the_wrong_shape_are_reported() -> None:
+def test_malformed_owner_references_are_reported() -> None:
     failures: list[HandlerError] = []
     indexer = Indexer({"owner": index_by_owner()}, on_error=failures.append)
     wrong = KubeObject.of(pod("web", metadata={"ownerReferences": ["u1"]}))
@@ -72,8 +73,8 @@ def test_owner_references_of_the_wrong_shape_are_reported() -> None:
     assert isinstance(failures[0].__cause__, msgspec.ValidationError)
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
+@each_case(
+    "one, other, same",
     [
         pytest.param(index_by_owner(), index_by_owner(), True, id="owner"),
         pytest.param(
@@ -85,9 +86,7 @@ def test_owner_references_of_the_wrong_shape_are_reported() -> None:
         pytest.param(index_by_label("a"), index_by("spec.a"), False, id="kinds"),
     ],
 )
-def test_the_same_index_may_be_asked_for_twice(
-    one: Any, other: Any, same: bool
-) -> None:
+def test_same_index_can_be_added_twice(one: Any, other: Any, same: bool) -> None:
     indexer = Indexer[KubeObject]({"name": one})
 
     if same:
@@ -99,7 +98,7 @@ def test_the_same_index_may_be_asked_for_twice(
     assert indexer.indexers == {"name": one}
 
 
-def test_items_of_an_array_are_indexed_by_a_function() -> None:
+def test_index_function_can_read_items_of_array() -> None:
     def images(obj: KubeObject) -> Iterable[str]:
         return [it["image"] for it in obj.at("spec.containers", ())]
 
@@ -116,7 +115,7 @@ def test_items_of_an_array_are_indexed_by_a_function() -> None:
 
 
 class Name(str):
-    """A string of a class of its own, as some libraries have them."""
+    """String of a separate class, as in some libraries."""
 
     __slots__ = ()
 
@@ -126,8 +125,8 @@ class Phase(enum.StrEnum):
     FAILED = "Failed"
 
 
-@pytest.mark.parametrize(
-    ("values", "plain"),
+@each_case(
+    "values, plain",
     [
         pytest.param([Name("a")], ["a"], id="one-of-a-subclass"),
         pytest.param([Name("b"), Name("a")], ["a", "b"], id="several-of-a-subclass"),
@@ -136,7 +135,7 @@ class Phase(enum.StrEnum):
         pytest.param(list(Phase), ["Failed", "Running"], id="several-of-an-enum"),
     ],
 )
-def test_values_may_be_of_a_subclass_of_str(
+def test_index_values_may_be_subclass_of_str(
     values: list[str], plain: list[str]
 ) -> None:
     failures: list[HandlerError] = []
@@ -175,7 +174,7 @@ class Asynchronous:
         pytest.param(7, by_tag, id="name-is-a-number"),
     ],
 )
-async def test_add_indexers_refuses_an_invalid_index(name: Any, function: Any) -> None:
+async def test_add_indexers_rejects_invalid_index(name: Any, function: Any) -> None:
     failures: list[HandlerError] = []
     indexer = Indexer[Thing](on_error=failures.append)
     indexer.add(Thing("a"))

@@ -1,10 +1,11 @@
-"""Changes in both queues of changes: keys, transformers, known objects, batches."""
+"""Changes in queues: keys, transformers, known objects, batches."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from each_case import each_case
 from fifo_helpers import (
     Fifo,
     Thing,
@@ -55,17 +56,19 @@ def fifo(request: pytest.FixtureRequest) -> Fifo:
         ),
     ],
 )
-def test_key_of_returns(fifo: Fifo, obj: object, key: str) -> None:
+def test_key_of_returns_key_of_object_or_deltas(
+    fifo: Fifo, obj: object, key: str
+) -> None:
     assert fifo.key_of(obj) == key
 
 
-def test_key_of_refuses_an_empty_list(fifo: Fifo) -> None:
+def test_key_of_rejects_empty_list(fifo: Fifo) -> None:
     with pytest.raises(OptionsError, match="empty list"):
         fifo.key_of([])
 
 
 @each_kind
-def test_a_tombstone_needs_no_key_function(kind: Any) -> None:
+def test_tombstone_needs_no_key_function(kind: Any) -> None:
     fifo = kind(key_func=lambda number: str(number % 10))
     fifo.add(11)
 
@@ -85,8 +88,8 @@ CALLS: list[Any] = [
 
 
 @each_kind
-@pytest.mark.parametrize("call", CALLS)
-def test_an_object_without_a_key_is_refused(kind: Any, call: Any) -> None:
+@each_case("call", CALLS)
+def test_queue_rejects_object_without_key(kind: Any, call: Any) -> None:
     fifo = kind(known_objects=holding("a1 b1"))
 
     with pytest.raises(OptionsError):
@@ -104,7 +107,7 @@ def stamped(thing: Thing) -> Thing:
 
 @each_kind
 @pytest.mark.parametrize("known", [None, "a5"], ids=["nothing-known", "a-known"])
-async def test_each_object_passes_the_transformer_once(
+async def test_each_object_passes_transformer_once(
     kind: Any, known: str | None
 ) -> None:
     store = None if known is None else holding(known)
@@ -117,18 +120,18 @@ async def test_each_object_passes_the_transformer_once(
     entries = [fifo.pop_nowait() for _ in range(len(fifo))]
     by_object = [entry for entry in entries if isinstance(entry, list)]
     seen = sorted(" ".join(map(text_of, by_object)).split())
-    told = ["+b101", "+b105", "+c106", "-b103", "~b102"]
+    queued = ["+b101", "+b105", "+c106", "-b103", "~b102"]
     ends = [] if known is None else ["!a5"]
     if isinstance(fifo, DeltaFIFO):
-        # The tombstone says less than the deletion before it. The end of b comes with
-        # the state that was queued, which has passed already.
-        assert seen == sorted([*told, *ends, "*c107", "!b105"])
+        # The tombstone knows less than the deletion before it. The deletion of b has
+        # the queued state, which was transformed already.
+        assert seen == sorted([*queued, *ends, "*c107", "!b105"])
     elif known is None:
         (whole,) = (entry for entry in entries if isinstance(entry, Replacement))
         assert whole.contents.objects == {"c": Thing("c", 107)}
-        assert seen == sorted([*told, "!b4"])
+        assert seen == sorted([*queued, "!b4"])
     else:
-        assert seen == sorted([*told, "!b4", *ends, "!b105", "*c107"])
+        assert seen == sorted([*queued, "!b4", *ends, "!b105", "*c107"])
 
 
 @each_kind
@@ -165,9 +168,9 @@ def failing(thing: Thing) -> Thing:
 
 
 @each_kind
-@pytest.mark.parametrize("call", CALLS)
-def test_object_is_not_queued_if_the_transformer_fails(kind: Any, call: Any) -> None:
-    """Nor is anything that came together with it."""
+@each_case("call", CALLS)
+def test_object_is_not_queued_if_transformer_fails(kind: Any, call: Any) -> None:
+    """Nor is any other object of the same call."""
     fifo = kind(transformer=failing, known_objects=holding("a1 b1"))
 
     with pytest.raises(ZeroDivisionError):
@@ -177,7 +180,7 @@ def test_object_is_not_queued_if_the_transformer_fails(kind: Any, call: Any) -> 
 
 
 @each_kind
-async def test_a_batch_that_the_transformer_fails_for_is_not_queued(kind: Any) -> None:
+async def test_batch_is_not_queued_if_transformer_fails(kind: Any) -> None:
     fifo = kind(transformer=failing)
     batch = [Delta(DeltaType.ADDED, thing) for thing in things("a1 b13 c1")]
 
@@ -191,7 +194,7 @@ async def test_a_batch_that_the_transformer_fails_for_is_not_queued(kind: Any) -
 
 
 class Broken(Store[Thing]):
-    """A store of somebody else's: it has keys, and cannot find b."""
+    """Store of a user that has keys, but fails to look up b."""
 
     def get_by_key(self, key: str) -> Thing | None:
         if key == "b":
@@ -251,7 +254,7 @@ def test_resync_leaves_out_objects_whose_lookup_fails(
 
 
 class Batches(list[str]):
-    """Remembers batches, as "a b|c": two keys at once, then one that came alone."""
+    """Record of batches, as "a b|c": two keys at once, then a single entry."""
 
     def __init__(self) -> None:
         self.initial: list[bool] = []
@@ -306,7 +309,7 @@ async def batches_of(fifo: Fifo, limit: int = 1000) -> Batches:
     ],
 )
 @each_kind
-async def test_a_batch_has(
+async def test_pop_batch_pops_entries_up_to_limit(
     kind: Any,
     listed: str,
     changes: str,
@@ -335,7 +338,7 @@ async def test_a_batch_has(
         pytest.param("+a1 +b1 @ +c1 +d1", ["+a1, +b1", "@", "+c1, +d1"], id="resync"),
     ],
 )
-async def test_a_batch_of_ordered_changes_has_each_key_once(
+async def test_ordered_fifo_batch_has_each_key_once(
     changes: str, batches: list[str]
 ) -> None:
     fifo = OrderedFIFO[Thing]()
@@ -344,14 +347,14 @@ async def test_a_batch_of_ordered_changes_has_each_key_once(
     assert await batches_of(fifo) == batches
 
 
-async def test_a_batch_by_key_has_all_changes_of_each() -> None:
+async def test_delta_fifo_batch_has_all_changes_of_each_key() -> None:
     fifo = DeltaFIFO[Thing]()
     put(fifo, "+a1", "+b1", "~a2")
 
     assert await batches_of(fifo) == ["+a1 ~a2, +b1"]
 
 
-async def test_a_batch_that_is_fed_makes_it_synced(fifo: Fifo) -> None:
+async def test_queue_has_synced_after_feed(fifo: Fifo) -> None:
     await fifo.feed([], "6")
     before = fifo.has_synced
 
@@ -385,7 +388,7 @@ async def test_requeued_batch_is_queued_again_as_a_whole(
     assert fifo.applied() == "7"
 
 
-async def test_a_batch_that_fails_counts_as_taken(fifo: Fifo) -> None:
+async def test_failed_batch_counts_as_popped(fifo: Fifo) -> None:
     def fail(entries: object, initial: bool) -> None:
         raise ZeroDivisionError
 
@@ -398,7 +401,7 @@ async def test_a_batch_that_fails_counts_as_taken(fifo: Fifo) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1])
-async def test_a_batch_of_less_than_one_is_refused(fifo: Fifo, limit: int) -> None:
+async def test_pop_batch_rejects_limit_below_one(fifo: Fifo, limit: int) -> None:
     fifo.add(Thing("a"))
 
     with pytest.raises(OptionsError, match="at least 1"):

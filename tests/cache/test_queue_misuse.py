@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 from fifo_helpers import Fifo, Thing, deltas, listing, nothing, things
 from queue_helpers import error_in_thread, settle
 
@@ -53,7 +54,7 @@ CALLS = [
 async def test_queue_raises_wrong_loop_while_a_task_waits_in_another_loop(
     kind: Any, call: Any
 ) -> None:
-    """Without the error the consumer would sleep on, although there is an entry."""
+    """Without the error the consumer would not be woken."""
     fifo = kind()
     consumer = asyncio.create_task(fifo.pop(nothing))
     await settle()
@@ -68,7 +69,7 @@ async def test_queue_raises_wrong_loop_while_a_task_waits_in_another_loop(
 
 
 @each_queue
-def test_a_queue_may_be_filled_before_its_loop_runs(kind: Any) -> None:
+def test_queue_can_be_filled_before_its_loop_runs(kind: Any) -> None:
     fifo = kind()
     fifo.add(Thing("a"))
 
@@ -79,7 +80,7 @@ def test_a_queue_may_be_filled_before_its_loop_runs(kind: Any) -> None:
 
 
 @each_queue
-def test_a_queue_outlives_the_loop_in_which_it_was_waited_for(kind: Any) -> None:
+def test_queue_outlives_loop_of_cancelled_wait(kind: Any) -> None:
     async def give_up() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.001):
@@ -98,7 +99,7 @@ def test_a_queue_outlives_the_loop_in_which_it_was_waited_for(kind: Any) -> None
 
 
 async def consume(entry: object, initial: bool) -> None:
-    raise AssertionError("nobody waits for it")
+    raise AssertionError("must not be awaited")
 
 
 async def stream(entry: object, initial: bool) -> AsyncIterator[None]:
@@ -111,9 +112,7 @@ def generate(entry: object, initial: bool) -> Iterator[None]:
 
 @pytest.mark.parametrize("process", [consume, stream, generate])
 @each_queue
-async def test_a_processor_that_would_have_to_be_awaited_is_refused(
-    kind: Any, process: Any
-) -> None:
+async def test_pop_rejects_coroutine_function(kind: Any, process: Any) -> None:
     fifo = kind()
     fifo.add(Thing("a"))
 
@@ -124,7 +123,7 @@ async def test_a_processor_that_would_have_to_be_awaited_is_refused(
 
 
 @each_kind
-async def test_a_processor_of_batches_that_would_have_to_be_awaited_is_refused(
+async def test_pop_batch_rejects_coroutine_function(
     kind: Any,
 ) -> None:
     fifo: Fifo = kind()
@@ -137,7 +136,7 @@ async def test_a_processor_of_batches_that_would_have_to_be_awaited_is_refused(
 
 
 @each_kind
-def test_a_transformer_that_would_have_to_be_awaited_is_refused(kind: Any) -> None:
+def test_queue_rejects_coroutine_function_as_transformer(kind: Any) -> None:
     async def transform(thing: Thing) -> Thing:
         return thing
 
@@ -149,10 +148,10 @@ def test_a_transformer_that_would_have_to_be_awaited_is_refused(kind: Any) -> No
 
 
 @each_queue
-@pytest.mark.parametrize("key", [None, 7, ("a", "b")], ids=["none", "number", "tuple"])
-@pytest.mark.parametrize("method", ["add", "update", "delete", "replace"])
-def test_a_key_that_is_no_string_is_refused(kind: Any, key: Any, method: str) -> None:
-    """An entry without a key would be taken for a whole list."""
+@each_case("key", [None, 7, ("a", "b")], ids=["none", "number", "tuple"])
+@each_case("method", ["add", "update", "delete", "replace"])
+def test_queue_rejects_key_that_is_no_string(kind: Any, key: Any, method: str) -> None:
+    """An entry without a key would be mistaken for a whole list."""
     fifo = kind(key_func=lambda thing: key)
     thing = Thing("a")
 
@@ -164,7 +163,7 @@ def test_a_key_that_is_no_string_is_refused(kind: Any, key: Any, method: str) ->
 
 
 @each_kind
-async def test_a_batch_with_a_key_that_is_no_string_is_refused_as_a_whole(
+async def test_feed_rejects_whole_batch_with_key_that_is_no_string(
     kind: Any,
 ) -> None:
     fifo: Fifo = kind(key_func=lambda thing: thing.key if thing.version else None)
@@ -175,7 +174,7 @@ async def test_a_batch_with_a_key_that_is_no_string_is_refused_as_a_whole(
     assert (len(fifo), fifo.has_synced, fifo.applied()) == (0, False, None)
 
 
-def test_no_key_has_the_error_of_the_key_function_as_cause() -> None:
+def test_no_key_error_has_cause() -> None:
     def key_func(thing: Thing) -> str:
         raise LookupError("no name")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from budget_helpers import Clock
+from each_case import each_case
 from fifo_helpers import (
     Fifo,
     Thing,
@@ -31,7 +32,7 @@ def fifo(request: pytest.FixtureRequest) -> Fifo:
 
 @pytest.fixture(params=[DeltaFIFO, OrderedFIFO, FIFO])
 def queue(request: pytest.FixtureRequest) -> Fifo:
-    """Also the one that hands out objects."""
+    """Provide each queue, including the one that returns objects."""
     return request.param()
 
 
@@ -51,12 +52,12 @@ async def test_queue_has_synced_after_the_last_listed_entry_was_processed(
     while len(queue):
         await queue.pop(process)
 
-    # In client-go's DeltaFIFO who waits may see it while the last one is processed.
+    # In client-go, waiters may see it while the last entry is processed.
     one_entry = isinstance(queue, OrderedFIFO)
     assert during == [(True, False)] * (1 if one_entry else 2) + [(False, True)]
 
 
-async def test_an_entry_whose_processor_fails_counts_as_taken(fifo: Fifo) -> None:
+async def test_entry_whose_processing_fails_counts_as_popped(fifo: Fifo) -> None:
     def fail(entry: object, initial: bool) -> None:
         raise ZeroDivisionError
 
@@ -85,9 +86,9 @@ async def test_version_is_not_applied_while_its_entry_is_processed(fifo: Fifo) -
 @pytest.mark.parametrize(
     ("kind", "entries"),
     [
-        # By key it goes to the end of the line: other keys need not wait for it.
+        # By key, it is queued at the end: other keys need not wait for it.
         pytest.param(DeltaFIFO, ["+b1", "+a1 ~a2"], id="DeltaFIFO"),
-        # Where the order is what it is about, to the front.
+        # In order, it is queued at the front.
         pytest.param(OrderedFIFO, ["+a1", "+b1", "~a2"], id="OrderedFIFO"),
     ],
 )
@@ -119,7 +120,7 @@ async def test_requeued_entry_is_dropped_if_a_newer_one_is_queued(queue: Fifo) -
 
     await queue.pop(outdate)
 
-    # The order of all has the old state, too: in front of the newer one.
+    # An ordered queue has the old state, too, before the newer one.
     left = len(queue)
     newest = [queue.pop_nowait() for _ in range(left)][-1]
     assert left == (2 if isinstance(queue, OrderedFIFO) else 1)
@@ -178,7 +179,7 @@ async def test_newest_ignores_requeued_changes_before_a_list() -> None:
     fifo = OrderedFIFO[Thing]()
     put(fifo, "+a1", "=5")
     await fifo.pop(again)
-    behind = fifo.newest("a")
+    before_list = fifo.newest("a")
 
     fifo.add(Thing("b", 1))
     fifo.pop_nowait()
@@ -186,13 +187,13 @@ async def test_newest_ignores_requeued_changes_before_a_list() -> None:
     await fifo.pop(lambda entry, initial: _change_again(fifo, "b"))
     newest = fifo.newest("b")
 
-    assert behind is None
+    assert before_list is None
     assert newest is not None
     assert newest.object.version == 2
 
 
 def _change_again(fifo: Fifo, key: str) -> None:
-    """Something newer comes while the older is processed, and then comes again."""
+    """Queue a newer change while the older one is processed, then requeue that."""
     fifo.update(Thing(key, 2))
     raise Requeue
 
@@ -248,7 +249,7 @@ async def test_sync_waits_for_the_change_that_replaces_a_requeued_entry() -> Non
     assert (fifo.has_synced, fifo.applied()) == (True, "5")
 
 
-async def test_a_requeue_raises_its_cause(queue: Fifo) -> None:
+async def test_requeue_raises_its_cause(queue: Fifo) -> None:
     def fail(entry: object, initial: bool) -> None:
         raise Requeue from ZeroDivisionError("busy")
 
@@ -308,10 +309,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-@pytest.mark.parametrize(
-    ("entries", "seconds"), [(1, 0.1), (2, 0.2), (10, 1.0), (11, 1.0), (1000, 1.0)]
-)
-def test_processing_is_slow_after(entries: int, seconds: float) -> None:
+@each_case("entries, seconds", [(1, 0.1), (2, 0.2), (10, 1.0), (11, 1.0), (1000, 1.0)])
+def test_slow_processing_threshold_grows_with_entries(
+    entries: int, seconds: float
+) -> None:
     assert slow_after(entries) == pytest.approx(seconds)
 
 
@@ -356,17 +357,17 @@ class Sink:
     enabled = True
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, float, str]] = []
+        self.measured: list[tuple[str, float, str]] = []
 
     def count(self, name: str, amount: float = 1.0, /, **labels: str) -> None:
         raise AssertionError("nothing here is a counter")
 
     def gauge(self, name: str, value: float, /, **labels: str) -> None:
-        self.told.append((name, value, labels["name"]))
+        self.measured.append((name, value, labels["name"]))
 
     def observe(self, name: str, /, *values: float, **labels: str) -> None:
         assert all(0 <= value < 10 for value in values)
-        self.told.append((name, -1.0, labels["name"]))
+        self.measured.append((name, -1.0, labels["name"]))
 
 
 @pytest.mark.parametrize("kind", [DeltaFIFO, OrderedFIFO, FIFO])
@@ -380,7 +381,7 @@ async def test_depth_and_latency_are_measured(kind: Any) -> None:
     queue.pop_nowait()
 
     depth, latency = "informer_queued_items", "informer_processing_latency_seconds"
-    assert sink.told == [
+    assert sink.measured == [
         (depth, 1, "pods"),
         (depth, 2, "pods"),
         (depth, 1, "pods"),
@@ -401,10 +402,10 @@ async def test_depth_is_measured_for_a_consumer_that_pops_without_waiting(
 
     queue.applied()
 
-    assert [value for _, value, _ in sink.told] == [3, 0]
+    assert [value for _, value, _ in sink.measured] == [3, 0]
 
 
-async def test_a_sink_that_fails_is_logged_once(
+async def test_failing_sink_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Failing(Sink):

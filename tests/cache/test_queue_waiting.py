@@ -1,4 +1,4 @@
-"""Waiting for all queues of changes: notifications, closing, cancellation."""
+"""Waiting for queues: notifications, closing, cancellation."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def record() -> Record:
 # ---------------------------------------------------------------- waiting
 
 
-def test_an_empty_queue_has_nothing_to_pop(fifo: Fifo) -> None:
+def test_pop_nowait_of_empty_queue_raises(fifo: Fifo) -> None:
     with pytest.raises(asyncio.QueueEmpty):
         fifo.pop_nowait()
 
@@ -73,7 +73,7 @@ each_wait = pytest.mark.parametrize(
 
 
 @each_feed
-async def test_wait_filled_is_woken_by(fifo: Fifo, feed: Any) -> None:
+async def test_wait_filled_is_woken_by_each_change(fifo: Fifo, feed: Any) -> None:
     waiter = asyncio.create_task(fifo.wait_filled())
     await settle()
 
@@ -122,7 +122,9 @@ async def test_resync_notifies_waiting_tasks() -> None:
 
 
 @each_feed
-async def test_wait_filled_does_not_wait_after(fifo: Fifo, feed: Any) -> None:
+async def test_wait_filled_returns_immediately_after_change(
+    fifo: Fifo, feed: Any
+) -> None:
     await feed(fifo)
 
     with pytest.raises(StopIteration):
@@ -167,9 +169,7 @@ async def test_empty_feed_without_a_version_ends_no_wait(fifo: Fifo) -> None:
     assert not woken
 
 
-async def test_pop_hands_each_entry_to_the_processor(
-    fifo: Fifo, record: Record
-) -> None:
+async def test_pop_passes_each_entry_to_processor(fifo: Fifo, record: Record) -> None:
     await fifo.feed(deltas("a", "b"), "7")
     await fifo.feed_replacement(listing(), "8")
 
@@ -189,7 +189,7 @@ async def test_pop_waits_for_an_entry(fifo: Fifo, record: Record) -> None:
     assert record == ["~a0"]
 
 
-async def test_each_entry_goes_to_one_of_many_poppers(
+async def test_each_entry_goes_to_one_of_several_consumers(
     fifo: Fifo, record: Record
 ) -> None:
     poppers = [asyncio.create_task(fifo.pop(record)) for _ in range(3)]
@@ -205,8 +205,8 @@ async def test_each_entry_goes_to_one_of_many_poppers(
     assert record == ["~a0", "~b0", "~c0"]
 
 
-async def test_the_changes_of_each_producer_keep_their_order(fifo: Fifo) -> None:
-    """Two producers and a consumer, all at once; each thing has a key of its own."""
+async def test_queue_keeps_order_of_each_producer(fifo: Fifo) -> None:
+    """Two producers and a consumer run concurrently. Each object has its own key."""
     seen: list[Thing] = []
 
     async def produce(name: str) -> None:
@@ -257,7 +257,7 @@ async def test_close_of_a_fifo_wakes_all_waiting_tasks() -> None:
     assert [type(task.exception()) for task in tasks] == [QueueShutDown] * 10
 
 
-async def test_closed_queue_still_hands_out_its_entries(
+async def test_entries_of_closed_queue_can_be_popped(
     fifo: Fifo, record: Record
 ) -> None:
     await fifo.feed(deltas("a", "b"), "7")
@@ -276,7 +276,7 @@ async def test_closed_queue_still_hands_out_its_entries(
 
 
 @each_wait
-async def test_a_closed_and_empty_queue_raises(
+async def test_closed_and_empty_queue_raises_queue_shut_down(
     fifo: Fifo, wait: Callable[[Fifo], Awaitable[None]]
 ) -> None:
     await fifo.close()
@@ -301,10 +301,10 @@ async def test_a_closed_and_empty_queue_raises(
         pytest.param(lambda fifo: fifo.pop_batch(nothing, nothing), id="pop_batch"),
     ],
 )
-async def test_coroutines_that_need_not_wait_do_not_suspend(
+async def test_queue_coroutines_without_wait_do_not_suspend(
     fifo: Fifo, work: Any
 ) -> None:
-    """Each of them does all of its work in its first step, or none of it."""
+    """Each does all of its work in its first step, or none."""
     await fifo.feed(deltas("a"))
     task = asyncio.create_task(work(fifo))
     task.cancel()
@@ -320,7 +320,7 @@ async def test_coroutines_that_need_not_wait_do_not_suspend(
 
 @pytest.mark.parametrize("cancel_first", [True, False], ids=["before", "after"])
 @each_wait
-async def test_a_waiter_cancelled_as_a_batch_arrives_takes_nothing(
+async def test_waiter_cancelled_as_batch_arrives_takes_nothing(
     fifo: Fifo, wait: Any, cancel_first: bool
 ) -> None:
     waiter = asyncio.create_task(wait(fifo))
@@ -337,7 +337,7 @@ async def test_a_waiter_cancelled_as_a_batch_arrives_takes_nothing(
     assert take_all(fifo) == ["~a0"]
 
 
-async def test_a_waiter_cancelled_as_a_batch_arrives_leaves_it_to_another(
+async def test_waiter_cancelled_as_batch_arrives_leaves_it_to_another(
     fifo: Fifo, record: Record
 ) -> None:
     first = asyncio.create_task(fifo.pop(nothing))
@@ -353,7 +353,7 @@ async def test_a_waiter_cancelled_as_a_batch_arrives_leaves_it_to_another(
     assert first.cancelled()
 
 
-async def test_a_waiter_cancelled_as_it_closes_leaves_nobody_waiting(
+async def test_waiter_cancelled_during_close_leaves_no_waiter(
     fifo: Fifo,
 ) -> None:
     first = asyncio.create_task(fifo.pop(nothing))
@@ -372,7 +372,7 @@ async def test_a_waiter_cancelled_as_it_closes_leaves_nobody_waiting(
 async def test_pop_cancelled_after_a_requeue_loses_nothing(
     fifo: Fifo,
 ) -> None:
-    """The turn of the loop after a requeue is its only wait with an entry in hand."""
+    """The turn after a requeue is its only wait while it holds an entry."""
     fifo.add(Thing("a"))
     popper = fifo.pop(again)
     popper.send(None)
@@ -383,7 +383,7 @@ async def test_pop_cancelled_after_a_requeue_loses_nothing(
     assert take_all(fifo) == ["+a0"]
 
 
-async def test_a_timeout_around_wait_filled_loses_nothing(fifo: Fifo) -> None:
+async def test_timeout_around_wait_filled_loses_nothing(fifo: Fifo) -> None:
     async def feed() -> None:
         await asyncio.sleep(3)  # ends in the very turn in which the timeout cancels
         await fifo.feed(deltas("a"))

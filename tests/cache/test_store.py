@@ -1,10 +1,11 @@
-"""`Store` and `Indexer`: reading and writing, indexes, replacement in one step."""
+"""`Store` and `Indexer`: reads, writes, indexes, replacement."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 from store_helpers import Thing, by_tag, by_version, contents_of
 
 from aioinformer.cache import DeletedFinalStateUnknown, Indexer, Store
@@ -33,7 +34,7 @@ def indexer() -> Indexer[Thing]:
 # ---------------------------------------------------------------- a store
 
 
-def test_a_new_store_is_empty() -> None:
+def test_new_store_is_empty() -> None:
     store = Store[Thing]()
 
     assert len(store) == 0
@@ -58,7 +59,7 @@ def test_store_returns_written_objects(write: Callable[..., None]) -> None:
 
 
 @each_write
-def test_the_last_write_of_a_key_wins(write: Callable[..., None]) -> None:
+def test_last_write_of_a_key_wins(write: Callable[..., None]) -> None:
     store = Store[Thing]()
     store.add(Thing("a", version=2))
 
@@ -78,24 +79,24 @@ def test_reads_of_missing_objects_return_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "gone",
+    "deleted",
     [
         pytest.param(Thing("a", version=5), id="another-state"),
         pytest.param(DeletedFinalStateUnknown("a", None), id="tombstone"),
         pytest.param("a", id="key"),
     ],
 )
-def test_delete_removes_the_object_with_the_key(gone: Any) -> None:
+def test_delete_removes_the_object_with_the_key(deleted: Any) -> None:
     store = Store[Any]()
     store.add(Thing("a"))
     store.add(Thing("b"))
 
-    store.delete(gone)
+    store.delete(deleted)
 
     assert store.list_keys() == ["b"]
 
 
-def test_deleting_a_missing_object_is_not_an_error(indexer: Indexer[Thing]) -> None:
+def test_delete_of_missing_object_does_nothing(indexer: Indexer[Thing]) -> None:
     indexer.add(Thing("a", ("x",)))
 
     indexer.delete(Thing("b", ("x",)))
@@ -103,7 +104,7 @@ def test_deleting_a_missing_object_is_not_an_error(indexer: Indexer[Thing]) -> N
     assert contents_of(indexer) == {"x": {"a"}}
 
 
-def test_keys_come_from_the_key_function() -> None:
+def test_store_uses_key_function() -> None:
     store = Store[Thing](key_func=lambda thing: f"v{thing.version}")
 
     store.add(Thing("a", version=3))
@@ -115,8 +116,8 @@ def no_name(obj: object) -> str:
     raise LookupError("no name")
 
 
-@pytest.mark.parametrize(
-    ("key_func", "cause"),
+@each_case(
+    "key_func, cause",
     [
         pytest.param(meta_namespace_key, None, id="no-metadata"),
         pytest.param(no_name, LookupError, id="fails"),
@@ -125,7 +126,7 @@ def no_name(obj: object) -> str:
         pytest.param(lambda obj: None, None, id="none"),
     ],
 )
-def test_an_object_without_a_key_changes_nothing(
+def test_store_rejects_object_without_key_before_any_change(
     key_func: Callable[[object], str], cause: type[Exception] | None
 ) -> None:
     nameless = object()
@@ -151,7 +152,7 @@ def test_an_object_without_a_key_changes_nothing(
     assert store.resource_version == "7"
 
 
-def test_lists_are_fresh(indexer: Indexer[Thing]) -> None:
+def test_store_returns_new_lists(indexer: Indexer[Thing]) -> None:
     indexer.add(Thing("a", ("x",)))
     by_index = indexer.by_index
 
@@ -174,7 +175,7 @@ def test_resync_does_nothing(indexer: Indexer[Thing]) -> None:
     assert contents_of(indexer) == {"x": {"a"}}
 
 
-def test_the_version_is_the_one_applied_last() -> None:
+def test_resource_version_is_that_applied_last() -> None:
     store = Store[Thing]()
 
     store.applied("9")
@@ -185,8 +186,8 @@ def test_the_version_is_the_one_applied_last() -> None:
     assert store.resource_version == "4", "also if it went backwards"
 
 
-def test_objects_do_not_bring_their_versions() -> None:
-    """A part of a batch would show a version of which not everything is there."""
+def test_writes_do_not_change_resource_version() -> None:
+    """Otherwise part of a batch would show a version that is not complete."""
     store = Store[Thing]()
     store.applied("7")
 
@@ -200,7 +201,7 @@ def test_objects_do_not_bring_their_versions() -> None:
 # ---------------------------------------------------------------- indexes
 
 
-def test_objects_are_found_by_each_of_their_values(indexer: Indexer[Thing]) -> None:
+def test_indexer_finds_objects_by_each_value(indexer: Indexer[Thing]) -> None:
     one, two = Thing("b", ("x", "y")), Thing("a", ("y",))
     indexer.add(one)
     indexer.add(two)
@@ -221,7 +222,7 @@ def test_index_returns_objects_that_share_a_value(indexer: Indexer[Thing]) -> No
     assert indexer.index("tag", Thing("new", ("x", "y"))) == things[:2]
 
 
-def test_index_takes_a_string_as_one_value() -> None:
+def test_string_is_one_index_value() -> None:
     indexer = Indexer[Thing]({"key": lambda thing: thing.key})
     for key in ("a", "b", "ab"):
         indexer.add(Thing(key))
@@ -229,7 +230,7 @@ def test_index_takes_a_string_as_one_value() -> None:
     assert indexer.index("key", Thing("ab")) == [Thing("ab")]
 
 
-def test_index_raises_what_the_function_raises() -> None:
+def test_index_raises_error_of_function() -> None:
     reported: list[HandlerError] = []
     indexer = Indexer({"tag": by_tag}, on_error=reported.append)
 
@@ -248,7 +249,7 @@ def test_index_raises_what_the_function_raises() -> None:
         pytest.param(lambda it: it.list_index_func_values("node"), id="values"),
     ],
 )
-def test_reading_an_unknown_index_raises_with_the_known_names(
+def test_unknown_index_error_lists_known_names(
     indexer: Indexer[Thing], read: Callable[[Indexer[Thing]], object]
 ) -> None:
     with pytest.raises(OptionsError, match=r"'node' \(indexes: tag, version\)"):
@@ -258,7 +259,7 @@ def test_reading_an_unknown_index_raises_with_the_known_names(
         read(Indexer[Thing]())
 
 
-def test_updates_move_an_object_and_deletion_removes_it(
+def test_indexes_follow_updates_and_deletions(
     indexer: Indexer[Thing],
 ) -> None:
     history = []
@@ -272,11 +273,11 @@ def test_updates_move_an_object_and_deletion_removes_it(
     assert contents_of(indexer) == contents_of(indexer, "version") == {}
 
 
-def test_an_index_function_is_never_called_for_an_old_object() -> None:
-    asked: list[int] = []
+def test_index_function_is_never_called_for_old_object() -> None:
+    calls: list[int] = []
 
     def function(thing: Thing) -> Iterable[str]:
-        asked.append(thing.version)
+        calls.append(thing.version)
         return thing.tags
 
     indexer = Indexer({"tag": function})
@@ -287,23 +288,23 @@ def test_an_index_function_is_never_called_for_an_old_object() -> None:
     indexer.swap(replacement)
     indexer.delete(Thing("a"))
 
-    assert asked == [1, 2]
+    assert calls == [1, 2]
 
 
 class Untouchable(dict[str, Thing]):
-    """Objects that may be looked up by their keys, and not be gone through."""
+    """Dict that allows look-ups by key, but no iteration."""
 
     def refuse(self, *args: object) -> Any:
-        raise AssertionError("all objects are looked at")
+        raise AssertionError("iterates over all objects")
 
     __iter__ = items = keys = values = refuse
 
 
-def test_reads_by_index_touch_only_matching_objects() -> None:
-    asked: list[Thing] = []
+def test_index_reads_touch_only_matching_objects() -> None:
+    calls: list[Thing] = []
 
     def function(thing: Thing) -> Iterable[str]:
-        asked.append(thing)
+        calls.append(thing)
         return thing.tags
 
     indexer = Indexer({"tag": function})
@@ -313,7 +314,7 @@ def test_reads_by_index_touch_only_matching_objects() -> None:
     contents.objects = Untouchable(contents.objects)
     buckets = contents.indexes["tag"].buckets
     buckets["many"] = Untouchable(buckets["many"])
-    asked.clear()
+    calls.clear()
 
     assert indexer.by_index("tag", "few") == things[:3]
     assert indexer.index_keys("tag", "few") == ["t0", "t1", "t2"]
@@ -322,7 +323,7 @@ def test_reads_by_index_touch_only_matching_objects() -> None:
     assert indexer.index_keys("tag", "none") == []
     assert indexer.list_index_func_values("tag") == ["few", "many"]
     assert indexer.get_by_key("t7") is things[7]
-    assert asked == [things[0]]
+    assert calls == [things[0]]
     with pytest.raises(AssertionError):
         indexer.list()
 
@@ -341,7 +342,7 @@ def test_index_added_later_has_all_stored_objects() -> None:
     assert indexer.indexers == {"tag": by_tag}
 
 
-def test_adding_the_same_index_again_changes_nothing() -> None:
+def test_add_indexers_of_same_index_changes_nothing() -> None:
     calls: list[str] = []
 
     def function(thing: Thing) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""Indexes that grow while the store changes; failures that are told behind a write."""
+"""Indexes built while the store changes, and errors reported after a write."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MANY = 100
 
 @pytest.fixture
 def slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the loop turn several times behind each few objects."""
+    """Let the loop turn several times after a few objects each."""
     monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
 
 
@@ -33,7 +33,7 @@ def indexer() -> Indexer[Thing]:
 
 
 def tags_of(indexer: Indexer[Thing]) -> dict[str, set[str]]:
-    """What the index by tag should hold."""
+    """Return the expected content of the index by tag."""
     found: dict[str, set[str]] = {}
     for thing in indexer.list():
         for tag in () if "bad" in thing.tags else thing.tags:
@@ -46,7 +46,7 @@ def tags_of(indexer: Indexer[Thing]) -> dict[str, set[str]]:
 
 
 @pytest.mark.usefixtures("slices")
-async def test_indexes_are_built_in_slices_and_appear_complete(
+async def test_build_indexers_works_in_slices_and_publishes_complete_indexes(
     indexer: Indexer[Thing],
 ) -> None:
     building = asyncio.create_task(
@@ -133,10 +133,10 @@ async def test_index_build_includes_objects_written_meanwhile(
 async def test_index_build_calls_the_function_once_for_each_object(
     indexer: Indexer[Thing],
 ) -> None:
-    asked: list[Thing] = []
+    calls: list[Thing] = []
 
     def function(thing: Thing) -> Iterable[str]:
-        asked.append(thing)
+        calls.append(thing)
         return thing.tags
 
     building = asyncio.create_task(indexer.build_indexers({"tag": function}))
@@ -144,13 +144,13 @@ async def test_index_build_calls_the_function_once_for_each_object(
     come_and_go(indexer)
     await building
 
-    assert len(asked) == len(set(asked)) == MANY
+    assert len(calls) == len(set(calls)) == MANY
     assert contents_of(indexer) == tags_of(indexer)
 
 
 @pytest.mark.usefixtures("slices")
 async def test_index_build_follows_changes_with_a_recomputable_function() -> None:
-    """Nothing is kept of its answers: what was not entered must not be taken out."""
+    """Results are not stored: an object that was not entered must not be removed."""
     indexer = Indexer[Any]()
     labels = Labelled
     indexer.replace([labels(f"t{n}", {"app": "x"}) for n in range(MANY)])
@@ -172,7 +172,7 @@ async def test_index_build_follows_changes_with_a_recomputable_function() -> Non
 
 
 class Labelled:
-    """What an index by a label looks at."""
+    """Object with labels, for an index by label."""
 
     def __init__(self, key: str, label_set: dict[str, str]) -> None:
         self.key = key
@@ -180,7 +180,7 @@ class Labelled:
 
 
 @pytest.mark.usefixtures("slices")
-async def test_a_build_that_is_cancelled_leaves_no_index(
+async def test_cancelled_index_build_leaves_no_index(
     indexer: Indexer[Thing],
 ) -> None:
     building = asyncio.create_task(indexer.build_indexers({"tag": by_tag}))
@@ -232,7 +232,7 @@ async def test_index_can_be_built_by_several_tasks_at_once(
     assert contents_of(indexer) == tags_of(indexer)
 
 
-async def test_building_an_existing_index_does_nothing(indexer: Indexer[Thing]) -> None:
+async def test_build_of_existing_index_does_nothing(indexer: Indexer[Thing]) -> None:
     before = indexer.contents.indexes["version"]
 
     await indexer.build_indexers({"version": by_version})
@@ -249,10 +249,10 @@ async def test_building_an_existing_index_does_nothing(indexer: Indexer[Thing]) 
 async def test_replacement_gets_indexes_added_since_it_was_made(
     indexer: Indexer[Thing], sliced: bool
 ) -> None:
-    asked: list[str] = []
+    calls: list[str] = []
 
     def late(thing: Thing) -> Iterable[str]:
-        asked.append(f"{thing.key}@{thing.version}")
+        calls.append(f"{thing.key}@{thing.version}")
         return by_tag(thing)
 
     replacement = indexer.replacement()
@@ -270,12 +270,12 @@ async def test_replacement_gets_indexes_added_since_it_was_made(
         assert under_way
         assert set(replacement.indexes) == {"version", "tag"}
 
-    asked_before_the_swap = len(asked)
+    calls_before_swap = len(calls)
     indexer.swap(replacement, "2")
 
     assert contents_of(indexer) == tags_of(indexer)
-    assert len(asked) == len(set(asked)), "once for each object"
-    assert not sliced or len(asked) == asked_before_the_swap
+    assert len(calls) == len(set(calls)), "once for each object"
+    assert not sliced or len(calls) == calls_before_swap
     assert replacement.growing == []
 
 
@@ -306,7 +306,7 @@ async def test_complete_does_nothing_if_no_index_is_missing(
     assert replacement.indexes == indexes
 
 
-# ---------------------------------------------------------------- told behind the write
+# ---------------------------------------------------------------- errors after the write
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_on_error_sees_the_finished_write(
             (contents.objects.get("a"), {it: set(by_version[it]) for it in by_version})
         )
 
-    # The index that fails comes first.
+    # The failing index comes first.
     indexer = Indexer[Thing]({"tag": by_tag, "version": by_version}, on_error=look)
     latest: list[Contents[Thing]] = []
     replacement = indexer.replacement

@@ -1,4 +1,4 @@
-"""Index functions that fail: stored, absent from that index, reported once."""
+"""Failing index functions: the object is stored, and the error reported once."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def kept_from_contents_without_the_index(indexer: Indexer[Thing]) -> None:
         ),
     ],
 )
-def test_an_object_whose_index_function_fails_is_stored_but_absent_from_that_index(
+def test_object_whose_index_function_fails_is_stored_without_index(
     indexer: Indexer[Thing],
     failures: list[HandlerError],
     write: Callable[[Indexer[Thing]], None],
@@ -110,7 +110,7 @@ def test_index_added_later_leaves_out_objects_it_fails_for(
     assert {(it.name, it.subject) for it in failures} == {("late", BAD)}
 
 
-def test_a_kept_object_stays_absent_from_the_index_that_failed(
+def test_kept_object_stays_absent_from_failed_index(
     indexer: Indexer[Thing], failures: list[HandlerError]
 ) -> None:
     indexer.add(BAD)
@@ -125,7 +125,7 @@ def test_a_kept_object_stays_absent_from_the_index_that_failed(
     assert len(failures) == 1
 
 
-def test_an_object_returns_to_the_index_that_failed_before(
+def test_updated_object_returns_to_index_that_failed_before(
     indexer: Indexer[Thing], failures: list[HandlerError]
 ) -> None:
     for tags in (("x",), ("bad",), ("bad",), ("y",)):
@@ -135,7 +135,7 @@ def test_an_object_returns_to_the_index_that_failed_before(
     assert len(failures) == 2
 
 
-def test_objects_without_labels_can_come_change_and_go_beside_an_index_by_label(
+def test_label_index_ignores_objects_without_labels(
     failures: list[HandlerError],
 ) -> None:
     indexer = Indexer[Any]({"app": index_by_label("app")}, on_error=failures.append)
@@ -154,10 +154,10 @@ def test_objects_without_labels_can_come_change_and_go_beside_an_index_by_label(
     ]
 
 
-def test_the_index_by_namespace_asks_only_the_key(
+def test_namespace_index_reads_only_the_key(
     failures: list[HandlerError],
 ) -> None:
-    """So that it cannot fail, whatever the object is, nor miss one that goes."""
+    """So it fails for no object, and finds each object that is removed."""
     indexer = Indexer[Any]({"namespace": by_namespace}, on_error=failures.append)
     indexer.add(Thing("shop/a"))
     indexer.add(Thing("a"))
@@ -206,7 +206,7 @@ def test_failing_on_error_is_logged_and_dropped(
     assert "disk full" in caplog.text
 
 
-def test_without_on_error_a_failure_is_logged_once(
+def test_index_failure_without_on_error_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     indexer = Indexer({"tag": by_tag})
@@ -220,8 +220,8 @@ def test_without_on_error_a_failure_is_logged_once(
     assert isinstance(record.exc_info[1], ZeroDivisionError)
 
 
-async def wait(told: object) -> None:
-    raise AssertionError("nobody waits for it")
+async def wait(failure: object) -> None:
+    raise AssertionError("must not be awaited")
 
 
 waiting: Any = wait
@@ -237,7 +237,7 @@ waiting: Any = wait
         ),
     ],
 )
-def test_store_refuses_coroutine_functions(
+def test_store_rejects_coroutine_functions(
     make: Callable[[], object],
 ) -> None:
     with pytest.raises(OptionsError, match="plain function"):

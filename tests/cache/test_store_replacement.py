@@ -1,4 +1,4 @@
-"""A replacement: built beside what is there, and put in its place in one step."""
+"""Replacement of the contents, built beside the old ones and swapped in."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_replace_replaces_all_objects(
     assert indexer.resource_version == "12"
 
 
-def test_of_several_objects_with_one_key_the_last_wins(
+def test_last_of_several_listed_objects_with_one_key_wins(
     indexer: Indexer[Thing],
 ) -> None:
     indexer.replace([Thing("a", ("x",), 1), Thing("b"), Thing("a", ("y",), 2)])
@@ -43,7 +43,7 @@ def test_of_several_objects_with_one_key_the_last_wins(
     assert contents_of(indexer) == {"y": {"a"}}
 
 
-def test_readers_see_the_old_contents_until_the_new_ones_are_complete(
+def test_readers_see_old_contents_until_replacement_is_complete(
     indexer: Indexer[Thing],
 ) -> None:
     indexer.replace([Thing("a", ("x",)), Thing("b", ("x",))], "1")
@@ -123,7 +123,7 @@ def test_replacement_is_built_beside_the_contents(indexer: Indexer[Thing]) -> No
     assert contents_of(indexer) == {"x": {"a"}}
 
 
-def test_an_index_added_while_a_replacement_is_filled_has_all_of_it(
+def test_index_added_during_replacement_has_all_objects(
     indexer: Indexer[Thing],
 ) -> None:
     indexer.add(Thing("a", ("x",)))
@@ -141,10 +141,10 @@ def test_an_index_added_while_a_replacement_is_filled_has_all_of_it(
     assert contents_of(indexer, "late") == {"y": {"a", "b", "c"}}
 
 
-def test_keeping_an_object_that_came_twice_leaves_no_old_value(
+def test_kept_object_listed_twice_has_no_old_index_value(
     indexer: Indexer[Thing],
 ) -> None:
-    """A list in pages may bring a key twice, the second time as it was before."""
+    """A list in pages may have a key twice, the second time in an older state."""
     old, new = Thing("a", ("x",), 1), Thing("a", ("y", "z"), 2)
     indexer.add(old)
     replacement = indexer.replacement()

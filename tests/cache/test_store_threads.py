@@ -1,4 +1,4 @@
-"""Reads in many threads while the store changes: each answers from one snapshot."""
+"""Reads in threads while the store changes: each returns one snapshot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONTEXT = ObjectContext()
 
 
 def parity_of(obj: KubeObject) -> Iterable[str]:
-    """Two values of three, never the same two for one version and the next."""
+    """Return two of three values, which differ between successive versions."""
     return ["abc"[int(obj.resource_version) % 3], "bca"[int(obj.resource_version) % 3]]
 
 
@@ -51,10 +51,10 @@ def versions_of(objects: list[KubeObject]) -> list[int]:
 
 
 def check_prefix(objects: list[KubeObject]) -> None:
-    """States as they were after some number of writes.
+    """Check that the states are those after some number of writes.
 
-    Each round writes p0, p1, ... in this order: at any moment some of the first have
-    the new version, and all others the one before.
+    Each round writes p0, p1, ... in this order: at any time the first ones have the new
+    version, and the others the version before.
     """
     versions = [version for _, version in sorted(numbered(objects))]
     assert len(versions) == KEYS
@@ -66,7 +66,7 @@ def numbered(objects: list[KubeObject]) -> list[tuple[int, int]]:
     return [(int(it.name[1:]), int(it.resource_version)) for it in objects]
 
 
-def test_readers_see_a_state_between_two_writes(
+def test_threads_read_a_state_between_two_writes(
     indexer: Indexer[KubeObject],
 ) -> None:
     def read() -> None:
@@ -82,14 +82,14 @@ def test_readers_see_a_state_between_two_writes(
                 indexer.update(obj)
 
 
-def test_an_object_that_moves_is_found_by_all_of_its_values_together(
+def test_threads_find_updated_object_by_any_of_its_values(
     indexer: Indexer[KubeObject],
 ) -> None:
-    """It always shares a value with one that has two of the three."""
-    asked = state(0, 0)
+    """It shares a value with any object that has two of the three values."""
+    wanted = state(0, 0)
 
     def read() -> None:
-        found = indexer.index("parity", asked)
+        found = indexer.index("parity", wanted)
         assert len(found) == KEYS
         assert len({obj.key for obj in found}) == KEYS
 
@@ -99,7 +99,7 @@ def test_an_object_that_moves_is_found_by_all_of_its_values_together(
                 indexer.update(obj)
 
 
-def test_readers_see_the_old_or_the_new_contents(
+def test_threads_read_old_or_new_contents(
     indexer: Indexer[KubeObject],
 ) -> None:
     def read() -> None:
@@ -121,7 +121,9 @@ def test_readers_see_the_old_or_the_new_contents(
             indexer.replace(generation(version), str(version))
 
 
-def test_objects_come_and_go_under_readers(indexer: Indexer[KubeObject]) -> None:
+def test_threads_read_while_objects_are_added_and_deleted(
+    indexer: Indexer[KubeObject],
+) -> None:
     def read() -> None:
         for objects in (indexer.list(), indexer.by_index(NAMESPACE_INDEX, "n")):
             names = [number for number, _ in sorted(numbered(objects))]
@@ -142,7 +144,7 @@ def test_objects_come_and_go_under_readers(indexer: Indexer[KubeObject]) -> None
                 indexer.add(obj)
 
 
-def test_indexes_are_added_under_readers(indexer: Indexer[KubeObject]) -> None:
+def test_threads_read_while_indexes_are_added(indexer: Indexer[KubeObject]) -> None:
     def read() -> None:
         for name in indexer.indexers:
             if name.startswith("late"):
@@ -154,7 +156,7 @@ def test_indexes_are_added_under_readers(indexer: Indexer[KubeObject]) -> None:
             indexer.update(state(number % KEYS, number))
 
 
-def test_the_json_of_a_lister_is_one_state(indexer: Indexer[KubeObject]) -> None:
+def test_lister_json_is_one_state(indexer: Indexer[KubeObject]) -> None:
     lister = Lister(indexer, lambda *_: None, lambda *_: None)
 
     def read() -> None:
@@ -163,7 +165,7 @@ def test_the_json_of_a_lister_is_one_state(indexer: Indexer[KubeObject]) -> None
             versions = {it["metadata"]["resourceVersion"] for it in content["items"]}
             assert len(content["items"]) == KEYS
             assert len(versions) == 1
-            # Whoever goes on from the version of the list misses nothing.
+            # A watch from the version of the list misses nothing.
             assert int(content["metadata"]["resourceVersion"]) <= int(versions.pop())
 
     with reading_in_threads(read, THREADS):

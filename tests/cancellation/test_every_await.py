@@ -33,7 +33,7 @@ TURNS = 60
 
 
 def scripted() -> FakeSource:
-    """A source that fails, lists, changes, breaks, loses its history, and lists again."""
+    """Make a source that fails, lists, changes, breaks, loses its history, and relists."""
     changes = [modified(thing("a", 8)), deleted(thing("b", 9)), added(thing("d", 10))]
     return FakeSource(
         [
@@ -80,7 +80,7 @@ def slices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
-# ---------------------------------------------------------------- an informer
+# ---------------------------------------------------------------- informers
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -159,14 +159,14 @@ async def test_cancellation_points_cover_the_whole_run() -> None:
         }
     )
     assert seen[-1][1] == seen[-1][2] == {"default/d": "10", "default/a": "12"}
-    assert rig.source.asked == [
+    assert rig.source.requested == [
         *("list '0'", "list '0'", "list t1", "watch '7'"),
         *("watch '11'", "list ''", "watch '12'"),
     ]
     assert rig.pods.status.history_resets == 1
 
 
-# ---------------------------------------------------------------- who waits
+# ---------------------------------------------------------------- waiters
 
 WAITERS: dict[str, Callable[[Rig, Registration], Coroutine[Any, Any, None]]] = {
     "wait_synced": lambda rig, _: rig.pods.wait_synced(timeout=60),
@@ -205,12 +205,12 @@ async def test_cancelled_aclose_still_removes_the_handler() -> None:
             closing = await cancelled_after(registration.aclose(), turns)
             await asyncio.sleep(5)
 
-        assert slow.record[0] == "a", "the running call was finished"
+        assert slow.record[0] == "a", "the running call finished"
         assert (len(slow.record) == 1) == (turns > 0)
         assert closing.cancelled()
 
 
-# ---------------------------------------------------------------- a factory
+# ---------------------------------------------------------------- factories
 
 
 async def test_cancelled_start_is_undone() -> None:

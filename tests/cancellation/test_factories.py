@@ -30,7 +30,7 @@ async def api() -> AsyncIterator[API]:
 
 @pytest.fixture
 async def factory() -> AsyncIterator[SharedInformerFactory]:
-    """A running factory whose server never responds."""
+    """Run a factory whose server never responds."""
     async with SharedInformerFactory(FakeClient()) as factory:
         yield factory
 
@@ -40,7 +40,7 @@ async def uses(factory: SharedInformerFactory, until: asyncio.Event) -> None:
         await until.wait()
 
 
-# ---------------------------------------------------------------- for a time
+# ---------------------------------------------------------------- use blocks
 
 
 @pytest.mark.parametrize("times", [1, 3])
@@ -132,7 +132,7 @@ async def test_factory_that_ends_during_exit_of_use_block_leaves_nothing() -> No
         assert asyncio.all_tasks() == before
 
 
-# ---------------------------------------------------------------- who waits
+# ---------------------------------------------------------------- waiters
 
 
 WAITERS: dict[str, Callable[[SharedInformerFactory], Coroutine[Any, Any, Any]]] = {
@@ -198,7 +198,7 @@ async def test_host_cancelled_at_any_await_leaves_nothing(
         assert pods.status.phase in {"idle", "stopped"}
 
 
-# ---------------------------------------------------------------- two at a time
+# ---------------------------------------------------------------- concurrent stops
 
 
 async def test_factory_stopped_at_any_await_of_its_start_leaves_nothing() -> None:

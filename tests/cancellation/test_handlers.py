@@ -43,7 +43,7 @@ class Rig:
 
     def __init__(self) -> None:
         self.stage, self.store = Stage(), MapStore()
-        self.told: dict[str, list[Notification]] = {}
+        self.received: dict[str, list[Notification]] = {}
         self.listeners: dict[str, Listener] = {}
         for coalesce in (False, True):
             for kind in ("plain", "waits", "sleeps", "fails"):
@@ -53,10 +53,10 @@ class Rig:
             self.listen(f"picky {coalesce}", "waits", coalesce=coalesce, filter=is_odd)
 
     def listen(self, name: str, kind: str, **options: Any) -> None:
-        told = self.told[name] = []
+        received = self.received[name] = []
 
         def handle(event: Notification) -> Coroutine[Any, Any, None] | None:
-            told.append(event)
+            received.append(event)
             if kind == "fails":
                 raise ValueError(name_of(event))
 
@@ -88,10 +88,10 @@ def is_odd(obj: KubeObject) -> bool:
     return int(obj.resource_version) % 2 == 1
 
 
-def check(told: list[Notification]) -> None:
+def check(received: list[Notification]) -> None:
     """Assert that the events were consistent: no second add, no update after the end."""
     model = HandlerModel({}, None, coalesce=False, crowded=10**9)
-    model.told = told
+    model.received = received
     model.known()
 
 
@@ -121,11 +121,13 @@ async def test_processor_stopped_at_any_await_leaves_nothing(moment: float) -> N
         assert task.cancelled()
         assert asyncio.all_tasks() == before
         assert rig.timers() == []
-        counts = {name: len(told) for name, told in rig.told.items()}
+        counts = {name: len(received) for name, received in rig.received.items()}
         await settle()
-        assert counts == {name: len(told) for name, told in rig.told.items()}
+        assert counts == {
+            name: len(received) for name, received in rig.received.items()
+        }
         for name, listener in rig.listeners.items():
-            check(rig.told[name])
+            check(rig.received[name])
             assert listener.ended
             if not listener.synced:
                 with pytest.raises(InformerStopped):
@@ -141,30 +143,30 @@ async def test_removed_handler_gets_no_further_event() -> None:
         for _ in range(turns):
             await asyncio.sleep(0)
 
-        removed = [name for number, name in enumerate(rig.told) if number % 2]
+        removed = [name for number, name in enumerate(rig.received) if number % 2]
         for name in removed:
             rig.stage.remove(rig.listeners[name])
 
-        counts = {name: len(rig.told[name]) for name in removed}
+        counts = {name: len(rig.received[name]) for name in removed}
         for name in removed:
             await rig.listeners[name].wait_ended()
 
         await rig.stage.drained()
 
-        assert counts == {name: len(rig.told[name]) for name in removed}
-        for name, told in rig.told.items():
-            check(told)
+        assert counts == {name: len(rig.received[name]) for name in removed}
+        for name, received in rig.received.items():
+            check(received)
             if name not in removed:
-                assert told_in_the_end(told) == {"default/a": "7", "default/c": "5"}
+                assert final_state_of(received) == {"default/a": "7", "default/c": "5"}
 
         task.cancel()
         await asyncio.wait({task})
         assert rig.timers() == []
 
 
-def told_in_the_end(told: list[Notification]) -> dict[str, str]:
+def final_state_of(received: list[Notification]) -> dict[str, str]:
     model = HandlerModel({}, None, coalesce=False, crowded=10**9)
-    model.told = told
+    model.received = received
     return {key: obj.resource_version for key, obj in model.known().items()}
 
 
@@ -190,8 +192,8 @@ async def test_cancelled_waiter_does_not_affect_handlers_or_other_waiters() -> N
 
         assert all(listener.synced for listener in rig.listeners.values())
         assert all(not listener._followers for listener in rig.listeners.values())
-        for told in rig.told.values():
-            assert told_in_the_end(told) == {"default/a": "7", "default/c": "5"}
+        for received in rig.received.values():
+            assert final_state_of(received) == {"default/a": "7", "default/c": "5"}
 
         life.cancel()
         await asyncio.wait({life})

@@ -89,14 +89,14 @@ async def test_cancellation_points_cover_the_whole_run(
             seen.append(rig.stored)
 
         await asyncio.sleep(1)
-        last, told = rig.stored, rig.view.objects
+        last, received = rig.stored, rig.view.objects
 
     assert seen[0] == {"web/a": "1"}
     assert seen[1] == {"web/a": "8", "web/b": "9"}
     assert seen[2] == seen[1] | {"shop/a": "1", "shop/b": "1"}
-    assert seen[2] != seen[3] == last, "the end of it is in its turns"
+    assert seen[2] != seen[3] == last, "the end of the relist is covered"
     assert last == {"shop/b": "1", "shop/c": "8", "web/a": "8", "web/b": "9"}
-    assert told == last
+    assert received == last
 
 
 async def follow(pods: SharedInformer) -> None:

@@ -21,7 +21,7 @@ TURNS = 80
 
 
 class Busy(Notes):
-    """A reconcile that never returns, and delays its cancellation if told to."""
+    """A reconcile that never returns, and can delay its cancellation."""
 
     async def act(self, request: ReconcileRequest, ctx: Context) -> None:
         try:
@@ -100,5 +100,5 @@ async def test_second_cancellation_stops_manager_at_once(gap: int) -> None:
 
         task.cancel()
         await asyncio.wait({task})
-        assert loop.time() - start < 1, "and not the 10 s of a drain"
+        assert loop.time() - start < 1, "not after the 10 s of a drain"
         assert lease.holders == ["me", ""]

@@ -108,7 +108,7 @@ async def turns(number: int) -> None:
         await asyncio.sleep(0)
 
 
-def told(events: list[WatchEvent]) -> list[str]:
+def received(events: list[WatchEvent]) -> list[str]:
     return [f"{it.object.name}@{it.object.resource_version}" for it in events]
 
 
@@ -140,7 +140,7 @@ async def test_retry_watch_loses_no_event_when_its_reader_is_cancelled(
             assert source.open <= 1
             await read_for(watch, 100, 0, got)
 
-        assert told(got) == WANTED
+        assert received(got) == WANTED
         assert source.open == 0
         assert asyncio.all_tasks() == before
 
@@ -162,7 +162,7 @@ async def test_retry_watch_left_after_a_cancellation_leaves_nothing(
         assert await watch.next_batch() == []
 
     if moment in {3.6, 18.0}:
-        assert opened > 0, "there was something to close"
+        assert opened > 0, "a watch was open"
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -197,7 +197,7 @@ async def test_retry_watch_stopped_at_any_await_ends_at_once(moment: float) -> N
         before = loop.time()
 
         watch.stop()
-        got = told(await reading)
+        got = received(await reading)
 
         assert loop.time() == before
         assert got == WANTED[: len(got)]
@@ -233,7 +233,7 @@ async def test_informer_watch_loses_no_event_when_its_reader_is_cancelled(
             await read_for(watch, moment, number, got)
             await read_for(watch, 100, 0, got)
 
-        assert told(got) == ["o1@1", *WANTED]
+        assert received(got) == ["o1@1", *WANTED]
         assert source.open == 0
         assert asyncio.all_tasks() == before
 
@@ -277,7 +277,7 @@ async def test_informer_watch_stopped_at_any_await_ends_at_once(
             await turns(number)
             at = loop.time()
             watch.stop()
-            got = told(await reading)
+            got = received(await reading)
             assert loop.time() == at
             assert got == ["o1@1", *WANTED][: len(got)]
 
@@ -286,7 +286,7 @@ async def test_informer_watch_stopped_at_any_await_ends_at_once(
         assert asyncio.all_tasks() == before
 
 
-# ---------------------------------------------------------------- who waits
+# ---------------------------------------------------------------- until
 
 WAITS: dict[str, Callable[[FakeSource], Coroutine[Any, Any, Any]]] = {
     "until": lambda source: until(source, "1", never),

@@ -1,4 +1,4 @@
-"""`aioinformer apiserver`: in this process, and as a user starts it."""
+"""`aioinformer apiserver`, in this process and as a process."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COMMAND = "from aioinformer.cli.main import main; main()"
 
 
 async def served(options: APIServerOptions, capsys: pytest.CaptureFixture[str]) -> str:
-    """Wait until it serves; returns the URL."""
+    """Wait for the server, and return its URL."""
     task = asyncio.create_task(serve(options))
     said = ""
     while not (url := address(said)):
@@ -73,7 +73,9 @@ async def pods(client: Client) -> list[str]:
     return [f"{it.key} {it.resource_version}" for it in found]
 
 
-async def test_is_empty_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_apiserver_has_no_objects_by_default(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     url = await served(APIServerOptions(port=0), capsys)
 
     async with Client.from_url(url) as client:
@@ -81,7 +83,7 @@ async def test_is_empty_unless_asked(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize("count", [1, 4, 5, 37])
-async def test_has_as_many_pods_as_asked_for(
+async def test_pods_option_creates_pods_config_maps_and_nodes(
     count: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url = await served(APIServerOptions(port=0, pods=count), capsys)
@@ -93,7 +95,7 @@ async def test_has_as_many_pods_as_asked_for(
     assert names.issuperset(NAMESPACES)
 
 
-async def test_creates_no_namespaces_by_itself(
+async def test_apiserver_creates_no_namespaces_on_demand(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     url = await served(APIServerOptions(port=0), capsys)
@@ -103,7 +105,7 @@ async def test_creates_no_namespaces_by_itself(
             await client.create(PODS, body("a", "nowhere"))
 
 
-async def test_pods_are_on_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_initial_pods_are_on_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     url = await served(APIServerOptions(port=0, pods=40), capsys)
 
     async with Client.from_url(url) as client:
@@ -114,7 +116,7 @@ async def test_pods_are_on_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     assert used <= nodes
 
 
-async def test_a_file_may_hold_a_namespace_that_the_pods_need(tmp_path: Path) -> None:
+async def test_manifest_may_contain_namespace_of_initial_pods(tmp_path: Path) -> None:
     file = tmp_path / "some.yaml"
     file.write_text(
         f"{{apiVersion: v1, kind: Namespace, metadata: {{name: {NAMESPACES[0]}}}}}"
@@ -124,7 +126,7 @@ async def test_a_file_may_hold_a_namespace_that_the_pods_need(tmp_path: Path) ->
     assert await serve(options) == 0
 
 
-async def test_begins_with_what_files_hold(
+async def test_apiserver_starts_with_objects_of_manifests(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("one", "two"):
@@ -140,7 +142,7 @@ async def test_begins_with_what_files_hold(
     assert found == ["one", "two"]
 
 
-async def test_changes_its_pods(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_churn_changes_pods(capsys: pytest.CaptureFixture[str]) -> None:
     options = APIServerOptions(port=0, pods=30, changes_per_second=20)
     url = await served(options, capsys)
 
@@ -152,7 +154,7 @@ async def test_changes_its_pods(capsys: pytest.CaptureFixture[str]) -> None:
     assert 10 < len(changed) <= 41
 
 
-async def test_goes_on_when_its_pods_are_deleted(
+async def test_churn_continues_after_user_deletes_pods(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     options = APIServerOptions(port=0, pods=30, changes_per_second=50)
@@ -170,7 +172,9 @@ async def test_goes_on_when_its_pods_are_deleted(
     assert all(it.startswith(f"{NAMESPACES[0]}/") for it in left)
 
 
-async def test_ends_when_the_time_is_over(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_apiserver_ends_after_duration(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     options = APIServerOptions(port=0, pods=6, changes_per_second=10, seconds=3)
     start_time = asyncio.get_running_loop().time()
 
@@ -180,7 +184,7 @@ async def test_ends_when_the_time_is_over(capsys: pytest.CaptureFixture[str]) ->
     assert re.fullmatch(r"Stopped after 3\.0 s: (29|30) changes made\.", lines[-1])
 
 
-async def test_asks_for_its_token(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_apiserver_requires_its_token(capsys: pytest.CaptureFixture[str]) -> None:
     url = await served(APIServerOptions(port=0, token="right"), capsys)
 
     async with Client.from_url(url, token="right") as client:
@@ -194,7 +198,7 @@ async def test_asks_for_its_token(capsys: pytest.CaptureFixture[str]) -> None:
 # ---------------------------------------------------------------- kubeconfigs
 
 
-async def test_writes_a_kubeconfig(
+async def test_apiserver_writes_kubeconfig(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "config"
@@ -207,7 +211,7 @@ async def test_writes_a_kubeconfig(
     assert config.stat().st_mode & 0o777 == 0o600
 
 
-async def test_says_how_to_use_the_kubeconfig(
+async def test_apiserver_prints_commands_for_kubeconfig(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "my config"
@@ -216,7 +220,7 @@ async def test_says_how_to_use_the_kubeconfig(
     assert f"export KUBECONFIG='{config}'" in capsys.readouterr().out
 
 
-async def test_with_a_token_it_says_what_it_wrote_and_that_kubectl_sends_none(
+async def test_apiserver_with_token_prints_that_kubectl_sends_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "config"
@@ -231,7 +235,7 @@ async def test_with_a_token_it_says_what_it_wrote_and_that_kubectl_sends_none(
     assert "right" not in said
 
 
-async def test_replaces_a_kubeconfig_of_its_own(tmp_path: Path) -> None:
+async def test_apiserver_replaces_kubeconfig_of_test_server(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.touch()
     for _ in range(2):
@@ -249,7 +253,9 @@ async def test_replaces_a_kubeconfig_of_its_own(tmp_path: Path) -> None:
         pytest.param("- a", id="a-list"),
     ],
 )
-async def test_leaves_other_files_alone(tmp_path: Path, text: str) -> None:
+async def test_apiserver_does_not_overwrite_other_files(
+    tmp_path: Path, text: str
+) -> None:
     config = tmp_path / "config"
     config.write_text(text)
 
@@ -266,7 +272,7 @@ async def test_leaves_other_files_alone(tmp_path: Path, text: str) -> None:
         pytest.param("missing/config", "No such file", id="no-folder"),
     ],
 )
-async def test_a_kubeconfig_that_cannot_be_written_is_told(
+async def test_unwritable_kubeconfig_is_reported(
     tmp_path: Path, path: str, reason: str
 ) -> None:
     options = APIServerOptions(port=0, kubeconfig=str(tmp_path / path))
@@ -278,7 +284,7 @@ async def test_a_kubeconfig_that_cannot_be_written_is_told(
 # ---------------------------------------------------------------- wrong input
 
 
-async def test_a_port_that_is_taken_is_told() -> None:
+async def test_taken_port_raises_command_error() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -290,7 +296,7 @@ async def test_a_port_that_is_taken_is_told() -> None:
             await serve(APIServerOptions(port=port))
 
 
-async def test_a_churn_of_nothing_is_told() -> None:
+async def test_churn_without_pods_is_refused() -> None:
     with pytest.raises(CommandError, match="use --pods"):
         await serve(APIServerOptions(port=0, changes_per_second=5))
 
@@ -311,20 +317,20 @@ async def test_a_churn_of_nothing_is_told() -> None:
     ],
     ids="=".join,
 )
-def test_refuses_what_cannot_be(arguments: list[str]) -> None:
+def test_invalid_apiserver_options_are_refused(arguments: list[str]) -> None:
     result = CliRunner().invoke(aioinformer, ["apiserver", *arguments])
 
     assert result.exit_code == 2
     assert result.output.splitlines()[-1].startswith("Error: ")
 
 
-def test_says_what_an_empty_token_may_mean() -> None:
+def test_empty_token_is_refused_with_advice() -> None:
     result = CliRunner().invoke(aioinformer, ["apiserver", "--token", ""])
 
     assert "omit --token to require none" in result.output
 
 
-def test_files_are_named_by_an_option_that_may_be_repeated(tmp_path: Path) -> None:
+def test_crd_option_is_repeatable(tmp_path: Path) -> None:
     (tmp_path / "good").write_text("")
     arguments = ["--port", "0", "--for", "0.1", "--crd", str(tmp_path / "good")]
     runner = CliRunner()
@@ -351,7 +357,7 @@ def body(name: str, namespace: str) -> dict[str, object]:
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_is_over_soon_after_a_signal(number: signal.Signals) -> None:
+async def test_apiserver_ends_soon_after_signal(number: signal.Signals) -> None:
     async with command("--port", "0", "--pods", "20", "--churn", "50") as process:
         url = address(await process.line("http://"))
         async with Client.from_url(url) as client:
@@ -367,7 +373,7 @@ async def test_is_over_soon_after_a_signal(number: signal.Signals) -> None:
 
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
-async def test_a_taken_port_is_one_line() -> None:
+async def test_taken_port_prints_one_line() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -415,7 +421,7 @@ def written(folder: Path, *documents: str) -> str:
     return str(path)
 
 
-def test_creates_definitions_and_their_objects(tmp_path: Path) -> None:
+def test_manifest_creates_crds_and_their_objects(tmp_path: Path) -> None:
     server = APIServer()
     settings = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}"
     path = written(tmp_path, DEFINITION, "", WIDGET, f"\n{settings}\n", "")
@@ -453,7 +459,7 @@ def test_creates_definitions_and_their_objects(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_created_is_one_line(
+def test_invalid_manifest_is_reported_in_one_line(
     tmp_path: Path, text: str, message: str
 ) -> None:
     path = written(tmp_path, text)
@@ -466,13 +472,13 @@ def test_what_cannot_be_created_is_one_line(
     assert "\n" not in str(raised.value)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_manifest_is_reported(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=r"cannot read .*none\.yaml: No such file"):
         create_all(APIServer(), str(tmp_path / "none.yaml"))
 
 
-def test_an_unquoted_date_is_a_text(tmp_path: Path) -> None:
-    """kubectl reads it the same way."""
+def test_unquoted_date_in_manifest_is_a_string(tmp_path: Path) -> None:
+    """kubectl parses it as a string, too."""
     server = APIServer()
     text = (
         "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: default},"

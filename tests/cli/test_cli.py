@@ -1,4 +1,4 @@
-"""The command as a user starts it: another process, real signals, a real clock."""
+"""The command as a process, with real signals and real time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = in_real_time
 
-# As the installed script does, whether or not it is on the PATH.
+# The same as the installed script, which may not be on the PATH.
 COMMAND = "from aioinformer.cli.main import main; main()"
 
 
@@ -37,7 +37,7 @@ CLOSED = "os.close(1)"
 
 
 async def fails_to_write(stdout: str, *arguments: str) -> str:
-    """The one line with which the command fails, if this is done to its stdout."""
+    """Return the error line of a command whose stdout is changed first."""
     script = f"import os, sys; {stdout}; os.execv(sys.executable, "
     script += f"[sys.executable, '-c', {COMMAND!r}, *{arguments!r}])"
     async with start("-c", script) as process:
@@ -52,15 +52,17 @@ async def fails_to_write(stdout: str, *arguments: str) -> str:
     [("--version",), ("demo", "--for", "1")],
     ids=lambda arguments: arguments[0],
 )
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has that device")
-async def test_a_full_disk_is_one_line(arguments: tuple[str, ...]) -> None:
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has it")
+async def test_command_reports_a_full_disk_in_one_line(
+    arguments: tuple[str, ...],
+) -> None:
     line = await fails_to_write(FULL, *arguments)
 
     assert line.startswith("aioinformer: cannot write to stdout: No space left")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has that device")
-async def test_a_full_disk_ends_a_watch() -> None:
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has it")
+async def test_watch_ends_on_a_full_disk() -> None:
     async with APIServer() as server:
         server.create(PODS, pod_body("a"))
         line = await fails_to_write(FULL, "watch", "pods", "--server", server.url)
@@ -68,13 +70,13 @@ async def test_a_full_disk_ends_a_watch() -> None:
     assert line.startswith("aioinformer: cannot write to stdout: No space left")
 
 
-async def test_a_closed_stdout_is_one_line() -> None:
+async def test_command_reports_a_closed_stdout_in_one_line() -> None:
     line = await fails_to_write(CLOSED, "demo")
 
     assert line.startswith("aioinformer: stdout is closed: ")
 
 
-async def test_an_interrupt_while_it_is_imported_is_silent() -> None:
+async def test_interrupt_during_import_ends_command_silently() -> None:
     script = """if True:
         import signal, sys
         from aioinformer.cli.main import main
@@ -94,7 +96,7 @@ async def test_an_interrupt_while_it_is_imported_is_silent() -> None:
 
 
 @pytest.mark.parametrize("word", ["click", "importlib.util", "signal"])
-async def test_an_interrupt_raised_by_an_import_is_silent(
+async def test_interrupt_raised_by_an_import_ends_command_silently(
     tmp_path: Path, word: str
 ) -> None:
     script = f"""if True:
@@ -116,7 +118,7 @@ async def test_an_interrupt_raised_by_an_import_is_silent(
     assert (end.status, end.out, end.err) == (130, "", "")
 
 
-async def test_next_to_nothing_is_imported_before_an_interrupt_can_be_caught() -> None:
+async def test_entry_point_imports_little_before_it_handles_interrupts() -> None:
     script = """if True:
         import sys
         before = set(sys.modules)
@@ -126,7 +128,7 @@ async def test_next_to_nothing_is_imported_before_an_interrupt_can_be_caught() -
     async with start("-c", script) as process:
         end = await process.end()
 
-    # Some Pythons have loaded the latter already when they begin.
+    # Some versions of Python import more of these at startup.
     found = {name.partition(".")[0] for name in end.out.split()}
     assert found <= {
         "aioinformer",
@@ -141,7 +143,7 @@ async def test_next_to_nothing_is_imported_before_an_interrupt_can_be_caught() -
 # ---------------------------------------------------------------- demo
 
 
-async def test_demo_ends_by_itself_after_its_check() -> None:
+async def test_demo_ends_after_its_check() -> None:
     async with command("demo", "--for", "1") as process:
         end = await process.end()
 
@@ -151,7 +153,7 @@ async def test_demo_ends_by_itself_after_its_check() -> None:
     assert lines[-1].startswith("The caches equal the server: ")
 
 
-async def test_demo_is_over_soon_after_a_signal() -> None:
+async def test_demo_ends_soon_after_sigterm() -> None:
     async with command("demo") as process:
         await process.line("watching")
         process.interrupt(signal.SIGTERM)
@@ -162,7 +164,7 @@ async def test_demo_is_over_soon_after_a_signal() -> None:
     assert end.seconds < PROMPT_SECONDS
 
 
-async def test_demo_is_silent_when_its_reader_has_left() -> None:
+async def test_demo_ends_silently_on_a_closed_pipe() -> None:
     script = "import subprocess, sys; from subprocess import PIPE\n"
     script += f"command = [sys.executable, '-c', {COMMAND!r}, 'demo']\n"
     script += "child = subprocess.Popen(command, stdout=PIPE)\n"
@@ -177,7 +179,7 @@ async def test_demo_is_silent_when_its_reader_has_left() -> None:
 # ---------------------------------------------------------------- watch
 
 
-async def test_watch_prints_what_is_there_and_each_change(tmp_path: Path) -> None:
+async def test_watch_prints_objects_and_changes(tmp_path: Path) -> None:
     async with APIServer() as server:
         server.create(PODS, pod_body("a"))
         config = server.kubeconfig(tmp_path / "config")
@@ -199,11 +201,11 @@ async def test_watch_prints_what_is_there_and_each_change(tmp_path: Path) -> Non
     assert end.seconds < PROMPT_SECONDS
 
 
-async def test_watch_ends_though_its_reader_pauses() -> None:
+async def test_watch_ends_on_a_signal_while_its_reader_pauses() -> None:
     script = "import subprocess, sys; from subprocess import PIPE\n"
     script += f"command = [sys.executable, '-c', {COMMAND!r}, *sys.argv[1:]]\n"
     script += "child = subprocess.Popen(command, stdout=PIPE)\n"
-    # What there is to write is far more than the pipe takes.
+    # The output is much larger than the buffer of the pipe.
     script += "child.stdout.read(1)\n"
     script += "child.terminate(); print(child.wait()); child.stdout.close()"
     async with APIServer() as server:
@@ -227,7 +229,7 @@ def pod_body(name: str) -> dict[str, object]:
 # ---------------------------------------------------------------- wrong input
 
 
-async def test_no_kubeconfig_is_one_line() -> None:
+async def test_watch_reports_a_missing_kubeconfig_in_one_line() -> None:
     async with command("watch", "pods") as process:
         end = await process.end()
 

@@ -1,4 +1,4 @@
-"""What is shown of each kind, from objects as a server has them."""
+"""Cells and widths of columns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BORN = "2025-12-27T00:00:00Z"
 def shown(
     resource: Resource, body: dict[str, Any], *, wide: bool = False
 ) -> dict[str, str]:
-    """The row, by the names of the columns."""
+    """Return the cells of a row by column name."""
     metadata = {"name": "it", "namespace": "shop", "creationTimestamp": BORN}
     metadata |= body.pop("metadata", {})
     columns = Columns(resource, wide=wide, namespaces=False)
@@ -100,7 +100,7 @@ WAITS = {
         ),
     ],
 )
-def test_pods_show_what_kubectl_shows(
+def test_pod_cells_equal_those_of_kubectl(
     body: dict[str, Any], ready: str, status: str, restarts: str
 ) -> None:
     assert shown(resources.PODS, body) == {
@@ -182,19 +182,19 @@ def test_pods_show_what_kubectl_shows(
         ),
     ],
 )
-def test_kinds_show_what_kubectl_shows(
+def test_cells_of_each_kind_equal_those_of_kubectl(
     resource: Resource, body: dict[str, Any], expected: dict[str, str]
 ) -> None:
     assert shown(resource, body) == {"NAME": "it", **expected}
 
 
-def test_wide_tables_have_more_columns() -> None:
+def test_wide_output_has_more_columns() -> None:
     row = shown(resources.PODS, pod_with(RUNS), wide=True)
 
     assert list(row)[-4:] == ["IP", "NODE", "NOMINATED NODE", "READINESS GATES"]
 
 
-def test_the_namespace_stands_in_front_if_wanted() -> None:
+def test_namespace_is_first_column_on_request() -> None:
     columns = Columns(resources.PODS, wide=False, namespaces=True)
     body = {"metadata": {"name": "it", "namespace": "shop"}}
 
@@ -202,7 +202,7 @@ def test_the_namespace_stands_in_front_if_wanted() -> None:
     assert columns.cells(KubeObject.of(body), NOW)[:2] == ["shop", "it"]
 
 
-def test_a_message_cannot_command_the_terminal() -> None:
+def test_cells_have_no_control_characters() -> None:
     row = shown(resources.EVENTS, {"message": "\x1b[2Jgone\nsecond line"})
 
     assert row["MESSAGE"] == "\N{REPLACEMENT CHARACTER}[2Jgone…"
@@ -220,7 +220,7 @@ def test_a_message_cannot_command_the_terminal() -> None:
         pytest.param("web", 0, "", id="no-cell"),
     ],
 )
-def test_what_is_too_long_is_cut(text: str, width: int, expected: str) -> None:
+def test_long_text_is_cut_with_ellipsis(text: str, width: int, expected: str) -> None:
     assert cut(text, width) == expected
 
 
@@ -234,11 +234,11 @@ def test_what_is_too_long_is_cut(text: str, width: int, expected: str) -> None:
         pytest.param("\u202eevil", "\N{REPLACEMENT CHARACTER}evil", id="bidi-override"),
     ],
 )
-def test_nothing_commands_the_terminal(text: str, expected: str) -> None:
+def test_printable_text_has_no_control_characters(text: str, expected: str) -> None:
     assert printable(text) == expected
 
 
-def test_columns_only_grow() -> None:
+def test_column_widths_never_shrink() -> None:
     widths = widened(widened([], ["NAME", "AGE"]), ["web", "5d4h"])
 
     assert widths == [4, 4]
@@ -256,16 +256,14 @@ def test_columns_only_grow() -> None:
         pytest.param([], 3, [], id="none"),
     ],
 )
-def test_columns_get_what_there_is_room_for(
+def test_columns_are_cut_to_fit_room(
     widths: list[int], room: int, expected: list[int]
 ) -> None:
     assert fitted(widths, room) == expected
 
 
 @given(st.lists(st.integers(1, 300), max_size=12), st.integers(6, 250))
-def test_columns_fit_and_none_is_wider_than_it_was(
-    widths: list[int], room: int
-) -> None:
+def test_fitted_columns_fit_and_never_grow(widths: list[int], room: int) -> None:
     given_widths = fitted(widths, room)
     cells = ["x" * width for width in widths]
 
@@ -273,5 +271,5 @@ def test_columns_fit_and_none_is_wider_than_it_was(
     assert all(new <= old for new, old in zip(given_widths, widths, strict=True))
 
 
-def test_wide_characters_are_padded_by_cells() -> None:
+def test_wide_characters_count_as_two_cells() -> None:
     assert line_of_cells(["日本", "x"], [6, 1]) == "日本     x"

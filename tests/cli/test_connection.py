@@ -1,4 +1,4 @@
-"""Which cluster, and as whom."""
+"""`ConnectionOptions`: cluster and credentials."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ async def listed(target: ConnectionOptions) -> int:
         return len(await client.list(PODS))
 
 
-async def test_uses_a_url_and_a_token(server: APIServer) -> None:
+async def test_server_option_sets_url_and_token(server: APIServer) -> None:
     assert await listed(ConnectionOptions(server=server.url, token="right")) == 0
 
 
-async def test_uses_a_kubeconfig_file(config: str) -> None:
+async def test_kubeconfig_option_is_read(config: str) -> None:
     assert await listed(ConnectionOptions(kubeconfig=config)) == 0
 
 
-async def test_finds_a_kubeconfig_by_itself(
+async def test_default_kubeconfig_is_found(
     config: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", config)
@@ -49,12 +49,12 @@ async def test_finds_a_kubeconfig_by_itself(
     assert await listed(ConnectionOptions()) == 0
 
 
-async def test_a_token_takes_the_place_of_the_kubeconfigs_user(config: str) -> None:
+async def test_token_replaces_user_of_kubeconfig(config: str) -> None:
     with pytest.raises(Unauthorized):
         await listed(ConnectionOptions(kubeconfig=config, token="wrong"))
 
 
-async def test_a_context_must_be_one_of_the_kubeconfig(config: str) -> None:
+async def test_unknown_context_is_refused(config: str) -> None:
     assert await listed(ConnectionOptions(kubeconfig=config, context="test")) == 0
 
     with pytest.raises(OptionsError, match="nowhere"):
@@ -62,30 +62,30 @@ async def test_a_context_must_be_one_of_the_kubeconfig(config: str) -> None:
 
 
 @pytest.mark.parametrize("other", ["kubeconfig", "context"])
-def test_a_url_goes_with_no_kubeconfig(other: str) -> None:
+def test_server_cannot_be_combined_with_kubeconfig_options(other: str) -> None:
     target = ConnectionOptions(server="http://127.0.0.1:1", **{other: "x"})
 
     with pytest.raises(CommandError, match="cannot be combined"):
         target.client()
 
 
-def test_does_not_show_the_token() -> None:
+def test_repr_hides_token() -> None:
     assert "secret" not in repr(ConnectionOptions(token="secret"))
 
 
-async def test_means_the_namespace_of_the_context(config: str) -> None:
+async def test_default_namespace_is_that_of_context(config: str) -> None:
     target = ConnectionOptions(kubeconfig=config)
     async with target.client() as client:
         assert target.namespace(client.config) == "default"
 
 
-async def test_a_url_means_all_namespaces(server: APIServer) -> None:
+async def test_server_option_defaults_to_all_namespaces(server: APIServer) -> None:
     target = ConnectionOptions(server=server.url, token="right")
     async with target.client() as client:
         assert target.namespace(client.config) is None
 
 
-async def test_a_context_without_a_kubeconfig_is_refused_in_a_pod(
+async def test_context_without_kubeconfig_is_refused_in_pod(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))

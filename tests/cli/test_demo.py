@@ -1,4 +1,4 @@
-"""The whole demo, in virtual time."""
+"""`aioinformer demo`, in virtual time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 
-async def test_caches_equal_the_server_in_the_end(
+async def test_demo_ends_with_caches_equal_to_server(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     result = await demo(DemoOptions(seconds=5, objects=60, changes_per_second=20))
@@ -43,7 +43,7 @@ async def test_caches_equal_the_server_in_the_end(
     assert "Ended after " in lines[-2]
 
 
-async def test_tells_how_it_is_going_once_a_second(
+async def test_demo_prints_state_every_second(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     await demo(DemoOptions(seconds=5, objects=60, changes_per_second=20))
@@ -53,12 +53,12 @@ async def test_tells_how_it_is_going_once_a_second(
     assert times[:5] == pytest.approx([0, 1, 2, 3, 4], abs=0.2)
 
 
-async def test_runs_without_any_changes(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_demo_runs_without_churn(capsys: pytest.CaptureFixture[str]) -> None:
     assert await demo(DemoOptions(seconds=1, changes_per_second=0)) == 0
     assert ": 0 changes, " in capsys.readouterr().out
 
 
-async def test_tells_what_it_did_when_cancelled(
+async def test_cancelled_demo_prints_summary(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     task = asyncio.create_task(demo(DemoOptions(objects=60)))
@@ -70,7 +70,7 @@ async def test_tells_what_it_did_when_cancelled(
     assert capsys.readouterr().out.splitlines()[-1].startswith("Interrupted after ")
 
 
-# What rich takes for the cursor's coming back.
+# Sequence with which rich shows the cursor again.
 SHOW_CURSOR = "\x1b[?25h"
 
 
@@ -81,19 +81,19 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("terminal")
-async def test_draws_a_table_on_a_terminal(
+async def test_demo_draws_table_on_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert await demo(DemoOptions(seconds=3, objects=60)) == 0
 
     table, _, rest = capsys.readouterr().out.rpartition(SHOW_CURSOR)
-    # One frame in a quarter of a second.
+    # Four frames per second.
     assert table.count("aioinformer demo, ") >= 12
     assert "The caches equal the server" in rest
 
 
 @pytest.mark.usefixtures("terminal")
-async def test_gives_the_cursor_back_when_cancelled(
+async def test_cancelled_demo_restores_cursor(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     task = asyncio.create_task(demo(DemoOptions(objects=60)))
@@ -106,7 +106,7 @@ async def test_gives_the_cursor_back_when_cancelled(
 
 
 @pytest.mark.usefixtures("terminal")
-async def test_draws_no_table_if_lines_are_asked_for(
+async def test_plain_demo_draws_no_table(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     await demo(DemoOptions(seconds=1, objects=60, plain=True))
@@ -120,7 +120,7 @@ A, B = pod("a", "x"), pod("b", "x")
 NODE = {"metadata": {"name": "n"}}
 
 
-def test_equal_contents_have_no_differences() -> None:
+def test_equal_cache_has_no_differences() -> None:
     cached = [KubeObject.of(body) for body in (NODE, B, A)]
 
     assert differences([A, B, NODE], cached) == []
@@ -138,7 +138,7 @@ def test_equal_contents_have_no_differences() -> None:
         ),
     ],
 )
-def test_differences_are_named_by_key(
+def test_differences_name_keys(
     cached: list[dict[str, object]], found: list[str]
 ) -> None:
     objects = [KubeObject.of(body) for body in cached]
@@ -170,7 +170,7 @@ FRAME = DemoState(
 )
 
 
-def test_a_line_has_everything_that_matters() -> None:
+def test_state_line_shows_informers_queue_and_reconciles() -> None:
     assert draw_line(FRAME) == (
         " 12.3 s  pods 250 (48 events/s, watching, age 0.0 s)  "
         "configmaps 0 (0 events/s, listing, age never)  "
@@ -178,7 +178,7 @@ def test_a_line_has_everything_that_matters() -> None:
     )
 
 
-def test_a_table_has_a_row_for_each_informer() -> None:
+def test_table_has_row_for_each_informer() -> None:
     console = Console(file=io.StringIO(), width=100)
     console.print(draw_table(FRAME, width=100))
     assert isinstance(console.file, io.StringIO)
@@ -208,9 +208,7 @@ def test_a_table_has_a_row_for_each_informer() -> None:
         (30, ["informer", "objects"]),
     ],
 )
-def test_a_narrow_terminal_gets_fewer_columns_and_whole_ones(
-    width: int, names: list[str]
-) -> None:
+def test_narrow_terminal_gets_fewer_uncut_columns(width: int, names: list[str]) -> None:
     console = Console(file=io.StringIO(), width=width)
     console.print(draw_table(FRAME, width=width))
     assert isinstance(console.file, io.StringIO)
@@ -225,24 +223,24 @@ def test_a_narrow_terminal_gets_fewer_columns_and_whole_ones(
     assert words.endswith("1 retries. Ctrl-C ends it.")
 
 
-def test_the_verdict_is_good_if_nothing_was_found() -> None:
+def test_verdict_without_differences_is_positive() -> None:
     assert draw_verdict([], pods=2, apps=1) == (
         "The caches equal the server: 2 pods, 1 config maps, all counts correct."
     )
 
 
-def test_the_verdict_names_what_was_found() -> None:
+def test_verdict_lists_differences() -> None:
     assert draw_verdict(["a", "b", "c"], pods=2, apps=1) == ("Differences: a; b; c.")
 
 
-def test_the_verdict_counts_what_it_does_not_name() -> None:
+def test_verdict_counts_unlisted_differences() -> None:
     assert draw_verdict(list("abcde"), pods=2, apps=1) == (
         "Differences: a; b; c; and 2 more."
     )
 
 
 def fill(server: APIServer, *phases: str) -> None:
-    """One app, with a pod in each of these phases."""
+    """Create an app with a pod in each of these phases."""
     server.create(CONFIG_MAPS, {"metadata": {"name": "web"}}, namespace="shop")
     for number, phase in enumerate(phases):
         body = pod(f"web-{number}", "shop", {"app": "web"}, status={"phase": phase})
@@ -255,7 +253,7 @@ def count_of(server: APIServer) -> object:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for it, by the clock of the test; far longer than it can take."""
+    """Wait for a condition in virtual time, with a generous timeout."""
     async with asyncio.timeout(600):
         while not condition():
             await asyncio.sleep(0.01)
@@ -263,7 +261,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @asynccontextmanager
 async def counting(server: APIServer) -> AsyncIterator[PodCounter]:
-    """A counter at work, from when its handlers have been told of every object."""
+    """Run a counter whose handlers have seen all objects."""
     async with server.client() as client:
         counter = PodCounter(client)
         async with counter.factory, asyncio.TaskGroup() as group:
@@ -276,11 +274,11 @@ async def counting(server: APIServer) -> AsyncIterator[PodCounter]:
             task.cancel()
 
 
-async def test_counts_running_pods() -> None:
+async def test_pod_counter_writes_number_of_running_pods() -> None:
     async with APIServer(auto_namespaces=True) as server:
         fill(server, "Running", "Pending", "Running")
         async with counting(server) as counter:
-            # What was written comes back, and is looked at once more.
+            # The written config map is reconciled once more.
             await until(lambda: counter.reconciles == 2)
 
             assert count_of(server) == {"running": "2"}
@@ -288,7 +286,7 @@ async def test_counts_running_pods() -> None:
             assert counter.writes == 1
 
 
-async def test_follows_changes() -> None:
+async def test_pod_counter_updates_count_after_changes() -> None:
     async with APIServer(auto_namespaces=True) as server:
         fill(server, "Running", "Pending")
         async with counting(server):
@@ -301,7 +299,7 @@ async def test_follows_changes() -> None:
             await until(lambda: count_of(server) == {"running": "1"})
 
 
-async def test_mends_a_count_that_somebody_changed() -> None:
+async def test_pod_counter_corrects_changed_count() -> None:
     async with APIServer(auto_namespaces=True) as server:
         fill(server, "Running")
         async with counting(server):
@@ -312,7 +310,7 @@ async def test_mends_a_count_that_somebody_changed() -> None:
             await until(lambda: count_of(server) == {"running": "1"})
 
 
-async def test_tries_again_what_the_server_refused() -> None:
+async def test_pod_counter_retries_refused_write() -> None:
     async with APIServer(auto_namespaces=True) as server:
         fill(server, "Running")
         server.faults.add(Refuse(verb="patch", status=500, times=2))
@@ -322,7 +320,7 @@ async def test_tries_again_what_the_server_refused() -> None:
             assert counter.retries == 2
 
 
-async def test_names_what_is_wrong() -> None:
+async def test_wrong_counts_are_listed_by_key() -> None:
     async with APIServer(auto_namespaces=True) as server:
         fill(server, "Running")
         server.faults.add(Refuse(verb="patch", status=500, times=None))
@@ -332,8 +330,8 @@ async def test_names_what_is_wrong() -> None:
             assert counter.wrong() == ["shop/web"]
 
 
-async def test_reads_what_it_has_written() -> None:
-    """So no count is written twice, however often its pods change meanwhile."""
+async def test_pod_counter_reads_its_own_writes() -> None:
+    """So no count is written twice when pods change during the write."""
     async with APIServer(auto_namespaces=True) as server:
         fill(server, *["Running"] * 5)
         async with counting(server) as counter:
@@ -347,6 +345,6 @@ async def test_reads_what_it_has_written() -> None:
             assert counter.wrong() == []
 
 
-def test_a_pod_without_the_label_belongs_to_no_app() -> None:
+def test_pod_without_app_label_has_no_app() -> None:
     assert list(app_of(KubeObject.of(pod("a", "x")))) == []
     assert list(app_of(KubeObject.of(pod("a", "x", {"app": "b"})))) == ["x/b"]

@@ -1,4 +1,4 @@
-"""`aioinformer doctor`: what it finds at servers that are well, and at others."""
+"""`aioinformer doctor` with healthy and failing servers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def admin(server: APIServer) -> ConnectionOptions:
 # ---------------------------------------------------------------- all is well
 
 
-async def test_all_is_well(admin: ConnectionOptions, capfd: Captured) -> None:
+async def test_doctor_reports_healthy_cluster(
+    admin: ConnectionOptions, capfd: Captured
+) -> None:
     found = await examined(admin, capfd=capfd)
 
     assert (found.status, found.said["ok"], found.rules) == (0, True, [])
@@ -66,7 +68,7 @@ async def test_all_is_well(admin: ConnectionOptions, capfd: Captured) -> None:
     assert found.text("watch list", "pods").startswith("supported")
 
 
-async def test_nothing_but_questions_is_asked(
+async def test_doctor_sends_no_writes_except_reviews(
     admin: ConnectionOptions, server: APIServer, capfd: Captured
 ) -> None:
     version = server.resource_version
@@ -79,7 +81,7 @@ async def test_nothing_but_questions_is_asked(
     assert posted == {"selfsubjectreviews", "selfsubjectaccessreviews"}
 
 
-async def test_lines_are_printed_with_a_summary(
+async def test_doctor_prints_lines_and_summary(
     admin: ConnectionOptions, capfd: Captured
 ) -> None:
     assert await doctor(DoctorOptions(), admin) == 0
@@ -95,7 +97,7 @@ async def test_lines_are_printed_with_a_summary(
 
 
 @pytest.mark.parametrize(("variable", "coloured"), [("", True), ("1", False)])
-async def test_marks_have_colours_on_a_terminal(
+async def test_statuses_have_colors_on_terminal(
     variable: str,
     coloured: bool,
     admin: ConnectionOptions,
@@ -120,7 +122,7 @@ async def test_marks_have_colours_on_a_terminal(
         pytest.param({"all_namespaces": True}, "in all namespaces", 3, id="all"),
     ],
 )
-async def test_looks_in_the_namespace_that_is_meant(
+async def test_doctor_checks_given_namespace(
     options: dict[str, Any],
     place: str,
     count: int,
@@ -133,7 +135,7 @@ async def test_looks_in_the_namespace_that_is_meant(
     assert found.text("list", "po").startswith(f"{count} objects")
 
 
-async def test_without_a_namespace_that_of_the_context_is_meant(
+async def test_doctor_defaults_to_namespace_of_context(
     server: APIServer, tmp_path: Path, capfd: Captured
 ) -> None:
     path = server.kubeconfig(tmp_path / "config", namespace="shop")
@@ -151,7 +153,7 @@ async def test_without_a_namespace_that_of_the_context_is_meant(
     )
 
 
-async def test_reads_what_the_environment_names(
+async def test_doctor_reads_kubeconfig_of_environment(
     server: APIServer,
     tmp_path: Path,
     capfd: Captured,
@@ -166,7 +168,7 @@ async def test_reads_what_the_environment_names(
     assert told.startswith(f"context 'test' of {path} (from KUBECONFIG): ")
 
 
-async def test_no_configuration_at_all(
+async def test_missing_configuration_fails_first_step(
     tmp_path: Path, capfd: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
@@ -178,9 +180,7 @@ async def test_no_configuration_at_all(
     assert "give --server" in found.text("configuration")
 
 
-async def test_says_that_nobody_has_logged_in(
-    server: APIServer, capfd: Captured
-) -> None:
+async def test_anonymous_user_gets_no_rules(server: APIServer, capfd: Captured) -> None:
     found = await examined(ConnectionOptions(server=server.url), capfd=capfd)
 
     assert found.status == 1
@@ -193,7 +193,7 @@ async def test_says_that_nobody_has_logged_in(
     assert "Cannot generate rules" in capfd.readouterr().out
 
 
-async def test_each_resource_is_checked_once(
+async def test_repeated_resource_is_checked_once(
     admin: ConnectionOptions, capfd: Captured
 ) -> None:
     found = await examined(admin, "pods", "pods", capfd=capfd)
@@ -204,9 +204,11 @@ async def test_each_resource_is_checked_once(
 # ---------------------------------------------------------------- the way there
 
 
-async def test_a_refused_connection(capfd: Captured) -> None:
+async def test_refused_connection_fails_step_and_skips_later_ones(
+    capfd: Captured,
+) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        taken.bind(("127.0.0.1", 0))  # and closed again
         port = taken.getsockname()[1]
         target = ConnectionOptions(server=f"http://127.0.0.1:{port}")
         found = await examined(target, capfd=capfd)
@@ -217,7 +219,7 @@ async def test_a_refused_connection(capfd: Captured) -> None:
     assert found.text("found", "pods") == "no connection"
 
 
-async def test_a_name_that_means_nothing(capfd: Captured) -> None:
+async def test_unresolvable_host_fails_connection(capfd: Captured) -> None:
     target = ConnectionOptions(server="https://nowhere.invalid:6443")
     found = await examined(target, capfd=capfd)
 
@@ -234,7 +236,7 @@ async def test_a_name_that_means_nothing(capfd: Captured) -> None:
         pytest.param("", "does not exist or is empty", id="empty"),
     ],
 )
-async def test_a_malformed_kubeconfig(
+async def test_malformed_kubeconfig_fails_configuration(
     content: str, words: str, tmp_path: Path, capfd: Captured
 ) -> None:
     path = tmp_path / "config"
@@ -247,7 +249,7 @@ async def test_a_malformed_kubeconfig(
     assert asked == ["configuration"]
 
 
-async def test_an_unknown_context(
+async def test_unknown_context_fails_configuration(
     server: APIServer, tmp_path: Path, capfd: Captured
 ) -> None:
     path = server.kubeconfig(tmp_path / "config")
@@ -275,7 +277,7 @@ async def test_an_unknown_context(
         pytest.param({}, {"token": "a b"}, OptionsError, id="token"),
     ],
 )
-async def test_wrong_input_is_noticed_before_anything_is_read(
+async def test_invalid_options_fail_before_kubeconfig_is_read(
     options: dict[str, Any],
     target: dict[str, str],
     error: type[Exception],
@@ -290,11 +292,11 @@ async def test_wrong_input_is_noticed_before_anything_is_read(
 @pytest.mark.parametrize(
     "arguments", [["--timeout", "0"], ["-o", "xml"], ["-n", ""], ["--group", ""]]
 )
-def test_wrong_options_are_bad_usage(arguments: list[str]) -> None:
+def test_contradicting_options_exit_with_2(arguments: list[str]) -> None:
     assert CliRunner().invoke(aioinformer, ["doctor", *arguments]).exit_code == 2
 
 
-async def test_a_server_cannot_command_the_terminal(
+async def test_findings_have_no_control_characters(
     server: APIServer, capfd: Captured
 ) -> None:
     async with CannedServer() as canned:
@@ -307,7 +309,9 @@ async def test_a_server_cannot_command_the_terminal(
     assert "a\N{REPLACEMENT CHARACTER}[2Jb c" in out
 
 
-async def test_a_server_that_repeats_the_token_is_not_quoted(capfd: Captured) -> None:
+async def test_token_repeated_by_server_is_removed_from_findings(
+    capfd: Captured,
+) -> None:
     token = "s3cr3t-of-mine"
     async with CannedServer() as canned:
         canned.json({"kind": "Status", "message": f"no {token}", "code": 400}, 400)

@@ -1,4 +1,4 @@
-"""`aioinformer doctor`: servers and resources that are not as they should be."""
+"""`aioinformer doctor` reports problems of servers and resources."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def admin(server: APIServer) -> ConnectionOptions:
 # ---------------------------------------------------------------- the server
 
 
-async def test_refused_credentials(server: APIServer, capfd: Captured) -> None:
+async def test_doctor_fails_the_version_on_refused_credentials(
+    server: APIServer, capfd: Captured
+) -> None:
     target = ConnectionOptions(server=server.url, token="a-strangers-token")
     found = await examined(target, capfd=capfd)
 
@@ -60,7 +62,7 @@ async def test_refused_credentials(server: APIServer, capfd: Captured) -> None:
         pytest.param(503, "Server error", id="trouble"),
     ],
 )
-async def test_what_is_no_kubernetes_is_one_failure(
+async def test_doctor_fails_only_the_version_of_another_web_server(
     answer: Any, words: str, server: APIServer, capfd: Captured
 ) -> None:
     async with Front(server.url) as front:
@@ -73,7 +75,9 @@ async def test_what_is_no_kubernetes_is_one_failure(
     assert words in found.text("version")
 
 
-async def test_what_speaks_no_http(capfd: Captured) -> None:
+async def test_doctor_fails_the_version_of_a_server_without_http(
+    capfd: Captured,
+) -> None:
     async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.example.com ESMTP\r\n")
 
@@ -90,7 +94,7 @@ async def test_what_speaks_no_http(capfd: Captured) -> None:
     ("name", "mark"),
     [("v1.23.17", "warning"), ("v1.24.0", "ok"), ("v1.31.2+k3s1", "ok")],
 )
-async def test_an_old_server_is_a_warning(
+async def test_doctor_warns_of_an_old_server(
     name: str, mark: str, server: APIServer, capfd: Captured
 ) -> None:
     async with Front(server.url) as front:
@@ -103,7 +107,7 @@ async def test_an_old_server_is_a_warning(
     assert name in found.text("version")
 
 
-async def test_a_version_that_is_a_secret_is_a_warning(
+async def test_doctor_warns_of_a_forbidden_version(
     server: APIServer, capfd: Captured
 ) -> None:
     async with Front(server.url) as front:
@@ -116,7 +120,9 @@ async def test_a_version_that_is_a_secret_is_a_warning(
     assert found.mark("watch", "pods") == "ok"
 
 
-async def test_what_answers_with_no_json(capfd: Captured) -> None:
+async def test_doctor_fails_the_version_of_a_server_without_json(
+    capfd: Captured,
+) -> None:
     async with CannedServer() as canned:
         canned.text("hello", 200, "text/plain")
         found = await examined(ConnectionOptions(server=canned.url), capfd=capfd)
@@ -125,7 +131,9 @@ async def test_what_answers_with_no_json(capfd: Captured) -> None:
     assert "Is this the URL of an API server?" in found.text("version")
 
 
-async def test_nobody_may_ask_who_they_are(server: APIServer, capfd: Captured) -> None:
+async def test_doctor_warns_if_reading_the_identity_is_forbidden(
+    server: APIServer, capfd: Captured
+) -> None:
     async with Front(server.url) as front:
         front.answers["/apis/authentication.k8s.io/v1/selfsubjectreviews"] = 403
         found = await examined(
@@ -135,7 +143,7 @@ async def test_nobody_may_ask_who_they_are(server: APIServer, capfd: Captured) -
     assert (found.status, found.mark("identity")) == (0, "warning")
 
 
-async def test_a_server_that_cannot_tell_who_we_are(
+async def test_doctor_skips_the_identity_without_self_subject_reviews(
     server: APIServer, capfd: Captured
 ) -> None:
     async with Front(server.url) as front:
@@ -148,7 +156,7 @@ async def test_a_server_that_cannot_tell_who_we_are(
     assert "SelfSubjectReview" in found.text("identity")
 
 
-async def test_a_group_that_does_not_answer_is_a_warning(
+async def test_doctor_warns_of_an_unavailable_api_group(
     server: APIServer, capfd: Captured
 ) -> None:
     async with Front(server.url) as front:
@@ -162,7 +170,7 @@ async def test_a_group_that_does_not_answer_is_a_warning(
     assert found.mark("watch", "pods") == "ok"
 
 
-async def test_built_in_resources_are_found_without_discovery(
+async def test_doctor_finds_built_in_resources_without_discovery(
     server: APIServer, capfd: Captured
 ) -> None:
     async with Front(server.url) as front:
@@ -178,7 +186,9 @@ async def test_built_in_resources_are_found_without_discovery(
 # ---------------------------------------------------------------- a resource
 
 
-async def test_an_unknown_resource(admin: ConnectionOptions, capfd: Captured) -> None:
+async def test_doctor_suggests_a_name_for_an_unknown_resource(
+    admin: ConnectionOptions, capfd: Captured
+) -> None:
     found = await examined(admin, "deploymentz", "pods", capfd=capfd)
 
     assert (found.status, found.failed) == (1, ["found"])
@@ -187,7 +197,7 @@ async def test_an_unknown_resource(admin: ConnectionOptions, capfd: Captured) ->
     assert found.mark("watch", "pods") == "ok"
 
 
-async def test_what_cannot_be_watched(
+async def test_doctor_fails_a_resource_without_list_and_watch(
     admin: ConnectionOptions, capfd: Captured
 ) -> None:
     found = await examined(admin, "tokenreviews", capfd=capfd)
@@ -197,7 +207,7 @@ async def test_what_cannot_be_watched(
     assert "not support list or watch" in told
 
 
-async def test_a_server_that_refuses_lists_as_streams(
+async def test_doctor_accepts_a_server_that_refuses_watch_lists(
     server: APIServer, capfd: Captured
 ) -> None:
     async with Front(server.url) as front:
@@ -210,7 +220,7 @@ async def test_a_server_that_refuses_lists_as_streams(
     assert "falls back to pages" in found.text("watch list", "pods")
 
 
-async def test_a_server_that_does_not_know_lists_as_streams(
+async def test_doctor_warns_of_a_server_that_ignores_watch_lists(
     admin: ConnectionOptions, server: APIServer, capfd: Captured
 ) -> None:
     server.faults.add(NoBookmarks(skip=1))
@@ -221,7 +231,7 @@ async def test_a_server_that_does_not_know_lists_as_streams(
     assert "do not use streaming_list=True" in found.text("watch list", "pods")
 
 
-async def test_a_list_as_a_stream_that_ends_early(
+async def test_doctor_warns_of_a_watch_list_that_ends_early(
     admin: ConnectionOptions, server: APIServer, capfd: Captured
 ) -> None:
     server.faults.add(End(after_bytes=0, skip=1))
@@ -231,10 +241,10 @@ async def test_a_list_as_a_stream_that_ends_early(
     assert (found.status, found.mark("watch list", "pods")) == (0, "warning")
 
 
-async def test_a_watch_that_is_forbidden_all_the_same(
+async def test_doctor_prints_rules_for_a_watch_that_is_forbidden_despite_permissions(
     admin: ConnectionOptions, server: APIServer, capfd: Captured
 ) -> None:
-    """As by a proxy in between, of which reviews know nothing."""
+    """Proxies can refuse requests that access reviews permit."""
     server.faults.add(Refuse(verb="watch", status=403))
     found = await examined(admin, capfd=capfd)
 
@@ -243,7 +253,7 @@ async def test_a_watch_that_is_forbidden_all_the_same(
     assert [it["kind"] for it in found.rules] == ["ClusterRole", "ClusterRoleBinding"]
 
 
-async def test_a_watch_without_bookmarks_is_a_warning(
+async def test_doctor_warns_of_a_watch_without_bookmarks(
     admin: ConnectionOptions, server: APIServer, capfd: Captured
 ) -> None:
     server.faults.add(NoBookmarks())
@@ -253,7 +263,7 @@ async def test_a_watch_without_bookmarks_is_a_warning(
     assert "no bookmark within 5 s" in found.text("watch", "pods")
 
 
-async def test_too_little_time_for_bookmarks_is_none(
+async def test_doctor_ignores_missing_bookmarks_with_a_short_timeout(
     admin: ConnectionOptions, server: APIServer, capfd: Captured
 ) -> None:
     server.faults.add(NoBookmarks())
@@ -283,7 +293,7 @@ async def test_too_little_time_for_bookmarks_is_none(
         ),
     ],
 )
-async def test_failures_of_a_list_or_a_watch(
+async def test_doctor_fails_the_step_of_a_failed_list_or_watch(
     fault: Any,
     step: str,
     words: str,
@@ -300,7 +310,7 @@ async def test_failures_of_a_list_or_a_watch(
     assert found.rules == []
 
 
-async def test_what_is_no_list(server: APIServer, capfd: Captured) -> None:
+async def test_doctor_fails_an_invalid_list(server: APIServer, capfd: Captured) -> None:
     async with Front(server.url) as front:
         front.answers["/api/v1/pods"] = {"items": 3}
         found = await examined(
@@ -311,7 +321,7 @@ async def test_what_is_no_list(server: APIServer, capfd: Captured) -> None:
     assert "returned an invalid list" in found.text("list", "pods")
 
 
-# ---------------------------------------------------------------- what hangs
+# ---------------------------------------------------------------- timeouts
 
 
 @pytest.mark.parametrize(
@@ -324,7 +334,7 @@ async def test_what_is_no_list(server: APIServer, capfd: Captured) -> None:
     ],
     ids=lambda it: it.rpartition("/")[2],
 )
-async def test_a_hung_server_does_not_hang_it(
+async def test_doctor_times_out_on_a_hanging_path(
     path: str, step: str, server: APIServer, capfd: Captured
 ) -> None:
     async with Front(server.url) as front:
@@ -337,7 +347,7 @@ async def test_a_hung_server_does_not_hang_it(
     assert "timed out after 2 s (--timeout)" in found.text(step, resource)
 
 
-async def test_a_server_that_says_nothing_to_tls(capfd: Captured) -> None:
+async def test_doctor_times_out_on_a_silent_tls_server(capfd: Captured) -> None:
     async def talk(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await reader.read()
 

@@ -1,4 +1,4 @@
-"""`aioinformer doctor -o rules`: what it prints is what was missing, once it is applied."""
+"""`aioinformer doctor -o rules`, and the pure results of checks."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def server() -> AsyncIterator[APIServer]:
 
 
 async def apply(server: APIServer, documents: list[dict[str, Any]]) -> None:
-    """As `kubectl apply` of an administrator does."""
+    """Create or update objects, as `kubectl apply` does."""
     async with server.client() as client:
         for body in documents:
             resource = KINDS[body["kind"]]
@@ -87,7 +87,7 @@ async def apply(server: APIServer, documents: list[dict[str, Any]]) -> None:
 
 
 async def printed(target: ConnectionOptions, capfd: Captured, **options: Any) -> str:
-    """What `-o rules` prints; it fails where there is something to print."""
+    """Return the output of `-o rules`. Its exit status is 1 if there are rules."""
     capfd.readouterr()
     status = await doctor(DoctorOptions(report="rules", **options), target)
     out = capfd.readouterr().out
@@ -119,7 +119,7 @@ async def printed(target: ConnectionOptions, capfd: Captured, **options: Any) ->
         ),
     ],
 )
-async def test_what_is_printed_gives_what_is_missing(
+async def test_applied_rules_grant_missing_permissions(
     token: str,
     words: tuple[str, ...],
     options: dict[str, Any],
@@ -150,7 +150,9 @@ async def test_what_is_printed_gives_what_is_missing(
     assert await printed(target, capfd, resources=words, **options) == ""
 
 
-async def test_rules_give_nothing_else(server: APIServer, capfd: Captured) -> None:
+async def test_applied_rules_grant_no_other_permissions(
+    server: APIServer, capfd: Captured
+) -> None:
     target = ConnectionOptions(server=server.url, token="eves-token")
     options = {"namespace": "shop"}
     await apply(server, (await examined(target, capfd=capfd, **options)).rules)
@@ -163,10 +165,10 @@ async def test_rules_give_nothing_else(server: APIServer, capfd: Captured) -> No
     assert [it.status for it in (elsewhere, others, somebody)] == [1, 1, 1]
 
 
-async def test_what_is_applied_later_takes_nothing_away(
+async def test_rules_applied_later_keep_earlier_permissions(
     server: APIServer, capfd: Captured
 ) -> None:
-    """For others, and for other resources; `apply` replaces what has the same name."""
+    """`kubectl apply` replaces objects of the same name."""
     eve, bob = (
         ConnectionOptions(server=server.url, token=it)
         for it in ("eves-token", "bobs-token")
@@ -181,7 +183,7 @@ async def test_what_is_applied_later_takes_nothing_away(
         assert found.status == 0
 
 
-async def test_rules_for_a_group_are_for_all_of_it(
+async def test_group_rules_grant_permissions_to_all_members(
     server: APIServer, capfd: Captured
 ) -> None:
     eve = ConnectionOptions(server=server.url, token="eves-token")
@@ -193,13 +195,13 @@ async def test_rules_for_a_group_are_for_all_of_it(
         assert (await examined(target, capfd=capfd, namespace="shop")).status == 0
 
 
-async def test_a_group_must_be_ones_own(server: APIServer) -> None:
+async def test_group_of_others_is_refused(server: APIServer) -> None:
     eve = ConnectionOptions(server=server.url, token="eves-token")
     with pytest.raises(CommandError, match="but in devs, all"):
         await doctor(DoctorOptions(group="admins"), eve)
 
 
-async def test_half_of_the_rights_is_not_enough(
+async def test_list_permission_without_watch_is_failure(
     server: APIServer, capfd: Captured
 ) -> None:
     target = ConnectionOptions(server=server.url, token="eves-token")
@@ -215,7 +217,7 @@ async def test_half_of_the_rights_is_not_enough(
     assert half.rules[0]["rules"][0]["verbs"] == ["list", "watch"]
 
 
-async def test_refusals_count_where_nobody_tells_of_rights(
+async def test_refused_list_yields_rules_without_access_reviews(
     server: APIServer, capfd: Captured
 ) -> None:
     async with Front(server.url) as front:
@@ -234,7 +236,9 @@ async def test_refusals_count_where_nobody_tells_of_rights(
 # ---------------------------------------------------------------- printed
 
 
-async def test_lines_end_with_the_rules(server: APIServer, capfd: Captured) -> None:
+async def test_doctor_prints_rules_after_lines(
+    server: APIServer, capfd: Captured
+) -> None:
     target = ConnectionOptions(server=server.url, token="pods-token")
     assert await doctor(DoctorOptions(namespace="shop"), target) == 1
 
@@ -251,7 +255,7 @@ async def test_lines_end_with_the_rules(server: APIServer, capfd: Captured) -> N
     ]
 
 
-async def test_rules_alone_leave_the_rest_to_stderr(
+async def test_rules_output_prints_failures_on_stderr(
     server: APIServer, capfd: Captured
 ) -> None:
     target = ConnectionOptions(server=server.url, token="eves-token")
@@ -264,7 +268,9 @@ async def test_rules_alone_leave_the_rest_to_stderr(
     assert "TLS" not in err
 
 
-async def test_no_rules_are_said_to_be_none(server: APIServer, capfd: Captured) -> None:
+async def test_rules_output_reports_no_missing_rules(
+    server: APIServer, capfd: Captured
+) -> None:
     assert (
         await doctor(
             DoctorOptions(report="rules"),
@@ -277,7 +283,7 @@ async def test_no_rules_are_said_to_be_none(server: APIServer, capfd: Captured) 
     assert (out, err) == ("", "aioinformer: no missing rules found.\n")
 
 
-def test_names_are_never_too_long() -> None:
+def test_rule_names_are_short_and_unique() -> None:
     words = [f"things-{number}" for number in range(50)]
     needs = [
         MissingPermission(Resource("example.com", "v1", it, "Thing")) for it in words
@@ -291,12 +297,12 @@ def test_names_are_never_too_long() -> None:
     assert names[0] != fewer[0]["metadata"]["name"]
 
 
-def test_nothing_is_written_of_nothing() -> None:
+def test_no_rules_are_empty_yaml() -> None:
     assert as_yaml([]) == ""
 
 
 @pytest.mark.parametrize("user", ["", "system:anonymous"])
-def test_nobody_is_given_rights(user: str) -> None:
+def test_anonymous_user_has_no_subject(user: str) -> None:
     assert subject_of(user) is None
 
 
@@ -305,7 +311,7 @@ def test_nobody_is_given_rights(user: str) -> None:
 
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
-async def test_the_command_prints_rules_for_kubectl(server: APIServer) -> None:
+async def test_doctor_process_prints_rules_for_kubectl(server: APIServer) -> None:
     arguments = ("--server", server.url, "--token", "eves-token", "-n", "shop")
     async with start("-c", COMMAND, "doctor", "-o", "rules", *arguments) as process:
         end = await process.end()
@@ -317,7 +323,7 @@ async def test_the_command_prints_rules_for_kubectl(server: APIServer) -> None:
 
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
-async def test_an_interrupt_ends_it_at_once(server: APIServer) -> None:
+async def test_interrupt_ends_doctor_during_request(server: APIServer) -> None:
     async with Front(server.url) as front:
         front.answers["/version"] = HANG
         arguments = ("--server", front.url, "--timeout", "1h")
@@ -332,7 +338,7 @@ async def test_an_interrupt_ends_it_at_once(server: APIServer) -> None:
 
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
-async def test_an_interrupt_waits_for_no_name_server() -> None:
+async def test_interrupt_ends_doctor_during_name_resolution() -> None:
     silence = (
         "import socket, time; socket.getaddrinfo = lambda *_, **__: time.sleep(600)"
     )
@@ -349,7 +355,7 @@ async def test_an_interrupt_waits_for_no_name_server() -> None:
 
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
-async def test_an_interrupt_ends_its_plugin_too(tmp_path: Path) -> None:
+async def test_interrupt_kills_exec_plugin(tmp_path: Path) -> None:
     command = script(tmp_path / "plugin", f"echo $$ > {tmp_path}/id", "exec sleep 600")
     settings = {"apiVersion": V1, "command": str(command), "interactiveMode": "Never"}
     config = kubeconfig(tmp_path / "config", {"exec": settings})
@@ -399,7 +405,7 @@ def config(server: str = "https://api.example:6443", **more: Any) -> ClientConfi
         ),
     ],
 )
-def test_the_summary_counts(
+def test_summary_counts_statuses(
     marks: Sequence[StepStatus], words: str, failed: bool
 ) -> None:
     found = [Finding(step="a", mark=it, text="b") for it in marks]
@@ -407,7 +413,7 @@ def test_the_summary_counts(
     assert (summary(found), has_failed(found)) == (words, failed)
 
 
-def test_a_line_has_mark_step_text() -> None:
+def test_finding_line_has_status_step_and_text() -> None:
     finding = Finding(step="list", mark="ok", text="3 objects", resource="pods")
 
     assert finding.line(12) == "ok       pods: list    3 objects"
@@ -433,7 +439,7 @@ def test_a_line_has_mark_step_text() -> None:
         ({"proxy": "http://me:pw@p.example"}, ("p.example", 80)),
     ],
 )
-def test_the_address_is_that_of_the_next_one(
+def test_address_is_that_of_proxy_or_server(
     more: dict[str, str], address: tuple[str, int]
 ) -> None:
     assert results.address_of(config(**more)) == address
@@ -453,7 +459,7 @@ def test_the_address_is_that_of_the_next_one(
         ),
     ],
 )
-def test_says_what_was_reached(addresses: list[str], words: str) -> None:
+def test_reached_address_is_reported(addresses: list[str], words: str) -> None:
     assert results.reached(config(), addresses, 0.012) == ("ok", words)
 
 
@@ -473,7 +479,9 @@ def test_says_what_was_reached(addresses: list[str], words: str) -> None:
         (OSError("Multiple exceptions: a, b"), "6443: Multiple exceptions: a, b"),
     ],
 )
-def test_says_why_nothing_answered(error: OSError | UnicodeError, words: str) -> None:
+def test_connection_error_is_explained(
+    error: OSError | UnicodeError, words: str
+) -> None:
     mark, text = results.unreachable(config(), error)
 
     assert mark == "failed"
@@ -490,7 +498,7 @@ def test_says_why_nothing_answered(error: OSError | UnicodeError, words: str) ->
         ("http://10.0.0.1", "warning"),
     ],
 )
-def test_plain_http_is_a_warning_elsewhere(server: str, mark: str) -> None:
+def test_plain_http_to_other_machines_is_warning(server: str, mark: str) -> None:
     assert results.plain(config(server)).mark == mark
 
 
@@ -504,7 +512,7 @@ def test_plain_http_is_a_warning_elsewhere(server: str, mark: str) -> None:
         (None, "ok", "expiry unknown"),
     ],
 )
-def test_a_certificate_is_renewed_in_time(
+def test_certificate_near_expiry_is_warning(
     days: float | None, mark: str, words: str
 ) -> None:
     ends = None if days is None else NOW + timedelta(days=days)
@@ -514,7 +522,7 @@ def test_a_certificate_is_renewed_in_time(
     assert answer.text.startswith("it, for a, b, c, d, ...; ")
 
 
-def test_a_certificate_that_nobody_checked_is_a_warning() -> None:
+def test_unverified_certificate_is_warning() -> None:
     later = NOW + timedelta(days=100)
     answers = [
         results.certificate("it", it, NOW, verified=False) for it in (later, None)
@@ -523,14 +531,14 @@ def test_a_certificate_that_nobody_checked_is_a_warning() -> None:
     assert [it.mark for it in answers] == ["warning", "warning"]
 
 
-def test_the_password_of_a_proxy_is_not_shown() -> None:
+def test_proxy_password_is_hidden() -> None:
     proxy = "http://me:s3cr3t@p.example:3128"
     answer = results.configuration(config(proxy=proxy), "--server")
 
     assert answer.text.endswith("through the proxy http://p.example:3128")
 
 
-async def test_credentials_are_told_by_their_kind() -> None:
+async def test_credentials_are_described_without_secrets() -> None:
     told = [
         str(it)
         for it in (
@@ -555,18 +563,18 @@ async def test_credentials_are_told_by_their_kind() -> None:
 @pytest.mark.parametrize(
     "said", [None, [], {}, {"gitVersion": None}, {"gitVersion": "main"}, "v1.36.0"]
 )
-def test_what_tells_no_version_is_no_kubernetes(said: object) -> None:
+def test_invalid_version_document_is_failure(said: object) -> None:
     assert results.version(said, "http://a").mark == "failed"
 
 
 @pytest.mark.parametrize(
     ("name", "mark"), [("v1.9.6", "warning"), ("v2.0.0", "ok"), ("1.30", "ok")]
 )
-def test_versions_are_numbers(name: str, mark: str) -> None:
+def test_versions_are_compared_as_numbers(name: str, mark: str) -> None:
     assert results.version({"gitVersion": name}, "http://a").mark == mark
 
 
-def test_finds_nobody_in_other_words() -> None:
+def test_refusal_without_user_has_no_name() -> None:
     assert results.name_in("forbidden by a policy") == ""
 
 
@@ -582,7 +590,9 @@ def test_finds_nobody_in_other_words() -> None:
         (("create",), "failed"),
     ],
 )
-def test_what_cannot_be_watched_fails(verbs: tuple[str, ...], mark: str) -> None:
+def test_resource_without_list_or_watch_is_failure(
+    verbs: tuple[str, ...], mark: str
+) -> None:
     found = ServedResource(PODS, "pod", verbs=verbs)
 
     assert results.served(found, "here").mark == mark
@@ -597,7 +607,9 @@ def test_what_cannot_be_watched_fails(verbs: tuple[str, ...], mark: str) -> None
         ({"list", "watch", "get"}, "failed", "list and watch not permitted"),
     ],
 )
-def test_informers_list_and_watch(denied: set[str], mark: str, words: str) -> None:
+def test_missing_list_or_watch_permission_is_failure(
+    denied: set[str], mark: str, words: str
+) -> None:
     answer = results.permissions(denied)
 
     assert (answer.mark, words in answer.text) == (mark, True)
@@ -612,7 +624,7 @@ def test_informers_list_and_watch(denied: set[str], mark: str, words: str) -> No
         (1, None, True, "more than 1 objects"),
     ],
 )
-def test_counts_objects(
+def test_list_result_counts_objects(
     count: int, remaining: int | None, more: bool, words: str
 ) -> None:
     answer = results.listed(count, remaining, 0.001, more=more)

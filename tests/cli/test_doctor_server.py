@@ -1,4 +1,4 @@
-"""`aioinformer doctor`: certificates, credentials and proxies; and that no secret is shown."""
+"""`aioinformer doctor`: certificates, credentials, proxies and secrets."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def target_of(
 @pytest.mark.parametrize(
     ("days", "mark"), [(400, "ok"), (15, "ok"), (13, "warning"), (1, "warning")]
 )
-async def test_says_until_when_a_certificate_is_good(
+async def test_server_certificate_expiry_is_reported(
     days: int,
     mark: str,
     server: APIServer,
@@ -85,7 +85,7 @@ async def test_says_until_when_a_certificate_is_good(
     assert found.text("watch", "pods").endswith("with bookmarks")
 
 
-async def test_an_expired_certificate(
+async def test_expired_server_certificate_fails_tls(
     server: APIServer, authority: Authority, tmp_path: Path, capfd: Captured
 ) -> None:
     context = speaking_tls(authority.sign("server", days=-1))
@@ -100,7 +100,7 @@ async def test_an_expired_certificate(
     assert found.text("version") == "TLS failed"
 
 
-async def test_a_certificate_of_another_authority(
+async def test_certificate_of_unknown_authority_fails_tls(
     server: APIServer, authority: Authority, tmp_path: Path, capfd: Captured
 ) -> None:
     other = Authority(tmp_path, "other")
@@ -115,7 +115,7 @@ async def test_a_certificate_of_another_authority(
     assert "certificate-authority" in found.text("TLS")
 
 
-async def test_a_certificate_of_another_name(
+async def test_certificate_for_other_host_fails_tls(
     server: APIServer, authority: Authority, tmp_path: Path, capfd: Captured
 ) -> None:
     async with Front(server.url, speaking_tls(authority.sign("server"))) as front:
@@ -128,7 +128,7 @@ async def test_a_certificate_of_another_name(
 
 
 @pytest.mark.parametrize(("days", "words"), [(400, "valid until"), (-1, "EXPIRED")])
-async def test_unchecked_certificates_are_told_loudly(
+async def test_unverified_certificates_are_warnings(
     days: int,
     words: str,
     server: APIServer,
@@ -154,7 +154,7 @@ async def test_unchecked_certificates_are_told_loudly(
 
 @pytest.mark.parametrize(("days", "mark"), [(400, "ok"), (3, "warning")])
 @pytest.mark.parametrize("as_data", [False, True], ids=["file", "data"])
-async def test_says_until_when_our_own_certificate_is_good(
+async def test_client_certificate_expiry_is_reported(
     days: int,
     mark: str,
     as_data: bool,
@@ -185,7 +185,7 @@ async def test_says_until_when_our_own_certificate_is_good(
     assert certificate.read_text().splitlines()[1] not in said
 
 
-async def test_an_expired_certificate_of_our_own(
+async def test_expired_client_certificate_fails(
     server: APIServer, authority: Authority, tmp_path: Path, capfd: Captured
 ) -> None:
     certificate, key = authority.sign("me", days=-1)
@@ -205,7 +205,7 @@ def plugin(command: Path) -> dict[str, Any]:
     return {"exec": settings}
 
 
-async def test_a_certificate_of_a_plugin_is_renewed_by_itself(
+async def test_plugin_certificate_near_expiry_is_ok(
     server: APIServer, authority: Authority, tmp_path: Path, capfd: Captured
 ) -> None:
     certificate, key = authority.sign("me", days=1)
@@ -227,7 +227,7 @@ async def test_a_certificate_of_a_plugin_is_renewed_by_itself(
     assert key.read_text().splitlines()[1] not in json.dumps(found.said)
 
 
-async def test_a_plugin_that_hangs(
+async def test_hanging_plugin_fails_credentials(
     server: APIServer, tmp_path: Path, capfd: Captured
 ) -> None:
     command = script(tmp_path / "plugin", "exec sleep 60")
@@ -241,7 +241,7 @@ async def test_a_plugin_that_hangs(
     assert found.mark("connection") == "ok"
 
 
-async def test_a_plugin_that_fails(
+async def test_failing_plugin_fails_credentials(
     server: APIServer, tmp_path: Path, capfd: Captured
 ) -> None:
     command = script(tmp_path / "plugin", "echo log in first >&2", "exit 3")
@@ -254,7 +254,7 @@ async def test_a_plugin_that_fails(
 
 
 @pytest.mark.parametrize("way", ["plugin", "token", "file", "option", "password"])
-async def test_no_secret_is_shown(
+async def test_doctor_shows_no_secrets(
     way: str, server: APIServer, tmp_path: Path, capfd: Captured
 ) -> None:
     (tmp_path / "token").write_text(TOKEN)
@@ -281,11 +281,11 @@ async def test_no_secret_is_shown(
     }
     assert found.text("configuration").endswith(f"credentials: {kinds[way]}")
     assert TOKEN not in json.dumps(found.said)
-    # A server takes who comes with a password for anonymous.
+    # A server treats a user with a password as anonymous.
     assert found.status == (1 if way == "password" else 0)
 
 
-async def test_says_whom_we_act_for(
+async def test_impersonated_user_is_reported(
     server: APIServer, tmp_path: Path, capfd: Captured
 ) -> None:
     user = {"token": TOKEN, "as": "eve", "as-groups": ["devs"]}
@@ -299,7 +299,7 @@ async def test_says_whom_we_act_for(
 # ---------------------------------------------------------------- proxies
 
 
-async def test_goes_through_a_proxy(
+async def test_doctor_connects_through_proxy(
     server: APIServer, tmp_path: Path, capfd: Captured
 ) -> None:
     async with Front(server.url) as front:
@@ -318,7 +318,9 @@ async def test_goes_through_a_proxy(
     assert "s3cr3t-pw" not in json.dumps(found.said)
 
 
-async def test_a_proxy_that_is_not_there(tmp_path: Path, capfd: Captured) -> None:
+async def test_unreachable_proxy_fails_connection(
+    tmp_path: Path, capfd: Captured
+) -> None:
     proxy = {"proxy-url": "http://127.0.0.1:1"}
     target = target_of(tmp_path, "https://api.example", **proxy)
     found = await examined(target, capfd=capfd)
@@ -329,7 +331,7 @@ async def test_a_proxy_that_is_not_there(tmp_path: Path, capfd: Captured) -> Non
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-async def test_tls_through_a_proxy(
+async def test_tls_is_checked_through_proxy(
     trusted: bool,
     server: APIServer,
     authority: Authority,
@@ -359,7 +361,7 @@ async def test_tls_through_a_proxy(
 
 
 async def _tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Do what CONNECT asks for."""
+    """Handle a CONNECT request."""
     head = await reader.readuntil(b"\r\n\r\n")
     host, _, port = head.split()[1].decode().partition(":")
     there, to_there = await asyncio.open_connection(host, int(port))
@@ -374,6 +376,6 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         while piece := await reader.read(65536):
             writer.write(piece)
     except ConnectionError:
-        pass  # one side broke it off
+        pass  # one side closed the connection
     finally:
         writer.close()

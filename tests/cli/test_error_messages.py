@@ -1,4 +1,4 @@
-"""Errors become one line that says what to do."""
+"""Error messages of one line with advice."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def refusal(code: int) -> ApiError:
         ),
     ],
 )
-def test_adds_what_to_do_to_what_happened(error: Exception, advice: str) -> None:
+def test_message_adds_advice(error: Exception, advice: str) -> None:
     line = message_of(error)
 
     assert line.startswith(str(error).rstrip(".") + ". ")
@@ -50,17 +50,17 @@ def test_adds_what_to_do_to_what_happened(error: Exception, advice: str) -> None
 
 
 def answered(status: int, kind: str, body: bytes, **headers: str) -> ApiError:
-    """What the client makes of an answer that is no Status."""
+    """Return the client's error for a response that is not a Status."""
     return api_error(status, "", {"Content-Type": kind, **headers}, body, "http://x")
 
 
-def test_does_not_blame_the_resource_for_the_answer_of_a_web_server() -> None:
+def test_html_404_is_not_blamed_on_resource() -> None:
     line = message_of(answered(404, "text/html", b"<h1>not here</h1>"))
 
     assert line.endswith("and the API server's URL")
 
 
-def test_blames_the_resource_where_an_api_server_knows_no_such_path() -> None:
+def test_status_404_is_blamed_on_resource() -> None:
     line = message_of(answered(404, "text/plain", b"404 page not found\n"))
 
     assert line == (
@@ -70,13 +70,13 @@ def test_blames_the_resource_where_an_api_server_knows_no_such_path() -> None:
     )
 
 
-def test_a_redirect_says_itself_what_to_do() -> None:
+def test_redirect_gets_no_further_advice() -> None:
     line = message_of(answered(302, "text/html", b"", Location="/login"))
 
     assert line.endswith("a redirect to /login: use the URL of the API server itself")
 
 
-def test_an_answer_that_cannot_be_read_is_said_to_be_the_servers() -> None:
+def test_undecodable_response_names_server() -> None:
     assert unreadable(DecodeError("no list"), "http://x") == (
         "http://x returned an invalid list: no list. Is the URL that of an API server?"
     )
@@ -84,30 +84,30 @@ def test_an_answer_that_cannot_be_read_is_said_to_be_the_servers() -> None:
 
 
 @pytest.mark.parametrize("kind", [TransportError, OptionsError, CommandError])
-def test_leaves_errors_alone_that_say_what_to_do(kind: type[Exception]) -> None:
+def test_message_with_advice_is_unchanged(kind: type[Exception]) -> None:
     assert message_of(kind("wrong. Do that.")) == "wrong. Do that."
 
 
-def test_names_the_cause_of_a_missing_sync() -> None:
+def test_not_synced_shows_message_of_cause() -> None:
     error = NotSynced("pods is not synced: listing")
     error.__cause__ = TransportError("the server is away.")
 
     assert message_of(error) == "the server is away."
 
 
-def test_shows_a_missing_sync_without_a_cause_as_it_is() -> None:
+def test_not_synced_without_cause_is_unchanged() -> None:
     assert message_of(NotSynced("pods is not synced")) == "pods is not synced"
 
 
-def test_makes_one_line_of_several() -> None:
+def test_message_is_one_line() -> None:
     assert message_of(OptionsError("one\n  two")) == "one two"
 
 
-def test_names_an_error_without_text_by_its_class() -> None:
+def test_error_without_text_is_named_by_class() -> None:
     assert message_of(TransportError("")) == "TransportError"
 
 
-def test_speaks_of_options_where_the_library_speaks_of_calls(
+def test_message_names_options_instead_of_calls(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))

@@ -1,4 +1,4 @@
-"""A hostile server, and terminals: nothing that it sends moves a cursor or forges a line."""
+"""Hostile servers: no output moves the cursor or forges a line."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 COMMAND = "from aioinformer.cli.main import main; main()"
 CLI = Path(__file__).parents[2] / "aioinformer" / "cli"
 
-# Clears the screen, sets a title, rings, the C1 form of ESC [, reverses what follows,
-# overwrites the line, begins another one, erases.
+# Clear the screen, set a title, ring, the C1 form of ESC [, reverse the direction,
+# overwrite the line, begin another one, erase.
 HOSTILE = (
     "x\x1b[2J\x1b]0;title\x07\x9b31m\u202e\u2066reversed\rover\nADDED forged\u2028"
     "\x85\x7f\x08\x00\ty"
@@ -46,7 +46,7 @@ HOSTILE = (
 
 
 def commands_in(text: str) -> set[str]:
-    """The characters that a terminal does not just show."""
+    """Return the characters that control a terminal."""
     return {it for it in text if not it.isprintable() and it != "\n"}
 
 
@@ -55,7 +55,7 @@ def forged(text: str) -> list[str]:
 
 
 def pod_body() -> dict[str, Any]:
-    """A pod all of whose texts are hostile."""
+    """Return a pod whose texts are all hostile."""
     container = {"name": HOSTILE, "image": HOSTILE}
     waiting = {"waiting": {"reason": HOSTILE, "message": HOSTILE}}
     metadata = {
@@ -91,7 +91,7 @@ def event_body() -> dict[str, Any]:
 
 
 def crd_resources() -> dict[str, Any]:
-    """Discovery of a group whose resource has a hostile plural, kind and short name."""
+    """Return discovery of a resource with a hostile plural, kind and short name."""
     widget = {
         "name": HOSTILE.replace("\n", ""),
         "singularName": "widget",
@@ -104,7 +104,7 @@ def crd_resources() -> dict[str, Any]:
     return {"apiVersion": "v1", **group}
 
 
-# Of Terminal: styles, erasing, places, and what is turned on and off at the end.
+# Sequences of Terminal: styles, erasing, positions, and modes.
 OWN = re.compile(r"\x1b\[[0-9;]*[mKH]|\x1b\[\?(?:1049|25|7)[hl]")
 
 BODIES = {"pods": pod_body(), "events": event_body()}
@@ -112,7 +112,7 @@ BODIES = {"pods": pod_body(), "events": event_body()}
 
 @asynccontextmanager
 async def hostile_server(trouble: int | None = None) -> AsyncIterator[CannedServer]:
-    """Lists one object, and keeps watches open; or refuses with a hostile message."""
+    """Server that lists one object and keeps watches open, or refuses with a hostile message."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if trouble is not None:
@@ -243,7 +243,7 @@ def test_messages_have_no_control_characters(
 
 
 class Refusing(click.Command):
-    """Quotes an argument."""
+    """Quote an argument."""
 
     def main(self, *_: object, **__: object) -> NoReturn:
         raise click.BadParameter(HOSTILE)
@@ -346,7 +346,7 @@ async def test_terminal_gets_only_control_sequences_of_its_own(
 
 
 def ways_out(tree: ast.AST) -> list[str]:
-    """Calls that write to a stream, or mark a text as our own control sequence."""
+    """Return calls that write to a stream, or mark a text as a control sequence."""
     banned = {"print", "echo", "secho", "os.write", "Control", "output.Control"}
     streams = {"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"}
     harmless = {"isatty", "fileno", "encoding"}
@@ -374,7 +374,7 @@ def test_only_the_output_module_writes_to_streams() -> None:
     }
 
     assert {name: ways for name, ways in found.items() if ways} == {
-        # Sequences of constants and numbers.
+        # Sequences made of constants and numbers.
         "doctor.py": ["Control"] * 5,
         "terminal.py": ["Control"] * 7,
     }
@@ -390,5 +390,5 @@ def test_only_the_output_module_writes_to_streams() -> None:
         "Control(x)",
     ],
 )
-def test_ways_out_are_found(code: str) -> None:
+def test_output_checker_finds_forbidden_writes(code: str) -> None:
     assert ways_out(ast.parse(code))

@@ -1,4 +1,4 @@
-"""Changes as lines."""
+"""Lines for changes and outages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EVENTS: list[Notification] = [
 ]
 
 
-def test_a_table_has_what_happened_in_front() -> None:
+def test_table_lines_start_with_event_type() -> None:
     lines = TableLines(Columns(PODS, wide=False, namespaces=True))
     text = lines.of(EVENTS, NOW)
 
@@ -50,7 +50,7 @@ def test_a_table_has_what_happened_in_front() -> None:
     ]
 
 
-def test_the_names_of_the_columns_come_once() -> None:
+def test_table_lines_print_header_once() -> None:
     lines = TableLines(Columns(PODS, wide=False, namespaces=False))
     lines.of(EVENTS, NOW)
     (line,) = lines.of(EVENTS[:1], NOW).splitlines()
@@ -59,7 +59,7 @@ def test_the_names_of_the_columns_come_once() -> None:
     assert line.startswith("ADDED      web-0")
 
 
-def test_json_has_the_events_of_a_watch() -> None:
+def test_json_lines_are_watch_events() -> None:
     lines = JSONLines().of(EVENTS, NOW).splitlines()
     events = [json.loads(line) for line in lines]
 
@@ -67,7 +67,7 @@ def test_json_has_the_events_of_a_watch() -> None:
     assert [it["object"] for it in events] == [thing("web-0").to_dict()] * 3
 
 
-def test_json_that_was_made_pretty_is_one_line() -> None:
+def test_pretty_printed_object_becomes_one_line() -> None:
     body = json.dumps(pod("web-0"), indent=2).encode()
     told = JSONLines().of([Added(KubeObject.of(body))], NOW)
 
@@ -83,20 +83,20 @@ def test_json_that_was_made_pretty_is_one_line() -> None:
         pytest.param(Resource("x.io", "v1", "webs"), "webs.x.io/web-0", id="custom"),
     ],
 )
-def test_names_are_those_of_kubectl(resource: Resource, name: str) -> None:
+def test_name_lines_equal_those_of_kubectl(resource: Resource, name: str) -> None:
     assert NameLines(resource).of(EVENTS[:1], NOW) == f"{name}\n"
 
 
-def test_the_beginning_of_an_outage_is_told_with_its_cause() -> None:
+def test_outage_line_has_cause() -> None:
     line = outage_line(status(TransportError("gone.")), was_out=False)
 
     assert line == "connection lost, retrying: gone."
 
 
 @pytest.mark.parametrize("error", [None, TransportError("gone.")])
-def test_nothing_is_told_while_nothing_changes(error: Exception | None) -> None:
+def test_outage_line_is_empty_without_change(error: Exception | None) -> None:
     assert outage_line(status(error), was_out=error is not None) == ""
 
 
-def test_the_end_of_an_outage_is_told() -> None:
+def test_outage_line_reports_restored_connection() -> None:
     assert outage_line(status(None), was_out=True) == "connection restored"

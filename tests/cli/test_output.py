@@ -1,4 +1,4 @@
-"""Writing without being held up."""
+"""`write()`: slow, paused and ended readers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.looptime(False)
 
 @contextlib.contextmanager
 def piped() -> Iterator[int]:
-    """Let stdout be a pipe, inside of a test; gives the end to read from."""
+    """Replace stdout by a pipe, and return its read end."""
     end, other = os.pipe()
     with (
         os.fdopen(other, "w", encoding="ascii") as stdout,
@@ -29,8 +29,8 @@ def piped() -> Iterator[int]:
         yield end
 
 
-async def test_writes_all_of_it_as_the_reader_takes_it() -> None:
-    data = bytes(range(256)) * 4096  # a mebibyte: no pipe takes that at once
+async def test_write_waits_for_slow_reader_and_writes_all() -> None:
+    data = bytes(range(256)) * 4096  # 1 MiB, more than any pipe holds
     async with asyncio.TaskGroup() as group:
         with piped() as end:
             reading = group.create_task(asyncio.to_thread(read_all, end))
@@ -44,7 +44,7 @@ def read_all(descriptor: int) -> bytes:
         return file.read()
 
 
-async def test_can_be_cancelled_while_nobody_reads() -> None:
+async def test_write_can_be_cancelled_while_reader_pauses() -> None:
     with piped() as end:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
@@ -53,21 +53,21 @@ async def test_can_be_cancelled_while_nobody_reads() -> None:
         os.close(end)
 
 
-async def test_tells_that_nobody_will_read() -> None:
+async def test_write_raises_broken_pipe_without_reader() -> None:
     with piped() as end:
         os.close(end)
         with pytest.raises(BrokenPipeError):
             await write("x")
 
 
-async def test_what_the_encoding_lacks_is_a_question_mark() -> None:
+async def test_unencodable_characters_become_question_marks() -> None:
     with piped() as end:
         await write("web…")
 
     assert read_all(end) == b"web?"
 
 
-async def test_files_are_written_too(tmp_path: Path) -> None:
+async def test_write_works_with_files(tmp_path: Path) -> None:
     with (
         (tmp_path / "out").open("w", encoding="utf-8") as file,
         contextlib.redirect_stdout(file),

@@ -1,4 +1,4 @@
-"""What options take, and how they refuse the rest."""
+"""Options and arguments: parsing, refusal and completion."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
         ("1h30", None),
     ],
 )
-def test_durations_are_those_of_kubectl(text: str, seconds: float | None) -> None:
+def test_durations_have_units_of_kubectl(text: str, seconds: float | None) -> None:
     assert seconds_in(text) == seconds
 
 
 def refused(
     *arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> str:
-    """The line with which these arguments are refused."""
+    """Return the error line for invalid arguments."""
     monkeypatch.setattr(sys, "argv", ["aioinformer", *arguments])
 
     assert run_typed(aioinformer) == 2
@@ -70,7 +70,7 @@ def refused(
         pytest.param(["completion", "tcsh"], "'bash', 'fish', 'zsh'", id="shell"),
     ],
 )
-def test_wrong_input_is_one_line(
+def test_usage_error_is_one_line(
     arguments: list[str],
     words: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -83,7 +83,7 @@ def test_wrong_input_is_one_line(
     assert line.endswith("--help'.\n")
 
 
-def test_no_input_is_answered_with_help(
+def test_command_without_arguments_prints_help(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["aioinformer"])
@@ -92,7 +92,7 @@ def test_no_input_is_answered_with_help(
     assert "Commands:" in capsys.readouterr().out
 
 
-def test_every_command_has_help_with_an_example() -> None:
+def test_help_of_each_command_has_example() -> None:
     for name in ["demo", "watch", "doctor", "apiserver", "completion"]:
         result = CliRunner().invoke(aioinformer, [name, "--help"])
 
@@ -104,14 +104,14 @@ def test_every_command_has_help_with_an_example() -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "fish", "zsh"])
-def test_prints_a_script_for_each_shell(shell: str) -> None:
+def test_completion_prints_script_for_each_shell(shell: str) -> None:
     result = CliRunner().invoke(aioinformer, ["completion", shell])
 
     assert result.exit_code == 0
     assert f"_AIOINFORMER_COMPLETE={shell}_complete" in result.output
 
 
-def test_completes_resources_by_long_and_short_names(tmp_path: Path) -> None:
+def test_completion_offers_plural_and_short_names(tmp_path: Path) -> None:
     environment = {
         **os.environ,
         "COMP_WORDS": "aioinformer watch de",

@@ -1,4 +1,4 @@
-"""Which resource a word means."""
+"""Lookup of resources by name."""
 
 from __future__ import annotations
 
@@ -37,11 +37,13 @@ if TYPE_CHECKING:
         pytest.param("", None, id="empty"),
     ],
 )
-def test_finds_built_in_resources(word: str, resource: Resource | None) -> None:
+def test_built_in_resources_are_found_by_name(
+    word: str, resource: Resource | None
+) -> None:
     assert built_in(word) is resource
 
 
-async def test_asks_no_server_for_what_is_built_in() -> None:
+async def test_built_in_resource_needs_no_server() -> None:
     async with Client.from_url("http://127.0.0.1:1") as client:
         assert await find_resource("deploy", client) is DEPLOYMENTS
 
@@ -50,7 +52,7 @@ async def test_asks_no_server_for_what_is_built_in() -> None:
     "word",
     ["widgets", "Widget", "wd", "widgets.example.com", "widgets.v1.example.com"],
 )
-async def test_asks_the_server_for_what_is_not(word: str) -> None:
+async def test_custom_resource_is_found_by_discovery(word: str) -> None:
     async with APIServer() as server, server.client() as client:
         await define_widgets(client)
 
@@ -70,7 +72,7 @@ async def test_asks_the_server_for_what_is_not(word: str) -> None:
         pytest.param(".v1.b", "the server has no resource '.v1.b'", id="no-name"),
     ],
 )
-async def test_helps_with_words_that_mean_nothing(word: str, hint: str) -> None:
+async def test_unknown_name_suggests_similar_ones(word: str, hint: str) -> None:
     async with APIServer() as server, server.client() as client:
         with pytest.raises(CommandError) as caught:
             await find_resource(word, client)
@@ -78,7 +80,7 @@ async def test_helps_with_words_that_mean_nothing(word: str, hint: str) -> None:
     assert hint in str(caught.value)
 
 
-def test_knows_plural_and_short_names() -> None:
+def test_known_names_are_plural_and_short_names() -> None:
     names = known_names()
 
     assert {"pods", "po", "deployments", "deploy", "svc"} <= set(names)

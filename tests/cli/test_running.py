@@ -1,4 +1,4 @@
-"""How a command's end becomes an exit status; and what can be typed."""
+"""`run()`: exit status, signals, log and usage errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ending(error: BaseException) -> int:
     return run(life)
 
 
-def test_gives_the_status_of_the_command() -> None:
+def test_run_returns_status_of_command() -> None:
     async def life() -> int:
         return 7
 
@@ -52,24 +52,24 @@ def test_gives_the_status_of_the_command() -> None:
 
 
 @pytest.mark.parametrize("error", [CommandError("no. Do."), TransportError("no. Do.")])
-def test_shows_an_error_in_one_line(
+def test_run_prints_error_in_one_line(
     error: Exception, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ending(error) == 2
     assert capsys.readouterr() == ("", "aioinformer: no. Do.\n")
 
 
-def test_finds_the_error_in_nested_groups(capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_finds_error_in_nested_groups(capsys: pytest.CaptureFixture[str]) -> None:
     inner = ExceptionGroup("inner", [TransportError("no.")])
 
     assert ending(ExceptionGroup("outer", [inner])) == 2
     assert capsys.readouterr().err == "aioinformer: no.\n"
 
 
-def test_an_informer_that_died_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_informer_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     died = InformerStopped("an informer died")
     died.__cause__ = RuntimeError("ours")
-    # What happened to the others because of it.
+    # Cancellations that followed from it.
     others = [InformerStopped("pods has ended"), ValueError("no cache")]
 
     assert ending(ExceptionGroup("all", [died, *others])) == 1
@@ -80,13 +80,13 @@ def test_an_informer_that_died_is_one_line(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("error", [InternalError("ours"), RuntimeError("ours")])
-def test_keeps_the_traceback_of_a_bug(error: Exception) -> None:
+def test_run_raises_bug_with_traceback(error: Exception) -> None:
     with pytest.raises(type(error)):
         ending(error)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_cancels_the_command(number: signal.Signals) -> None:
+def test_signal_cancels_command(number: signal.Signals) -> None:
     cleaned_up: list[bool] = []
 
     async def life() -> int:
@@ -105,7 +105,7 @@ def test_a_signal_cancels_the_command(number: signal.Signals) -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_leaves_termination_alone_where_interrupts_are_ignored() -> None:
+def test_sigterm_keeps_default_if_sigint_is_ignored() -> None:
     async def life() -> int:
         return int(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
 
@@ -116,7 +116,7 @@ def test_leaves_termination_alone_where_interrupts_are_ignored() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_the_log_is_silent_unless_asked_for(
+def test_log_is_silent_without_verbose(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     async def life() -> int:
@@ -138,7 +138,7 @@ def test_verbose_sets_the_level_of_the_log(verbose: int, level: int) -> None:
     assert run(life, verbose=verbose) == level
 
 
-async def test_pause_waits_as_long_as_it_should() -> None:
+async def test_pause_waits_for_given_seconds() -> None:
     before = asyncio.get_running_loop().time()
     await pause(30)
 
@@ -153,14 +153,14 @@ async def test_pause_waits_as_long_as_it_should() -> None:
     [["--help"], ["demo", "--help"], ["watch", "-h"]],
     ids=lambda arguments: arguments[0],
 )
-def test_help_has_an_example(arguments: list[str]) -> None:
+def test_main_help_has_example(arguments: list[str]) -> None:
     result = CliRunner().invoke(aioinformer, arguments)
 
     assert result.exit_code == 0
     assert "Example:\n" in result.output
 
 
-def test_tells_its_version() -> None:
+def test_version_option_prints_version() -> None:
     result = CliRunner().invoke(aioinformer, ["--version"])
 
     assert result.exit_code == 0
@@ -186,7 +186,7 @@ def test_tells_its_version() -> None:
         pytest.param(["dance"], id="no-such-command"),
     ],
 )
-def test_wrong_input_gives_status_2(arguments: list[str]) -> None:
+def test_usage_error_exits_with_2(arguments: list[str]) -> None:
     result = CliRunner().invoke(aioinformer, arguments)
 
     assert result.exit_code == 2
@@ -204,7 +204,7 @@ def test_wrong_input_gives_status_2(arguments: list[str]) -> None:
     ],
 )
 @pytest.mark.parametrize("value", ["", " "])
-def test_an_option_that_is_empty_is_refused(
+def test_empty_option_is_refused_with_advice(
     option: str, advice: str, value: str
 ) -> None:
     result = CliRunner().invoke(aioinformer, ["watch", "pods", option, value])
@@ -214,10 +214,10 @@ def test_an_option_that_is_empty_is_refused(
 
 
 @pytest.mark.parametrize("name", ["click", "rich"])
-def test_says_what_to_install_if_something_is_missing(
+def test_missing_dependency_prints_pip_command(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # None in sys.modules is how Python says that a module cannot be imported.
+    # None in sys.modules makes an import fail.
     monkeypatch.setitem(sys.modules, name, None)
 
     interrupts = signal.getsignal(signal.SIGINT)
@@ -232,7 +232,7 @@ def test_says_what_to_install_if_something_is_missing(
 
 
 class Bug(InternalError):
-    """Not one of ours, really."""
+    """Simulated bug of this package."""
 
 
 async def dies(*_: object, **__: object) -> None:
@@ -240,7 +240,7 @@ async def dies(*_: object, **__: object) -> None:
 
 
 async def death_of(command: Coroutine[Any, Any, int]) -> BaseException | None:
-    """What the informer died of, as the command tells it."""
+    """Return the failure of the informer that the command raises."""
     with pytest.raises((InformerStopped, ExceptionGroup)) as caught:
         async with asyncio.timeout(60):
             await command
@@ -250,10 +250,10 @@ async def death_of(command: Coroutine[Any, Any, int]) -> BaseException | None:
 
 
 @pytest.mark.parametrize("step", ["stage", "feed"])
-async def test_watch_ends_with_its_informer(
+async def test_watch_fails_with_its_informer(
     step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the first list is there, and after it."""
+    """The informer fails before or after its first list."""
     monkeypatch.setattr(Pipeline, step, dies)
     async with APIServer(auto_namespaces=True) as server:
 
@@ -271,7 +271,7 @@ async def test_watch_ends_with_its_informer(
     assert isinstance(found, Bug)
 
 
-async def test_demo_ends_with_an_informer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_demo_fails_with_its_informer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pipeline, "feed", dies)
 
     assert isinstance(await death_of(demo(DemoOptions(objects=60))), Bug)

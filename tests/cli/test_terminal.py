@@ -1,4 +1,4 @@
-"""What is written to a terminal: what differs, and nothing else."""
+"""`Terminal`: only changed lines are written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIZE = os.terminal_size((20, 6))
 
 
 class Pipe:
-    """Takes the place of stdout."""
+    """Replacement of stdout."""
 
     encoding = "utf-8"
 
@@ -34,7 +34,7 @@ class Pipe:
         return self._descriptor
 
     def taken(self) -> bytes:
-        """What has been written since the last call."""
+        """Return the output since the last call."""
         try:
             return os.read(self._end, 65536)
         except BlockingIOError:
@@ -47,7 +47,7 @@ class Pipe:
 
 @contextlib.contextmanager
 def piped() -> Iterator[Pipe]:
-    """Let stdout be a pipe, inside of a test: pytest has its own between fixtures."""
+    """Replace stdout by a pipe within a test, as pytest replaces it between fixtures."""
     pipe = Pipe()
     with contextlib.redirect_stdout(cast("TextIO", pipe)):
         yield pipe
@@ -59,7 +59,7 @@ def lines_of(*texts: str) -> list[ScreenLine]:
     return [ScreenLine(text) for text in texts]
 
 
-async def test_the_first_frame_is_written_whole() -> None:
+async def test_first_frame_is_written_completely() -> None:
     with piped() as pipe:
         await Terminal(colors=True).paint(lines_of("one", "two"), SIZE)
 
@@ -68,7 +68,7 @@ async def test_the_first_frame_is_written_whole() -> None:
         )
 
 
-async def test_then_only_what_differs_is() -> None:
+async def test_later_frames_write_changed_lines_only() -> None:
     with piped() as pipe:
         terminal = Terminal(colors=True)
         await terminal.paint(lines_of("one", "two", "three"), SIZE)
@@ -85,7 +85,7 @@ async def test_then_only_what_differs_is() -> None:
         assert pipe.taken() == b""
 
 
-async def test_a_full_line_keeps_its_last_character() -> None:
+async def test_full_line_keeps_its_last_character() -> None:
     with piped() as pipe:
         terminal = Terminal(colors=True)
         screen = pyte.Screen(*SIZE)
@@ -95,7 +95,7 @@ async def test_a_full_line_keeps_its_last_character() -> None:
         assert screen.display[0] == "x" * 20
 
 
-async def test_all_is_written_again_after_another_size() -> None:
+async def test_resize_rewrites_all_lines() -> None:
     with piped() as pipe:
         terminal = Terminal(colors=True)
         await terminal.paint(lines_of("one"), SIZE)
@@ -105,7 +105,7 @@ async def test_all_is_written_again_after_another_size() -> None:
         assert pipe.taken() == b"\x1b[2J\x1b[1Hone\x1b[K"
 
 
-async def test_leaving_gives_everything_back_once() -> None:
+async def test_leave_restores_terminal_once() -> None:
     with piped() as pipe:
         terminal = Terminal(colors=True)
         terminal.leave("never seen")
@@ -119,14 +119,14 @@ async def test_leaving_gives_everything_back_once() -> None:
         assert pipe.taken() == b"\x1b[?7h\x1b[?25h\x1b[?1049lbye\n"
 
 
-async def test_without_colours_there_is_bold() -> None:
+async def test_terminal_without_colors_uses_bold() -> None:
     with piped() as pipe:
         await Terminal(colors=False).paint([ScreenLine("one", "added")], SIZE)
 
         assert pipe.taken().endswith(b"\x1b[1H\x1b[1mone\x1b[m\x1b[K")
 
 
-def test_what_is_no_terminal_has_a_usual_size() -> None:
+def test_output_without_terminal_has_default_size() -> None:
     with piped():
         assert Terminal(colors=True).size() == (80, 24)
 
@@ -136,9 +136,7 @@ def test_what_is_no_terminal_has_a_usual_size() -> None:
     [({}, True), ({"NO_COLOR": ""}, True), ({"NO_COLOR": "1"}, False)],
     ids=["unset", "empty", "set"],
 )
-def test_colours_are_wanted_unless_said(
-    environment: dict[str, str], wanted: bool
-) -> None:
+def test_no_color_disables_colors(environment: dict[str, str], wanted: bool) -> None:
     assert has_colors(environment) == wanted
 
 
@@ -147,7 +145,7 @@ frames = st.lists(st.lists(texts, max_size=SIZE.lines), max_size=6)
 
 
 @given(frames)
-def test_the_screen_is_the_last_frame_whatever_was_there(
+def test_screen_shows_last_frame_after_any_frames(
     frames: list[list[str]],
 ) -> None:
     terminal = Terminal(colors=True)

@@ -1,4 +1,4 @@
-"""`aioinformer watch`: what it watches, and what it does about servers that do not answer."""
+"""`aioinformer watch`: options, selection, and servers that do not respond."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def rows(capfd: Captured) -> list[list[str]]:
-    """The first words of each line."""
+    """Return the first word of each line."""
     return [line.split()[:3] for line in capfd.readouterr().out.splitlines()]
 
 
@@ -52,7 +52,7 @@ async def serving(*names: str) -> AsyncIterator[tuple[APIServer, ConnectionOptio
         yield server, ConnectionOptions(server=server.url)
 
 
-async def test_ends_after_its_time(capfd: Captured) -> None:
+async def test_watch_ends_after_duration(capfd: Captured) -> None:
     loop = asyncio.get_running_loop()
     async with serving("web-0", "web-1") as (_, target):
         before = loop.time()
@@ -75,7 +75,7 @@ async def test_ends_after_its_time(capfd: Captured) -> None:
         pytest.param({"labels": "app in (web)", "namespace": "shop"}, id="namespace"),
     ],
 )
-async def test_shows_only_what_is_selected(
+async def test_watch_shows_selected_objects_only(
     options: dict[str, Any], capfd: Captured
 ) -> None:
     async with serving("web-0", "db-0") as (server, target):
@@ -86,18 +86,18 @@ async def test_shows_only_what_is_selected(
     assert ["web-0" in it for it in names] == [True]
 
 
-async def test_waits_for_a_list_that_is_slow_but_on_its_way(
+async def test_watch_waits_for_slow_list_in_progress(
     capfd: Captured,
 ) -> None:
     async with serving(*(f"web-{number}" for number in range(20))) as (server, target):
-        # A few objects come at once, the others when patience with silence is over.
+        # Some objects arrive at once, the others after the timeout of a silent server.
         server.faults.add(Stall(verb="list", after_bytes=3000, seconds=20))
         await watch(WatchCommandOptions(resource="pods", seconds=1), target)
 
     assert len(rows(capfd)) == 1 + 20
 
 
-async def test_gives_up_on_a_server_that_says_nothing_for_five_seconds() -> None:
+async def test_watch_fails_after_five_seconds_without_response() -> None:
     loop = asyncio.get_running_loop()
     async with serving() as (server, target):
         server.faults.add(Stall(verb="list", head=False))
@@ -109,7 +109,7 @@ async def test_gives_up_on_a_server_that_says_nothing_for_five_seconds() -> None
 
 
 @pytest.mark.parametrize(("seconds", "patience"), [(0.1, 1), (1, 1), (3, 3), (30, 5)])
-async def test_waits_for_silence_no_longer_than_it_is_to_run(
+async def test_watch_timeout_is_limited_by_duration(
     seconds: float, patience: float
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -122,7 +122,7 @@ async def test_waits_for_silence_no_longer_than_it_is_to_run(
     assert loop.time() - before == pytest.approx(patience, abs=0.5)
 
 
-async def test_says_whose_answer_is_no_list() -> None:
+async def test_watch_names_server_of_invalid_list() -> None:
     async with CannedServer() as canned:
         canned.json({"hello": "world"})
         with pytest.raises(CommandError) as caught:
@@ -137,21 +137,21 @@ async def test_says_whose_answer_is_no_list() -> None:
     )
 
 
-async def test_gives_up_after_two_attempts_that_failed() -> None:
+async def test_watch_fails_after_two_failed_attempts() -> None:
     async with serving() as (server, target):
         server.faults.add(Refuse(verb="list", status=503, times=None))
         with pytest.raises(NotSynced, match="2 attempts failed: 503"):
             await watch(WatchCommandOptions(resource="pods"), target)
 
 
-async def test_one_failed_attempt_is_no_reason_to_give_up() -> None:
+async def test_watch_retries_after_one_failed_attempt() -> None:
     async with serving("web-0") as (server, target):
         server.faults.add(Refuse(verb="list", status=503))
 
         assert await watch(WatchCommandOptions(resource="pods", seconds=5), target) == 0
 
 
-async def test_a_failed_attempt_is_told_if_there_is_no_time_for_another() -> None:
+async def test_watch_reports_failed_attempt_without_time_for_retry() -> None:
     async with serving("web-0") as (server, target):
         server.faults.add(Refuse(verb="list", status=503))
         server.faults.add(Stall(verb="list", head=False))
@@ -280,14 +280,14 @@ async def test_watch_names_an_unreachable_server(
         ),
     ],
 )
-async def test_wrong_input_is_noticed_before_anything_is_asked(
+async def test_invalid_watch_options_fail_before_any_request(
     options: WatchCommandOptions, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
         await watch(options, ConnectionOptions(server="http://127.0.0.1:1"))
 
 
-def test_namespaces_are_all_or_one() -> None:
+def test_namespace_and_all_namespaces_are_refused_together() -> None:
     options = WatchCommandOptions(
         resource="pods", namespace="shop", all_namespaces=True
     )
@@ -303,7 +303,7 @@ def test_namespaces_are_all_or_one() -> None:
         pytest.param({"namespace": "elsewhere"}, ["there"], id="named"),
     ],
 )
-async def test_without_a_namespace_that_of_the_context_is_meant(
+async def test_watch_defaults_to_namespace_of_context(
     options: dict[str, Any], names: list[str], tmp_path: Path, capfd: Captured
 ) -> None:
     async with APIServer(auto_namespaces=True) as server:
@@ -319,7 +319,7 @@ async def test_without_a_namespace_that_of_the_context_is_meant(
     assert sorted(said) == sorted(f"pod/{name}" for name in names)
 
 
-async def test_json_is_an_event_in_a_line_without_managed_fields(
+async def test_json_output_is_events_without_managed_fields(
     capfd: Captured,
 ) -> None:
     async with serving("web-0") as (_, target):
@@ -345,11 +345,13 @@ async def test_json_is_an_event_in_a_line_without_managed_fields(
         ),
     ],
 )
-def test_the_title_says_what_is_watched(options: dict[str, str], title: str) -> None:
+def test_title_names_resource_namespace_and_selectors(
+    options: dict[str, str], title: str
+) -> None:
     chosen = WatchCommandOptions(resource="pods", **options)  # type: ignore[arg-type]
 
     assert title_of(chosen, PODS, chosen.namespace) == title
 
 
-def test_the_title_of_what_has_no_namespace_names_none() -> None:
+def test_title_of_cluster_scoped_resource_has_no_namespace() -> None:
     assert title_of(WatchCommandOptions(resource="nodes"), NODES, None) == "nodes"

@@ -1,4 +1,4 @@
-"""`aioinformer watch` of custom resources, by the names that kubectl takes."""
+"""`aioinformer watch` of custom resources."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_watch_finds_a_custom_resource(word: str, tmp_path: Path) -> None:
 
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
-async def test_an_unknown_name_is_one_line_with_what_is_similar() -> None:
+async def test_unknown_resource_prints_similar_names_in_one_line() -> None:
     async with APIServer() as server, server.client() as client:
         await define_widgets(client)
         arguments = ("watch", "widgts", "--server", server.url)
@@ -68,7 +68,7 @@ async def test_an_unknown_name_is_one_line_with_what_is_similar() -> None:
     )
 
 
-async def test_a_namespace_of_what_has_none_is_refused() -> None:
+async def test_namespace_of_cluster_scoped_resource_is_refused() -> None:
     async with APIServer() as server, server.client() as client:
         await define_widgets(client, scope="Cluster")
         options = WatchCommandOptions(resource="Widget", namespace="shop")
@@ -76,7 +76,7 @@ async def test_a_namespace_of_what_has_none_is_refused() -> None:
             await watch(options, ConnectionOptions(server=server.url))
 
 
-async def test_gives_up_on_a_server_that_does_not_say_what_it_has() -> None:
+async def test_watch_fails_if_discovery_hangs() -> None:
     async with OldServer({}) as server:
         server.hold = asyncio.Event()
         server.held_paths = "/api"
@@ -88,7 +88,7 @@ async def test_gives_up_on_a_server_that_does_not_say_what_it_has() -> None:
         server.hold.set()
 
 
-async def test_says_what_is_no_api_server() -> None:
+async def test_watch_reports_server_that_is_not_kubernetes() -> None:
     async with CannedServer() as canned:
         canned.json({"hello": "world"})
         with pytest.raises(CommandError, match="Is the URL that of an API server"):
@@ -97,7 +97,7 @@ async def test_says_what_is_no_api_server() -> None:
             )
 
 
-async def test_says_why_it_cannot_be_known() -> None:
+async def test_watch_reports_failed_discovery() -> None:
     async with OldServer({"/api": 503, "/apis": 503}) as server:
         with pytest.raises(ServerError):
             await watch(

@@ -1,4 +1,4 @@
-"""The demo's server is always changing, and stays about as full as it was."""
+"""`Workload`: constant changes with a stable number of objects."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def names_of(server: APIServer) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("objects", [10, 300])
-def test_begins_with_as_many_objects_as_asked_for(objects: int) -> None:
+def test_workload_creates_given_number_of_objects(objects: int) -> None:
     server, _ = populated(objects)
 
     assert len(server.objects(PODS) + server.objects(CONFIG_MAPS)) == objects
 
 
-def test_every_pod_belongs_to_an_app_of_its_namespace() -> None:
+def test_each_pod_belongs_to_app_of_its_namespace() -> None:
     server, _ = populated(300)
     apps = {
         (body["metadata"]["namespace"], body["metadata"]["name"])
@@ -48,7 +48,7 @@ def test_every_pod_belongs_to_an_app_of_its_namespace() -> None:
 
 
 @pytest.mark.parametrize(("objects", "nodes"), [(6, 1), (240, 20)])
-def test_every_pod_is_on_one_of_the_nodes(objects: int, nodes: int) -> None:
+def test_each_pod_is_on_existing_node(objects: int, nodes: int) -> None:
     server, workload = populated(objects)
     names = {body["metadata"]["name"] for body in server.objects(NODES)}
     for _ in range(50):
@@ -66,7 +66,7 @@ def restarts_of(server: APIServer) -> dict[str, int]:
     }
 
 
-def test_pods_are_of_different_ages_and_most_have_never_been_restarted() -> None:
+def test_initial_pods_differ_in_age_and_few_have_restarted() -> None:
     server, _ = populated(300)
     pods = server.objects(PODS)
     times = {body["metadata"]["creationTimestamp"] for body in pods}
@@ -79,7 +79,7 @@ def test_pods_are_of_different_ages_and_most_have_never_been_restarted() -> None
     assert 0 < max(restarts) <= 15
 
 
-def test_restarts_only_grow_and_slowly() -> None:
+def test_restart_counts_never_shrink_and_grow_slowly() -> None:
     server, workload = populated(60)
     before = restarts_of(server)
     for _ in range(300):
@@ -91,7 +91,7 @@ def test_restarts_only_grow_and_slowly() -> None:
     assert max(grown) <= 5
 
 
-def test_pods_come_change_and_go() -> None:
+def test_changes_create_update_and_delete_pods() -> None:
     server, workload = populated(60)
     before = names_of(server)
     for _ in range(100):
@@ -105,7 +105,7 @@ def test_pods_come_change_and_go() -> None:
 
 
 @pytest.mark.parametrize("objects", [10, 60])
-def test_the_number_of_pods_stays_within_a_tenth(objects: int) -> None:
+def test_number_of_pods_stays_within_ten_percent(objects: int) -> None:
     server, workload = populated(objects)
     target = len(server.objects(PODS))
     for _ in range(500):
@@ -114,18 +114,18 @@ def test_the_number_of_pods_stays_within_a_tenth(objects: int) -> None:
         assert abs(len(server.objects(PODS)) - target) <= max(1, target // 10)
 
 
-def test_every_change_changes_the_version() -> None:
+def test_each_change_increases_resource_version() -> None:
     server, workload = populated(60)
     versions = set()
     for _ in range(50):
         workload.change()
         versions.add(server.resource_version)
 
-    # An app may be given the colour that it has: that is no change.
+    # An app may get the color that it has, which changes nothing.
     assert len(versions) >= 45
 
 
-def test_a_name_that_somebody_has_taken_is_left_to_them() -> None:
+def test_workload_ignores_name_conflict() -> None:
     first, second = populated(60), populated(60)
     for _ in range(100):
         first[1].change()
@@ -145,7 +145,7 @@ def test_a_name_that_somebody_has_taken_is_left_to_them() -> None:
     assert 0 < second[1].changes < first[1].changes
 
 
-def test_two_of_one_seed_do_the_same() -> None:
+def test_equal_seeds_make_equal_changes() -> None:
     first, second = populated(60), populated(60)
     for _, workload in (first, second):
         for _ in range(100):
@@ -154,7 +154,7 @@ def test_two_of_one_seed_do_the_same() -> None:
     assert names_of(first[0]) == names_of(second[0])
 
 
-async def test_changes_come_at_the_rate_asked_for() -> None:
+async def test_changes_are_made_at_given_rate() -> None:
     _, workload = populated(60, rate=50)
     task = asyncio.create_task(workload.run())
     await asyncio.sleep(10)
@@ -163,7 +163,7 @@ async def test_changes_come_at_the_rate_asked_for() -> None:
     assert workload.changes == pytest.approx(500, abs=2)
 
 
-async def test_no_rate_means_no_changes() -> None:
+async def test_zero_rate_makes_no_changes() -> None:
     _, workload = populated(60, rate=0)
     task = asyncio.create_task(workload.run())
     await asyncio.sleep(10)

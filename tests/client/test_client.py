@@ -10,6 +10,7 @@ import pydantic
 import pytest
 from canned import CannedServer
 from conftest import pod
+from each_case import each_case
 from kubernetes_asyncio.client import V1ObjectMeta, V1Pod
 
 from aioinformer.client import Client
@@ -411,7 +412,7 @@ async def test_error_does_not_quote_response_that_is_no_object(
     assert "s3cr3t" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "call",
     [
         pytest.param(lambda it, given: it.get(given, "a"), id="get"),
@@ -422,7 +423,7 @@ async def test_error_does_not_quote_response_that_is_no_object(
         pytest.param(lambda it, given: it.delete(given, "a"), id="delete"),
     ],
 )
-@pytest.mark.parametrize("given", ["pods", ("v1", "pods"), None], ids=str)
+@each_case("given", ["pods", ("v1", "pods"), None])
 async def test_verbs_reject_argument_that_is_no_resource(call: Any, given: Any) -> None:
     client = Client.from_url("http://127.0.0.1:1")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from each_case import each_case
 
 from aioinformer.client import Client, ClientConfig, Credentials, TLSOptions
 from aioinformer.client.environment import load_from_environment, load_in_cluster
@@ -61,8 +62,8 @@ def service_account(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # ---------------------------------------------------------------- ClientConfig
 
 
-@pytest.mark.parametrize(
-    ("url", "message"),
+@each_case(
+    "url, message",
     [
         pytest.param("api.example:6443", "must be a URL", id="no-scheme"),
         pytest.param("ftp://api.example", "must be a URL", id="wrong-scheme"),
@@ -286,8 +287,8 @@ def test_context_without_user_is_anonymous(tmp_path: Path) -> None:
     assert "anonymous" in repr(config.credentials)
 
 
-@pytest.mark.parametrize(
-    ("content", "messages"),
+@each_case(
+    "content, messages",
     [
         pytest.param("", ["does not exist or is empty"], id="empty"),
         pytest.param("- a\n- b\n", ["top level"], id="a-list"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 from discovery_helpers import make_files_older
+from each_case import each_case
 
 from aioinformer.client.discovery_cache import folder_of, load, save
 from aioinformer.client.discovery_documents import APIResource, Group, GroupVersion
@@ -31,8 +32,8 @@ def files(folder: Path) -> list[str]:
     )
 
 
-@pytest.mark.parametrize(
-    ("server", "folder"),
+@each_case(
+    "server, folder",
     [
         ("https://10.0.0.1:6443", "10.0.0.1_6443"),
         ("http://localhost:8001", "localhost_8001"),

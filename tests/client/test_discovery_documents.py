@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 from discovery_helpers import aggregated, listed, named
+from each_case import each_case
 
 from aioinformer.client.discovery_documents import (
     STALE,
@@ -106,7 +107,7 @@ def test_empty_and_null_groups_are_read_as_none(kind: str) -> None:
     assert [it for it in read({"kind": kind, **nothing}) if it.versions] == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         b"",
@@ -118,7 +119,6 @@ def test_empty_and_null_groups_are_read_as_none(kind: str) -> None:
         b'{"kind":"APIVersions","versions":["\xff"]}',
         b"<html></html>",
     ],
-    ids=str,
 )
 def test_other_document_raises_decode_error(body: bytes) -> None:
     with pytest.raises(DecodeError, match="cannot read a discovery document"):

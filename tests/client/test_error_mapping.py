@@ -16,6 +16,7 @@ from aiohttp import web
 from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.http import HttpProcessingError
 from canned import CannedServer, bytes_server
+from each_case import each_case
 from multidict import CIMultiDict
 
 from aioinformer.client import Client
@@ -66,8 +67,8 @@ def refusal(status: int, body: bytes, **headers: str) -> ApiError:
     return api_error(status, "Phrase", CIMultiDict(headers), body, "https://api")
 
 
-@pytest.mark.parametrize(
-    ("status", "kind"),
+@each_case(
+    "status, kind",
     [
         (400, Invalid),
         (401, Unauthorized),
@@ -124,8 +125,8 @@ def test_redirect_error_names_its_target() -> None:
     assert "a redirect to https://login.example" in str(error)
 
 
-@pytest.mark.parametrize(
-    ("value", "seconds"),
+@each_case(
+    "value, seconds",
     [
         ("7", 7.0),
         (" 120 ", 120.0),
@@ -242,8 +243,8 @@ async def test_refused_connection_error_names_address() -> None:
 KEY = ConnectionKey("api", 443, True, True, None, None, None)
 
 
-@pytest.mark.parametrize(
-    ("exc", "words"),
+@each_case(
+    "exc, words",
     [
         pytest.param(
             aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "Name not known")),
@@ -287,7 +288,7 @@ def test_transport_error_names_cause(exc: Exception, words: str) -> None:
 EOF = ssl.SSLEOFError(8, "EOF occurred in violation of protocol")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "exc",
     [
         pytest.param(
@@ -315,7 +316,7 @@ def test_failed_connection_is_unreachable_unless_response_began(
     assert not transport_error(exc, "https://api", answered=True).unreachable
 
 
-@pytest.mark.parametrize(
+@each_case(
     "exc",
     [
         pytest.param(

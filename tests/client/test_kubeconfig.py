@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from credential_helpers import V1, V1BETA1, kubeconfig
+from each_case import each_case
 
 from aioinformer.client.kubeconfig import load_kubeconfig
 from aioinformer.errors import OptionsError
@@ -23,8 +24,8 @@ def without(key: str, settings: dict[str, Any] = EXEC) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name != key}
 
 
-@pytest.mark.parametrize(
-    ("user", "messages"),
+@each_case(
+    "user, messages",
     [
         pytest.param({"exec": "aws"}, ["exec of user", "mapping"], id="no-mapping"),
         pytest.param(
@@ -116,8 +117,8 @@ def test_invalid_user_raises_error_that_names_field(
     assert TOKEN not in error_text
 
 
-@pytest.mark.parametrize(
-    ("cluster", "messages"),
+@each_case(
+    "cluster, messages",
     [
         pytest.param(
             {"insecure-skip-tls-verify": "true"}, ["true or false"], id="no-flag"

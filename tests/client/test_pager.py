@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 from fake_source import FakeSource, Page, Silence, thing
 
 from aioinformer.client import Pager
@@ -59,8 +60,8 @@ async def listed(source: FakeSource, **options: Any) -> PagedList:
 # ---------------------------------------------------------------- whole lists
 
 
-@pytest.mark.parametrize(
-    ("names", "paginated"),
+@each_case(
+    "names, paginated",
     [
         pytest.param([""], False, id="empty"),
         pytest.param(["a"], False, id="a-short-page"),
@@ -115,7 +116,7 @@ async def test_pager_starts_at_given_continue_token(pages_ahead: int) -> None:
     found = await pager.list(ListOptions(continue_token="t0"))
 
     assert text(found.objects) == "cde"
-    assert source.asked == ["list t0", "list t1"]
+    assert source.requested == ["list t0", "list t1"]
 
 
 async def test_pager_raises_for_page_that_continues_with_itself() -> None:
@@ -124,7 +125,7 @@ async def test_pager_raises_for_page_that_continues_with_itself() -> None:
     with pytest.raises(DecodeError, match="repeats a page"):
         await listed(source, continue_token="t0")
 
-    assert source.asked == ["list t0"]
+    assert source.requested == ["list t0"]
 
 
 @pytest.mark.parametrize("error", [EXPIRED, GONE])
@@ -303,7 +304,7 @@ async def test_closed_pager_iteration_leaves_no_page_open() -> None:
     assert source.open == 0
 
 
-@pytest.mark.parametrize("turn", range(20))
+@each_case("turn", range(20))
 async def test_pager_can_be_cancelled_in_every_turn_of_loop(turn: int) -> None:
     source = FakeSource(pages_of("ab", "cd", "e"))
     task = asyncio.create_task(listed(source))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from canned import CannedServer, bytes_server
 from credential_helpers import POD, Authority, door, kubeconfig
+from each_case import each_case
 
 from aioinformer.client import Client, ClientConfig, Credentials, TLSOptions
 from aioinformer.client.config import impersonation_headers, proxy_of_environment
@@ -39,8 +40,8 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.lower(), raising=False)
 
 
-@pytest.mark.parametrize(
-    ("server", "environment", "expected"),
+@each_case(
+    "server, environment, expected",
     [
         pytest.param(SERVER, {}, "", id="none"),
         pytest.param(SERVER, {"HTTPS_PROXY": PROXY}, PROXY, id="tls"),
@@ -66,8 +67,8 @@ def test_proxy_is_read_from_environment(
     assert proxy_of_environment(server, environment) == expected
 
 
-@pytest.mark.parametrize(
-    ("listed", "server", "spared"),
+@each_case(
+    "listed, server, spared",
     [
         ("*", "api.example", True),
         ("api.example", "api.example", True),
@@ -312,8 +313,8 @@ async def test_impersonation_of_kubeconfig_is_sent_with_every_request(
         assert headers.getall("Impersonate-Extra-acme.com%2Fproject") == ["a", "b"]
 
 
-@pytest.mark.parametrize(
-    ("user", "words"),
+@each_case(
+    "user, words",
     [
         pytest.param({"as-groups": ["dev"]}, "add `as`", id="groups-without-user"),
         pytest.param({"as": "a", "as-groups": "dev"}, "as-groups of", id="no-list"),

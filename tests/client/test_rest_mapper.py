@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each_case import each_case
 
 from aioinformer.client.discovery_documents import APIResource, Group, GroupVersion
 from aioinformer.client.rest_mapper import RESTMapper
@@ -69,8 +70,8 @@ def found(word: str, api_version: str = "") -> str | None:
     return None if it is None else f"{it.resource.plural}.{it.resource.api_version}"
 
 
-@pytest.mark.parametrize(
-    ("word", "meaning"),
+@each_case(
+    "word, meaning",
     [
         pytest.param("pods", "pods.v1", id="plural"),
         pytest.param("pod", "pods.v1", id="singular"),
@@ -111,8 +112,8 @@ def test_names_are_resolved_as_in_kubectl(word: str, meaning: str | None) -> Non
     assert found(word) == meaning
 
 
-@pytest.mark.parametrize(
-    ("word", "api_version", "meaning"),
+@each_case(
+    "word, api_version, meaning",
     [
         ("Service", "serving.test/v1", "services.serving.test/v1"),
         ("Service", "v1", "services.v1"),
@@ -161,8 +162,8 @@ def test_category_has_resources_of_several_groups() -> None:
     assert CATALOGUE.preferred("nothing") == ()
 
 
-@pytest.mark.parametrize(
-    ("word", "api_version", "hint"),
+@each_case(
+    "word, api_version, hint",
     [
         pytest.param("podz", "", ". Did you mean 'pods'?", id="mistyped"),
         pytest.param("deploymnt", "", "Did you mean 'deployments'?", id="singular"),

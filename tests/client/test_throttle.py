@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from canned import CannedServer
 from conftest import pod
+from each_case import each_case
 from metrics_helpers import PlainSink
 from queue_helpers import settle
 
@@ -244,8 +245,8 @@ async def test_throttle_keeps_rate_despite_rounding(qps: float) -> None:
     assert now() - before == pytest.approx(999 / qps, rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("qps", "burst", "expected"),
+@each_case(
+    "qps, burst, expected",
     [
         (None, None, None),
         (5, None, "<Throttle qps=5 burst=10 waiting=0>"),
@@ -262,8 +263,8 @@ def test_throttle_has_default_burst(
     assert (None if made is None else repr(made)) == expected
 
 
-@pytest.mark.parametrize(
-    ("qps", "burst"),
+@each_case(
+    "qps, burst",
     [
         (0, None),
         (-1, 5),

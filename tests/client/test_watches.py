@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
-from canned import CannedServer, Stream, line, told
+from canned import CannedServer, Stream, line, summaries
 from conftest import pod
 
 from aioinformer.client import Client, ListWatch
@@ -47,7 +47,7 @@ async def test_watch_returns_batches_of_arrived_events(
 
     async with ListWatch(client, PODS).watch(WatchOptions()) as watch:
         stream.send(first + second[:30])
-        assert told(await watch.next_batch()) == ["ADDED a", "MODIFIED b"]
+        assert summaries(await watch.next_batch()) == ["ADDED a", "MODIFIED b"]
 
         waiting = asyncio.create_task(watch.next_batch())
         stream.send(second[30:60])  # completes nothing, so the wait goes on
@@ -55,7 +55,7 @@ async def test_watch_returns_batches_of_arrived_events(
         assert not waiting.done()
 
         stream.send(second[60:])
-        assert told(await waiting) == ["DELETED c"]
+        assert summaries(await waiting) == ["DELETED c"]
 
         stream.end()
         assert await watch.next_batch() == []
@@ -70,7 +70,7 @@ async def test_truncated_last_line_raises_transport_error(
     stream.end()
 
     async with client.watch(PODS) as watch:
-        assert told(await watch.next_batch()) == ["ADDED a"]
+        assert summaries(await watch.next_batch()) == ["ADDED a"]
         with pytest.raises(TransportError, match="cut off within a line"):
             await watch.next_batch()
 
@@ -84,7 +84,7 @@ async def test_broken_connection_raises_transport_error(
     stream.send(line("ADDED", "a"))
 
     async with client.watch(PODS) as watch:
-        assert told(await watch.next_batch()) == ["ADDED a"]
+        assert summaries(await watch.next_batch()) == ["ADDED a"]
         stream.break_off()
         with pytest.raises(TransportError, match=server.url):
             await watch.next_batch()
@@ -128,7 +128,7 @@ async def test_watch_ends_10_seconds_after_its_timeout(
     before = loop.time()
 
     async with client.watch(PODS, timeout_seconds=300) as watch:
-        assert told([event async for event in watch]) == ["ADDED a"]
+        assert summaries([event async for event in watch]) == ["ADDED a"]
 
     assert loop.time() - before == pytest.approx(310, abs=0.5)
 
@@ -143,7 +143,7 @@ async def test_watch_may_be_silent_for_hours(
         await asyncio.sleep(7 * 3600)
         stream.send(line("ADDED", "a"))
 
-        assert told(await waiting) == ["ADDED a"]
+        assert summaries(await waiting) == ["ADDED a"]
 
 
 async def test_cancelled_read_loses_no_events(
@@ -159,7 +159,7 @@ async def test_cancelled_read_loses_no_events(
                 await watch.next_batch()
 
         stream.send(event[40:])
-        assert told(await watch.next_batch()) == ["ADDED a"]
+        assert summaries(await watch.next_batch()) == ["ADDED a"]
 
 
 async def test_leaving_watch_closes_connection(

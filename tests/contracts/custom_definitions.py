@@ -100,7 +100,7 @@ async def served(http: aiohttp.ClientSession, body: dict[str, Any]) -> None:
 
 
 async def undefine(http: aiohttp.ClientSession, body: dict[str, Any]) -> None:
-    """Delete a CRD and wait until it is gone."""
+    """Delete a CRD and wait until it is removed."""
     path = f"{DEFINITIONS}/{body['metadata']['name']}"
     await ask(http, "DELETE", path)
     await gone(http, path)

@@ -82,7 +82,7 @@ class Row:
     writes: tuple[str, ...] = ("update",) * 5
 
     def script(self) -> list[Fault]:
-        """The faults that lead the informer to the place, and the fault itself."""
+        """Return the faults that lead the informer to the place, and the fault itself."""
         fault = self.fault
         match self.place:
             case "list":
@@ -105,22 +105,22 @@ A_RELIST = (End(after_events=2), Gone())
 
 
 def on_list(**options: Any) -> Stall:
-    """A list that stalls."""
+    """Make a fault that stalls a list."""
     return Stall(verb="list", **options)
 
 
 def on_page(**options: Any) -> Stall:
-    """A list whose next page stalls."""
+    """Make a fault that stalls the next page of a list."""
     return Stall(verb="list", parameter="continue", **options)
 
 
 def on_stream(**options: Any) -> Stall:
-    """A streaming list that stalls."""
+    """Make a fault that stalls a streaming list."""
     return Stall(parameter="sendInitialEvents", **options)
 
 
 def _lists() -> Iterator[Row]:
-    """Lists that fail are repeated from their first page."""
+    """Yield failing lists, which are repeated from their first page."""
     failing = [
         *(Refuse(status=status) for status in (401, 404, 405, 503)),
         Refuse(status=429, retry_after=3),
@@ -176,7 +176,7 @@ _LIST_PLACES: tuple[Place, ...] = ("list", "page")
 
 
 def _watches() -> Iterator[Row]:
-    """Watches that are refused or do not start."""
+    """Yield watches that are refused or do not start."""
     resumed = [
         *(Refuse(status=status) for status in (401, 403, 503)),
         Refuse(status=429, retry_after=3),
@@ -202,7 +202,7 @@ def _watches() -> Iterator[Row]:
 
 
 def _in_mid_stream() -> Iterator[Row]:
-    """Watches that end badly."""
+    """Yield watches that end badly."""
     resumed = [
         Cut(after_bytes=3000),
         Cut(after_bytes=3000, reset=True),
@@ -219,7 +219,7 @@ def _in_mid_stream() -> Iterator[Row]:
     yield Row("midstream", ErrorEvent(status=404, after_events=3), NOT_OLDER)
     yield Row("midstream", Garble(after_events=3), NOT_OLDER)
     yield Row("midstream", StepBack(after_events=3), NEWEST, anew=True)
-    # A deletion of an unknown object cannot be told from an older history.
+    # A deletion of an unknown object looks like an older history.
     ends = ("update", "update", "update", "update", "delete")
     twice = Duplicate(after_events=3)
     yield Row("midstream", twice, NEWEST, anew=True, writes=ends)
@@ -244,7 +244,7 @@ def _watches_that_pass() -> Iterator[Row]:
 
 
 def _streams() -> Iterator[Row]:
-    """Streaming lists: a refusal is followed by pages, other faults by a stream."""
+    """Yield streaming lists: pages follow a refusal, a stream follows other faults."""
     in_pages = [
         *(Refuse(status=status) for status in (400, 405, 422)),
         NoBookmarks(initial_events_end=True),
@@ -306,5 +306,5 @@ ROWS = [
 
 
 def parameters() -> list[object]:
-    """The rows by their names."""
+    """Return the rows as test parameters."""
     return [pytest.param(row, id=f"{row.place}-{row.fault!r}") for row in ROWS]

@@ -1,4 +1,4 @@
-"""Runs an informer of pods under changes and faults, then judges it.
+"""Runs of an informer of pods under changes and faults, and their verdict.
 
 `Witness` is a handler that checks each event. `Run` is one informer with its witnesses.
 Its `verdict()` lists the violations at the end: in the store, in the events, and in the
@@ -68,11 +68,11 @@ class Witness:
         self.last: dict[str, int] = {}
         """Newest reported version, by uid."""
         self.ended: set[str] = set()
-        self.told = 0
+        self.received = 0
         self.wrong: list[str] = []
 
     async def __call__(self, event: Added | Updated | Deleted) -> None:
-        self.told += 1
+        self.received += 1
         match event:
             case Added(obj=obj):
                 self._expect(obj.key not in self.present, f"G6: {obj} added twice")
@@ -87,7 +87,7 @@ class Witness:
                 self._end(obj, unknown=unknown)
 
         self._store_shows(event)
-        if self._seconds and self.told % 7 == 0:
+        if self._seconds and self.received % 7 == 0:
             await asyncio.sleep(self._seconds)
             self._store_shows(event)
 
@@ -276,13 +276,13 @@ def attempts_of(
         server: Server with the recorded requests.
         behind: Query of a request; attempts up to the first one with it are left out.
     """
-    asked = [one for one in server.requests if one.resource == PODS.plural]
+    requested = [one for one in server.requests if one.resource == PODS.plural]
     if behind is not None:
-        del asked[: [one.query for one in asked].index(behind) + 1]
+        del requested[: [one.query for one in requested].index(behind) + 1]
 
     return [
         Attempt(one.time, kind, one.query)
-        for one in asked
+        for one in requested
         if (kind := _kind_of(one.verb, one.query))
     ]
 

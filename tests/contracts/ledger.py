@@ -1,4 +1,4 @@
-"""`Ledger`: writes to a server in tests, and remembers every state of every object."""
+"""`Ledger`: random writes to a server, and every state of every object."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WRITES = [*["update"] * 5, *["create"] * 2, *["again"] * 2, "delete"]
 
 
 class Ledger:
-    """Writes pods by a seed, and knows every state of each.
+    """A writer of pods by a seed that knows every state of each.
 
     Attributes:
         states: Versions of an object by uid, including that of its deletion.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Mischief(Notes):
-    """Records the states of each key, then works, raises, hangs or cancels itself."""
+    """A reconcile that records states, then works, raises, hangs or cancels itself."""
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ async def test_G10_change_during_a_reconcile_is_reconciled_again() -> None:
     assert notes.names == ["a", "a"]
 
 
-# ---------------------------------------------------------------- many
+# ---------------------------------------------------------------- many objects
 
 
 def held() -> list[int]:
@@ -205,7 +205,7 @@ async def test_controller_keeps_nothing_after_3000_objects_changed_at_once() -> 
         assert references(old) == references(objects(1, "d", 1))
 
 
-# ---------------------------------------------------------------- bad ones
+# ---------------------------------------------------------------- failing reconciles
 
 
 async def nonsense() -> str:
@@ -253,7 +253,7 @@ async def test_failing_reconcile_is_reported_and_others_continue(
     assert sink.counts["controller_runtime_reconcile_total", ("pods", "success")] == 2
 
 
-# ---------------------------------------------------------------- reading one's writes
+# ---------------------------------------------------------------- own writes
 
 
 async def test_reconcile_reads_its_own_writes() -> None:

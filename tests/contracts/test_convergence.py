@@ -41,10 +41,10 @@ class Story:
         self.waits = waits
         self.present: dict[str, KubeObject] = {}
         self.newest: dict[str, int] = {}
-        self.told = 0
+        self.received = 0
 
     async def __call__(self, event: Added | Updated | Deleted) -> None:
-        self.told += 1
+        self.received += 1
         match event:
             case Added(obj=obj):
                 assert obj.key not in self.present, f"added twice: {obj}"
@@ -65,9 +65,9 @@ class Story:
                 else:
                     self._state(obj)
 
-                self._store_is_not_behind(obj, gone=True)
+                self._store_is_not_behind(obj, removed=True)
 
-        if self.waits and self.told % 97 == 0:
+        if self.waits and self.received % 97 == 0:
             await asyncio.sleep(0.5)
 
     def _state(self, obj: KubeObject) -> None:
@@ -75,15 +75,15 @@ class Story:
         version = int(obj.resource_version)
         assert version > self.newest.get(obj.uid, 0), f"{obj} came again, or too late"
         self.newest[obj.uid] = version
-        self._store_is_not_behind(obj, gone=False)
+        self._store_is_not_behind(obj, removed=False)
 
-    def _store_is_not_behind(self, obj: KubeObject, *, gone: bool) -> None:
+    def _store_is_not_behind(self, obj: KubeObject, *, removed: bool) -> None:
         """G3: the store has the state of the event, or a later one."""
         stored = self.informer.store.get_by_key(obj.key)
         if stored is None:
             return  # a later state: deleted
 
-        if gone:
+        if removed:
             assert stored.uid != obj.uid
         else:
             assert int(stored.resource_version) >= int(obj.resource_version)

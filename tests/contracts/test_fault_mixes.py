@@ -27,7 +27,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 class Honest(Chaos):
-    """Draws all faults but lies, such as wrong versions that a client cannot detect.
+    """Chaos without lies, such as wrong versions that a client cannot detect.
 
     An old version of the first list is no lie: nothing was known before it.
     """

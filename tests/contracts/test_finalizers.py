@@ -134,12 +134,12 @@ async def test_conditions_are_accepted_by_the_server(target: ServerUnderTest) ->
             namespace=target.namespace,
         )
 
-    told = pod.at("status.conditions")
-    assert is_status_condition_true(told, "example.com/Paid")
+    received = pod.at("status.conditions")
+    assert is_status_condition_true(received, "example.com/Paid")
     again = set_status_condition(
-        told, "example.com/Paid", True, reason="Invoice", message="by card"
+        received, "example.com/Paid", True, reason="Invoice", message="by card"
     )
-    assert again == told
+    assert again == received
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -22,7 +22,7 @@ def label(server: APIServer, name: str, value: str) -> None:
 
 
 class Follower:
-    """Keeps a copy by events; raises on contradictions, which `on_error` receives."""
+    """A handler that keeps a copy by events, and raises on contradictions."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.seconds = seconds
@@ -219,10 +219,10 @@ async def churn_some_more(server: APIServer) -> None:
 
 async def test_G1_coalescing_handler_may_skip_updates_but_no_deletion() -> None:
     async with APIServer() as server, pods_of(server) as (_, informer):
-        told: list[str] = []
+        received: list[str] = []
 
         async def slow(event: Event) -> None:
-            told.append(tell(event))
+            received.append(tell(event))
             await asyncio.sleep(5)
 
         informer.add_event_handler(on_event=slow, coalesce=True)
@@ -239,7 +239,7 @@ async def test_G1_coalescing_handler_may_skip_updates_but_no_deletion() -> None:
         await settled(server, informer)
         await asyncio.sleep(60)
 
-        assert told == ["added first", "added second", "deleted first"]
+        assert received == ["added first", "added second", "deleted first"]
 
 
 async def test_G5_late_filtered_handler_misses_nothing() -> None:
@@ -250,10 +250,10 @@ async def test_G5_late_filtered_handler_misses_nothing() -> None:
             )
 
         async with pods_of(server) as (_, informer):
-            told: list[str] = []
+            received: list[str] = []
             label(server, "pod-0", "web")
             handler = informer.add_event_handler(
-                on_event=lambda event: told.append(tell(event)),
+                on_event=lambda event: received.append(tell(event)),
                 filter=lambda obj: obj.labels["app"] == "web",
             )
             label(server, "pod-1", "db")
@@ -261,8 +261,8 @@ async def test_G5_late_filtered_handler_misses_nothing() -> None:
             await handler.wait_synced()
             await settled(server, informer)
 
-            assert len(told) == len(set(told)) == 25 + 3
-            assert set(told[25:]) == {"added pod-0", "deleted pod-1", "added pod-2"}
+            assert len(received) == len(set(received)) == 25 + 3
+            assert set(received[25:]) == {"added pod-0", "deleted pod-1", "added pod-2"}
 
 
 async def test_G6_deletion_while_disconnected_passes_the_filter() -> None:
@@ -270,9 +270,9 @@ async def test_G6_deletion_while_disconnected_passes_the_filter() -> None:
         server.create(PODS, plain("web", app="web"))
         server.create(PODS, plain("db", app="db"))
         async with pods_of(server) as (_, informer):
-            told: list[str] = []
+            received: list[str] = []
             informer.add_event_handler(
-                on_event=lambda event: told.append(tell(event)),
+                on_event=lambda event: received.append(tell(event)),
                 filter=lambda obj: obj.labels["app"] == "web",
             )
             await server.stop()
@@ -282,7 +282,7 @@ async def test_G6_deletion_while_disconnected_passes_the_filter() -> None:
             await server.start()
             await settled(server, informer)
 
-            assert told == ["initial web", "gone web"]
+            assert received == ["initial web", "gone web"]
 
 
 # ---------------------------------------------------------------- G12
@@ -294,9 +294,9 @@ async def test_G12_failing_filter_accepts_and_is_reported() -> None:
         APIServer() as server,
         pods_of(server, on_error=failures.append) as (_, informer),
     ):
-        told: list[str] = []
+        received: list[str] = []
         informer.add_event_handler(
-            on_event=lambda event: told.append(tell(event)),
+            on_event=lambda event: received.append(tell(event)),
             filter=lambda obj: obj.labels["app"] == "web",
             name="picky",
         )
@@ -307,7 +307,7 @@ async def test_G12_failing_filter_accepts_and_is_reported() -> None:
         server.delete(PODS, "unlabelled")
         await settled(server, informer)
 
-        assert told == ["added unlabelled", "added web", "deleted unlabelled"]
+        assert received == ["added unlabelled", "added web", "deleted unlabelled"]
         (failure,) = failures
         assert (failure.where, failure.name) == ("filter", "pods/picky")
         assert isinstance(failure.__cause__, KeyError)

@@ -76,14 +76,14 @@ async def test_G1_list_newer_than_its_version_causes_no_older_state() -> None:
 
         server.faults.add(StepBack(verb="list", versions=7))
         async with pods_of(server) as (_, informer):
-            told: list[str] = []
-            informer.on_event(lambda event: told.append(tell(event)))
+            received: list[str] = []
+            informer.on_event(lambda event: received.append(tell(event)))
             await settled(server, informer)
             server.patch(PODS, "web", {"metadata": {"annotations": {"n": "new"}}})
             await settled(server, informer)
             repeated = informer.status.duplicates
 
-    assert told == ["initial web", "initial web-again", "updated web"]
+    assert received == ["initial web", "initial web-again", "updated web"]
     assert repeated >= 7
 
 
@@ -103,7 +103,7 @@ async def test_G2_handler_sees_all_objects_in_any_order() -> None:
 
 async def test_G3_store_is_never_older_than_the_event() -> None:
     async with APIServer() as server, pods_of(server) as (_, informer):
-        behind: list[str] = []
+        stale: list[str] = []
 
         @informer.on_event
         async def look(event: Event) -> None:
@@ -112,14 +112,14 @@ async def test_G3_store_is_never_older_than_the_event() -> None:
             stored = informer.store.get_by_key(obj.key)
             if isinstance(event, Deleted):
                 if stored is not None and stored.uid == obj.uid:
-                    behind.append(tell(event))
+                    stale.append(tell(event))
 
             elif stored is None:
                 if "gone-soon" not in obj.name:
-                    behind.append(tell(event))
+                    stale.append(tell(event))
 
             elif int(stored.resource_version) < int(obj.resource_version):
-                behind.append(tell(event))
+                stale.append(tell(event))
 
         for number in range(20):
             server.create(PODS, plain(f"pod-{number}"))
@@ -129,7 +129,7 @@ async def test_G3_store_is_never_older_than_the_event() -> None:
             await asyncio.sleep(0.002)
 
         await settled(server, informer)
-        assert behind == []
+        assert stale == []
 
 
 async def test_G3_readers_see_a_relist_whole_or_not_at_all() -> None:
@@ -235,19 +235,19 @@ async def test_G5_late_handler_gets_a_snapshot_then_every_change() -> None:
             server.create(PODS, plain(f"pod-{number}"))
 
         async with pods_of(server) as (_, informer):
-            told: list[str] = []
+            received: list[str] = []
             server.create(PODS, plain("before"))
             handler = informer.add_event_handler(
-                on_event=lambda event: told.append(tell(event))
+                on_event=lambda event: received.append(tell(event))
             )
             server.create(PODS, plain("after"))
             await handler.wait_synced()
             await settled(server, informer)
 
-            initial = [one for one in told if one.startswith("initial")]
-            assert len(told) == len(set(told)) == 102
-            assert told[: len(initial)] == initial
-            assert set(told[len(initial) :]) == {"added before", "added after"}
+            initial = [one for one in received if one.startswith("initial")]
+            assert len(received) == len(set(received)) == 102
+            assert received[: len(initial)] == initial
+            assert set(received[len(initial) :]) == {"added before", "added after"}
 
 
 @pytest.mark.parametrize("role", ["index", "transform"])
@@ -256,15 +256,17 @@ async def test_G5_handler_added_by_on_error_gets_each_object_once(
     role: str, moment: str
 ) -> None:
     """The handler is added while the object of the failing function is applied."""
-    told: list[str] = []
+    received: list[str] = []
 
     def fails(obj: KubeObject) -> NoReturn:
         raise ValueError
 
     def add(_: HandlerError) -> None:
-        if not told:
-            told.append("handler added")
-            informer.add_event_handler(on_event=lambda event: told.append(tell(event)))
+        if not received:
+            received.append("handler added")
+            informer.add_event_handler(
+                on_event=lambda event: received.append(tell(event))
+            )
 
     async with APIServer() as server:
         factory = SharedInformerFactory(server.client(), on_error=add)
@@ -292,7 +294,7 @@ async def test_G5_handler_added_by_on_error_gets_each_object_once(
 
             await settled(server, informer)
 
-    assert sorted(it.split()[-1] for it in told[1:]) == ["db", "web"]
+    assert sorted(it.split()[-1] for it in received[1:]) == ["db", "web"]
 
 
 async def test_G6_deletion_while_disconnected_carries_the_last_known_state() -> None:
@@ -314,13 +316,13 @@ async def test_G6_deletion_while_disconnected_carries_the_last_known_state() -> 
             await server.start()
             await settled(server, informer)
 
-            told = [tell(event) for event in events]
-            assert sorted(told) == [
+            received = [tell(event) for event in events]
+            assert sorted(received) == [
                 "added comes-again",
                 "gone comes-again",
                 "gone goes",
             ]
-            assert told[-1] == "added comes-again"
+            assert received[-1] == "added comes-again"
             goes = next(e for e in events if tell(e) == "gone goes")
             assert isinstance(goes, Deleted)
             assert goes.obj.labels["app"] == "web"
@@ -331,12 +333,12 @@ async def test_G6_object_that_leaves_the_selection_is_deleted() -> None:
         server.create(PODS, plain("web", app="web"))
         factory = SharedInformerFactory(server.client())
         informer = factory.informer("v1", "pods", label_selector="app=web")
-        told: list[str] = []
-        informer.on_event(lambda event: told.append(tell(event)))
+        received: list[str] = []
+        informer.on_event(lambda event: received.append(tell(event)))
         async with factory:
             await factory.wait_for_cache_sync(timeout=30)
             server.patch(PODS, "web", {"metadata": {"labels": {"app": "db"}}})
             await asyncio.sleep(1)
 
-        assert told == ["initial web", "deleted web"]
+        assert received == ["initial web", "deleted web"]
         assert len(informer.store) == 0

@@ -51,7 +51,7 @@ async def watched(
     resource: Resource = PODS,
     **options: Any,
 ) -> AsyncIterator[tuple[APIServer, SharedInformer]]:
-    """A server with two objects, and a running informer of them.
+    """Run a server with two objects and an informer of them.
 
     Faults of lists strike the first list.
     """
@@ -103,8 +103,8 @@ async def test_forbidden_watch_keeps_cache_readable_and_sets_status() -> None:
     refused = Refuse(verb="watch", status=403, times=1000)
     async with watched() as (server, pods):
         await pods.wait_synced(timeout=30)
-        told: list[Exception] = []
-        pods.set_watch_error_handler(told.append)
+        received: list[Exception] = []
+        pods.set_watch_error_handler(received.append)
         server.faults.add(refused)
         await server.stop()
         await server.start()
@@ -120,7 +120,7 @@ async def test_forbidden_watch_keeps_cache_readable_and_sets_status() -> None:
         assert status.synced
         assert status.resource_version == server.resource_version
         assert len(pods.lister.list()) == 2
-        assert len(told) >= 3
+        assert len(received) >= 3
         with pytest.raises(Stale, match="403 Forbidden"):
             pods.lister.list(max_staleness=(status.age or 0) / 2)
 
@@ -150,13 +150,13 @@ async def test_forbidden_list_keeps_cache_readable_and_sets_status() -> None:
         pytest.param(
             Refuse(verb="list", status=403, times=9),
             403,
-            "to list and to watch must both be allowed",
+            "both list and watch must be allowed",
             id="403",
         ),
         pytest.param(
             Refuse(verb="list", status=404, times=9),
             404,
-            "the server has no such resource",
+            "the server does not serve the resource",
             id="404",
         ),
         pytest.param(
@@ -197,7 +197,7 @@ async def test_wait_synced_names_fallback_from_streaming_lists() -> None:
 
     text = str(raised.value)
     assert "503" in text
-    assert "lists are asked for in pages, as the server did not stream them" in text
+    assert "listing in pages because the server did not stream lists" in text
 
 
 async def test_streaming_list_is_transformed_once() -> None:
@@ -222,7 +222,7 @@ async def test_streaming_list_is_transformed_once() -> None:
     assert len(calls) == 4
 
 
-# ---------------------------------------------------------------- what is counted
+# ---------------------------------------------------------------- counters
 
 
 @pytest.mark.parametrize(
@@ -259,8 +259,8 @@ async def test_failures_are_counted(faults: list[Any], counted: dict[str, int]) 
 async def test_restored_backup_counts_as_history_reset() -> None:
     async with watched() as (server, pods):
         await pods.wait_synced(timeout=30)
-        told: list[Exception] = []
-        pods.set_watch_error_handler(told.append)
+        received: list[Exception] = []
+        pods.set_watch_error_handler(received.append)
         backup = server.snapshot()
         for number in range(5):
             server.create(PODS, plain(f"more-{number}"))
@@ -271,7 +271,7 @@ async def test_restored_backup_counts_as_history_reset() -> None:
         await reached(pods, lambda it: it.failures == 0)
 
         assert status.history_resets == 1
-        assert any(isinstance(error, HistoryReset) for error in told)
+        assert any(isinstance(error, HistoryReset) for error in received)
         assert pods.status.resource_version == server.resource_version
 
 
@@ -363,7 +363,7 @@ async def test_resource_that_is_no_longer_served_becomes_absent() -> None:
 
         absent = await reached(widgets, lambda it: it.phase == "absent")
         await reached(widgets, lambda _: not widgets.lister.list())
-        gone = [event for event in events if isinstance(event, Deleted)]
+        removed = [event for event in events if isinstance(event, Deleted)]
         version = widgets.status.resource_version
 
         server.register(WIDGETS)
@@ -378,8 +378,8 @@ async def test_resource_that_is_no_longer_served_becomes_absent() -> None:
     assert kept == 2
     assert absent.synced
     assert version
-    assert sorted(event.obj.name for event in gone) == ["a", "b"]
-    assert all(event.final_state_unknown for event in gone)
+    assert sorted(event.obj.name for event in removed) == ["a", "b"]
+    assert all(event.final_state_unknown for event in removed)
     assert back.phase in {"listing", "watching"}
     assert not back.not_served
 

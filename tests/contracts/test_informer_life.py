@@ -338,8 +338,8 @@ async def test_G12_failing_on_error_callback_stops_nothing(
         await settled(server, informer)
 
     assert names == ["one"]
-    told = {record.getMessage().rpartition(": ")[2] for record in caplog.records}
-    assert {"on_error failed", "the watch error handler failed"} <= told
+    received = {record.getMessage().rpartition(": ")[2] for record in caplog.records}
+    assert {"on_error failed", "the watch error handler failed"} <= received
 
 
 async def test_G12_base_exception_in_user_code_is_reported_like_any_other() -> None:
@@ -481,7 +481,7 @@ async def test_server_whose_versions_went_backwards_is_trusted() -> None:
             first.create(PODS, plain(f"old-{number}"))
 
         async with pods_of(first) as (_, informer):
-            told = watch_names(informer)
+            received = watch_names(informer)
             await first.stop()
             async with APIServer(port=port) as second:
                 second.create(PODS, plain("new"))
@@ -495,4 +495,4 @@ async def test_server_whose_versions_went_backwards_is_trusted() -> None:
                     while [obj.name for obj in informer.lister.list()] != ["new"]:
                         await asyncio.sleep(0.1)
 
-            assert told[-1] == "new"
+            assert received[-1] == "new"

@@ -37,7 +37,7 @@ def body(namespace: str, name: str) -> dict[str, Any]:
 async def served(
     *faults: Any,
 ) -> AsyncIterator[tuple[APIServer, SharedInformer]]:
-    """A server with pods in four namespaces, and an informer of three of them."""
+    """Run a server with pods in four namespaces, and an informer of three of them."""
     async with APIServer() as server:
         server.faults.add(*faults)
         for namespace in [*NAMESPACES, "other"]:
@@ -84,13 +84,13 @@ async def test_G1_to_G6_hold_when_watches_of_some_namespaces_are_cut() -> None:
     async with served() as (server, informer):
         view = View()
         informer.add_event_handler(on_event=view)
-        behind: list[str] = []
+        stale: list[str] = []
 
         @informer.on_add
         async def look(obj: Any) -> None:
             there = informer.store.get_by_key(obj.key)
             if there and int(there.resource_version) < int(obj.resource_version):
-                behind.append(obj.key)
+                stale.append(obj.key)
 
         await informer.wait_synced(timeout=30)
         late: list[View] = []
@@ -131,7 +131,7 @@ async def test_G1_to_G6_hold_when_watches_of_some_namespaces_are_cut() -> None:
             assert each.broken == []
             assert each.objects == held(server)
 
-        assert behind == []
+        assert stale == []
         assert "other/a" not in informer.store
 
 

@@ -70,20 +70,20 @@ async def test_G3_store_is_never_older_than_the_event(
     queue: Queue[KubeObject],
 ) -> None:
     async with APIServer() as server, pods_on(server, queue) as pods:
-        behind: list[str] = []
-        told = 0
+        stale: list[str] = []
+        received = 0
 
         @pods.on_event
         def look(event: Event) -> None:
-            nonlocal told
-            told += 1
+            nonlocal received
+            received += 1
             obj = event.new if isinstance(event, Updated) else event.obj
             stored = pods.store.get_by_key(obj.key)
             if isinstance(event, Deleted) or stored is None:
                 return
 
             if int(stored.resource_version) < int(obj.resource_version):
-                behind.append(tell(event))
+                stale.append(tell(event))
 
         for number in range(20):
             server.create(PODS, plain(f"pod-{number}"))
@@ -94,8 +94,8 @@ async def test_G3_store_is_never_older_than_the_event(
 
         await settled(server, pods)
 
-        assert behind == []
-        assert told == 47
+        assert stale == []
+        assert received == 47
 
 
 async def test_G5_late_handler_gets_a_snapshot_then_every_change(
@@ -106,14 +106,14 @@ async def test_G5_late_handler_gets_a_snapshot_then_every_change(
             server.create(PODS, plain(f"pod-{number}"))
 
         async with pods_on(server, queue) as pods:
-            told: list[str] = []
-            pods.on_event(lambda event: told.append(tell(event)))
+            received: list[str] = []
+            pods.on_event(lambda event: received.append(tell(event)))
             server.create(PODS, plain("after"))
             await settled(server, pods)
 
             initial = [f"initial pod-{number}" for number in range(10)]
-            assert sorted(told[:10]) == initial
-            assert told[10:] == ["added after"]
+            assert sorted(received[:10]) == initial
+            assert received[10:] == ["added after"]
 
 
 async def test_G6_deletion_while_disconnected_carries_the_last_known_state(
@@ -124,10 +124,10 @@ async def test_G6_deletion_while_disconnected_carries_the_last_known_state(
             server.create(PODS, plain(name))
 
         async with pods_on(server, queue) as pods:
-            told: list[str] = []
-            pods.on_event(lambda event: told.append(tell(event)))
+            received: list[str] = []
+            pods.on_event(lambda event: received.append(tell(event)))
             await settled(server, pods)
-            told.clear()
+            received.clear()
 
             await server.stop()
             server.delete(PODS, "goes")
@@ -137,12 +137,12 @@ async def test_G6_deletion_while_disconnected_carries_the_last_known_state(
             await server.start()
             await settled(server, pods)
 
-            assert sorted(told) == [
+            assert sorted(received) == [
                 "added comes-again",
                 "gone comes-again",
                 "gone goes",
             ]
-            assert told[-1] == "added comes-again"
+            assert received[-1] == "added comes-again"
 
 
 async def test_G7_store_follows_the_server_through_cuts_and_relists(
@@ -152,15 +152,15 @@ async def test_G7_store_follows_the_server_through_cuts_and_relists(
         # Before its first watch, which may start as soon as it is synced.
         server.faults.add(Cut(after_bytes=900), Gone(after_events=5))
         async with pods_on(server, queue) as pods:
-            told: dict[str, str] = {}
+            received: dict[str, str] = {}
 
             @pods.on_event
             def follow(event: Event) -> None:
                 obj = event.new if isinstance(event, Updated) else event.obj
                 if isinstance(event, Deleted):
-                    del told[obj.name]
+                    del received[obj.name]
                 else:
-                    told[obj.name] = obj.resource_version
+                    received[obj.name] = obj.resource_version
 
             for number in range(60):
                 server.create(PODS, plain(f"pod-{number}"))
@@ -173,7 +173,7 @@ async def test_G7_store_follows_the_server_through_cuts_and_relists(
 
             assert pods.status.restarts >= 2
             there = {pod.name: pod.resource_version for pod in pods.store.list()}
-            assert told == there
+            assert received == there
             assert sorted(there) == sorted(f"pod-{n}" for n in range(1, 60, 2))
             assert pods.store.resource_version == server.resource_version
 
@@ -184,11 +184,11 @@ async def test_resync_of_the_queue_causes_no_event() -> None:
     async with APIServer() as server:
         server.create(PODS, plain("web"))
         async with pods_on(server, queue) as pods:
-            told: list[str] = []
-            pods.on_event(lambda event: told.append(tell(event)))
+            received: list[str] = []
+            pods.on_event(lambda event: received.append(tell(event)))
             queue.resync()
             server.create(PODS, plain("db"))
             await settled(server, pods)
 
-            assert told == ["initial web", "added db"]
+            assert received == ["initial web", "added db"]
             assert len(queue) == 0

@@ -1,4 +1,4 @@
-"""Failures that end the watches of other libraries for good, and must not end ours.
+"""Recovery from failures that permanently end the watches of other libraries.
 
 Each test has a lasting failure, changes meanwhile, and the end of the failure. Then the
 store equals the server, and the handlers' events explain it.
@@ -43,7 +43,7 @@ TEN_MINUTES = 300
 """Number of writes, 2 s apart."""
 
 
-# ---------------------------------------------------------------- who may do what
+# ---------------------------------------------------------------- permissions
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
@@ -129,7 +129,7 @@ async def test_rotated_token_is_read_again_at_once(tmp_path: Path) -> None:
             assert_same(server, PODS, informer, view)
 
 
-# ---------------------------------------------------------------- another history
+# ---------------------------------------------------------------- changed histories
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
@@ -192,7 +192,7 @@ async def test_informer_trusts_another_server_with_the_same_objects(
             assert_same(server, PODS, pods, view)
 
 
-# ---------------------------------------------------------------- no such resource
+# ---------------------------------------------------------------- removed resources
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
@@ -213,7 +213,9 @@ async def test_deleted_crd_removes_its_objects_until_it_returns(
             server.unregister(WIDGETS)
             await server.start()
             await asyncio.sleep(30)
-            assert len(widgets.lister.list()) == 2, "not gone as soon as a list fails"
+            assert len(widgets.lister.list()) == 2, (
+                "a single failed list removes nothing"
+            )
             assert not_served(widgets)
             assert isinstance(widgets.status.last_error, NotFound)
 
@@ -296,7 +298,7 @@ def make_widgets(server: APIServer, *names: str) -> None:
 async def live(
     client: Client, resource: Resource, **options: Any
 ) -> AsyncIterator[tuple[SharedInformer, View]]:
-    """A running informer, and a copy built from its handler's events."""
+    """Run an informer, and a copy built from its handler's events."""
     informer = SharedInformer(
         ListWatch(client, resource),
         options=ReflectorOptions(**options),

@@ -24,7 +24,7 @@ def a_source(*names: str) -> FakeListerWatcher:
     return FakeListerWatcher(*({"metadata": {"name": name}} for name in names))
 
 
-async def told_of(informer: SharedInformer, **options: Any) -> None:
+async def received_by(informer: SharedInformer, **options: Any) -> None:
     """Run an informer until its handler has processed everything."""
     registration = informer.add_event_handler(thread=True, **options)
     life = asyncio.create_task(informer.run())
@@ -47,7 +47,7 @@ async def test_G4_thread_handler_is_called_in_a_thread_and_one_at_a_time() -> No
         threads.append(threading.get_ident())
         together -= 1
 
-    await told_of(SharedInformer(a_source("a", "b", "c")), on_add=handle)
+    await received_by(SharedInformer(a_source("a", "b", "c")), on_add=handle)
 
     assert len(threads) == 3
     assert threading.get_ident() not in threads
@@ -56,15 +56,15 @@ async def test_G4_thread_handler_is_called_in_a_thread_and_one_at_a_time() -> No
 
 
 async def test_thread_handler_gets_events_in_order_with_context_variables() -> None:
-    told: list[tuple[str, str]] = []
+    received: list[tuple[str, str]] = []
     WHO.set("somebody")
 
-    await told_of(
+    await received_by(
         SharedInformer(a_source("a", "b", "c")),
-        on_add=lambda obj: told.append((obj.name, WHO.get())),
+        on_add=lambda obj: received.append((obj.name, WHO.get())),
     )
 
-    assert told == [(name, "somebody") for name in "abc"]
+    assert received == [(name, "somebody") for name in "abc"]
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), TimeoutError("late")])
@@ -72,24 +72,24 @@ async def test_G12_failing_thread_handler_is_reported_and_gets_the_next_event(
     error: Exception,
 ) -> None:
     failures: list[HandlerError] = []
-    told: list[str] = []
+    received: list[str] = []
 
     def handle(obj: KubeObject) -> None:
-        told.append(obj.name)
+        received.append(obj.name)
         if obj.name == "a":
             raise error
 
     informer = SharedInformer(a_source("a", "b"), on_error=failures.append)
-    await told_of(informer, on_add=handle)
+    await received_by(informer, on_add=handle)
 
-    assert told == ["a", "b"]
+    assert received == ["a", "b"]
     assert [failure.__cause__ for failure in failures] == [error]
 
 
 async def test_handler_thread_ends_with_the_informer() -> None:
     seen: list[threading.Thread] = []
 
-    await told_of(
+    await received_by(
         SharedInformer(a_source("a")),
         on_add=lambda _: seen.append(threading.current_thread()),
     )
@@ -112,6 +112,6 @@ async def test_thread_handler_that_returns_a_coroutine_is_reported() -> None:
 
     failures: list[HandlerError] = []
     informer = SharedInformer(a_source("a"), on_error=failures.append)
-    await told_of(informer, on_add=lambda obj: later(thing(obj.name)))
+    await received_by(informer, on_add=lambda obj: later(thing(obj.name)))
 
     assert "plain" in str(failures[0].__cause__)

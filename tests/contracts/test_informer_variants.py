@@ -79,8 +79,8 @@ async def test_metadata_only_informer_survives_a_relist() -> None:
         server.create(PODS, plain("a"))
         factory = SharedInformerFactory(server.client())
         pods = factory.informer("v1", "pods", metadata_only=True)
-        told: list[str] = []
-        pods.add_event_handler(on_event=lambda event: told.append(tell(event)))
+        received: list[str] = []
+        pods.add_event_handler(on_event=lambda event: received.append(tell(event)))
         async with factory:
             await factory.wait_for_cache_sync(timeout=30)
             server.faults.add(Gone(after_events=1))
@@ -88,7 +88,7 @@ async def test_metadata_only_informer_survives_a_relist() -> None:
             server.create(PODS, plain("c"))
             await caught_up(server, pods)
 
-        assert told == ["initial a", "added b", "added c"]
+        assert received == ["initial a", "added b", "added c"]
 
 
 async def test_metadata_only_and_full_objects_are_two_informers() -> None:
@@ -135,8 +135,8 @@ async def test_dynamic_factory_follows_a_resource_given_by_name() -> None:
         factory = DynamicInformerFactory(server.client())
         widgets = factory.informer("example.com/v1", "widgets")
         nodes = factory.informer(Resource.of("v1", "nodes"))
-        told: list[str] = []
-        widgets.add_event_handler(on_event=lambda event: told.append(tell(event)))
+        received: list[str] = []
+        widgets.add_event_handler(on_event=lambda event: received.append(tell(event)))
         async with factory:
             await factory.wait_for_cache_sync(timeout=30)
             server.create(WIDGETS, {"metadata": {"name": "two"}, "spec": {"size": 2}})
@@ -151,8 +151,8 @@ async def test_dynamic_factory_follows_a_resource_given_by_name() -> None:
             assert nodes.lister.get("node-1") is not None
 
         # There is no order between different objects.
-        assert [it for it in told if "one" in it] == ["initial one", "updated one"]
-        assert [it for it in told if "two" in it] == ["added two", "deleted two"]
+        assert [it for it in received if "one" in it] == ["initial one", "updated one"]
+        assert [it for it in received if "two" in it] == ["added two", "deleted two"]
 
 
 async def test_dynamic_factory_learns_scope_from_objects() -> None:
@@ -215,7 +215,7 @@ async def test_factory_options_restrict_all_its_informers(
             assert sorted(obj.key for obj in pods.lister.list()) == keys
 
 
-# ---------------------------------------------------------------- coming and going
+# ---------------------------------------------------------------- removed and new CRDs
 
 
 def lines_of(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
@@ -239,7 +239,7 @@ async def test_informer_follows_a_crd_that_is_removed_and_returns(
 ) -> None:
     gadgets = Resource.of("example.org/v1", "gadgets", "Gadget")
     body = definition("example.org", "Gadget")
-    told: list[str] = []
+    received: list[str] = []
     async with APIServer() as server, server.client() as client:
 
         async def define(*names: str) -> None:
@@ -255,7 +255,7 @@ async def test_informer_follows_a_crd_that_is_removed_and_returns(
             "example.org/v1", "gadgets", metadata_only=metadata_only
         )
         beside = factory.informer("v1", "pods")
-        informer.add_event_handler(on_event=lambda event: told.append(tell(event)))
+        informer.add_event_handler(on_event=lambda event: received.append(tell(event)))
         async with factory:
             await factory.wait_for_cache_sync(timeout=30)
             caplog.clear()
@@ -278,18 +278,18 @@ async def test_informer_follows_a_crd_that_is_removed_and_returns(
             assert [obj.name for obj in informer.lister.list()] == ["three"]
             assert beside.status.restarts == 0
 
-    assert sorted(told[2:]) == ["added three", *told_gone(told)]
+    assert sorted(received[2:]) == ["added three", *deletions_of(received)]
     # In the first minute, the lines grow with the logarithm of the attempts; then none
     # follow.
     assert 1 <= len(quiet) <= 5, quiet
     assert quiet[-1].endswith("resource is no longer served; removing all objects")
 
 
-def told_gone(told: list[str]) -> list[str]:
+def deletions_of(received: list[str]) -> list[str]:
     """Return how both objects ended: deleted, or missing after a disconnection."""
-    gone = [it for it in told if it.startswith(("deleted", "gone"))]
-    assert sorted(it.split()[1] for it in gone) == ["one", "two"]
-    return sorted(gone)
+    removed = [it for it in received if it.startswith(("deleted", "gone"))]
+    assert sorted(it.split()[1] for it in removed) == ["one", "two"]
+    return sorted(removed)
 
 
 async def test_informer_follows_a_resource_once_its_crd_exists() -> None:

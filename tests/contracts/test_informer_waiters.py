@@ -1,4 +1,4 @@
-"""G8 and G9 for those who wait for an informer, over real HTTP."""
+"""G8 and G9 for waiters of an informer, over real HTTP."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def next_event(informer: SharedInformer) -> None:
 
 
 async def handled(informer: SharedInformer) -> None:
-    """A handler that never finishes the first list."""
+    """Add a handler that never finishes the first list."""
     waiting = asyncio.Event()
     registration = informer.add_event_handler(on_add=lambda obj: waiting.wait())
     await registration.wait_synced()
@@ -59,7 +59,7 @@ READS: dict[str, Callable[[SharedInformer], object]] = {
 
 
 def refused(informer: SharedInformer) -> list[str]:
-    """The reads that a dead informer refuses."""
+    """Return the reads that a dead informer refuses."""
     names = []
     for name, read in READS.items():
         try:

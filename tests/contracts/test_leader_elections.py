@@ -54,8 +54,8 @@ async def cluster() -> AsyncIterator[tuple[APIServer, Client]]:
 async def test_elector_takes_over_expired_lease_of_client_go() -> None:
     async with cluster() as (server, client):
         server.create(LEASES, THEIRS)
-        start, told = now(), list[str]()
-        async with elector(client, "us", on_new_leader=told.append).leading():
+        start, received = now(), list[str]()
+        async with elector(client, "us", on_new_leader=received.append).leading():
             assert 15 <= now() - start < 20
             taken = spec(server)
             assert taken["holderIdentity"] == "us"
@@ -71,7 +71,7 @@ async def test_elector_takes_over_expired_lease_of_client_go() -> None:
             "leaseDurationSeconds": 1,
             "leaseTransitions": 7,
         }
-        assert told == [THEIRS["spec"]["holderIdentity"], "us", ""]
+        assert received == [THEIRS["spec"]["holderIdentity"], "us", ""]
 
 
 async def test_three_replicas_take_turns_and_no_two_lead_at_once() -> None:
@@ -246,7 +246,7 @@ async def test_renewals_do_not_wait_for_rate_limited_requests() -> None:
             assert one.is_leader
             assert one.deadline is not None
             assert one.deadline - now() > 7
-            # The reads are not faster.
+            # The reads keep the rate limit.
             assert 58 <= sum(read.done() for read in reads) <= 62
             for read in reads:
                 read.cancel()

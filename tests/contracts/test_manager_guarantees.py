@@ -88,8 +88,8 @@ async def test_G8_manager_ends_with_the_error_of_a_dead_informer(
         async with rig.manager:
             await rig.manager.run()
 
-    assert not hasattr(caught.value, "__notes__"), "it is told once"
-    assert rig.notes.names == ["a"], "it was at work"
+    assert not hasattr(caught.value, "__notes__"), "reported once"
+    assert rig.notes.names == ["a"], "it was busy"
     if not owned:
         with pytest.raises(Bug):
             await factory.shutdown()
@@ -106,7 +106,7 @@ async def test_G8_manager_ends_when_an_informer_dies_unsynced(
     with pytest.raises(Bug):
         await rig.manager.run()
 
-    assert rig.record == ["server"], "nobody else had begun"
+    assert rig.record == ["server"], "no other part had started"
     assert not rig.manager.running
     assert rig.lease.writes == []
 
@@ -203,7 +203,7 @@ async def test_G11_hung_renewal_stops_the_work_at_the_deadline(
         try:
             await slow(request, ctx)
         finally:
-            # A write that comes too late.
+            # A late write.
             try:
                 body = {"data": {"late": "yes"}}
                 await ctx.client.patch(
@@ -222,12 +222,12 @@ async def test_G11_hung_renewal_stops_the_work_at_the_deadline(
     while not slow.record:
         await asyncio.sleep(0.01)
 
-    assert now() == pytest.approx(renewed + 10, abs=0.1), "and it was not drained"
+    assert now() == pytest.approx(renewed + 10, abs=0.1), "it was not drained"
     with pytest.raises(LeadershipLost):
         await task
 
     assert refused == [pytest.approx(renewed + 12, abs=0.1)]
-    assert lease.writes[-1][0] == renewed, "what is lost is not written"
+    assert lease.writes[-1][0] == renewed, "no write after the loss"
     assert server.get(CONFIG_MAPS, "a", namespace="default").get("data") is None
 
 
@@ -288,7 +288,7 @@ async def test_G11_another_replica_begins_after_the_work_has_ended(
         assert begins.split() == [ends.split()[0], "begins"]
 
 
-# ---------------------------------------------------------------- and the informers
+# ---------------------------------------------------------------- informers
 
 
 async def test_G8_manager_ends_when_the_owner_of_its_informers_stops_them(

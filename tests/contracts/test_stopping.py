@@ -36,14 +36,14 @@ class Moment:
         faults: Faults that hold it in the state.
         phase: Phase of its status.
         seconds: Time until it has reached the state.
-        asked: Requests that are open on the server then.
+        requested: Requests that are open on the server then.
         options: Options of the reflector.
     """
 
     faults: list[Fault]
     phase: str
     seconds: float = 5.0
-    asked: int = 1
+    requested: int = 1
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -66,7 +66,7 @@ MOMENTS = {
             on_page(after_bytes=900),
         ],
         "listing",
-        asked=2,
+        requested=2,
         options=IN_PAGES,
     ),
     "stream-without-a-head": Moment(
@@ -79,13 +79,13 @@ MOMENTS = {
     "watch": Moment([], "watching"),
     "watch-trickling": Moment([Slow(bytes_per_second=100)], "watching"),
     "backing-off": Moment(
-        [Refuse(status=503, times=None)], "backing off", seconds=100, asked=0
+        [Refuse(status=503, times=None)], "backing off", seconds=100, requested=0
     ),
     "waiting-as-asked": Moment(
-        [Refuse(status=429, retry_after=100)], "backing off", asked=0
+        [Refuse(status=429, retry_after=100)], "backing off", requested=0
     ),
     "silence-check": Moment(
-        [on_list(head=False, skip=1)], "watching", seconds=75, asked=2
+        [on_list(head=False, skip=1)], "watching", seconds=75, requested=2
     ),
 }
 
@@ -104,7 +104,7 @@ async def test_informer_stops_at_once_whatever_it_waits_for(moment: Moment) -> N
             await asyncio.sleep(moment.seconds / 10)
 
         assert informer.status.phase == moment.phase
-        assert open_requests(server) == moment.asked
+        assert open_requests(server) == moment.requested
 
         await stopped_at_once(task)
 

@@ -116,8 +116,8 @@ class Run:
     def __init__(self, server: Server, informer: SharedInformer) -> None:
         self.server = server
         self.informer = informer
-        self.told: list[str] = []
-        informer.add_event_handler(on_event=lambda it: self.told.append(tell(it)))
+        self.received: list[str] = []
+        informer.add_event_handler(on_event=lambda it: self.received.append(tell(it)))
 
     @property
     def names(self) -> list[str]:
@@ -126,8 +126,8 @@ class Run:
     async def settled(self, seconds: float = 5.0) -> list[str]:
         """Wait and return the events since the last call."""
         await asyncio.sleep(seconds)
-        told, self.told[:] = list(self.told), []
-        return told
+        received, self.received[:] = list(self.received), []
+        return received
 
 
 @asynccontextmanager
@@ -164,19 +164,19 @@ async def test_relist_keeps_an_object_nested_too_deeply(
     async with informed(widget("a"), widget("b"), **way) as run:
         run.server.items = [widget("a", 11, DEEP), widget("c", 12, DEEP)]
         run.server.end_history()
-        told = await run.settled()
+        received = await run.settled()
 
     assert run.server.lists == 2
-    assert told == ["gone b", "updated a", "added c"]
+    assert received == ["gone b", "updated a", "added c"]
 
 
 async def test_G6_deletion_of_object_nested_too_deeply_is_reported() -> None:
     async with informed(widget("a"), widget("b")) as run:
         run.server.send(line("MODIFIED", widget("a", 11, DEEP)))
         run.server.send(line("DELETED", widget("a", 12, DEEP)))
-        told = await run.settled()
+        received = await run.settled()
 
-        assert told == ["updated a", "deleted a"]
+        assert received == ["updated a", "deleted a"]
         assert run.names == ["b"]
         assert run.server.lists == 1
 
@@ -193,9 +193,9 @@ async def test_G6_unreadable_deletion_causes_a_relist() -> None:
     async with informed(widget("a"), widget("b")) as run:
         run.server.items, run.server.version = [widget("b")], 12
         run.server.send(line("DELETED", written({**TYPE, "metadata": 7})))
-        told = await run.settled()
+        received = await run.settled()
 
-        assert told == ["gone a"]
+        assert received == ["gone a"]
         assert run.names == ["b"]
 
 
@@ -214,9 +214,9 @@ async def test_G6_list_with_a_nameless_item_deletes_nothing(
     async with informed(widget("a"), widget("b")) as run:
         run.server.items = [item]
         run.server.end_history()
-        told = await run.settled(60)
+        received = await run.settled(60)
 
-        assert (told, run.names) == ([], ["a", "b"])
+        assert (received, run.names) == ([], ["a", "b"])
         assert isinstance(run.informer.status.last_error, DecodeError)
         assert 3 <= run.server.lists <= 12
 
@@ -242,9 +242,9 @@ async def test_G6_response_that_is_no_list_deletes_nothing(
     async with informed(widget("a"), widget("b")) as run:
         run.server.instead = body
         run.server.end_history()
-        told = await run.settled(60)
+        received = await run.settled(60)
 
-        assert (told, run.names) == ([], ["a", "b"])
+        assert (received, run.names) == ([], ["a", "b"])
         assert isinstance(run.informer.status.last_error, DecodeError)
 
         run.server.instead, run.server.version = b"", 12
@@ -289,9 +289,9 @@ async def test_relist_keeps_the_known_state_of_object_with_unreadable_labels() -
         other = widget("b", 12).replace(b"example.com/v1", b"example.com/v2")
         run.server.items = [widget("a", 11, labels=7), other]
         run.server.end_history()
-        told = await run.settled()
+        received = await run.settled()
 
-        assert (told, run.names) == ([], ["a", "b"])
+        assert (received, run.names) == ([], ["a", "b"])
         assert run.informer.status.degraded == 2
 
 
@@ -300,7 +300,7 @@ async def test_error_event_nested_too_deeply_ends_the_watch() -> None:
         run.server.items = [widget("a"), widget("b", 11)]
         status = b'{"kind":"Status","code":410,"reason":"Expired","details":%b}' % DEEP
         run.server.send(line("ERROR", status), b"")
-        told = await run.settled()
+        received = await run.settled()
 
-    assert told == ["added b"]
+    assert received == ["added b"]
     assert run.server.lists == 2

@@ -169,16 +169,16 @@ class Tab:
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
-        self._asked = 0
+        self._last_id = 0
 
     async def ask(self, method: str, **options: Any) -> Any:
         """Call a method of the browser."""
-        self._asked += 1
-        question = {"id": self._asked, "method": method, "params": options}
-        await self._socket.send_json(question)
+        self._last_id += 1
+        message = {"id": self._last_id, "method": method, "params": options}
+        await self._socket.send_json(message)
         while True:
             answer = await self._socket.receive_json(timeout=PATIENCE_SECONDS)
-            if answer.get("id") == self._asked:
+            if answer.get("id") == self._last_id:
                 return answer["result"]
 
     async def value(self, script: str) -> Any:

@@ -1,4 +1,4 @@
-"""The client of a reconcile: all verbs of another, remembered and fenced."""
+"""`ReconcileClient`: verbs, recorded writes and fencing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Term:
-    """Leads until told otherwise, or until it was asked so often."""
+    """Elector that leads until `leads` is False, or for a number of checks."""
 
     def __init__(self, checks: float = math.inf) -> None:
         self.over = False
@@ -57,7 +57,7 @@ async def bench(qps: int | None = None) -> AsyncIterator[Bench]:
         yield Bench(server, client)
 
 
-async def test_has_all_verbs() -> None:
+async def test_reconcile_client_has_all_verbs_of_client() -> None:
     async with bench() as it:
         client = it.client
         made = await client.create(PODS, plain("web"))
@@ -75,7 +75,7 @@ async def test_has_all_verbs() -> None:
             await client.get(PODS, "web", namespace="default")
 
 
-async def test_writes_are_remembered_and_reads_are_not() -> None:
+async def test_reconcile_client_records_writes_only() -> None:
     async with bench() as it:
         await it.client.list(PODS)
         assert len(it.writes) == 0
@@ -105,7 +105,7 @@ async def test_write_after_lost_leadership_is_not_sent() -> None:
         assert await it.client.list(PODS) == []
 
 
-async def test_the_leadership_is_asked_for_behind_the_wait_for_the_rate() -> None:
+async def test_leadership_is_checked_after_wait_for_rate_limit() -> None:
     async with bench(qps=1) as it:
         await it.client.list(PODS)
         writing = asyncio.create_task(it.client.create(PODS, plain("web")))
@@ -117,9 +117,9 @@ async def test_the_leadership_is_asked_for_behind_the_wait_for_the_rate() -> Non
         assert it.server.objects(PODS) == []
 
 
-async def test_the_leadership_is_asked_for_when_there_is_a_connection() -> None:
+async def test_leadership_is_checked_after_connect() -> None:
     async with bench() as it:
-        it.term.checks = 1  # it is lost while the connection is made
+        it.term.checks = 1  # lost during the connect
         with pytest.raises(LeadershipLost):
             await it.client.create(PODS, plain("web"))
 
@@ -127,7 +127,7 @@ async def test_the_leadership_is_asked_for_when_there_is_a_connection() -> None:
         assert not it.server.requests
 
 
-async def test_the_leadership_is_asked_for_before_it_is_sent_again(
+async def test_leadership_is_checked_before_resend(
     tmp_path: Path,
 ) -> None:
     token = tmp_path / "token"
@@ -151,7 +151,7 @@ async def test_the_leadership_is_asked_for_before_it_is_sent_again(
     assert [seen.method for seen in server.seen] == ["POST"]
 
 
-async def test_reading_needs_no_leadership() -> None:
+async def test_reads_need_no_leadership() -> None:
     async with bench() as it:
         it.term.over = True
         assert await it.client.list(PODS) == []
@@ -164,7 +164,7 @@ async def test_reconcile_client_shows_configuration_of_client() -> None:
         assert repr(it.client).startswith("<ReconcileClient of <Client http")
 
 
-async def test_reconciles_share_what_their_client_has_discovered() -> None:
+async def test_reconcile_clients_share_discovery() -> None:
     async with APIServer() as server, server.client() as client:
         asked = 0
         for _ in range(3):  # one for each reconcile

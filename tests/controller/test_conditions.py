@@ -1,4 +1,4 @@
-"""Conditions of a status: set, found, asked about."""
+"""Status conditions: set, find and check."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ready(
 
 
 @pytest.mark.parametrize("nothing", [None, [], ()])
-def test_the_first_condition(nothing: Any) -> None:
+def test_first_condition_is_added(nothing: Any) -> None:
     assert ready(nothing, now=THEN) == [READY]
 
 
@@ -51,7 +51,7 @@ def test_condition_has_observed_generation() -> None:
     assert first["observedGeneration"] == 7
     assert ready([first], observed_generation=8)[0]["observedGeneration"] == 8
     assert ready([first], observed_generation=0)[0]["observedGeneration"] == 0
-    assert "observedGeneration" not in ready([first])[0]  # it is not said any more
+    assert "observedGeneration" not in ready([first])[0]  # removed
 
 
 def test_unchanged_condition_compares_equal() -> None:
@@ -59,7 +59,7 @@ def test_unchanged_condition_compares_equal() -> None:
     assert ready(conditions) == conditions
 
 
-def test_the_time_is_that_of_the_last_change_of_the_status() -> None:
+def test_transition_time_is_that_of_last_status_change() -> None:
     (told,) = ready([READY], reason="Scaled", message="3 of 3")
     assert told == READY | {"reason": "Scaled", "message": "3 of 3"}
 
@@ -68,30 +68,30 @@ def test_the_time_is_that_of_the_last_change_of_the_status() -> None:
     assert told["status"] == "False"
 
 
-def test_a_time_that_is_missing_is_added() -> None:
+def test_missing_transition_time_is_added() -> None:
     (told,) = ready([{"type": "Ready", "status": "True"}])
     assert told == READY | {"lastTransitionTime": "2026-08-01T13:30:15Z"}
 
 
-def test_times_of_other_zones_are_written_in_utc() -> None:
+def test_transition_times_are_written_in_utc() -> None:
     (told,) = ready(None, now=THEN.astimezone(timezone(timedelta(hours=-7))))
     assert told == READY
 
 
-def test_without_a_time_it_is_that_of_the_clock() -> None:
+def test_transition_time_defaults_to_current_time() -> None:
     (told,) = set_status_condition(None, "Ready", True, reason="Deployed")
     age = datetime.now(UTC) - datetime.fromisoformat(told["lastTransitionTime"])
     assert timedelta() <= age < timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("status", ["True", "False", "Unknown", True, False])
-def test_all_there_is_to_say(status: Any) -> None:
+def test_condition_has_all_fields(status: Any) -> None:
     (told,) = ready(None, status=status)
     assert told["status"] == str(status)
     assert is_status_condition_true([told], "Ready") is (str(status) == "True")
 
 
-def test_order_and_other_conditions_and_fields_are_kept() -> None:
+def test_order_and_other_conditions_are_kept() -> None:
     other = PAID | {"extra": {"deep": 1}}
     told = ready([READY | {"extra": 2}, other], status=False, reason="Gone")
     assert [it["type"] for it in told] == ["Ready", "example.com/Paid"]
@@ -99,22 +99,22 @@ def test_order_and_other_conditions_and_fields_are_kept() -> None:
     assert told[1] == other
 
 
-def test_a_new_one_comes_last() -> None:
+def test_new_condition_is_appended() -> None:
     assert ready([PAID], now=THEN) == [PAID, READY]
 
 
 @pytest.mark.parametrize("reason", ["A", "a_", "A,b:C", "A1", "a" * 1024])
-def test_reasons_that_the_server_takes(reason: str) -> None:
+def test_valid_reasons_are_accepted(reason: str) -> None:
     assert ready(None, reason=reason)[0]["reason"] == reason
 
 
-def test_types_and_messages_may_be_long() -> None:
+def test_long_types_and_messages_are_accepted() -> None:
     (told,) = set_status_condition(None, LONGEST, True, reason="A")
     assert told["type"] == LONGEST
     assert ready(None, message="é" * 32_768)[0]["message"] == "é" * 32_768
 
 
-def test_of_two_of_one_type_the_first_is_meant() -> None:
+def test_first_of_duplicate_conditions_is_used() -> None:
     second = READY | {"status": "Unknown"}
     assert ready([READY, second]) == [READY, second]
     assert find_status_condition([READY, second], "Ready") == READY

@@ -1,4 +1,4 @@
-"""What a reconcile is given: the object, a client, what was written before."""
+"""`Context`: object, client and pending writes of a reconcile."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Pod(msgspec.Struct):
 # ---------------------------------------------------------------- the object
 
 
-async def test_the_object_comes_in_the_type_that_is_wanted() -> None:
+async def test_with_object_passes_object_of_type() -> None:
     given: list[Pod] = []
 
     @with_object(Pod)
@@ -64,7 +64,7 @@ async def test_the_object_comes_in_the_type_that_is_wanted() -> None:
     assert given == [Pod(Meta("a", {"x": "y"}))] * 3
 
 
-async def test_the_object_comes_as_it_is_cached() -> None:
+async def test_with_object_passes_cached_object() -> None:
     given: list[KubeObject] = []
 
     @with_object(KubeObject)
@@ -78,7 +78,7 @@ async def test_the_object_comes_as_it_is_cached() -> None:
     assert [pod.name for pod in given] == ["a"]
 
 
-async def test_an_object_that_is_gone_needs_nothing() -> None:
+async def test_with_object_skips_deleted_object() -> None:
     given: list[str] = []
 
     @with_object(KubeObject)
@@ -92,7 +92,7 @@ async def test_an_object_that_is_gone_needs_nothing() -> None:
     assert given == ["a"]
 
 
-async def test_an_object_that_does_not_fit_waits_for_a_change(
+async def test_object_that_does_not_fit_type_is_not_retried(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     given: list[Any] = []
@@ -116,7 +116,9 @@ async def test_an_object_that_does_not_fit_waits_for_a_change(
 # ---------------------------------------------------------------- the client
 
 
-async def test_without_a_client_it_says_so(caplog: pytest.LogCaptureFixture) -> None:
+async def test_context_without_client_raises_options_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def reconcile(request: ReconcileRequest, ctx: Context) -> None:
         with pytest.raises(OptionsError, match="has no client"):
             _ = ctx.client
@@ -128,7 +130,7 @@ async def test_without_a_client_it_says_so(caplog: pytest.LogCaptureFixture) -> 
 
 
 class Cluster:
-    """A server, its client, and informers of pods and config maps that lag behind."""
+    """Server, client, and delayed informers of pods and config maps."""
 
     def __init__(self, server: APIServer, client: Client, lag: float) -> None:
         self.server = server
@@ -200,7 +202,7 @@ async def test_wait_for_own_writes_occupies_no_worker() -> None:
             assert times.keys() == {"web", "other"}
 
 
-async def test_others_do_not_wait_for_it() -> None:
+async def test_other_requests_do_not_wait_for_pending_writes() -> None:
     async with cluster() as it:
         notes = Notes()
 
@@ -216,7 +218,7 @@ async def test_others_do_not_wait_for_it() -> None:
             assert notes.names == ["web", "other"]
 
 
-async def test_a_kind_that_nobody_watches_is_not_waited_for() -> None:
+async def test_writes_to_unwatched_resource_are_not_waited_for() -> None:
     async with cluster(lag=8.0) as it:
         notes = Notes()
 
@@ -234,7 +236,7 @@ async def test_a_kind_that_nobody_watches_is_not_waited_for() -> None:
         assert len(notes.names) == 2
 
 
-async def test_after_10_s_it_goes_on_and_says_so(
+async def test_reconcile_is_stale_after_10_s_of_pending_writes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -257,7 +259,7 @@ async def test_after_10_s_it_goes_on_and_says_so(
     stale = [ctx.stale for ctx in notes.contexts]
     assert times[1] - times[0] == pytest.approx(10, abs=0.1)
     assert stale[:2] == [False, True]
-    assert stale[-1] is False  # what was shown in the end is forgotten
+    assert stale[-1] is False  # writes that are shown are forgotten
     count = sink.counts["aioinformer_stale_reconciles_total", ("pods",)]
     assert count == stale.count(True)
     assert (
@@ -301,7 +303,7 @@ async def test_settled_waits_within_a_reconcile() -> None:
         assert seen == [False, True, False]
 
 
-async def test_waiting_in_the_middle_is_bounded_too() -> None:
+async def test_settled_is_stale_after_10_s() -> None:
     async with cluster(lag=1000.0) as it:
         seen: list[Any] = []
 
@@ -358,7 +360,7 @@ async def test_stop_does_not_wait_for_pending_writes() -> None:
         assert "pods default/web shown" not in names_of_tasks()
 
 
-async def test_a_reset_of_the_history_keeps_nobody_waiting() -> None:
+async def test_history_reset_ends_wait_for_writes() -> None:
     async with APIServer() as server, server.client() as client:
         server.create(PODS, named("web"))
         before = server.snapshot()
@@ -387,7 +389,7 @@ async def test_a_reset_of_the_history_keeps_nobody_waiting() -> None:
             assert "working=0" in repr(controller.queue)
 
 
-async def test_an_elector_is_asked_before_each_write() -> None:
+async def test_elector_is_checked_before_each_write() -> None:
     class Term:
         over = False
 
@@ -414,7 +416,7 @@ async def test_an_elector_is_asked_before_each_write() -> None:
         assert names == ["one"]
 
 
-async def test_client_and_elector_may_come_with_the_run() -> None:
+async def test_run_accepts_client_and_elector() -> None:
     async with cluster(lag=0.0) as it:
         made: list[str] = []
 
@@ -443,7 +445,7 @@ async def with_more(factory: object, request: object, ctx: Context) -> None: ...
 
 
 def timed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator as libraries have them: it hands on what it does not await."""
+    """Decorator that returns the coroutine without awaiting it."""
 
     @functools.wraps(function)
     def wrapper(*args: Any) -> Any:
@@ -464,7 +466,7 @@ def timed(function: Callable[..., Any]) -> Callable[..., Any]:
         pytest.param(AsyncMock(), id="mock"),
     ],
 )
-def test_coroutine_functions_are_accepted(function: object) -> None:
+def test_check_reconcile_accepts_coroutine_functions(function: object) -> None:
     check_reconcile(function)
 
 

@@ -1,4 +1,4 @@
-"""Controllers: from changes to reconciles, from the beginning to the end."""
+"""`Controller`: sources, start, stop and failures."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------- what leads to what
 
 
-async def test_reconciles_what_is_there_and_what_changes() -> None:
+async def test_controller_reconciles_initial_and_changed_objects() -> None:
     notes = Notes()
     async with controlled(notes, FakeListerWatcher(named("a"))) as (source, _):
         source.add(named("b"))
@@ -74,7 +74,7 @@ async def test_repeated_changes_of_queued_object_reconcile_once() -> None:
     assert notes.names == ["a", "a"]
 
 
-async def test_owned_objects_lead_to_their_owner() -> None:
+async def test_change_of_owned_object_reconciles_owner() -> None:
     pods, maps = FakeListerWatcher(), FakeListerWatcher(resource=CONFIG_MAPS)
     notes = Notes()
     informers = informer_of(pods), informer_of(maps, "configmaps")
@@ -93,7 +93,7 @@ async def test_owned_objects_lead_to_their_owner() -> None:
     )
 
 
-async def test_watched_objects_lead_where_the_mapping_says() -> None:
+async def test_change_of_watched_object_reconciles_mapped_requests() -> None:
     def all_pods(config: KubeObject) -> list[str]:
         return [pod.key for pod in pods.lister.list()]
 
@@ -115,7 +115,7 @@ async def test_watched_objects_lead_where_the_mapping_says() -> None:
     assert notes.names == ["a", "b"]
 
 
-async def test_predicates_are_about_what_it_is_for() -> None:
+async def test_predicates_filter_changes_of_for_objects() -> None:
     source = FakeListerWatcher(named("a", generation=1))
     notes = Notes()
     async with controlled(notes, source, predicates=[generation_changed]):
@@ -140,7 +140,7 @@ async def test_initial_objects_have_lower_priority_than_changes() -> None:
     assert notes.names[:3] == ["old-0", "new", "old-1"]
 
 
-async def test_the_queue_may_be_added_to_by_hand() -> None:
+async def test_request_added_to_queue_is_reconciled() -> None:
     notes = Notes()
     async with controlled(notes) as (_, controller):
         controller.queue.add(ReconcileRequest("shop", "web"))
@@ -153,7 +153,7 @@ async def test_the_queue_may_be_added_to_by_hand() -> None:
 # ---------------------------------------------------------------- beginning
 
 
-async def test_begins_when_its_handlers_have_seen_what_is_there() -> None:
+async def test_reconciles_begin_after_handlers_have_synced() -> None:
     source = FakeListerWatcher(named("a"))
     pods = informer_of(source)
     notes = Notes()
@@ -170,7 +170,9 @@ async def test_begins_when_its_handlers_have_seen_what_is_there() -> None:
     assert notes.names == ["a"]
 
 
-async def test_says_for_what_it_waits(caplog: pytest.LogCaptureFixture) -> None:
+async def test_controller_logs_informers_it_waits_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.WARNING)
     source = FakeListerWatcher()
     source.refuse(Forbidden("no", status=403), times=100)
@@ -185,7 +187,7 @@ async def test_says_for_what_it_waits(caplog: pytest.LogCaptureFixture) -> None:
     assert "403" in caplog.text
 
 
-async def test_informers_may_be_warm_before_it_begins() -> None:
+async def test_controller_accepts_synced_informers() -> None:
     source = FakeListerWatcher(named("a"))
     pods = informer_of(source)
     notes = Notes()
@@ -198,13 +200,13 @@ async def test_informers_may_be_warm_before_it_begins() -> None:
     assert sorted(notes.names) == ["a", "b"]
 
 
-async def test_runs_once() -> None:
+async def test_controller_runs_only_once() -> None:
     async with controlled(Notes()) as (_, controller):
         with pytest.raises(OptionsError, match="runs only once"):
             await controller.run()
 
 
-async def test_may_be_entered_in_one_task_and_left_in_another() -> None:
+async def test_controller_can_be_entered_and_left_in_different_tasks() -> None:
     pods = informer_of(FakeListerWatcher(named("a")))
     notes = Notes()
     controller = Controller("pods", notes, for_=pods)
@@ -243,7 +245,7 @@ async def test_stop_waits_for_running_reconciles() -> None:
     async with controlled(taking(7, log), source, concurrency=1):
         pass
 
-    assert log == ["done"]  # and nothing new is begun
+    assert log == ["done"]  # and no new reconcile begins
     assert asyncio.get_running_loop().time() - began == pytest.approx(7, abs=0.1)
 
 
@@ -274,7 +276,7 @@ async def test_failure_during_stop_is_not_logged_as_retried(
     assert "attempt=1, not retried: the controller is stopping)" in caplog.text
 
 
-async def test_a_second_cancellation_stops_at_once() -> None:
+async def test_second_cancellation_of_controller_skips_drain() -> None:
     log: list[str] = []
     pods = informer_of(FakeListerWatcher(named("a")))
     controller = Controller("pods", taking(1000, log), for_=pods)
@@ -342,7 +344,7 @@ async def test_stop_drops_queued_requests() -> None:
     assert notes.names == []
 
 
-async def test_ends_with_its_informer() -> None:
+async def test_controller_fails_when_its_informer_ends() -> None:
     pods = informer_of(FakeListerWatcher())
     controller = Controller("pods", Notes(), for_=pods)
     async with informed(pods):
@@ -353,7 +355,7 @@ async def test_ends_with_its_informer() -> None:
         await task
 
 
-async def test_ends_with_one_error_though_all_informers_end() -> None:
+async def test_controller_raises_one_error_when_all_informers_end() -> None:
     pods = informer_of(FakeListerWatcher())
     maps = informer_of(FakeListerWatcher(resource=CONFIG_MAPS), "configmaps")
     controller = Controller("pods", Notes(), for_=pods, owns=[maps])
@@ -365,7 +367,7 @@ async def test_ends_with_one_error_though_all_informers_end() -> None:
         await task
 
 
-async def test_ends_with_its_informer_though_that_was_never_synced() -> None:
+async def test_controller_fails_when_unsynced_informer_ends() -> None:
     pods = informer_of(FakeListerWatcher())
     task = asyncio.create_task(Controller("pods", Notes(), for_=pods).run())
     await settle()
@@ -375,7 +377,7 @@ async def test_ends_with_its_informer_though_that_was_never_synced() -> None:
         await task
 
 
-async def test_an_informer_that_has_ended_is_refused() -> None:
+async def test_ended_informer_is_refused() -> None:
     pods, ended = (informer_of(FakeListerWatcher()) for _ in range(2))
     ended.abandon()
 
@@ -386,7 +388,7 @@ async def test_an_informer_that_has_ended_is_refused() -> None:
 
 
 async def broken(error: Exception | None = None) -> None:
-    """The block of a controller whose queue is shut down by somebody else."""
+    """Run a controller, and shut its queue down."""
     pods = informer_of(FakeListerWatcher())
     async with informed(pods):
         controller = Controller("pods", Notes(), for_=pods)
@@ -397,21 +399,21 @@ async def broken(error: Exception | None = None) -> None:
         await controller.__aexit__(None, error, None)
 
 
-async def test_a_failure_comes_when_it_is_left() -> None:
+async def test_controller_failure_is_raised_on_exit() -> None:
     with pytest.raises(ExceptionGroup) as caught:
         await broken()
 
     assert caught.group_contains(QueueShutDown)
 
 
-async def test_the_reason_for_leaving_comes_before_its_failure() -> None:
+async def test_exception_of_block_precedes_controller_failure() -> None:
     reason = ValueError("mine")
     await broken(reason)
 
     assert "the controller pods failed, too" in reason.__notes__[0]
 
 
-async def test_a_reconcile_may_stop_its_controller() -> None:
+async def test_reconcile_can_stop_its_controller() -> None:
     async def stop(request: ReconcileRequest, ctx: Context) -> None:
         await controller.shutdown()
 
@@ -425,7 +427,7 @@ async def test_a_reconcile_may_stop_its_controller() -> None:
 # ---------------------------------------------------------------- all of it
 
 
-async def test_the_smallest_one_on_a_server() -> None:
+async def test_minimal_controller_works_with_server() -> None:
     phases: dict[str, Any] = {}
 
     async def reconcile(request: ReconcileRequest, ctx: Context) -> None:

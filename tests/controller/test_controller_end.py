@@ -1,4 +1,4 @@
-"""`Controller`: when it does not wait for reconciles under way."""
+"""`Controller`: ends without a drain."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_reconciles_are_drained_while_it_leads() -> None:
     assert slow.record == ["done"]
 
 
-async def test_hurry_ends_a_drain_that_goes_on() -> None:
+async def test_hurry_ends_running_drain() -> None:
     slow, source = Slow(), FakeListerWatcher(named("a"))
     start = now()
     async with controlled(slow, source, drain_timeout=60) as (_, controller):
@@ -50,7 +50,7 @@ async def test_hurry_ends_a_drain_that_goes_on() -> None:
     assert now() - start == pytest.approx(3, abs=0.1)
 
 
-async def test_hurry_ends_a_drain_before_it_begins_and_stops_nothing() -> None:
+async def test_hurry_skips_later_drain_and_stops_nothing() -> None:
     slow, source = Slow(), FakeListerWatcher(named("a"))
     async with controlled(slow, source, drain_timeout=60) as (_, controller):
         await slow.begun.wait()

@@ -1,4 +1,4 @@
-"""What controllers tell: metrics, log lines, `on_error`."""
+"""Metrics, log lines and `on_error` of controllers and electors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def cluster(*names: str) -> FakeListerWatcher:
     return FakeListerWatcher(*map(named, names or NAMES))
 
 
-async def test_a_reconcile_that_holds_the_loop_is_named(
+async def test_blocking_reconcile_is_logged_and_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def blocks(request: ReconcileRequest, ctx: Context) -> None:
@@ -61,7 +61,7 @@ async def test_a_reconcile_that_holds_the_loop_is_named(
     assert sink.counts["aioinformer_blocking_reconciles_total", ("pods",)] >= 1
 
 
-async def test_reconciles_are_counted_by_what_they_came_to() -> None:
+async def test_reconciles_are_counted_by_result() -> None:
     sink = PlainSink()
     async with controlled(Acts(act), cluster(), metrics=sink):
         await asyncio.sleep(100)
@@ -79,7 +79,7 @@ async def test_reconciles_are_counted_by_what_they_came_to() -> None:
     assert sorted(round(it) for it in times) == [0, 0, 0, 0, 1, 1, 1]
 
 
-async def test_workers_are_shown() -> None:
+async def test_active_workers_are_measured() -> None:
     sink = PlainSink()
     async with controlled(Acts(act), cluster("works"), metrics=sink, concurrency=3):
         most = "controller_runtime_max_concurrent_reconciles"
@@ -89,7 +89,7 @@ async def test_workers_are_shown() -> None:
         assert sink.gauges["controller_runtime_active_workers", ("pods",)] == 0
 
 
-async def test_the_queue_is_measured_by_the_same_name() -> None:
+async def test_queue_metrics_have_name_of_controller() -> None:
     sink = PlainSink()
     async with controlled(Acts(act), cluster("works"), metrics=sink):
         await asyncio.sleep(10)
@@ -97,7 +97,7 @@ async def test_the_queue_is_measured_by_the_same_name() -> None:
     assert sink.counts["workqueue_adds_total", ("pods",)] == 1
 
 
-async def test_a_failure_is_logged_with_key_and_cause(
+async def test_failure_is_logged_with_key_and_cause(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with controlled(Acts(act), cluster()):
@@ -119,7 +119,9 @@ async def test_a_failure_is_logged_with_key_and_cause(
     assert all(it.levelno == logging.ERROR and it.exc_info for it in caplog.records)
 
 
-async def test_many_failures_are_summed_up(caplog: pytest.LogCaptureFixture) -> None:
+async def test_frequent_failures_are_summarized(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def fail(request: ReconcileRequest, ctx: Context) -> None:
         if request.name == "rare":
             raise LookupError("rare")
@@ -138,7 +140,7 @@ async def test_many_failures_are_summed_up(caplog: pytest.LogCaptureFixture) -> 
     assert any("key=default/rare" in it for it in texts)
 
 
-async def test_on_error_is_told() -> None:
+async def test_on_error_is_called_for_failures() -> None:
     failures: list[HandlerError] = []
     async with controlled(Acts(act), cluster(), on_error=failures.append):
         await asyncio.sleep(10)
@@ -157,7 +159,7 @@ async def test_on_error_is_told() -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("mine"), asyncio.CancelledError()])
-async def test_an_on_error_that_fails_stops_nothing(
+async def test_failing_on_error_does_not_stop_controller(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(failure: HandlerError) -> None:
@@ -171,7 +173,7 @@ async def test_an_on_error_that_fails_stops_nothing(
     assert "on_error failed" in caplog.text
 
 
-async def test_a_sink_that_fails_stops_nothing(
+async def test_failing_sink_does_not_stop_controller(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Broken(PlainSink):
@@ -192,7 +194,7 @@ class BrokenSink(PlainSink):
         raise ValueError("a broken sink")
 
 
-def test_the_status_follows_and_the_rest_is_counted() -> None:
+def test_elector_metrics_show_status_and_counts() -> None:
     sink = PlainSink()
     measures = LeaderMetrics("x", "us", sink)
     status = "leader_election_master_status", ("x",)
@@ -216,7 +218,7 @@ def test_the_status_follows_and_the_rest_is_counted() -> None:
     }
 
 
-def test_a_sink_that_fails_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_sink_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     measures = LeaderMetrics("x", "us", BrokenSink())
     measures.began()
     measures.ended()
@@ -224,7 +226,9 @@ def test_a_sink_that_fails_is_told_of_once(caplog: pytest.LogCaptureFixture) -> 
     assert caplog.text.count("the metrics sink failed") == 1
 
 
-def test_failures_in_great_number_are_summed(caplog: pytest.LogCaptureFixture) -> None:
+def test_frequent_election_failures_are_summarized(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     measures = LeaderMetrics("x", "us", PlainSink())
     with caplog.at_level(logging.WARNING):
         for second in range(40):
@@ -234,7 +238,7 @@ def test_failures_in_great_number_are_summed(caplog: pytest.LogCaptureFixture) -
     assert "40 requests failed with TransportError within a minute" in caplog.text
 
 
-def test_a_callback_that_fails_is_reported() -> None:
+def test_failing_callback_is_reported() -> None:
     failures: list[HandlerError] = []
     measures = LeaderMetrics("x", "us", PlainSink(), failures.append)
     cause = ValueError("mine")

@@ -1,4 +1,4 @@
-"""What controllers are made of, and what they refuse to be made of."""
+"""Options of `Controller`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def hang(request: ReconcileRequest, ctx: Context) -> None:
     ],
     ids=lambda it: next(iter(it)) if isinstance(it, dict) else "",
 )
-def test_options_that_cannot_work_are_refused(
+def test_invalid_controller_options_are_refused(
     options: dict[str, Any], text: str
 ) -> None:
     given: dict[str, Any] = {
@@ -53,7 +53,7 @@ def test_options_that_cannot_work_are_refused(
         Controller(**given)
 
 
-def test_owners_of_an_unknown_resource_are_refused() -> None:
+def test_owns_without_known_resource_is_refused() -> None:
     class Bare:
         list = watch = None
 
@@ -64,7 +64,7 @@ def test_owners_of_an_unknown_resource_are_refused() -> None:
         Controller("bare", hang, for_=bare, owns=[pods])
 
 
-async def test_a_queue_of_the_users_is_used_though_it_is_empty() -> None:
+async def test_empty_queue_of_user_is_used() -> None:
     queue: PriorityQueue[ReconcileRequest] = PriorityQueue("mine")
     async with controlled(Notes(), queue=queue) as (_, controller):
         assert controller.queue is queue
@@ -81,7 +81,7 @@ async def test_controller_fails_if_queue_has_no_request() -> None:
             await controller.run()
 
 
-async def test_a_queue_of_another_controller_is_refused() -> None:
+async def test_queue_of_another_controller_is_refused() -> None:
     queue: PriorityQueue[ReconcileRequest] = PriorityQueue()
     async with controlled(Notes(), queue=queue):
         pass
@@ -95,7 +95,7 @@ async def test_a_queue_of_another_controller_is_refused() -> None:
             Controller("second", hang, for_=pods, queue=used)
 
 
-def test_says_what_it_is() -> None:
+def test_repr_shows_name_workers_and_queue() -> None:
     controller = Controller("pods", hang, for_=informer_of(FakeListerWatcher()))
 
     assert repr(controller).startswith("<Controller pods <Workers pods running=0>")

@@ -1,4 +1,4 @@
-"""The state of an elector: what happens to it, and what it then says."""
+"""`ElectorState`: claims, renewals, loss and release."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ THEIRS = LeaseRecord("them", 15, "a", "b", 3)
 
 
 class Made:
-    """A state, and who it has told."""
+    """State of an elector, with the calls of `on_new_leader`."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -45,7 +45,7 @@ class Made:
         return self.sink.gauges["leader_election_master_status", ("x",)]
 
 
-def test_leads_nothing_at_first() -> None:
+def test_new_state_does_not_lead() -> None:
     it = Made()
 
     assert not it.state.leads(0)
@@ -53,7 +53,7 @@ def test_leads_nothing_at_first() -> None:
     assert it.status == 0
 
 
-def test_leads_from_the_answer_until_the_deadline_of_what_was_sent() -> None:
+def test_claim_leads_from_response_until_deadline_after_send() -> None:
     it = Made()
     it.claim(100, 103)
 
@@ -73,7 +73,7 @@ def test_leads_from_the_answer_until_the_deadline_of_what_was_sent() -> None:
         pytest.param(109.9, 130, 110, id="answered-long-after"),
     ],
 )
-def test_a_renewal_counts_from_when_it_was_sent_if_its_answer_is_in_time(
+def test_renewal_extends_deadline_from_its_send_time(
     sent: float, answered: float, deadline: float
 ) -> None:
     it = Made()
@@ -83,7 +83,7 @@ def test_a_renewal_counts_from_when_it_was_sent_if_its_answer_is_in_time(
     assert it.state.deadline == deadline
 
 
-def test_an_acquisition_that_is_answered_too_late_is_none() -> None:
+def test_late_response_to_acquisition_does_not_lead() -> None:
     it = Made()
     it.claim(100, 110)
 
@@ -92,7 +92,7 @@ def test_an_acquisition_that_is_answered_too_late_is_none() -> None:
     assert it.state.next_step(110) is Step.CLAIM
 
 
-def test_leads_no_more_though_its_work_goes_on() -> None:
+def test_lost_state_does_not_lead_while_work_runs() -> None:
     it = Made()
     it.claim(100, 100)
     it.state.lost("of a reason")
@@ -109,7 +109,7 @@ def test_leads_no_more_though_its_work_goes_on() -> None:
     ("now", "releases"),
     [pytest.param(109.9, True, id="in-time"), pytest.param(110, False, id="too-late")],
 )
-def test_work_that_ends_in_time_leaves_something_to_release(
+def test_work_that_ends_before_deadline_allows_release(
     now: float, releases: bool
 ) -> None:
     it = Made()
@@ -120,7 +120,7 @@ def test_work_that_ends_in_time_leaves_something_to_release(
     assert it.status == 0
 
 
-def test_a_leader_yields_to_another() -> None:
+def test_leader_yields_to_other_holder() -> None:
     it = Made()
     it.claim(100, 100)
     it.state.observe(THEIRS, 101)
@@ -128,7 +128,7 @@ def test_a_leader_yields_to_another() -> None:
     assert it.state.next_step(101) is Step.YIELD
 
 
-def test_why_it_is_lost_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_reason_for_loss_is_kept(caplog: pytest.LogCaptureFixture) -> None:
     it = Made()
     it.claim(100, 100)
     with caplog.at_level(logging.WARNING):
@@ -137,7 +137,7 @@ def test_why_it_is_lost_is_told(caplog: pytest.LogCaptureFixture) -> None:
     assert "lost leadership (identity=us): the lease is held by them" in caplog.text
 
 
-def test_a_new_term_has_not_been_lost_for_the_reason_of_the_last_one() -> None:
+def test_new_term_resets_reason_for_loss() -> None:
     it = Made()
     it.claim(100, 100)
     it.state.lost("the lease is held by them")
@@ -147,7 +147,7 @@ def test_a_new_term_has_not_been_lost_for_the_reason_of_the_last_one() -> None:
     assert it.state.why_lost == NOT_RENEWED
 
 
-def test_forgotten_lease_is_observed_anew() -> None:
+def test_forgotten_lease_restarts_observation() -> None:
     it = Made()
     it.state.observe(THEIRS, 100)
     it.state.forget()
@@ -157,7 +157,7 @@ def test_forgotten_lease_is_observed_anew() -> None:
     assert it.told == ["them"]
 
 
-def test_each_new_leader_is_told_once() -> None:
+def test_on_new_leader_is_called_once_for_each_leader() -> None:
     it = Made()
     it.state.observe(None, 99)
     it.state.observe(THEIRS, 100)
@@ -171,7 +171,7 @@ def test_each_new_leader_is_told_once() -> None:
     assert it.told == ["them", "us", "", "them", ""]
 
 
-def test_a_claim_follows_what_was_seen() -> None:
+def test_claim_is_based_on_observed_record() -> None:
     it = Made()
     assert it.state.claim(WALL).transitions == 0
 
@@ -185,7 +185,7 @@ def test_a_claim_follows_what_was_seen() -> None:
     [
         pytest.param(15, 15, 2, "lease_duration", id="no-time-between"),
         pytest.param(10, 15, 2, "lease_duration", id="lease-too-short"),
-        # 15 is what the Lease would say, and after 15 s others take it.
+        # A Lease has whole seconds, and others claim it after 15 s.
         pytest.param(
             15.9, 15.5, 2, "lease_duration", id="lease-cut-below-the-deadline"
         ),
@@ -198,14 +198,14 @@ def test_a_claim_follows_what_was_seen() -> None:
         pytest.param(15, math.nan, 2, "nan", id="no-number"),
     ],
 )
-def test_durations_that_do_not_fit_are_refused(
+def test_inconsistent_durations_are_refused(
     lease: float, renew: float, retry: float, why: str
 ) -> None:
     with pytest.raises(OptionsError, match=why):
         LeaseTiming.of(lease, renew, retry)
 
 
-def test_a_lease_counts_in_whole_seconds() -> None:
+def test_lease_duration_is_cut_to_whole_seconds() -> None:
     timing = LeaseTiming.of(timedelta(seconds=15.9), timedelta(seconds=10), 2)
 
     assert timing == LeaseTiming(15, 10.0, 2.0)

@@ -1,4 +1,4 @@
-"""What a recorder knows of events, as a table: which are the same, and what is due."""
+"""`EventCorrelator`: equal events, series and due writes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def write(series: EventSeries) -> None:
         pytest.param(lambda _: REFERENCE, id="reference"),
     ],
 )
-def test_refers_to_an_object(obj: Any) -> None:
+def test_reference_has_fields_of_object(obj: Any) -> None:
     body = pod("web-0", "shop", metadata={"uid": "u-1", "resourceVersion": "7"})
 
     reference = ObjectReference.to(obj(body))
@@ -91,7 +91,7 @@ def test_refers_to_an_object(obj: Any) -> None:
 
 
 @pytest.mark.parametrize("change", ["none", "pickle", "transform", "compression"])
-def test_metadata_of_an_object_refers_to_the_object(change: str) -> None:
+def test_metadata_only_object_is_referred_to_by_its_kind(change: str) -> None:
     metadata = {
         "name": "web",
         "namespace": "shop",
@@ -122,7 +122,7 @@ def test_metadata_of_an_object_refers_to_the_object(change: str) -> None:
     )
 
 
-def test_a_whole_object_names_its_own_type() -> None:
+def test_object_type_precedes_that_of_resource() -> None:
     obj = KubeObject.of({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}})
     status = MetadataDecoder(PODS).decode(b'{"kind":"Status","apiVersion":"v1"}')
 
@@ -131,7 +131,7 @@ def test_a_whole_object_names_its_own_type() -> None:
 
 
 @pytest.mark.parametrize("as_dict", [True, False])
-def test_metadata_of_an_object_of_unknown_kind_is_refused(as_dict: bool) -> None:
+def test_metadata_only_object_of_unknown_kind_is_refused(as_dict: bool) -> None:
     widgets = Resource.of("example.com/v1", "widgets")
     body = orjson.dumps({**PARTIAL, "metadata": {"name": "a"}})
     obj = MetadataDecoder(widgets).decode(body)
@@ -142,7 +142,7 @@ def test_metadata_of_an_object_of_unknown_kind_is_refused(as_dict: bool) -> None
         ObjectReference.to(obj.to_dict() if as_dict else obj)
 
 
-def test_of_an_object_without_a_namespace_no_namespace_is_named() -> None:
+def test_reference_to_cluster_scoped_object_has_no_namespace() -> None:
     reference = ObjectReference.to(
         {"apiVersion": "v1", "kind": "Node", "name": "node-1"}
     )
@@ -160,7 +160,7 @@ def test_object_without_type_or_name_is_refused(missing: str, null: bool) -> Non
         ObjectReference.to(rest | dict.fromkeys(instead, None))
 
 
-def test_a_part_of_an_object_is_referred_to() -> None:
+def test_reference_has_field_path() -> None:
     part = {**REFERENCE, "fieldPath": "spec.containers{a}"}
 
     assert ObjectReference.to(part).body() == part
@@ -175,7 +175,7 @@ def test_a_part_of_an_object_is_referred_to() -> None:
         {**REFERENCE, "uid": 7},
     ],
 )
-def test_an_error_shows_nothing_of_the_object(body: dict[str, Any]) -> None:
+def test_reference_error_hides_object(body: dict[str, Any]) -> None:
     with pytest.raises(OptionsError, match="missing or invalid: ") as caught:
         ObjectReference.to(body)
 
@@ -205,7 +205,7 @@ def test_invalid_event_is_refused(fields: dict[str, Any], message: str) -> None:
 # ---------------------------------------------------------------- which are the same
 
 
-def test_the_first_is_written_the_second_too_and_then_they_are_counted() -> None:
+def test_first_and_second_event_are_written_and_others_counted() -> None:
     events = EventCorrelator()
     series = first(events)
     write(series)
@@ -217,7 +217,7 @@ def test_the_first_is_written_the_second_too_and_then_they_are_counted() -> None
     assert events.unwritten() == [series]
 
 
-def test_versions_of_an_object_are_the_same_and_so_are_notes() -> None:
+def test_object_version_and_note_do_not_distinguish_events() -> None:
     events = EventCorrelator()
     series = first(events)
     newer = ObjectReference("v1", "Pod", "web-0", "shop", "u-1", "8")
@@ -240,7 +240,7 @@ def test_versions_of_an_object_are_the_same_and_so_are_notes() -> None:
     ],
     ids=lambda other: "-".join(other),
 )
-def test_others_are_events_of_their_own(other: dict[str, Any]) -> None:
+def test_different_content_makes_different_series(other: dict[str, Any]) -> None:
     events = EventCorrelator()
     series = first(events)
 
@@ -253,7 +253,7 @@ def test_others_are_events_of_their_own(other: dict[str, Any]) -> None:
 # ---------------------------------------------------------------- what is due
 
 
-def test_a_series_that_goes_on_is_written_from_time_to_time() -> None:
+def test_active_series_is_refreshed() -> None:
     events = EventCorrelator()
     series = first(events)
     written = []
@@ -272,14 +272,16 @@ def test_a_series_that_goes_on_is_written_from_time_to_time() -> None:
     assert set(gaps) == {REFRESH_SECONDS}
 
 
-def test_of_a_series_that_is_over_the_last_number_is_written() -> None:
+def test_ended_series_is_written_with_final_count() -> None:
     events = EventCorrelator()
     series = first(events)
     noted(events, 1)
     write(series)
     noted(events, 2)
 
-    assert events.due(2 + QUIET_SECONDS - 1) == [series]  # it goes on, and is refreshed
+    assert events.due(2 + QUIET_SECONDS - 1) == [
+        series
+    ]  # the series continues, and is refreshed
     assert events.due(2 + QUIET_SECONDS) == [series]
     assert len(events) == 0
     assert events.due(2 + QUIET_SECONDS) == []
@@ -308,7 +310,7 @@ def test_given_up_series_is_due_only_after_repeat() -> None:
     assert events.due(2 * REFRESH_SECONDS) == [series]
 
 
-def test_of_too_many_no_more_are_taken_until_some_are_over() -> None:
+def test_too_many_series_are_refused_until_some_end() -> None:
     events = EventCorrelator()
     for number in range(MAX_SERIES):
         first(events, reason=f"R{number}")
@@ -325,7 +327,7 @@ def test_of_too_many_no_more_are_taken_until_some_are_over() -> None:
 # ---------------------------------------------------------------- what is written
 
 
-def test_an_event_says_what_happened_to_what() -> None:
+def test_event_body_has_all_fields() -> None:
     related = ObjectReference("v1", "Secret", "key", "shop", "", "")
     series = EventSeries(failed(related=related), "no such volume", NOON, 0)
 
@@ -367,7 +369,7 @@ def test_event_repeated_before_creation_is_created_as_series() -> None:
 @pytest.mark.parametrize(
     "name", ["system:node", "A", "x" * 250, "-a", "a..b", "a.-b", "a-.b"]
 )
-def test_no_name_is_made_of_one_that_an_event_cannot_have(name: str) -> None:
+def test_invalid_object_name_is_not_part_of_event_name(name: str) -> None:
     regarding = ObjectReference("rbac/v1", "ClusterRole", name, "", "", "")
     series = EventSeries(failed(regarding=regarding), "", NOON, 0)
 
@@ -375,12 +377,12 @@ def test_no_name_is_made_of_one_that_an_event_cannot_have(name: str) -> None:
     assert series.namespace == "default"
 
 
-def test_a_long_note_is_cut_between_two_characters() -> None:
+def test_long_note_is_cut_between_characters() -> None:
     assert short_note("é" * 512) == "é" * 512
     assert short_note("é" * 513) == "é" * 510 + "..."
     assert len(short_note("x" * 5000)) == 1024
 
 
-def test_a_note_of_what_is_no_text_is_readable() -> None:
-    """Such as the name of a file."""
+def test_undecodable_note_is_readable() -> None:
+    """The text is decoded with surrogates, such as a file name."""
     assert short_note("no \udcff here") == "no ? here"

@@ -1,4 +1,4 @@
-"""`EventRecorder`: told at once, written in time; and what becomes of what is not."""
+"""`EventRecorder`: writes, retries and dropped events."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from aioinformer.errors import (
 
 
 @pytest.mark.parametrize("note", [None, ValueError("no such volume")])
-async def test_a_note_that_is_no_text_is_refused(note: Any) -> None:
+async def test_note_that_is_not_a_string_is_refused(note: Any) -> None:
     recorder = recorder_of(Events())
 
     with pytest.raises(OptionsError, match="the note of an event must be a string"):
         recorder.event(POD, "Normal", "Mounted", note)
 
 
-async def test_an_event_is_written_soon_and_telling_does_not_wait() -> None:
+async def test_event_is_written_soon_without_blocking() -> None:
     async with recording() as (events, recorder):
         tell(recorder)
         assert (recorder.waiting, events.sent) == (1, [])
@@ -57,9 +57,7 @@ async def test_event_before_start_is_written_after_start() -> None:
         assert events.counts == {"A": 1}
 
 
-async def test_repeats_are_a_series_written_at_its_second_time_then_every_5_minutes() -> (
-    None
-):
+async def test_repeated_event_is_series_written_every_5_minutes() -> None:
     async with recording() as (events, recorder):
         start = now()
         for _ in range(1000):
@@ -77,16 +75,16 @@ async def test_repeats_are_a_series_written_at_its_second_time_then_every_5_minu
 
         tell(recorder)
         await asyncio.sleep(1)
-        assert len(events.bodies) == 2  # the other one was over
+        assert len(events.bodies) == 2  # the earlier series had ended
 
 
-async def test_a_thousand_times_at_once_are_two_requests_at_most() -> None:
+async def test_thousand_repeats_at_once_need_at_most_two_requests() -> None:
     async with recording() as (events, recorder):
         events.delay = 1
         for _ in range(500):
             tell(recorder)
 
-        await asyncio.sleep(0.5)  # it is being created as a series of 500
+        await asyncio.sleep(0.5)  # created as a series of 500
         for _ in range(500):
             tell(recorder)
 
@@ -124,7 +122,7 @@ async def test_event_repeated_during_write_is_in_final_count() -> None:
         assert events.counts == {"FailedMount": 3}
 
 
-async def test_a_series_is_looked_after_while_others_never_cease() -> None:
+async def test_series_is_refreshed_during_constant_load() -> None:
     async with recording() as (events, recorder):
         for number in range(500):
             tell(recorder)
@@ -150,7 +148,7 @@ async def test_expired_event_is_created_again() -> None:
 # ---------------------------------------------------------------- what is not
 
 
-async def test_a_connection_that_breaks_is_tried_again_and_all_wait_for_it() -> None:
+async def test_connection_error_pauses_all_events_and_is_retried() -> None:
     async with recording() as (events, recorder):
         events.fault = failing(3, TransportError("cut"))
         tell(recorder, "A")
@@ -166,7 +164,7 @@ async def test_a_connection_that_breaks_is_tried_again_and_all_wait_for_it() -> 
         assert recorder.dropped == 0
 
 
-async def test_an_outage_that_is_over_does_not_make_the_next_one_longer() -> None:
+async def test_backoff_is_reset_after_outage() -> None:
     async with recording() as (events, recorder):
         events.fault = failing(6, TransportError("cut"))
         tell(recorder, "A")
@@ -202,7 +200,7 @@ async def test_server_error_is_retried_while_others_are_written() -> None:
     [OSError(28, "No space left on device"), RuntimeError("can't start new thread")],
     ids=["disk-full", "no-thread"],
 )
-async def test_a_recorder_tries_again_after_an_error_of_the_operating_system(
+async def test_os_error_is_retried(
     error: Exception,
 ) -> None:
     async with recording() as (events, recorder):
@@ -224,7 +222,7 @@ async def test_event_is_given_up_after_repeated_server_errors() -> None:
         assert (recorder.waiting, recorder.dropped) == (0, 1)
 
 
-async def test_the_server_says_how_long_it_wants_to_be_left_alone() -> None:
+async def test_retry_after_of_server_is_respected() -> None:
     async with recording() as (events, recorder):
         events.fault = failing(1, TooManyRequests("busy", status=429, retry_after=40))
         tell(recorder)
@@ -235,7 +233,7 @@ async def test_the_server_says_how_long_it_wants_to_be_left_alone() -> None:
         assert events.counts == {"FailedMount": 1}
 
 
-async def test_of_a_server_that_stays_away_one_event_is_given_up_after_the_other(
+async def test_events_are_given_up_one_by_one_during_long_outage(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with recording() as (events, recorder):
@@ -254,7 +252,7 @@ async def test_of_a_server_that_stays_away_one_event_is_given_up_after_the_other
         assert events.counts == {"A": 1}
 
 
-async def test_an_answer_that_was_lost_makes_no_second_event() -> None:
+async def test_lost_response_creates_no_second_event() -> None:
     async with recording() as (events, recorder):
         events.lost = failing(1, TransportError("cut"))
         tell(recorder)
@@ -297,11 +295,11 @@ async def test_refused_event_is_not_sent_for_each_repeat(
             tell(recorder)
             await asyncio.sleep(1)
 
-        assert len(events.sent) == 5  # two, and each 5 minutes one
+        assert len(events.sent) == 5  # two, and one every 5 minutes
         assert len(events.bodies) == len(allowed)
 
 
-async def test_more_than_twenty_thousand_are_not_known(
+async def test_events_beyond_20000_series_are_dropped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(event_correlator, "MAX_SERIES", 3)
@@ -318,7 +316,7 @@ async def test_more_than_twenty_thousand_are_not_known(
     assert "event was not recorded (Warning D): " in caplog.text
 
 
-async def test_more_than_a_thousand_that_wait_are_dropped_with_a_few_words(
+async def test_events_beyond_1000_waiting_are_dropped_with_summary(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with recording() as (events, recorder):
@@ -327,7 +325,9 @@ async def test_more_than_a_thousand_that_wait_are_dropped_with_a_few_words(
             tell(recorder, f"R{number}")
 
         for number in range(MAX_WAITING):
-            tell(recorder, f"R{number}")  # again, of what waits: nothing is dropped
+            tell(
+                recorder, f"R{number}"
+            )  # repeats of waiting events: nothing is dropped
 
         assert (recorder.waiting, recorder.dropped) == (MAX_WAITING, 500)
         assert len(caplog.records) < 20
@@ -337,7 +337,7 @@ async def test_more_than_a_thousand_that_wait_are_dropped_with_a_few_words(
         assert set(events.counts.values()) == {2}
 
 
-async def test_a_bug_of_the_client_ends_it_and_is_raised() -> None:
+async def test_bug_in_client_ends_recorder_and_is_raised() -> None:
     events = Events()
     events.fault = lambda _: ZeroDivisionError("bug")
     recorder = recorder_of(events)

@@ -1,4 +1,4 @@
-"""`EventRecorder`: how it begins and ends, alone and in a manager."""
+"""`EventRecorder`: start and shutdown, alone and in a manager."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aioinformer.errors import OptionsError, TransportError, WrongLoop
 # ---------------------------------------------------------------- its life
 
 
-async def test_the_end_waits_for_what_is_not_written() -> None:
+async def test_shutdown_writes_waiting_events() -> None:
     events = Events()
     async with recorder_of(events) as recorder:
         events.delay = 0.01
@@ -31,7 +31,7 @@ async def test_the_end_waits_for_what_is_not_written() -> None:
     assert events.counts["A"] == 5
 
 
-async def test_the_end_waits_for_5_seconds_at_most(
+async def test_shutdown_waits_at_most_5_seconds(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     events = Events()
@@ -47,7 +47,7 @@ async def test_the_end_waits_for_5_seconds_at_most(
     assert "B of Pod shop/web-0): the recorder has ended" in caplog.text
 
 
-async def test_an_end_in_the_middle_of_an_attempt_writes_it_once() -> None:
+async def test_shutdown_during_attempt_writes_event_once() -> None:
     events = Events()
     async with recorder_of(events) as recorder:
         events.delay = 1
@@ -76,7 +76,7 @@ async def test_event_after_end_is_dropped_until_restart(
     assert set(events.counts) == {"A", "C"}
 
 
-async def test_event_repeated_during_end_is_written() -> None:
+async def test_event_repeated_during_shutdown_is_written() -> None:
     events = Events()
     recorder = recorder_of(events)
     await recorder.start()
@@ -93,8 +93,8 @@ async def test_event_repeated_during_end_is_written() -> None:
     assert recorder.dropped == 0
 
 
-async def test_the_end_writes_also_what_waits_since_long_ago() -> None:
-    """Its series is over then, and known no more."""
+async def test_shutdown_writes_events_in_backoff() -> None:
+    """Its series has ended and was forgotten."""
     events = Events()
     async with recorder_of(events) as recorder:
         events.delay = 1
@@ -109,8 +109,8 @@ async def test_the_end_writes_also_what_waits_since_long_ago() -> None:
     assert recorder.dropped == 0
 
 
-async def test_an_end_while_nothing_can_be_sent_takes_5_seconds() -> None:
-    """And no busy loop, for which time would stand still here."""
+async def test_shutdown_during_outage_takes_5_seconds() -> None:
+    """There is no busy loop, which would stop virtual time."""
     events = Events()
     async with recorder_of(events) as recorder:
         events.fault = lambda _: TransportError("cut")
@@ -174,7 +174,7 @@ async def test_recorder_leaves_no_task_and_no_timer() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_another_loop_or_thread_is_refused() -> None:
+async def test_event_in_other_loop_or_thread_is_refused() -> None:
     async with recording() as (_, recorder):
         with pytest.raises(WrongLoop):
             await asyncio.to_thread(tell, recorder)
@@ -199,18 +199,18 @@ async def test_another_loop_or_thread_is_refused() -> None:
         ("mounter", {"instance": "x" * 129}),
     ],
 )
-def test_names_that_the_server_would_refuse_are_refused(
+def test_invalid_controller_and_instance_are_refused(
     controller: str, options: dict[str, Any]
 ) -> None:
     with pytest.raises(OptionsError):
         EventRecorder(Events(), controller, **options)
 
 
-def test_repr_says_how_it_is_doing() -> None:
+def test_repr_shows_waiting_and_dropped_events() -> None:
     assert repr(recorder_of(Events())) == "<EventRecorder mounter waiting=0 dropped=0>"
 
 
-async def test_a_client_that_nobody_entered_costs_the_event_and_nothing_else(
+async def test_client_that_was_not_entered_drops_event_only(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -222,8 +222,8 @@ async def test_a_client_that_nobody_entered_costs_the_event_and_nothing_else(
     assert "event was not recorded (" in caplog.text
 
 
-async def test_a_manager_writes_what_its_last_reconciles_tell() -> None:
-    """Added for every replica, it outlives what is only for the leader."""
+async def test_manager_writes_events_of_last_reconciles() -> None:
+    """A recorder of every replica outlives the leader's runnables."""
     events = Events()
     recorder = recorder_of(events)
 

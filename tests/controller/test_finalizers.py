@@ -1,4 +1,4 @@
-"""`finalizer`: it is there before what needs it is made."""
+"""`finalizer`: written before the first reconcile."""
 
 from __future__ import annotations
 
@@ -69,19 +69,19 @@ async def test_after_five_conflicts_the_last_is_raised_and_retried(
 
 
 async def test_finalizer_added_concurrently_is_not_added_twice() -> None:
-    """An answer was lost, or another leader was quicker."""
+    """A response was lost, or another leader was faster."""
     async with site() as it:
         change = {"metadata": {"finalizers": [OURS]}}
         it.server.patch(PODS, "web", change, namespace="default")
         async with it.controlled(Cleanup()):
-            await asyncio.sleep(1)  # before the change is told
+            await asyncio.sleep(1)  # before the notification
             assert it.reconcile.names == ["web"]
             await asyncio.sleep(20)
             assert it.finalizers() == [OURS]
             assert it.writes() == ["patch", "get"]
 
 
-async def test_without_a_namespace() -> None:
+async def test_finalizer_works_for_cluster_scoped_objects() -> None:
     cleanup, reconcile = Cleanup(), Recorded()
     async with APIServer() as server, server.client() as client:
         server.create(NODES, {"metadata": {"name": "web"}})
@@ -98,7 +98,7 @@ async def test_without_a_namespace() -> None:
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-async def test_a_resource_that_is_not_that_of_the_objects_is_told(
+async def test_finalizer_with_other_resource_fails_reconcile(
     deleted: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     wrong = Resource("", "v1", "podz", "Pod")
@@ -151,7 +151,7 @@ async def test_object_deleted_during_add_is_not_reconciled(
 
 
 def is_replaced(it: Site) -> None:
-    it.let_go("web", OURS)
+    it.remove_finalizer("web", OURS)
     is_another_one(it)
 
 
@@ -167,7 +167,7 @@ async def test_change_during_first_write_is_reconciled(
 ) -> None:
     cleanup = Cleanup()
     async with site() as it:
-        # While this one is on its way, all that follows is told at once.
+        # Notifications that follow are delivered during this request.
         it.server.create(PODS, named("other", finalizers=[OURS]))
         async with it.controlled(cleanup):
             while OURS not in it.finalizers():
@@ -184,7 +184,7 @@ async def test_change_during_first_write_is_reconciled(
 async def test_deleted_object_is_reconciled_as_without_finalizer() -> None:
     async with site() as it, it.controlled(Cleanup()):
         await asyncio.sleep(10)
-        it.let_go("web", OURS)  # by hand
+        it.remove_finalizer("web", OURS)  # by hand
         it.server.delete(PODS, "web", namespace="default")
         await asyncio.sleep(20)
         assert it.names() == []
@@ -194,7 +194,7 @@ async def test_deleted_object_is_reconciled_as_without_finalizer() -> None:
 # ---------------------------------------------------------------- how it is written
 
 
-async def test_both_may_take_the_object() -> None:
+async def test_reconcile_and_cleanup_can_take_object() -> None:
     told: list[str] = []
 
     @with_object(KubeObject)
@@ -216,7 +216,7 @@ async def test_both_may_take_the_object() -> None:
     assert sorted(set(told)) == [f"web has ['{OURS}']", "web is cleaned up"]
 
 
-async def test_two_things_have_a_finalizer_each() -> None:
+async def test_two_finalizers_clean_up_in_order() -> None:
     inner, outer = Cleanup(), Cleanup()
     told: list[str] = []
 
@@ -240,7 +240,7 @@ async def test_two_things_have_a_finalizer_each() -> None:
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-async def test_without_a_client_it_says_so(
+async def test_finalizer_without_client_raises_options_error(
     deleted: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     cleanup = Cleanup()
@@ -273,7 +273,7 @@ async def test_without_a_client_it_says_so(
         (None, "a finalizer must be a string, not None"),
     ],
 )
-def test_a_name_that_no_finalizer_can_have(name: Any, problem: str) -> None:
+def test_invalid_finalizer_name_is_refused(name: Any, problem: str) -> None:
     with pytest.raises(OptionsError, match=problem):
         finalizer(PODS, name, cleanup=Cleanup())
 

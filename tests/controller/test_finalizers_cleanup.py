@@ -1,4 +1,4 @@
-"""`finalizer`: an object that is deleted waits until its controller has cleaned up."""
+"""`finalizer`: cleanup of deleted objects."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ async def test_cleanup_runs_once_and_object_is_deleted() -> None:
         await asyncio.sleep(20)
         assert it.names() == []
         assert cleanup.names == ["web"]
-        # Of the deletion itself it is told, as without.
+        # The deletion itself is reconciled, as without a finalizer.
         assert it.reconcile.finalizers[reconciled:] == [None]
 
 
-async def test_a_cleanup_that_fails_is_retried_and_the_object_waits() -> None:
+async def test_failed_cleanup_is_retried_and_object_stays() -> None:
     cleanup = Cleanup(ValueError("boom"), ValueError("boom"))
     async with site(finalizers=[OURS]) as it, it.controlled(cleanup):
         it.server.delete(PODS, "web", namespace="default")
@@ -41,7 +41,7 @@ async def test_a_cleanup_that_fails_is_retried_and_the_object_waits() -> None:
         assert it.names() == []
 
 
-async def test_a_cleanup_that_is_not_done_is_called_again() -> None:
+async def test_cleanup_with_requeue_is_called_again() -> None:
     cleanup = Cleanup(Result(requeue_after=60), Result())
     async with site(finalizers=[OURS]) as it, it.controlled(cleanup):
         it.server.delete(PODS, "web", namespace="default")
@@ -64,7 +64,7 @@ async def test_cleanup_leaves_finalizers_of_others() -> None:
         assert it.finalizers() == [THEIRS]
         assert cleanup.names == ["web"]
         assert it.reconcile.finalizers == [[THEIRS, OURS]]
-        it.let_go("web", THEIRS)
+        it.remove_finalizer("web", THEIRS)
         await asyncio.sleep(10)
         assert it.names() == []
         assert cleanup.names == ["web"]
@@ -76,7 +76,7 @@ async def test_object_deleted_during_cleanup_is_no_failure(
     class ByHand(Cleanup):
         async def act(self, request: ReconcileRequest, ctx: Context) -> None:
             await super().act(request, ctx)
-            it.let_go("web", OURS)
+            it.remove_finalizer("web", OURS)
 
     async with site(finalizers=[OURS]) as it, it.controlled(ByHand()):
         it.server.delete(PODS, "web", namespace="default")
@@ -90,7 +90,7 @@ async def test_finalizer_removed_by_hand_is_not_added_again() -> None:
     class ByHand(Cleanup):
         async def act(self, request: ReconcileRequest, ctx: Context) -> None:
             await super().act(request, ctx)
-            it.let_go("web", OURS)
+            it.remove_finalizer("web", OURS)
 
     async with site(finalizers=[OURS, THEIRS]) as it, it.controlled(ByHand()):
         it.server.delete(PODS, "web", namespace="default")
@@ -99,12 +99,12 @@ async def test_finalizer_removed_by_hand_is_not_added_again() -> None:
         assert it.writes() == ["patch", "get"]
 
 
-async def test_another_object_of_that_name_keeps_its_finalizer() -> None:
+async def test_recreated_object_keeps_its_finalizer() -> None:
     class Replaced(Cleanup):
         async def act(self, request: ReconcileRequest, ctx: Context) -> None:
             await super().act(request, ctx)
             if len(self.names) == 1:
-                it.let_go("web", OURS)
+                it.remove_finalizer("web", OURS)
                 it.server.create(PODS, named("web", finalizers=[OURS]))
                 it.server.delete(PODS, "web", namespace="default")
 
@@ -116,11 +116,11 @@ async def test_another_object_of_that_name_keeps_its_finalizer() -> None:
         assert cleanup.names == ["web", "web"]
 
 
-async def test_of_two_changes_at_once_none_is_lost_when_it_is_taken_away() -> None:
+async def test_concurrent_change_is_kept_when_finalizer_is_removed() -> None:
     class WhileOthersWrite(Cleanup):
         async def act(self, request: ReconcileRequest, ctx: Context) -> None:
             await super().act(request, ctx)
-            it.let_go("web", THEIRS)
+            it.remove_finalizer("web", THEIRS)
 
     cleanup = WhileOthersWrite()
     async with site(finalizers=[THEIRS, OURS]) as it, it.controlled(cleanup):

@@ -1,4 +1,4 @@
-"""`LeaderElector`: who leads, for how long, and how it ends."""
+"""`LeaderElector`: candidates, renewals and options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leader_helpers import (
     MemoryLock,
     elector,
     failing,
-    for_ever,
+    forever,
     hang,
     now,
 )
@@ -28,7 +28,7 @@ BROKEN = TransportError("no route")
 # ---------------------------------------------------------------- acquiring
 
 
-async def test_leads_at_once_where_there_is_no_lease() -> None:
+async def test_elector_leads_at_once_without_lease() -> None:
     lease, start = MemoryLease(), now()
     one = elector(MemoryLock(lease, "a"))
     assert repr(one) == "<LeaderElector lease as a leader=''>"
@@ -44,9 +44,9 @@ async def test_leads_at_once_where_there_is_no_lease() -> None:
     assert lease.holders == ["a", ""]
 
 
-async def test_waits_for_a_lease_of_another_from_when_it_was_first_seen() -> None:
+async def test_candidate_waits_lease_duration_since_first_observation() -> None:
     lease = MemoryLease()
-    # Renewed long ago, or so it says, and seen for the first time now.
+    # Renewed long ago by its timestamp, and first observed now.
     lease.write(LeaseRecord("gone", 15, "2001-01-01", "2001-01-01", 4))
     lock, start = MemoryLock(lease, "a"), now()
 
@@ -57,11 +57,11 @@ async def test_waits_for_a_lease_of_another_from_when_it_was_first_seen() -> Non
     assert lease.writes[-2][1].transitions == 5
 
 
-async def test_retries_of_who_waits_are_jittered() -> None:
+async def test_retries_of_candidate_are_jittered() -> None:
     lease = MemoryLease()
     lease.write(LeaseRecord("them", 3600, "", "", 0))
     lock = MemoryLock(lease, "a")
-    task = asyncio.create_task(elector(lock).run(for_ever))
+    task = asyncio.create_task(elector(lock).run(forever))
     await asyncio.sleep(1000)
     task.cancel()
     await asyncio.wait({task})
@@ -73,7 +73,7 @@ async def test_retries_of_who_waits_are_jittered() -> None:
     assert len(set(gaps)) > 100
 
 
-async def test_of_those_who_try_at_once_one_leads(
+async def test_one_of_concurrent_candidates_leads(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     lease = MemoryLease()
@@ -82,11 +82,11 @@ async def test_of_those_who_try_at_once_one_leads(
         lock.delay = 0.5
 
     electors = [elector(lock) for lock in locks]
-    tasks = [asyncio.create_task(it.run(for_ever)) for it in electors]
+    tasks = [asyncio.create_task(it.run(forever)) for it in electors]
     await asyncio.sleep(60)
     assert sum(it.is_leader for it in electors) == 1
     assert len({it.leader for it in electors}) == 1
-    assert not caplog.records  # somebody was faster: that is no failure
+    assert not caplog.records  # another replica was faster, which is not a failure
 
     for task in tasks:
         task.cancel()
@@ -94,7 +94,7 @@ async def test_of_those_who_try_at_once_one_leads(
     await asyncio.wait(tasks)
 
 
-async def test_goes_on_trying_when_the_server_refuses(
+async def test_candidate_retries_after_refusal(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     lease, start = MemoryLease(), now()
@@ -117,7 +117,7 @@ async def test_goes_on_trying_when_the_server_refuses(
         pytest.param(KeyError("token"), id="plugin"),
     ],
 )
-async def test_a_candidate_tries_again_after_a_local_error(
+async def test_candidate_retries_after_local_error(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     lock, start = MemoryLock(MemoryLease(), "a"), now()
@@ -130,7 +130,7 @@ async def test_a_candidate_tries_again_after_a_local_error(
     assert f"cannot acquire the lease: {type(error).__name__}" in caplog.text
 
 
-async def test_a_request_that_hangs_is_given_up_while_it_waits() -> None:
+async def test_hanging_request_of_candidate_times_out() -> None:
     lock, start = MemoryLock(MemoryLease(), "a"), now()
     lock.fault = hang
     asyncio.get_running_loop().call_later(1, setattr, lock, "fault", None)
@@ -142,7 +142,7 @@ async def test_a_request_that_hangs_is_given_up_while_it_waits() -> None:
 async def test_cancelled_candidate_leaves_nothing() -> None:
     lease = MemoryLease()
     lease.write(LeaseRecord("them", 3600, "", "", 0))
-    task = asyncio.create_task(elector(MemoryLock(lease, "a")).run(for_ever))
+    task = asyncio.create_task(elector(MemoryLock(lease, "a")).run(forever))
     await asyncio.sleep(10)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -151,17 +151,17 @@ async def test_cancelled_candidate_leaves_nothing() -> None:
     assert lease.holders == ["them"]
 
 
-async def test_a_mistake_is_raised() -> None:
+async def test_programming_error_is_raised_to_candidate() -> None:
     lock = MemoryLock(MemoryLease(), "a")
     lock.fault = failing(OptionsError("the client was never entered"))
     with pytest.raises(OptionsError, match="never entered"):
-        await elector(lock).run(for_ever)
+        await elector(lock).run(forever)
 
 
 # ---------------------------------------------------------------- leading
 
 
-async def test_renews_each_period_for_as_long_as_it_works() -> None:
+async def test_leader_renews_each_period() -> None:
     lease, start = MemoryLease(), now()
     lock = MemoryLock(lease, "a")
     one = elector(lock)
@@ -173,11 +173,11 @@ async def test_renews_each_period_for_as_long_as_it_works() -> None:
     assert now() - start == 3601
     renewals = lock.times("update")[:-1]
     assert renewals == [start + 2 * n for n in range(1, 1801)]
-    # Nothing but updates of what is known; a look before the release.
+    # Only updates of the known Lease, and a read before the release.
     assert len(lock.times("get")) == 2
 
 
-async def test_rides_out_failures_that_end_before_the_deadline() -> None:
+async def test_leader_survives_failures_shorter_than_deadline() -> None:
     lock = MemoryLock(MemoryLease(), "a")
     one = elector(lock)
     loop = asyncio.get_running_loop()
@@ -190,14 +190,14 @@ async def test_rides_out_failures_that_end_before_the_deadline() -> None:
             assert one.is_leader
 
 
-async def test_an_update_that_was_done_and_not_answered_is_found_out() -> None:
+async def test_renewal_with_lost_response_is_detected() -> None:
     lease, sink = MemoryLease(), PlainSink()
     lock = MemoryLock(lease, "a")
     one = elector(lock, metrics=sink)
 
     async with one.leading():
         assert lease.record is not None
-        lease.write(lease.record)  # by the request that was given up
+        lease.write(lease.record)  # by the request that timed out
         await asyncio.sleep(3)
 
         assert one.is_leader
@@ -207,7 +207,7 @@ async def test_an_update_that_was_done_and_not_answered_is_found_out() -> None:
     assert slow == 1
 
 
-async def test_a_deleted_lease_is_created_again() -> None:
+async def test_leader_recreates_deleted_lease() -> None:
     lease = MemoryLease()
     one = elector(MemoryLock(lease, "a"))
 
@@ -223,7 +223,7 @@ async def test_a_deleted_lease_is_created_again() -> None:
 # ---------------------------------------------------------------- the rest
 
 
-async def test_new_leaders_are_told_and_a_callback_that_fails_stops_nothing() -> None:
+async def test_on_new_leader_is_called_and_its_failure_ignored() -> None:
     lease = MemoryLease()
     told: list[str] = []
     errors: list[object] = []
@@ -240,31 +240,31 @@ async def test_new_leaders_are_told_and_a_callback_that_fails_stops_nothing() ->
     assert len(errors) == 3
 
 
-async def test_a_coroutine_function_cannot_be_told() -> None:
+async def test_coroutine_function_as_on_new_leader_is_refused() -> None:
     async def tell(leader: str) -> None: ...
 
     with pytest.raises(OptionsError, match="on_new_leader must be a plain function"):
         elector(MemoryLock(MemoryLease(), "a"), on_new_leader=tell)
 
 
-def test_durations_that_do_not_fit_are_refused() -> None:
+def test_inconsistent_elector_durations_are_refused() -> None:
     with pytest.raises(OptionsError, match="lease_duration"):
         elector(MemoryLock(MemoryLease(), "a"), lease_duration=10)
 
 
-def test_an_elector_without_identity_is_refused() -> None:
+def test_empty_identity_is_refused() -> None:
     with pytest.raises(OptionsError, match="identity"):
         elector(MemoryLock(MemoryLease(), ""))
 
 
-async def test_may_be_asked_from_a_thread() -> None:
+async def test_elector_status_is_readable_in_thread() -> None:
     one = elector(MemoryLock(MemoryLease(), "a"))
     async with one.leading():
         await asyncio.to_thread(one.check)
         assert await asyncio.to_thread(lambda: one.is_leader)
 
 
-async def test_the_metric_and_the_repr_follow(
+async def test_metric_and_repr_show_leadership(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     sink = PlainSink()
@@ -283,7 +283,7 @@ async def test_the_metric_and_the_repr_follow(
     assert "copier: stopped leading (identity=a)" in caplog.text
 
 
-async def test_leaves_no_task_behind() -> None:
+async def test_elector_leaves_no_task() -> None:
     before = asyncio.all_tasks()
     one = elector(MemoryLock(MemoryLease(), "a"))
     async with one.leading():

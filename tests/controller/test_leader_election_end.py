@@ -1,4 +1,4 @@
-"""`LeaderElector`: how leadership is lost, and how it ends. G11."""
+"""`LeaderElector`: lost leadership and ended work. G11."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leader_helpers import (
     MemoryLock,
     elector,
     failing,
-    for_ever,
+    forever,
     hang,
     lead,
     now,
@@ -30,7 +30,7 @@ BROKEN = TransportError("no route")
 
 
 @pytest.mark.parametrize("fault", [hang, failing(BROKEN)], ids=["hang", "fail"])
-async def test_G11_work_is_asked_to_stop_a_deadline_after_the_last_renewal_was_sent(
+async def test_G11_work_is_cancelled_at_deadline_after_last_sent_renewal(
     fault: object,
 ) -> None:
     lock, start = MemoryLock(MemoryLease(), "a"), now()
@@ -44,12 +44,12 @@ async def test_G11_work_is_asked_to_stop_a_deadline_after_the_last_renewal_was_s
         async with one.leading():
             await asyncio.sleep(3600)
 
-    # The claim is sent at 0.5, after a look, and then a renewal each 2 s. The last one to
-    # be done is that of 18.5, which is answered at 19.
+    # The claim is sent at 0.5, after a read, and then a renewal every 2 s. The last one
+    # that succeeds is sent at 18.5 and answered at 19.
     assert now() - start == pytest.approx(28.5)
 
 
-async def test_G11_neither_renews_nor_releases_before_the_work_has_ended() -> None:
+async def test_G11_lease_is_not_written_before_work_has_ended() -> None:
     lease = MemoryLease()
     lock = MemoryLock(lease, "a")
     one = elector(lock)
@@ -71,7 +71,7 @@ async def test_G11_neither_renews_nor_releases_before_the_work_has_ended() -> No
     assert lease.holders == ["a"]
 
 
-async def test_G11_writes_are_refused_from_the_deadline_on() -> None:
+async def test_G11_writes_are_refused_after_deadline() -> None:
     lock = MemoryLock(MemoryLease(), "a")
     one = elector(lock)
     with pytest.raises(LeadershipLost):
@@ -82,7 +82,7 @@ async def test_G11_writes_are_refused_from_the_deadline_on() -> None:
         lock.fault = hang
         assert deadline is not None
         with suppress(asyncio.CancelledError):
-            await for_ever()
+            await forever()
 
         assert now() == deadline
         with pytest.raises(LeadershipLost, match="does not lead lease"):
@@ -102,7 +102,7 @@ async def test_G11_work_that_outlives_the_lease_is_logged(
     async def work() -> None:
         lock.fault = hang
         with suppress(asyncio.CancelledError):
-            await for_ever()
+            await forever()
 
         await asyncio.sleep(4.9)
         assert sink.counts[overruns] == 0
@@ -125,7 +125,7 @@ async def test_G11_work_that_outlives_the_lease_is_logged(
 
 
 @pytest.mark.parametrize("holder", ["them", ""])
-async def test_stops_at_once_when_the_lease_names_somebody_else(holder: str) -> None:
+async def test_leader_stops_at_once_when_lease_has_other_holder(holder: str) -> None:
     lease, start = MemoryLease(), now()
     one = elector(MemoryLock(lease, "a"))
     loop = asyncio.get_running_loop()
@@ -142,7 +142,7 @@ async def test_stops_at_once_when_the_lease_names_somebody_else(holder: str) -> 
     assert lease.record == taken
 
 
-async def test_leads_again_after_it_has_lost() -> None:
+async def test_elector_leads_again_after_loss() -> None:
     lease = MemoryLease()
     lock = MemoryLock(lease, "a")
     one = elector(lock)
@@ -151,7 +151,7 @@ async def test_leads_again_after_it_has_lost() -> None:
 
         async def work() -> None:
             lock.fault = hang
-            await for_ever()
+            await forever()
 
         with pytest.raises(LeadershipLost):
             await lead(one, work)
@@ -164,7 +164,7 @@ async def test_leads_again_after_it_has_lost() -> None:
 # ---------------------------------------------------------------- the end
 
 
-async def test_work_that_returns_ends_it() -> None:
+async def test_run_returns_when_work_returns() -> None:
     lease, start = MemoryLease(), now()
 
     await elector(MemoryLock(lease, "a")).run(lambda: asyncio.sleep(5))
@@ -173,7 +173,7 @@ async def test_work_that_returns_ends_it() -> None:
     assert lease.holders == ["a", ""]
 
 
-async def test_work_that_fails_ends_it_with_its_error() -> None:
+async def test_run_raises_error_of_work() -> None:
     lease = MemoryLease()
 
     async def fail() -> None:
@@ -185,7 +185,7 @@ async def test_work_that_fails_ends_it_with_its_error() -> None:
     assert lease.holders == ["a", ""]
 
 
-async def test_work_that_cancels_itself_has_not_returned() -> None:
+async def test_run_raises_cancellation_of_work_by_itself() -> None:
     lease = MemoryLease()
 
     async def wait_for_what_was_cancelled() -> None:
@@ -199,14 +199,14 @@ async def test_work_that_cancels_itself_has_not_returned() -> None:
     assert lease.holders == ["a", ""]
 
 
-async def test_renews_while_cancelled_work_ends_and_releases_then() -> None:
+async def test_elector_renews_while_cancelled_work_ends_then_releases() -> None:
     lease = MemoryLease()
     lock = MemoryLock(lease, "a")
     one = elector(lock)
 
     async def slow_to_end() -> None:
         try:
-            await for_ever()
+            await forever()
         finally:
             await asyncio.sleep(100)
             one.check()
@@ -221,7 +221,7 @@ async def test_renews_while_cancelled_work_ends_and_releases_then() -> None:
     assert lease.writes[-1][0] - lease.writes[0][0] == 110.5
 
 
-async def test_a_cancellation_at_any_step_leaves_no_task_and_no_holder() -> None:
+async def test_cancellation_at_any_step_leaves_no_task_and_no_holder() -> None:
     async def slowly(_lock: MemoryLock, _verb: str) -> None:
         for _ in range(3):
             await asyncio.sleep(0)
@@ -232,7 +232,7 @@ async def test_a_cancellation_at_any_step_leaves_no_task_and_no_holder() -> None
         lock = MemoryLock(lease, "a")
         lock.fault = slowly
         one = elector(lock)
-        task = asyncio.create_task(one.run(for_ever))
+        task = asyncio.create_task(one.run(forever))
         for _ in range(steps):
             await asyncio.sleep(0)
 
@@ -251,12 +251,12 @@ async def test_a_cancellation_at_any_step_leaves_no_task_and_no_holder() -> None
 # ---------------------------------------------------------------- the caller
 
 
-async def test_the_caller_is_not_left_cancelled() -> None:
+async def test_lost_leadership_does_not_leave_caller_cancelled() -> None:
     lock = MemoryLock(MemoryLease(), "a")
 
     async def work() -> None:
         lock.fault = hang
-        await for_ever()
+        await forever()
 
     with pytest.raises(LeadershipLost):
         await lead(elector(lock), work)
@@ -267,31 +267,31 @@ async def test_the_caller_is_not_left_cancelled() -> None:
     await asyncio.sleep(1)
 
 
-async def test_a_cancellation_of_the_caller_wins() -> None:
+async def test_cancellation_of_caller_precedes_lost_leadership() -> None:
     lock = MemoryLock(MemoryLease(), "a")
 
     async def lead() -> None:
         async with elector(lock).leading():
             lock.fault = hang
             try:
-                await for_ever()
+                await forever()
             finally:
                 await asyncio.sleep(1)
 
     task = asyncio.create_task(lead())
-    await asyncio.sleep(10.5)  # it was asked to stop, and is at it
+    await asyncio.sleep(10.5)  # it was cancelled, and is ending
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
 
-async def test_an_error_of_the_block_is_passed_on() -> None:
+async def test_error_of_block_is_raised() -> None:
     lock = MemoryLock(MemoryLease(), "a")
 
     async def work() -> None:
         lock.fault = hang
         try:
-            await for_ever()
+            await forever()
         finally:
             _ = 1 / 0
 
@@ -299,38 +299,38 @@ async def test_an_error_of_the_block_is_passed_on() -> None:
         await lead(elector(lock), work)
 
 
-async def test_a_timeout_of_the_block_is_its_own() -> None:
+async def test_timeout_of_block_is_raised() -> None:
     async def work() -> None:
         async with asyncio.timeout(3):
-            await for_ever()
+            await forever()
 
     with pytest.raises(TimeoutError):
         await lead(elector(MemoryLock(MemoryLease(), "a")), work)
 
 
-async def test_a_block_that_keeps_its_cancellation_has_lost_all_the_same() -> None:
+async def test_block_that_swallows_cancellation_raises_leadership_lost() -> None:
     lock = MemoryLock(MemoryLease(), "a")
 
     async def work() -> None:
         lock.fault = hang
         with suppress(asyncio.CancelledError):
-            await for_ever()
+            await forever()
 
     with pytest.raises(LeadershipLost):
         await lead(elector(lock), work)
 
 
-async def test_an_elector_does_one_thing_at_a_time() -> None:
+async def test_concurrent_leading_is_refused() -> None:
     one = elector(MemoryLock(MemoryLease(), "a"))
     async with one.leading():
         with pytest.raises(OptionsError, match="already leading or waiting to lead"):
-            await one.run(for_ever)
+            await one.run(forever)
 
         assert one.is_leader
 
 
 @pytest.mark.parametrize("error", [BROKEN, None], ids=["error", "nothing"])
-async def test_a_lock_that_keeps_a_cancellation_for_itself_keeps_nobody(
+async def test_lock_that_swallows_cancellation_does_not_block_end(
     error: Exception | None,
 ) -> None:
     lease, start = MemoryLease(), now()
@@ -346,13 +346,13 @@ async def test_a_lock_that_keeps_a_cancellation_for_itself_keeps_nobody(
 
     async with elector(lock).leading():
         lock.fault = keep
-        await asyncio.sleep(2.5)  # a renewal is under way
+        await asyncio.sleep(2.5)  # during a renewal
 
     assert now() - start == 2.5
     assert lease.holders == ["a", ""]
 
 
-async def test_a_defect_of_the_lock_costs_no_more_than_a_request_that_fails(
+async def test_bug_in_lock_counts_as_failed_attempt(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     lock, start = MemoryLock(MemoryLease(), "a"), now()
@@ -365,7 +365,7 @@ async def test_a_defect_of_the_lock_costs_no_more_than_a_request_that_fails(
         await asyncio.sleep(20)
         one.check()
         lock.fault = failing(RuntimeError("a defect"))
-        await for_ever()
+        await forever()
 
     with pytest.raises(LeadershipLost):
         await one.run(work)

@@ -1,4 +1,4 @@
-"""`LeaderElector`: requests that are slow, or answered too late."""
+"""`LeaderElector`: slow and late responses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
-from leader_helpers import MemoryLease, MemoryLock, elector, failing, for_ever, now
+from leader_helpers import MemoryLease, MemoryLock, elector, failing, forever, now
 
 from aioinformer import LeadershipLost
 from aioinformer.errors import ServerError, TooManyRequests, TransportError
@@ -26,7 +26,7 @@ PAUSE = 4.4
 async def keep_leading(one: LeaderElector) -> None:
     while True:
         with suppress(LeadershipLost):
-            await one.run(for_ever)
+            await one.run(forever)
 
 
 @asynccontextmanager
@@ -38,7 +38,7 @@ async def candidates(*electors: LeaderElector) -> AsyncIterator[None]:
             task.cancel()
 
 
-async def test_a_claim_that_is_answered_late_counts_from_when_it_was_sent() -> None:
+async def test_late_claim_counts_from_send_time() -> None:
     lock, start = MemoryLock(MemoryLease(), "a"), now()
     lock.late = 9
     one = elector(lock)
@@ -52,9 +52,7 @@ async def test_a_claim_that_is_answered_late_counts_from_when_it_was_sent() -> N
         assert one.deadline == start + 19  # renewed at once, as no time was left
 
 
-async def test_a_claim_that_was_done_without_an_answer_is_taken_over_at_the_next_look() -> (
-    None
-):
+async def test_unanswered_claim_is_adopted_at_next_read() -> None:
     lease, start = MemoryLease(), now()
     lock = MemoryLock(lease, "a")
     lock.late = NEVER
@@ -62,12 +60,12 @@ async def test_a_claim_that_was_done_without_an_answer_is_taken_over_at_the_next
     asyncio.get_running_loop().call_later(9, setattr, lock, "late", 0)
 
     async with one.leading():
-        # 10 s for the answer of the first claim, and the pause before the next look.
+        # 10 s for the response to the first claim, and the pause before the next read.
         assert 12 <= now() - start < 14.4
         assert lease.holders == ["a"]
 
 
-async def test_a_replica_that_gets_no_answers_leaves_the_lease_to_another_one() -> None:
+async def test_replica_without_responses_leaves_lease_to_others() -> None:
     lease = MemoryLease()
     deaf, well = MemoryLock(lease, "deaf"), MemoryLock(lease, "well")
     deaf.late = NEVER
@@ -77,7 +75,7 @@ async def test_a_replica_that_gets_no_answers_leaves_the_lease_to_another_one() 
         await asyncio.sleep(1)
         assert lease.holders == ["deaf"]
         async with candidates(second):
-            # Two claims without an answer, the second of which lasts for 15 s.
+            # Two claims without a response, the second of which is valid for 15 s.
             await asyncio.sleep(10 + PAUSE + PAUSE + 15 + PAUSE)
             assert second.is_leader
             await asyncio.sleep(300)
@@ -87,7 +85,7 @@ async def test_a_replica_that_gets_no_answers_leaves_the_lease_to_another_one() 
     assert lease.holders == ["deaf", "well", ""]
 
 
-async def test_a_replica_that_gets_no_answers_does_not_keep_the_lease_alive() -> None:
+async def test_replica_without_responses_lets_lease_expire() -> None:
     lease = MemoryLease()
     deaf = MemoryLock(lease, "deaf")
     deaf.late = NEVER
@@ -95,15 +93,13 @@ async def test_a_replica_that_gets_no_answers_does_not_keep_the_lease_alive() ->
     async with candidates(elector(deaf)):
         await asyncio.sleep(600)
 
-    # After the first two, each claim waits until the last one has run out, and longer.
+    # After the first two, each claim waits until the last one has expired, and longer.
     times = [time for time, _ in lease.writes]
     gaps = [later - earlier for earlier, later in pairwise(times)]
     assert min(gaps[1:]) > 15 + 2 * PAUSE
 
 
-async def test_a_replica_that_gets_answers_again_takes_its_own_lease_when_it_has_run_out() -> (
-    None
-):
+async def test_replica_with_responses_again_claims_its_expired_lease() -> None:
     lease = MemoryLease()
     lock = MemoryLock(lease, "a")
     lock.late = NEVER
@@ -126,10 +122,10 @@ async def test_a_replica_that_gets_answers_again_takes_its_own_lease_when_it_has
         pytest.param(ServerError("not ready", status=503), id="503"),
     ],
 )
-async def test_a_replica_that_was_refused_takes_its_own_lease_again_at_once(
+async def test_refused_replica_claims_its_own_lease_at_once(
     error: Exception,
 ) -> None:
-    """As while the only server restarts: no claim was written, and nobody is blocked."""
+    """While the only server restarts, no claim is written, and no replica is blocked."""
     lease = MemoryLease()
     lock = MemoryLock(lease, "a")
     one = elector(lock)
@@ -145,7 +141,7 @@ async def test_a_replica_that_was_refused_takes_its_own_lease_again_at_once(
 
 
 @pytest.mark.parametrize("late", [0.5, 2.6, 4.9])
-async def test_a_leader_with_slow_answers_keeps_leading(late: float) -> None:
+async def test_leader_with_slow_responses_keeps_leading(late: float) -> None:
     lock = MemoryLock(MemoryLease(), "a")
     lock.late = lock.delay = late / 2
     one = elector(lock)

@@ -1,4 +1,4 @@
-"""`LeaderElector`: how the Lease is released, and when it is not."""
+"""`LeaderElector`: release of the Lease."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from leader_helpers import (
     MemoryLock,
     elector,
     failing,
-    for_ever,
+    forever,
     hang,
     now,
 )
@@ -19,7 +19,7 @@ from aioinformer.controller import LeaseRecord
 from aioinformer.errors import Conflict
 
 
-async def test_a_lease_may_be_left_to_run_out() -> None:
+async def test_release_can_be_disabled() -> None:
     lease = MemoryLease()
     lock = MemoryLock(lease, "a")
     await elector(lock, release_on_cancel=False).run(lambda: asyncio.sleep(1))
@@ -35,7 +35,7 @@ async def test_lease_of_another_replica_is_not_released() -> None:
     assert lease.holders == ["a", "them"]
 
 
-async def test_a_release_is_tried_again_after_a_conflict() -> None:
+async def test_release_is_retried_after_conflict() -> None:
     lease = MemoryLease()
     lock = MemoryLock(lease, "a")
     conflicts = 2
@@ -44,7 +44,7 @@ async def test_a_release_is_tried_again_after_a_conflict() -> None:
         nonlocal conflicts
         if verb == "update" and conflicts:
             conflicts -= 1
-            lease.version += 1  # somebody puts a label on it
+            lease.version += 1  # another client adds a label
 
     async with elector(lock).leading():
         lock.fault = interfere
@@ -52,7 +52,7 @@ async def test_a_release_is_tried_again_after_a_conflict() -> None:
     assert (conflicts, lease.holders) == (0, ["a", ""])
 
 
-async def test_a_release_that_hangs_is_given_up(
+async def test_hanging_release_is_given_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     lease, start = MemoryLease(), now()
@@ -65,18 +65,18 @@ async def test_a_release_that_hangs_is_given_up(
     assert "cannot release the lease: TimeoutError: no response in time" in caplog.text
 
 
-async def test_a_release_that_meets_nothing_but_conflicts_is_given_up() -> None:
+async def test_release_is_given_up_after_repeated_conflicts() -> None:
     lock, start = MemoryLock(MemoryLease(), "a"), now()
     async with elector(lock).leading():
         lock.sent.clear()
         lock.fault = failing(Conflict("it was changed", status=409), "update")
 
     assert now() - start == 10
-    # Two requests every 0.2 s, and not as many as the server can answer.
+    # Two requests every 0.2 s, without a busy loop.
     assert 90 < len(lock.sent) < 110
 
 
-async def test_a_release_that_fails_does_not_hide_what_the_work_has_raised(
+async def test_failed_release_does_not_hide_error_of_work(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     lock = MemoryLock(MemoryLease(), "a")
@@ -91,10 +91,10 @@ async def test_a_release_that_fails_does_not_hide_what_the_work_has_raised(
     assert "cannot release the lease: RuntimeError: a defect" in caplog.text
 
 
-async def test_a_second_cancellation_does_not_tear_the_release() -> None:
+async def test_second_cancellation_does_not_interrupt_release() -> None:
     lease = MemoryLease()
     lock = MemoryLock(lease, "a")
-    task = asyncio.create_task(elector(lock).run(for_ever))
+    task = asyncio.create_task(elector(lock).run(forever))
     await asyncio.sleep(1)
     lock.delay = 1
     for _ in range(3):
@@ -106,7 +106,7 @@ async def test_a_second_cancellation_does_not_tear_the_release() -> None:
     assert lease.holders == ["a", ""]
 
 
-async def test_a_loop_that_is_shut_down_releases_nothing_while_the_work_ends(
+async def test_loop_shutdown_does_not_release_before_work_has_ended(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     lease = MemoryLease()
@@ -114,7 +114,7 @@ async def test_a_loop_that_is_shut_down_releases_nothing_while_the_work_ends(
 
     async def slow_to_end() -> None:
         try:
-            await for_ever()
+            await forever()
         finally:
             await asyncio.sleep(5)
 

@@ -1,4 +1,4 @@
-"""`LeaderElector`: a loop that stands still until behind the deadline. G11."""
+"""`LeaderElector`: event loops blocked past the deadline. G11."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STILL = Weather(pause=(1, 2), calm=1e9, behind_check=0, latency=0, lost=0, refus
 
 
 class Stage:
-    """An elector in a process of its own, whose loop can stand still."""
+    """Elector in a separate process, whose event loop can be blocked."""
 
     def __init__(self) -> None:
         self.world = World(1, STILL)
@@ -35,11 +35,11 @@ class Stage:
         self.ended: BaseException | None = None
 
     def stall(self, seconds: float = 20) -> None:
-        """What `time.sleep()` does: time passes, and nobody else gets a turn."""
+        """Block the loop as `time.sleep()` does, in virtual time."""
         self.world.now += seconds
 
     def play(self, *acts: Callable[[], None], error: Exception | None = None) -> None:
-        """Lead, and call these functions 3 s apart; then leave the block, at once."""
+        """Lead, call these functions 3 s apart, and leave the block."""
         self.process.start(self._life(acts, error))
         try:
             self.world.run(1000)
@@ -63,7 +63,7 @@ class Stage:
         await asyncio.Event().wait()
 
 
-def test_G11_a_renewal_that_is_due_is_not_sent_behind_the_deadline() -> None:
+def test_G11_due_renewal_is_not_sent_after_deadline() -> None:
     stage = Stage()
     sent: list[int] = []
 
@@ -72,7 +72,7 @@ def test_G11_a_renewal_that_is_due_is_not_sent_behind_the_deadline() -> None:
         stage.stall()
 
     def when_the_next_renewal_is_due() -> None:
-        # The last one was sent 1 s ago. In the turn in which the timer goes off.
+        # The last renewal was sent 1 s ago. In the turn in which the timer fires.
         asyncio.get_running_loop().call_at(now() + 1, stall)
 
     stage.play(when_the_next_renewal_is_due, lambda: None)
@@ -82,7 +82,7 @@ def test_G11_a_renewal_that_is_due_is_not_sent_behind_the_deadline() -> None:
     assert stage.lease.holders == ["a"]
 
 
-def test_G11_a_look_that_is_answered_behind_the_deadline_claims_nothing() -> None:
+def test_G11_read_answered_after_deadline_claims_nothing() -> None:
     stage = Stage()
 
     async def conflict_then_stall(_lock: MemoryLock, verb: str) -> None:
@@ -101,7 +101,7 @@ def test_G11_a_look_that_is_answered_behind_the_deadline_claims_nothing() -> Non
     assert [verb for _, verb in stage.lock.sent] == ["update", "get"]
 
 
-def test_G11_a_block_that_holds_the_loop_behind_its_deadline_has_lost() -> None:
+def test_G11_block_that_blocks_loop_past_deadline_loses() -> None:
     stage = Stage()
     stage.play(stage.stall)
 
@@ -110,14 +110,14 @@ def test_G11_a_block_that_holds_the_loop_behind_its_deadline_has_lost() -> None:
     assert stage.lease.holders == ["a"]
 
 
-def test_an_error_of_a_block_that_held_the_loop_is_its_own() -> None:
+def test_error_of_block_that_blocked_loop_is_raised() -> None:
     stage, error = Stage(), ValueError("of the block")
     stage.play(stage.stall, error=error)
 
     assert stage.ended is error
 
 
-def test_a_stall_that_ends_before_the_deadline_costs_nothing(
+def test_stall_shorter_than_deadline_keeps_leadership(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stage = Stage()
@@ -129,7 +129,7 @@ def test_a_stall_that_ends_before_the_deadline_costs_nothing(
     assert not caplog.records
 
 
-def test_lease_observed_in_another_loop_is_observed_anew() -> None:
+def test_lease_observed_in_other_loop_restarts_observation() -> None:
     lease = MemoryLease()
     lock = MemoryLock(lease, "b")
     one = elector(lock)

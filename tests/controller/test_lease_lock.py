@@ -1,4 +1,4 @@
-"""`LeaseLock` on a server: what it writes, what it leaves alone, what it refuses."""
+"""`LeaseLock` with a server: reads, writes and conflicts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def stored(server: APIServer) -> dict[str, Any]:
     return lease
 
 
-async def test_there_is_none_until_it_is_created() -> None:
+async def test_get_returns_none_without_lease() -> None:
     async with cluster() as (server, client):
         lock = LeaseLock(client, "copier", labels={"app": "copier"})
         assert await lock.get() is None
@@ -46,14 +46,14 @@ async def test_there_is_none_until_it_is_created() -> None:
         assert await lock.get() == OURS
 
 
-async def test_only_one_can_create_it() -> None:
+async def test_second_create_conflicts() -> None:
     async with cluster() as (_, client):
         await LeaseLock(client, "copier").create(OURS)
         with pytest.raises(AlreadyExists):
             await LeaseLock(client, "copier").create(OURS)
 
 
-async def test_is_written_again_and_again_without_a_look() -> None:
+async def test_lease_is_updated_repeatedly_without_read() -> None:
     async with cluster() as (server, client):
         lock = LeaseLock(client, "copier")
         await lock.create(OURS)
@@ -109,14 +109,14 @@ async def test_lease_without_spec_has_no_holder() -> None:
         assert stored(server)["spec"] == OURS.spec()
 
 
-async def test_cannot_be_updated_before_it_is_known() -> None:
+async def test_update_of_unknown_lease_is_refused() -> None:
     async with cluster() as (_, client):
         with pytest.raises(OptionsError, match=r"call get\(\) or create\(\)"):
             await LeaseLock(client, "copier").update(OURS)
 
 
 async def test_update_creates_deleted_lease() -> None:
-    # A kind of its own: of few others a server would say that there is none.
+    # The update of most other resources would fail with 404.
     async with cluster() as (server, client):
         lock = LeaseLock(client, "copier")
         await lock.create(OURS)
@@ -145,7 +145,7 @@ async def test_lock_raises_refusals_of_server() -> None:
             await LeaseLock(client, "copier").get()
 
 
-async def test_is_where_it_is_told_to_be() -> None:
+async def test_lease_is_in_given_namespace() -> None:
     async with cluster() as (server, client):
         lock = LeaseLock(client, "copier", namespace="default")
         await lock.create(OURS)
@@ -154,7 +154,7 @@ async def test_is_where_it_is_told_to_be() -> None:
         assert server.objects(LEASES)[0]["metadata"]["namespace"] == "default"
 
 
-def test_identities_name_the_host_and_differ() -> None:
+def test_default_identities_have_host_and_differ() -> None:
     client = Client.from_url("http://127.0.0.1:1")
     identities = {LeaseLock(client, "copier").identity for _ in range(3)}
 
@@ -162,7 +162,7 @@ def test_identities_name_the_host_and_differ() -> None:
     assert all(it.startswith(f"{socket.gethostname()}_") for it in identities)
 
 
-def test_shows_its_name_and_identity() -> None:
+def test_repr_shows_name_and_identity() -> None:
     lock = LeaseLock(Client.from_url("http://127.0.0.1:1"), "copier", identity="a")
 
     assert repr(lock) == "<LeaseLock copier as a>"

@@ -1,4 +1,4 @@
-"""What a Lease says, and what follows from it, as tables."""
+"""`LeaseRecord`: decisions for observed Leases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ THEIRS = LeaseRecord("them", 15, "2026-01-01T00:00:00.000000Z", "2026-01-01", 3)
 OURS = LeaseRecord("us", 15, "2026-01-01T00:00:00.000000Z", "2026-01-01", 3)
 FREE = LeaseRecord("", 1, "2026-01-01", "2026-01-01", 3)
 
-# Seen at 100, and of 15 s: alive until 115.
+# Observed at 100, with 15 s: valid until 115.
 STEPS = [
     pytest.param(None, 100, False, Step.CREATE, id="there-is-none"),
     pytest.param(None, 100, True, Step.CREATE, id="its-leader-finds-it-deleted"),
@@ -50,7 +50,7 @@ def test_next_step_for_observed_lease(
     assert next_step(sighting, "us", now, leading=leading) is step
 
 
-def test_a_lease_lives_from_when_it_was_first_seen_as_it_is() -> None:
+def test_lease_age_starts_at_first_observation() -> None:
     first = observe(None, THEIRS, 100)
     again = observe(first, LeaseRecord.of(THEIRS.spec()), 110)
     renewed = observe(
@@ -62,7 +62,7 @@ def test_a_lease_lives_from_when_it_was_first_seen_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("year", ["1970", "2026", "2999"])
-def test_times_of_other_machines_do_not_count(year: str) -> None:
+def test_timestamps_of_other_machines_are_ignored(year: str) -> None:
     text = f"{year}-01-01T00:00:00.000000Z"
     record = LeaseRecord("them", 15, text, text, 0)
 
@@ -72,26 +72,26 @@ def test_times_of_other_machines_do_not_count(year: str) -> None:
     )
 
 
-def test_the_first_holder_has_no_transitions() -> None:
+def test_first_holder_has_no_transitions() -> None:
     record = claimed(None, "us", 15, NOON)
 
     assert record == LeaseRecord("us", 15, NOON_TEXT, NOON_TEXT, 0)
 
 
-def test_a_renewal_keeps_when_the_holder_began() -> None:
+def test_renewal_keeps_acquire_time() -> None:
     record = claimed(OURS, "us", 20, NOON)
 
     assert record == LeaseRecord("us", 20, OURS.acquired, NOON_TEXT, 3)
 
 
 @pytest.mark.parametrize("before", [THEIRS, FREE], ids=["run-out", "free"])
-def test_a_new_holder_is_a_transition(before: LeaseRecord) -> None:
+def test_new_holder_increments_transitions(before: LeaseRecord) -> None:
     record = claimed(before, "us", 15, NOON)
 
     assert record == LeaseRecord("us", 15, NOON_TEXT, NOON_TEXT, 4)
 
 
-def test_a_released_lease_is_what_client_go_writes() -> None:
+def test_released_lease_equals_that_of_client_go() -> None:
     assert released(OURS, NOON).spec() == {
         "holderIdentity": "",
         "leaseDurationSeconds": 1,
@@ -122,23 +122,23 @@ def test_missing_fields_of_spec_are_empty(spec: dict[str, None]) -> None:
         pytest.param({"leaseTransitions": []}, id="transitions"),
     ],
 )
-def test_a_spec_of_other_types_cannot_be_read(junk: dict[str, object]) -> None:
+def test_spec_with_invalid_types_is_refused(junk: dict[str, object]) -> None:
     (field,) = junk
     with pytest.raises(DecodeError, match=f"invalid {field} of a Lease"):
         LeaseRecord.of(junk)
 
 
-def test_a_spec_is_read_as_it_is_written() -> None:
+def test_spec_round_trips() -> None:
     assert LeaseRecord.of(THEIRS.spec()) == THEIRS
 
 
-def test_a_lease_of_no_duration_is_alive_for_no_time() -> None:
+def test_lease_without_duration_has_expired() -> None:
     sighting = ObservedRecord(LeaseRecord("them"), 100)
 
     assert next_step(sighting, "us", 100, leading=False) is Step.CLAIM
 
 
-def test_times_are_written_in_utc_with_all_digits() -> None:
+def test_timestamps_are_in_utc_with_microseconds() -> None:
     east = timezone(timedelta(hours=2))
 
     assert micro_time(datetime(2026, 8, 1, 14, tzinfo=east)) == NOON_TEXT

@@ -1,4 +1,4 @@
-"""`Manager`: what it runs, in which order, and how it says how it is doing."""
+"""`Manager`: runnables, order and status."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from controller_helpers import Notes, Slow, config_map, elector_of, managed
 from informer_helpers import running, settle
-from leader_helpers import MemoryLease, for_ever, now
+from leader_helpers import MemoryLease, forever, now
 
 from aioinformer import Client, Controller, Manager, SharedInformerFactory
 from aioinformer.errors import OptionsError, WrongLoop
@@ -30,7 +30,7 @@ async def server() -> AsyncIterator[APIServer]:
 
 
 class Notice:
-    """A part that notes when it begins and ends."""
+    """Runnable that records its start and end."""
 
     def __init__(self, record: list[str], name: str) -> None:
         self.record = record
@@ -47,7 +47,7 @@ class Notice:
 # ---------------------------------------------------------------- what it runs
 
 
-async def test_runs_a_controller_on_its_client_and_its_factory(
+async def test_manager_runs_controller_with_client_and_factory(
     server: APIServer,
 ) -> None:
     async def reconcile(request: Any, ctx: Any) -> None:
@@ -74,7 +74,7 @@ def seen(server: APIServer) -> object:
     return (found.get("data") or {}).get("seen")
 
 
-async def test_run_starts_what_nobody_has_started(server: APIServer) -> None:
+async def test_run_starts_manager(server: APIServer) -> None:
     notes = Notes()
     manager = managed(server, notes)
     async with running(manager.run()):
@@ -101,11 +101,11 @@ async def test_runnable_added_while_running_starts_at_once(server: APIServer) ->
     assert record[2:] == ["late ends", "early ends"]
 
 
-async def test_starts_in_order_and_stops_in_reverse(server: APIServer) -> None:
+async def test_manager_starts_in_order_and_stops_in_reverse(server: APIServer) -> None:
     record: list[str] = []
     lease = MemoryLease()
     elector = elector_of(lease, "me", on_new_leader=lambda it: record.append(f"<{it}>"))
-    server.faults.add(Refuse(verb="list", status=500, times=1))  # it takes a while
+    server.faults.add(Refuse(verb="list", status=500, times=1))  # it takes a second
     manager = Manager(server.client(), elector=elector)
     maps = manager.informer(CONFIG_MAPS)
 
@@ -132,7 +132,7 @@ async def test_starts_in_order_and_stops_in_reverse(server: APIServer) -> None:
 async def test_manager_without_leader_work_does_not_lead(server: APIServer) -> None:
     lease = MemoryLease()
     async with Manager(server.client(), elector=elector_of(lease, "me")) as manager:
-        manager.add(for_ever, leader_only=False)
+        manager.add(forever, leader_only=False)
         await asyncio.sleep(60)
         assert lease.writes == []
         manager.add(Notice([], "work"))
@@ -140,7 +140,7 @@ async def test_manager_without_leader_work_does_not_lead(server: APIServer) -> N
         assert lease.holders == ["me"]
 
 
-async def test_a_controller_of_every_replica_needs_no_leadership(
+async def test_controller_of_every_replica_needs_no_leadership(
     server: APIServer,
 ) -> None:
     notes, lease = Notes(), MemoryLease()
@@ -155,7 +155,7 @@ async def test_a_controller_of_every_replica_needs_no_leadership(
 
 
 @pytest.mark.parametrize("leader_only", [True, False])
-async def test_a_controller_begins_when_all_caches_are_synced(
+async def test_controllers_begin_after_all_caches_are_synced(
     server: APIServer, caplog: pytest.LogCaptureFixture, leader_only: bool
 ) -> None:
     notes, manager = Notes(), Manager(server.client())
@@ -193,7 +193,7 @@ async def test_manager_does_not_leave_entered_client_and_factory(
         assert client.entered
 
 
-async def test_a_factory_that_nobody_entered_is_left(server: APIServer) -> None:
+async def test_manager_leaves_factory_it_entered(server: APIServer) -> None:
     client = server.client()
     factory = SharedInformerFactory(client, namespace="default")
     async with Manager(client, factory=factory):
@@ -205,7 +205,7 @@ async def test_a_factory_that_nobody_entered_is_left(server: APIServer) -> None:
 # ---------------------------------------------------------------- how it is doing
 
 
-async def test_says_what_is_not_ready(server: APIServer) -> None:
+async def test_not_ready_names_informers_and_manager(server: APIServer) -> None:
     manager = managed(server, Notes())
     assert set(manager.not_ready()) == {"configmaps", "manager"}
     assert (
@@ -223,7 +223,7 @@ async def test_says_what_is_not_ready(server: APIServer) -> None:
     assert repr(manager).startswith("<Manager stopped ")
 
 
-async def test_an_informer_that_nobody_runs_is_not_ready(server: APIServer) -> None:
+async def test_informer_that_does_not_run_is_not_ready(server: APIServer) -> None:
     notes = Notes()
     async with server.client() as client:
         forgotten = SharedInformerFactory(client).informer(CONFIG_MAPS)
@@ -249,7 +249,7 @@ async def test_candidate_is_ready(server: APIServer) -> None:
             assert manager.informers[0].has_synced, "its cache is warm"
 
 
-async def test_work_that_outlives_its_lease_is_reason_for_a_restart(
+async def test_work_that_outlives_lease_makes_manager_dead(
     server: APIServer,
 ) -> None:
     lease, stuck = MemoryLease(), Slow(end=100.0)
@@ -308,7 +308,7 @@ class Part:
         pytest.param(Part, id="class"),
     ],
 )
-async def test_a_manager_refuses_a_part_that_no_task_can_run(part: Any) -> None:
+async def test_manager_refuses_invalid_runnable(part: Any) -> None:
     manager = Manager(Client.from_url("http://127.0.0.1:1"))
     with pytest.raises(
         OptionsError, match=r"a manager runs|a runnable is called as run\(\)"
@@ -316,7 +316,7 @@ async def test_a_manager_refuses_a_part_that_no_task_can_run(part: Any) -> None:
         manager.add(part)
 
 
-async def test_a_manager_takes_a_coroutine_function_with_its_arguments() -> None:
+async def test_manager_accepts_partial_of_coroutine_function() -> None:
     manager = Manager(Client.from_url("http://127.0.0.1:1"))
     manager.add(partial(hang_with, 8080))
     manager.add(Part())
@@ -349,12 +349,12 @@ async def test_manager_refuses_duplicate_controllers(server: APIServer) -> None:
         manager.add(Controller("maps", Notes(), for_=maps))
 
 
-async def test_needs_a_client() -> None:
+async def test_manager_refuses_other_than_client() -> None:
     with pytest.raises(OptionsError, match="a Client"):
         Manager("https://kubernetes")  # type: ignore[arg-type]
 
 
-async def test_runs_once(server: APIServer) -> None:
+async def test_manager_runs_only_once(server: APIServer) -> None:
     manager = Manager(server.client())
     async with manager:
         with pytest.raises(OptionsError, match="is already running"):
@@ -363,9 +363,9 @@ async def test_runs_once(server: APIServer) -> None:
     with pytest.raises(OptionsError, match="runs once"):
         await manager.start()
 
-    await manager.run()  # it has ended, and this says nothing else
+    await manager.run()  # it has ended
     with pytest.raises(OptionsError, match="cannot add to a manager"):
-        manager.add(for_ever)
+        manager.add(forever)
 
 
 async def test_manager_shut_down_before_start_cannot_start(
@@ -379,7 +379,7 @@ async def test_manager_shut_down_before_start_cannot_start(
 
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
-async def test_belongs_to_its_loop(server: APIServer) -> None:
+async def test_manager_refuses_other_loop(server: APIServer) -> None:
     async with Manager(server.client()) as manager:
         found: list[BaseException] = []
 
@@ -391,7 +391,7 @@ async def test_belongs_to_its_loop(server: APIServer) -> None:
                     found.append(exc)
 
             try:
-                manager.add(for_ever)
+                manager.add(forever)
             except WrongLoop as exc:
                 found.append(exc)
 

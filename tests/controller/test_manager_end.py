@@ -1,4 +1,4 @@
-"""`Manager`: how it ends: by itself, when asked, when asked twice, by a signal."""
+"""`Manager`: shutdown, failures and signals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from controller_helpers import Notes, Slow, config_map, elector_of, managed
 from informer_helpers import settle
-from leader_helpers import MemoryLease, for_ever, now
+from leader_helpers import MemoryLease, forever, now
 from task_helpers import cancelled, slow_to_end
 
 from aioinformer import Client, Manager
@@ -32,7 +32,7 @@ async def server() -> AsyncIterator[APIServer]:
 # ---------------------------------------------------------------- when asked
 
 
-async def test_reconciles_under_way_are_waited_for(server: APIServer) -> None:
+async def test_shutdown_drains_running_reconciles(server: APIServer) -> None:
     slow = Slow(5.0)
     async with managed(server, slow) as manager:
         await slow.begun.wait()
@@ -42,7 +42,7 @@ async def test_reconciles_under_way_are_waited_for(server: APIServer) -> None:
         assert now() - start == pytest.approx(5, abs=0.1)
 
 
-async def test_the_drain_has_a_bound(server: APIServer) -> None:
+async def test_drain_of_manager_has_timeout(server: APIServer) -> None:
     slow = Slow()
     async with managed(server, slow, drain_timeout=3.0):
         await slow.begun.wait()
@@ -52,7 +52,7 @@ async def test_the_drain_has_a_bound(server: APIServer) -> None:
     assert now() - start == pytest.approx(3, abs=0.1)
 
 
-async def test_a_second_cancellation_of_run_stops_at_once(server: APIServer) -> None:
+async def test_second_cancellation_of_run_skips_drain(server: APIServer) -> None:
     slow, record = Slow(), list[str]()
     manager = managed(server, slow)
     manager.add(partial(slow_to_end, record), leader_only=False, name="slow")
@@ -72,7 +72,7 @@ async def test_a_second_cancellation_of_run_stops_at_once(server: APIServer) -> 
     assert not manager.running
 
 
-async def test_a_cancelled_shutdown_ends_at_once_what_it_waits_for(
+async def test_cancelled_shutdown_skips_drain(
     server: APIServer,
 ) -> None:
     slow, manager = Slow(), None
@@ -88,7 +88,7 @@ async def test_a_cancelled_shutdown_ends_at_once_what_it_waits_for(
     await manager.shutdown()
 
 
-async def test_the_lease_is_released_behind_the_drain(server: APIServer) -> None:
+async def test_lease_is_released_after_drain(server: APIServer) -> None:
     slow, lease = Slow(5.0), MemoryLease()
     async with managed(server, slow, elector=elector_of(lease, "me")):
         await slow.begun.wait()
@@ -101,10 +101,10 @@ async def test_the_lease_is_released_behind_the_drain(server: APIServer) -> None
 
 
 @pytest.mark.parametrize("late", [False, True])
-async def test_a_part_may_ask_for_the_end(server: APIServer, late: bool) -> None:
+async def test_runnable_can_shut_manager_down(server: APIServer, late: bool) -> None:
     manager = Manager(server.client())
-    if late:  # so that it is started by who adds it
-        manager.add(for_ever)
+    if late:  # so that it starts in the task that adds it
+        manager.add(forever)
         await manager.start()
         await settle()
 
@@ -118,7 +118,7 @@ async def test_a_part_may_ask_for_the_end(server: APIServer, late: bool) -> None
     assert now() - start == pytest.approx(5, abs=0.1)
 
 
-async def test_a_reconcile_may_ask_for_the_end(server: APIServer) -> None:
+async def test_reconcile_can_shut_manager_down(server: APIServer) -> None:
     asked: list[str] = []
 
     async def reconcile(request: object, ctx: object) -> None:
@@ -142,7 +142,9 @@ async def test_cancelled_start_stops_manager(server: APIServer) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_ends_it(server: APIServer, number: signal.Signals) -> None:
+async def test_signal_shuts_manager_down(
+    server: APIServer, number: signal.Signals
+) -> None:
     slow, before = Slow(5.0), signal.getsignal(number)
     manager = managed(server, slow)
     task = asyncio.create_task(manager.run(handle_signals=True))
@@ -156,7 +158,7 @@ async def test_a_signal_ends_it(server: APIServer, number: signal.Signals) -> No
     assert signal.getsignal(number) is before
 
 
-async def test_a_second_signal_ends_it_at_once(server: APIServer) -> None:
+async def test_second_signal_skips_drain(server: APIServer) -> None:
     slow = Slow()
     task = asyncio.create_task(managed(server, slow).run(handle_signals=True))
     await slow.begun.wait()
@@ -170,7 +172,7 @@ async def test_a_second_signal_ends_it_at_once(server: APIServer) -> None:
     assert now() - start == pytest.approx(0, abs=0.1)
 
 
-async def test_signals_are_left_alone_unless_asked_for(server: APIServer) -> None:
+async def test_signals_are_not_handled_by_default(server: APIServer) -> None:
     before = signal.getsignal(signal.SIGTERM)
     async with managed(server, Notes()) as manager:
         task = asyncio.create_task(manager.run())
@@ -208,10 +210,10 @@ async def test_first_failure_is_raised_and_others_are_logged(
         "two failed during the stop: KeyError('later')",
     ]
     assert manager.not_ready() == {"manager": "failed: ValueError('first')"}
-    await manager.shutdown()  # it was raised
+    await manager.shutdown()  # raised before
 
 
-async def test_a_failure_on_the_way_out_is_raised(server: APIServer) -> None:
+async def test_failure_during_shutdown_is_raised(server: APIServer) -> None:
     async def fails_in_the_end() -> None:
         try:
             await asyncio.Event().wait()
@@ -226,7 +228,7 @@ async def test_a_failure_on_the_way_out_is_raised(server: APIServer) -> None:
         await manager.shutdown()
 
 
-async def test_others_drain_when_one_fails(server: APIServer) -> None:
+async def test_other_runnables_drain_after_failure(server: APIServer) -> None:
     slow = Slow(5.0)
     manager = managed(server, slow)
 
@@ -241,7 +243,7 @@ async def test_others_drain_when_one_fails(server: APIServer) -> None:
     assert slow.record == ["done"]
 
 
-async def test_a_body_that_fails_keeps_its_error(server: APIServer) -> None:
+async def test_error_of_block_precedes_failure_of_manager(server: APIServer) -> None:
     async def fails() -> None:
         raise ValueError("a part")
 
@@ -257,7 +259,7 @@ async def test_a_body_that_fails_keeps_its_error(server: APIServer) -> None:
     assert caught.value.__notes__ == ["shutting down failed, too: ValueError('a part')"]
 
 
-async def test_a_controller_whose_queue_is_shut_down_has_died(
+async def test_shut_down_queue_fails_controller(
     server: APIServer,
 ) -> None:
     manager = managed(server, Notes())
@@ -273,17 +275,17 @@ async def raises_queue_shut_down(manager: Manager) -> None:
         await manager.run()
 
 
-async def test_without_a_configuration_it_does_not_start(
+async def test_manager_without_configuration_does_not_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     manager = Manager(Client.from_kubeconfig("/nowhere/config"))
-    manager.add(for_ever)
-    for _ in range(2):  # it may be tried again
+    manager.add(forever)
+    for _ in range(2):  # it can be started again
         with pytest.raises(OptionsError, match="/nowhere/config"):
             await manager.run()
 
 
-async def test_an_outage_ends_nothing(server: APIServer) -> None:
+async def test_outage_does_not_end_manager(server: APIServer) -> None:
     notes = Notes()
     async with managed(server, notes) as manager:
         await asyncio.sleep(5)

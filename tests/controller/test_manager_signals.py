@@ -1,4 +1,4 @@
-"""`shutdown_signals`: who is told of SIGINT and SIGTERM, and for how long."""
+"""`shutdown_signals()`: handlers of SIGINT and SIGTERM."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-async def test_calls_the_function_in_the_loop(number: signal.Signals) -> None:
+async def test_signal_calls_function_in_loop(number: signal.Signals) -> None:
     told = asyncio.Event()
     with shutdown_signals(told.set):
         signal.raise_signal(number)
@@ -22,7 +22,7 @@ async def test_calls_the_function_in_the_loop(number: signal.Signals) -> None:
         await told.wait()
 
 
-async def test_puts_back_who_was_told_before() -> None:
+async def test_previous_signal_handlers_are_restored() -> None:
     before = [signal.getsignal(number) for number in SIGNALS]
 
     def block() -> None:
@@ -38,7 +38,7 @@ async def test_puts_back_who_was_told_before() -> None:
 
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
-async def test_is_refused_in_another_thread() -> None:
+async def test_signals_outside_of_main_thread_are_refused() -> None:
     async def elsewhere() -> None:
         with shutdown_signals(lambda: None):
             raise AssertionError

@@ -1,4 +1,4 @@
-"""PendingWrites: what is remembered of them, and when they count as shown."""
+"""`PendingWrites`: recorded writes, and when they are shown."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ POD = "/api/v1/namespaces/default/pods/web"
         ("/apis/rbac/v1/clusterroles/a%3Ab", ("rbac", "clusterroles", "a:b")),
     ],
 )
-def test_a_path_says_what_it_is_about(path: str, target: tuple[str, str, str]) -> None:
+def test_object_path_is_parsed(path: str, target: tuple[str, str, str]) -> None:
     assert ObjectPath.of(path) == target
 
 
@@ -132,7 +132,7 @@ async def test_write_that_leaves_selection_is_pending() -> None:
 
 
 class Cluster:
-    """A server, and informers of it that lag 2 s behind."""
+    """Server, and informers that are 2 s behind."""
 
     def __init__(self, server: APIServer, **selection: Any) -> None:
         self.server = server
@@ -160,7 +160,7 @@ async def cluster(**selection: Any) -> AsyncIterator[Cluster]:
             yield it
 
 
-async def test_a_version_is_shown_when_the_store_has_it() -> None:
+async def test_write_is_shown_when_store_reaches_its_version() -> None:
     async with cluster() as it:
         it.wrote("POST", it.server.create(PODS, named("web")))
         assert it.pods.store.get_by_key("default/web") is None
@@ -170,7 +170,7 @@ async def test_a_version_is_shown_when_the_store_has_it() -> None:
         assert await it.seconds_until_shown() == 0
 
 
-async def test_a_deletion_is_shown_when_the_object_is_gone() -> None:
+async def test_deletion_is_shown_when_object_is_removed() -> None:
     async with cluster() as it:
         uid = it.server.create(PODS, named("web"))["metadata"]["uid"]
         await it.pods.wait_for_version(it.server.resource_version)
@@ -181,7 +181,7 @@ async def test_a_deletion_is_shown_when_the_object_is_gone() -> None:
         assert it.pods.store.get_by_key("default/web") is None
 
 
-async def test_a_deletion_is_shown_when_another_has_the_name() -> None:
+async def test_deletion_is_shown_when_object_is_recreated() -> None:
     async with cluster() as it:
         uid = it.server.create(PODS, named("web"))["metadata"]["uid"]
         await it.pods.wait_for_version(it.server.resource_version)
@@ -194,7 +194,7 @@ async def test_a_deletion_is_shown_when_another_has_the_name() -> None:
         assert shown is None or shown.uid != uid
 
 
-async def test_a_deletion_that_waits_for_a_finalizer_is_shown_by_its_mark() -> None:
+async def test_deletion_with_finalizer_is_shown_by_deletion_timestamp() -> None:
     async with cluster() as it:
         it.server.create(PODS, named("web", finalizers=["a.b/c"]))
         await it.pods.wait_for_version(it.server.resource_version)
@@ -215,7 +215,7 @@ async def test_removal_of_last_finalizer_is_shown_by_deletion(
         it.server.create(PODS, named("web", finalizers=["a.b/c"]))
         it.server.delete(PODS, "web")
         await it.pods.wait_for_version(it.server.resource_version)
-        # As servers answer: the object that was, with the version that it had.
+        # Servers return the former object, with its former version.
         was = it.server.get(PODS, "web")
         it.server.patch(PODS, "web", {"metadata": {"finalizers": None}})
         assert it.server.objects(PODS) == []
@@ -226,7 +226,7 @@ async def test_removal_of_last_finalizer_is_shown_by_deletion(
         assert it.pods.store.get_by_key("default/web") is None
 
 
-async def test_a_pod_with_time_to_end_is_not_taken_for_gone() -> None:
+async def test_pod_in_grace_period_is_not_deleted() -> None:
     async with cluster() as it:
         it.server.create(PODS, named("web", finalizers=["a.b/c"]))
         it.server.delete(PODS, "web")
@@ -238,7 +238,7 @@ async def test_a_pod_with_time_to_end_is_not_taken_for_gone() -> None:
         assert await it.seconds_until_shown() == 0
 
 
-async def test_creation_and_deletion_are_both_waited_for() -> None:
+async def test_creation_and_deletion_are_waited_for() -> None:
     async with cluster() as it:
         made = it.server.create(PODS, named("web"))
         it.wrote("POST", made, POD.removesuffix("/web"))
@@ -261,7 +261,7 @@ async def test_writes_outside_of_selection_are_not_waited_for() -> None:
             body = {"metadata": {"labels": {"app": label}}}
             it.wrote("PATCH", it.server.patch(PODS, "web", body))
 
-        # The informer is told that it left, and nothing of what came then.
+        # The informer gets the deletion, and no later events.
         assert await it.seconds_until_shown() < 5
         assert it.pods.store.get_by_key("default/web") is None
 
@@ -305,7 +305,7 @@ async def test_cancelled_wait_keeps_pending_writes() -> None:
         assert await it.seconds_until_shown() == pytest.approx(1, abs=0.1)
 
 
-async def test_a_reset_of_the_history_ends_the_waiting() -> None:
+async def test_history_reset_ends_wait() -> None:
     async with APIServer() as server:
         pods = informer_of(server.list_watch(PODS))
         maps = informer_of(server.list_watch(CONFIG_MAPS), "maps")
@@ -325,7 +325,7 @@ async def test_a_reset_of_the_history_ends_the_waiting() -> None:
         assert len(writes) == 0
 
 
-async def test_an_informer_that_has_ended_is_not_waited_for() -> None:
+async def test_ended_informer_is_not_waited_for() -> None:
     pods: SharedInformer = informer_of(FakeListerWatcher())
     async with informed(pods):
         writes = PendingWrites([pods])

@@ -1,4 +1,4 @@
-"""Predicates: which changes pass."""
+"""Predicates: filters of changes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ PASSES = [
 
 
 @pytest.mark.parametrize(("predicate", "old", "new", "passes"), PASSES)
-def test_of_an_update(
+def test_predicates_filter_updates(
     predicate: Predicate, old: dict[str, Any], new: dict[str, Any], passes: bool
 ) -> None:
     assert predicate(Updated(state(**old), state(**new))) is passes
@@ -92,21 +92,21 @@ def test_additions_and_deletions_pass(
     assert predicate(event)
 
 
-def test_labels_of_what_comes_are_matched() -> None:
+def test_matches_labels_checks_labels_of_object() -> None:
     ours = matches_labels(LabelSelector.parse("app in (web,api)"))
 
     assert ours(Added(state(labels={"app": "api"})))
     assert not ours(Deleted(state(labels={"app": "db"})))
 
 
-def test_a_bad_selector_is_refused_at_once() -> None:
+def test_invalid_selector_is_refused() -> None:
     with pytest.raises(SelectorSyntaxError):
         matches_labels("app in web")
 
 
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("second", [True, False])
-def test_combinations_are_those_of_logic(first: bool, second: bool) -> None:
+def test_predicates_combine_by_boolean_logic(first: bool, second: bool) -> None:
     one, two = Predicate(lambda _: first), Predicate(lambda _: second)
     event = Added(thing("web"))
 
@@ -115,7 +115,7 @@ def test_combinations_are_those_of_logic(first: bool, second: bool) -> None:
     assert (~one)(event) is (not first)
 
 
-def test_a_coroutine_function_is_refused() -> None:
+def test_coroutine_function_as_predicate_is_refused() -> None:
     async def late(event: object) -> bool:
         return True
 

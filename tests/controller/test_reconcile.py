@@ -1,4 +1,4 @@
-"""PendingCauses: why a request is worked on."""
+"""Requests, causes and results of reconciles."""
 
 from __future__ import annotations
 
@@ -33,13 +33,11 @@ WEB = ReconcileRequest("default", "web")
     ],
     ids=lambda it: it if isinstance(it, str) else "",
 )
-def test_says_what_a_notification_tells(
-    event: Added | Updated | Deleted, change: str
-) -> None:
+def test_cause_of_notification(event: Added | Updated | Deleted, change: str) -> None:
     assert cause_of(event, "Pod") == Cause(change, "Pod", "default/web")  # type: ignore[arg-type]
 
 
-def test_are_kept_in_order_each_once() -> None:
+def test_causes_are_kept_in_order_without_duplicates() -> None:
     causes = PendingCauses()
     for change in ("added", "updated", "updated", "deleted"):
         causes.add(WEB, Cause(change, "Pod", WEB.key))
@@ -51,7 +49,7 @@ def test_are_kept_in_order_each_once() -> None:
     ]
 
 
-def test_are_bounded() -> None:
+def test_number_of_causes_is_bounded() -> None:
     causes = PendingCauses()
     for number in range(1000):
         causes.add(WEB, Cause("updated", "Pod", f"default/{number}"))
@@ -62,7 +60,7 @@ def test_are_bounded() -> None:
     assert taken[0].key == "default/0"
 
 
-def test_are_forgotten_when_taken() -> None:
+def test_taken_causes_are_forgotten() -> None:
     causes = PendingCauses()
     causes.add(WEB, Cause("added", "Pod", WEB.key))
     causes.take(WEB, 0.0)
@@ -71,10 +69,10 @@ def test_are_forgotten_when_taken() -> None:
     assert len(causes) == 0
 
 
-def test_a_requeue_is_a_cause_when_its_time_is_over() -> None:
+def test_due_requeue_is_a_cause() -> None:
     causes = PendingCauses()
     causes.add_requeue(WEB, 100.0)
-    causes.add_requeue(WEB, 200.0)  # the queue has it once, at the first time
+    causes.add_requeue(WEB, 200.0)  # the queue has one entry, with the earliest time
     causes.add(WEB, Cause("updated", "Pod", WEB.key))
 
     taken = [causes.take(WEB, now) for now in (10.0, 99.9999, 200.0)]
@@ -87,16 +85,16 @@ def test_a_requeue_is_a_cause_when_its_time_is_over() -> None:
 
 
 @pytest.mark.parametrize("key", ["shop/web", "node-1"])
-def test_is_made_of_a_key_that_it_gives_back(key: str) -> None:
+def test_request_round_trips_key(key: str) -> None:
     assert ReconcileRequest.of(key).key == key
 
 
-def test_of_no_key_is_refused() -> None:
+def test_request_of_invalid_key_is_refused() -> None:
     with pytest.raises(OptionsError, match="more than two parts"):
         ReconcileRequest.of("a/b/c")
 
 
-def test_clusters_tell_equal_names_apart() -> None:
+def test_requests_of_different_clusters_differ() -> None:
     here, there = ReconcileRequest("a", "b"), ReconcileRequest("a", "b", "west")
 
     assert len({here, there, ReconcileRequest("a", "b")}) == 2
@@ -111,14 +109,14 @@ def test_none_and_empty_result_are_success(answer: Result | None) -> None:
 
 
 @pytest.mark.parametrize("after", [5, 5.0, timedelta(seconds=5)], ids=repr)
-def test_is_done_again_after_a_duration(after: float | timedelta) -> None:
+def test_requeue_after_is_outcome_with_delay(after: float | timedelta) -> None:
     verdict = outcome_of_answer(Result(requeue_after=after))
 
     assert (verdict.label, verdict.retry, verdict.after) == ("requeue_after", False, 5)
 
 
 @pytest.mark.parametrize("nonsense", [True, 0, "", {"requeue": 1}, Result], ids=repr)
-def test_nonsense_is_retried_as_a_failure(nonsense: object) -> None:
+def test_invalid_return_value_is_retried_failure(nonsense: object) -> None:
     verdict = outcome_of_answer(nonsense)
 
     assert (verdict.label, verdict.retry) == ("error", True)
@@ -129,7 +127,7 @@ def test_invalid_return_value_is_not_logged() -> None:
     assert "hunter2" not in str(outcome_of_answer("hunter2").failure)
 
 
-def test_a_terminal_error_is_not_retried() -> None:
+def test_terminal_error_is_not_retried() -> None:
     verdict = outcome_of_failure(TerminalError("no such image"))
 
     assert (verdict.label, verdict.retry, verdict.after) == ("error", False, None)
@@ -161,6 +159,6 @@ def test_other_failures_are_retried(failure: BaseException) -> None:
 
 
 @pytest.mark.parametrize("after", [float("nan"), float("inf")])
-def test_a_duration_that_is_none_is_refused(after: float) -> None:
+def test_invalid_requeue_after_is_refused(after: float) -> None:
     with pytest.raises(OptionsError, match="duration"):
         Result(requeue_after=after)

@@ -1,4 +1,4 @@
-"""Sources: the requests that changes of an informer lead to."""
+"""Sources: requests of an informer's changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Bench:
-    """A source of pods, and what it reports."""
+    """Source of pods, with its reported failures."""
 
     def __init__(self, mapping: Mapping, *predicates: Predicate) -> None:
         self.failures: list[HandlerError] = []
@@ -49,19 +49,19 @@ def of_team(team: str) -> KubeObject:
     return KubeObject.of(named("web", labels={"team": team}))
 
 
-def test_an_update_is_mapped_in_both_states() -> None:
+def test_update_maps_old_and_new_object() -> None:
     bench = Bench(team_of)
 
     assert bench.keys(Updated(of_team("a"), of_team("b"))) == ["teams/a", "teams/b"]
 
 
-def test_a_request_comes_once() -> None:
+def test_request_of_both_states_is_returned_once() -> None:
     bench = Bench(team_of)
 
     assert bench.keys(Updated(of_team("a"), of_team("a"))) == ["teams/a"]
 
 
-def test_a_failing_mapping_yields_nothing_and_is_reported() -> None:
+def test_failing_mapping_returns_no_requests_and_is_reported() -> None:
     bench = Bench(team_of)
     bare = thing("web")
 
@@ -71,14 +71,14 @@ def test_a_failing_mapping_yields_nothing_and_is_reported() -> None:
     assert isinstance(bench.failures[0].__cause__, KeyError)
 
 
-def test_a_mapping_that_fails_for_the_old_state_still_maps_the_new_one() -> None:
+def test_mapping_that_fails_for_old_object_still_maps_new_one() -> None:
     bench = Bench(team_of)
 
     assert bench.keys(Updated(thing("web"), of_team("b"))) == ["teams/b"]
     assert len(bench.failures) == 1
 
 
-def test_a_failing_generator_yields_nothing() -> None:
+def test_failing_generator_returns_no_requests() -> None:
     def some(obj: KubeObject) -> object:
         yield "a/b"
         raise ValueError("boom")
@@ -89,7 +89,7 @@ def test_a_failing_generator_yields_nothing() -> None:
     assert len(bench.failures) == 1
 
 
-def test_all_predicates_must_pass() -> None:
+def test_change_must_pass_all_predicates() -> None:
     yes, no = Predicate(lambda _: True), Predicate(lambda _: False)
 
     assert Bench(enqueue_self, yes, yes).keys(Added(thing("web")))
@@ -97,7 +97,9 @@ def test_all_predicates_must_pass() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("boom"), asyncio.CancelledError()])
-def test_a_failing_mapping_yields_nothing(error: BaseException) -> None:
+def test_mapping_that_fails_for_both_states_returns_no_requests(
+    error: BaseException,
+) -> None:
     def fail(obj: KubeObject) -> list[str]:
         raise error
 
@@ -108,7 +110,9 @@ def test_a_failing_mapping_yields_nothing(error: BaseException) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("boom"), asyncio.CancelledError()])
-def test_a_failing_predicate_passes_and_is_reported(error: BaseException) -> None:
+def test_failing_predicate_lets_change_pass_and_is_reported(
+    error: BaseException,
+) -> None:
     def fail(event: object) -> bool:
         raise error
 
@@ -144,7 +148,7 @@ def test_source_refuses_other_than_informer() -> None:
         Source.of(FakeListerWatcher(), enqueue_self, (), ErrorReporter("x"))  # type: ignore[arg-type]
 
 
-def test_a_mapping_that_waits_is_refused() -> None:
+def test_coroutine_function_as_mapping_is_refused() -> None:
     async def late(obj: KubeObject) -> list[str]:
         return []
 
@@ -156,11 +160,11 @@ def keys(requests: Any) -> list[str]:
     return [it.key for it in requests]
 
 
-def test_self_is_the_object() -> None:
+def test_enqueue_self_maps_to_object() -> None:
     assert keys(enqueue_self(KubeObject.of(named("web")))) == ["default/web"]
 
 
-def test_self_of_what_has_no_namespace() -> None:
+def test_enqueue_self_maps_cluster_scoped_object() -> None:
     node = KubeObject.of({"metadata": {"name": "node-1"}})
 
     assert enqueue_self(node) == [ReconcileRequest("", "node-1")]
@@ -180,7 +184,7 @@ def test_self_of_what_has_no_namespace() -> None:
         pytest.param({"controller": True, "apiVersion": "x/v1"}, [], id="other-group"),
     ],
 )
-def test_owner_is_the_controller_by_group_and_kind(
+def test_enqueue_owner_maps_to_controller_by_group_and_kind(
     reference: dict[str, Any], found: list[str]
 ) -> None:
     given = {"kind": "Deployment", "apiVersion": "apps/v1", **reference}
@@ -189,24 +193,24 @@ def test_owner_is_the_controller_by_group_and_kind(
     assert keys(enqueue_owner(DEPLOYMENTS)(obj)) == found
 
 
-def test_any_owner_is_found_if_asked_for() -> None:
+def test_enqueue_owner_maps_to_all_owners_on_request() -> None:
     obj = KubeObject.of(owned("web", "app", kind="Pod"))
 
     assert keys(enqueue_owner(PODS, controller=False)(obj)) == ["default/app"]
 
 
-def test_an_owner_without_namespace_is_asked_for_without() -> None:
+def test_enqueue_owner_maps_to_cluster_scoped_owner() -> None:
     obj = KubeObject.of(owned("web", "node-1", kind="Node", controller=True))
 
     assert keys(enqueue_owner(NODES)(obj)) == ["node-1"]
 
 
-def test_an_owner_of_no_kind_is_refused() -> None:
+def test_enqueue_owner_without_kind_is_refused() -> None:
     with pytest.raises(OptionsError, match="kind"):
         enqueue_owner(Resource("example.com", "v1", "widgets"))
 
 
-def test_an_object_without_owners_leads_to_nothing() -> None:
+def test_object_without_owners_has_no_requests() -> None:
     assert enqueue_owner(PODS)(KubeObject.of(named("web"))) == []
 
 

@@ -1,4 +1,4 @@
-"""`Context.run_in_thread`: threads of a reconcile, which are always waited for."""
+"""`Context.run_in_thread`: threads are always waited for."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from aioinformer import ReconcileRequest
     from aioinformer.controller import Context
 
-# Far more than anything needs, so that only what hangs fails.
+# Generous, so that only a hang fails.
 PATIENCE_SECONDS = 60.0
 
 WHO: ContextVar[str] = ContextVar("who", default="nobody")
 
 
 class Gate:
-    """Blocks threads until it is opened. Virtual time does not wait for them."""
+    """Gate that blocks threads. Virtual time does not wait for them."""
 
     def __init__(self) -> None:
         self._open = threading.Event()
@@ -50,7 +50,7 @@ class Gate:
         return sum(it.is_alive() for it in self.threads)
 
     async def open(self) -> None:
-        """Return when the loop knows that all threads have ended."""
+        """Wait until the loop knows that all threads have ended."""
         self._open.set()
         while self.working:
             await asyncio.sleep(0)
@@ -58,9 +58,9 @@ class Gate:
         await settle()
 
     async def reached(self, count: int = 1) -> None:
-        """Wait until so many threads have begun."""
+        """Wait until this many threads have begun."""
         while len(self.threads) < count:
-            await asyncio.sleep(0.001)  # as long as it takes, by either clock
+            await asyncio.sleep(0.001)  # without a timeout, as clocks differ
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def passing(gate: Gate) -> Acts:
 
 
 async def in_a_reconcile(act: Any) -> list[Any]:
-    """Call this in a reconcile; what it returned, or raised."""
+    """Call a function in a reconcile, and return its result or exception."""
     outcomes: list[Any] = []
 
     async def reconcile(request: ReconcileRequest, ctx: Context) -> None:
@@ -99,7 +99,7 @@ async def in_a_reconcile(act: Any) -> list[Any]:
 # ---------------------------------------------------------------- the call
 
 
-async def test_a_function_gets_its_arguments_in_another_thread() -> None:
+async def test_function_gets_arguments_in_other_thread() -> None:
     def add(left: int, *, right: int) -> tuple[int, str, int, bool]:
         thread = threading.current_thread()
         return left + right, WHO.get(), thread.ident or 0, thread.daemon
@@ -121,7 +121,7 @@ async def test_a_function_gets_its_arguments_in_another_thread() -> None:
         pytest.param(StopIteration(), RuntimeError, id="stop-iteration"),
     ],
 )
-async def test_an_error_of_the_function_is_raised(
+async def test_error_of_function_is_raised(
     error: Exception, kind: type[Exception]
 ) -> None:
     def fail() -> None:
@@ -132,7 +132,7 @@ async def test_an_error_of_the_function_is_raised(
     assert type(outcome) is kind
 
 
-async def test_a_coroutine_function_is_refused() -> None:
+async def test_coroutine_function_for_thread_is_refused() -> None:
     async def wait() -> None: ...
 
     (outcome,) = await in_a_reconcile(lambda ctx: ctx.run_in_thread(wait))
@@ -141,7 +141,7 @@ async def test_a_coroutine_function_is_refused() -> None:
     assert "must be a plain function" in str(outcome)
 
 
-async def test_a_ninth_thread_of_a_reconcile_waits_for_the_others() -> None:
+async def test_ninth_thread_waits_for_others() -> None:
     with gated() as gate:
 
         async def act(ctx: Context) -> int:
@@ -163,7 +163,7 @@ async def test_a_ninth_thread_of_a_reconcile_waits_for_the_others() -> None:
 # ---------------------------------------------------------------- G10
 
 
-async def test_G10_a_key_is_not_worked_on_again_before_its_thread_has_ended() -> None:
+async def test_G10_key_is_not_reconciled_before_its_thread_has_ended() -> None:
     with gated() as gate:
         reconcile = passing(gate)
         source = FakeListerWatcher(named("a"))
@@ -178,8 +178,8 @@ async def test_G10_a_key_is_not_worked_on_again_before_its_thread_has_ended() ->
             assert len(reconcile.names) == 2
 
 
-async def test_G10_a_key_stays_in_work_while_a_thread_outlives_its_reconcile() -> None:
-    """Tasks that a reconcile does not await, as after the timeout of `asyncio.wait()`."""
+async def test_G10_key_stays_in_work_while_thread_outlives_reconcile() -> None:
+    """The reconcile does not await its tasks, as after the timeout of `asyncio.wait()`."""
     left: list[asyncio.Task[str]] = []
     with gated() as gate:
 
@@ -200,7 +200,7 @@ async def test_G10_a_key_stays_in_work_while_a_thread_outlives_its_reconcile() -
             assert len(reconcile.names) == 2
 
 
-async def test_a_reconcile_that_has_ended_starts_no_thread() -> None:
+async def test_ended_reconcile_starts_no_thread() -> None:
     with gated() as gate:
         left: list[asyncio.Task[str]] = []
 
@@ -214,7 +214,7 @@ async def test_a_reconcile_that_has_ended_starts_no_thread() -> None:
         assert not gate.threads
 
 
-async def test_a_thread_that_outlives_its_cancellation_is_logged_sparsely(
+async def test_thread_that_outlives_cancellation_is_logged_sparsely(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with gated() as gate:
@@ -233,7 +233,7 @@ async def test_a_thread_that_outlives_its_cancellation_is_logged_sparsely(
             await gate.open()
 
 
-async def test_a_cancellation_wins_over_the_error_of_the_thread() -> None:
+async def test_cancellation_precedes_error_of_thread() -> None:
     with gated() as gate:
         caught: list[BaseException] = []
 
@@ -278,7 +278,7 @@ async def test_reconcile_that_waits_for_a_free_thread_is_cancelled_at_once() -> 
 # ---------------------------------------------------------------- G11
 
 
-async def test_G11_a_lease_is_kept_until_the_threads_of_the_work_have_ended() -> None:
+async def test_G11_lease_is_held_until_threads_have_ended() -> None:
     lease = MemoryLease()
     async with APIServer() as server:
         server.create(CONFIG_MAPS, config_map())
@@ -288,7 +288,7 @@ async def test_G11_a_lease_is_kept_until_the_threads_of_the_work_have_ended() ->
             await gate.reached()
             ending = asyncio.create_task(manager.shutdown())
             await asyncio.sleep(100)
-            ending.cancel()  # somebody is impatient
+            ending.cancel()  # a second cancellation
             await asyncio.sleep(100)
             ending.cancel()
             await asyncio.sleep(100)
@@ -305,7 +305,7 @@ async def test_G11_a_lease_is_kept_until_the_threads_of_the_work_have_ended() ->
     assert lease.holders == ["a", ""]
 
 
-async def test_G11_a_lost_lease_is_not_written_before_the_threads_have_ended() -> None:
+async def test_G11_lost_lease_is_not_written_before_threads_have_ended() -> None:
     lease = MemoryLease()
     elector = elector_of(lease, "a")
     async with APIServer() as server:

@@ -1,4 +1,4 @@
-"""Workers: how reconciles are run, and what becomes of their requests."""
+"""`Workers`: retries, requeues, timeouts and concurrency."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def one() -> FakeListerWatcher:
 
 
 class Clocked(Notes):
-    """Notes when it was called, and answers what is left of a script."""
+    """Reconcile that records its calls, and returns the next scripted result."""
 
     def __init__(self, *script: Any) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ def doubling() -> PriorityQueue[ReconcileRequest]:
 # ---------------------------------------------------------------- what becomes of it
 
 
-async def test_a_failure_is_retried_with_backoff() -> None:
+async def test_failure_is_retried_with_backoff() -> None:
     notes = Clocked(*[ValueError("boom")] * 4)
     async with controlled(notes, one(), queue=doubling()):
         await asyncio.sleep(100)
@@ -67,7 +67,7 @@ async def test_a_failure_is_retried_with_backoff() -> None:
     assert [ctx.causes[0].change for ctx in notes.contexts[1:]] == ["retry"] * 4
 
 
-async def test_success_forgets_the_failures() -> None:
+async def test_success_forgets_failures() -> None:
     notes = Clocked(ValueError(), ValueError(), None, ValueError())
     async with controlled(notes, one(), queue=doubling()) as (source, _):
         await asyncio.sleep(10)
@@ -77,7 +77,7 @@ async def test_success_forgets_the_failures() -> None:
     assert [ctx.attempt for ctx in notes.contexts] == [1, 2, 3, 1, 2]
 
 
-async def test_a_result_has_it_done_again_later() -> None:
+async def test_requeue_after_reconciles_again_later() -> None:
     notes = Clocked(Result(requeue_after=30), Result(requeue_after=60), Result())
     async with controlled(notes, one()):
         await asyncio.sleep(1000)
@@ -90,7 +90,7 @@ async def test_a_result_has_it_done_again_later() -> None:
     ]
 
 
-async def test_a_result_forgets_the_failures() -> None:
+async def test_requeue_after_forgets_failures() -> None:
     notes = Clocked(ValueError(), Result(requeue_after=5), ValueError())
     async with controlled(notes, one(), queue=doubling()):
         await asyncio.sleep(100)
@@ -98,7 +98,7 @@ async def test_a_result_forgets_the_failures() -> None:
     assert notes.gaps == [1, 5, 1]
 
 
-async def test_a_terminal_error_is_not_retried_until_a_change() -> None:
+async def test_terminal_error_waits_for_change() -> None:
     notes = Clocked(ValueError(), TerminalError("never"))
     async with controlled(notes, one(), queue=doubling()) as (source, _):
         await asyncio.sleep(10_000)
@@ -111,7 +111,7 @@ async def test_a_terminal_error_is_not_retried_until_a_change() -> None:
 
 
 class Broken:
-    """A rate limiter whose author has made a mistake."""
+    """Rate limiter with a bug."""
 
     def when(self, item: ReconcileRequest) -> float:
         raise KeyError(item)
@@ -123,7 +123,7 @@ class Broken:
         raise ZeroDivisionError
 
 
-async def test_a_rate_limiter_that_fails_loses_nothing(
+async def test_failing_rate_limiter_loses_no_request(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     notes = Clocked(ValueError("boom"), ValueError("boom"), None, None)
@@ -141,7 +141,7 @@ async def test_a_rate_limiter_that_fails_loses_nothing(
     assert sum("failed to count attempts" in it for it in told) == 4
 
 
-async def test_a_change_does_not_wait_for_the_delay() -> None:
+async def test_change_reconciles_during_backoff() -> None:
     notes = Clocked(Result(requeue_after=1000))
     async with controlled(notes, one()) as (source, _):
         await asyncio.sleep(10)
@@ -151,7 +151,7 @@ async def test_a_change_does_not_wait_for_the_delay() -> None:
     assert notes.gaps == [10]
 
 
-async def test_a_time_stays_though_a_change_comes_before_it() -> None:
+async def test_requeue_stays_due_after_earlier_change() -> None:
     notes = Clocked(Result(requeue_after=100))
     async with controlled(notes, one()) as (source, _):
         await asyncio.sleep(10)
@@ -166,7 +166,7 @@ async def test_a_time_stays_though_a_change_comes_before_it() -> None:
     ]
 
 
-async def test_a_change_during_the_work_has_it_done_again_whatever_it_answers() -> None:
+async def test_change_during_reconcile_reconciles_again() -> None:
     async def slowly() -> Result:
         await asyncio.sleep(5)
         return Result(requeue_after=1000)
@@ -180,7 +180,7 @@ async def test_a_change_during_the_work_has_it_done_again_whatever_it_answers() 
     assert notes.gaps == [5]
 
 
-async def test_a_retry_keeps_its_priority() -> None:
+async def test_retry_keeps_priority() -> None:
     async def act(request: ReconcileRequest, ctx: Context) -> None:
         await asyncio.sleep(1)
         if request.name == "old-0" and ctx.attempt == 1:
@@ -200,7 +200,7 @@ async def test_a_retry_keeps_its_priority() -> None:
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
-async def test_so_many_are_under_way_at_most(concurrency: int) -> None:
+async def test_concurrency_limits_running_reconciles(concurrency: int) -> None:
     under_way, most = 0, 0
 
     async def act(request: ReconcileRequest, ctx: Context) -> None:
@@ -233,7 +233,7 @@ async def test_hanging_reconcile_times_out() -> None:
     assert sink.counts["controller_runtime_reconcile_errors_total", ("pods",)] == 1
 
 
-async def test_a_timeout_of_its_own_is_no_timeout_of_ours() -> None:
+async def test_timeout_error_of_reconcile_is_not_a_timeout() -> None:
     sink = PlainSink()
     async with controlled(
         Clocked(TimeoutError("mine")), one(), timeout=30, metrics=sink
@@ -323,7 +323,7 @@ async def test_reconcile_that_raises_a_base_exception_is_retried() -> None:
     assert isinstance(failures[0].__cause__, pytest.fail.Exception)
 
 
-async def test_context_variables_are_of_one_reconcile() -> None:
+async def test_context_variables_are_separate_for_each_reconcile() -> None:
     seen: list[str] = []
     marker: ContextVar[str] = ContextVar("marker", default="none")
 

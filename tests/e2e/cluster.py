@@ -98,7 +98,7 @@ def _foreground(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run the command in the foreground; it handles Ctrl-C, and we wait.
 
     Raises:
-        SetupError: It cannot be started.
+        SetupError: If the command cannot be started.
     """
     try:
         child = subprocess.Popen(command, env=dict(environment))

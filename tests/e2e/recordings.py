@@ -33,9 +33,9 @@ from recorded_writes import (
     load,
     merged,
     normalised,
+    parsed_warnings,
     placed,
     save,
-    told_warnings,
 )
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -62,13 +62,13 @@ class Server:
         try:
             with urllib.request.urlopen(request, context=self._tls) as answer:
                 warnings = answer.headers.get_all("Warning") or []
-                return answer.status, json.load(answer), told_warnings(warnings)
+                return answer.status, json.load(answer), parsed_warnings(warnings)
         except urllib.error.HTTPError as exc:
             warnings = exc.headers.get_all("Warning") or []
             text = exc.read()
             # The server responds in plain text to a path that it does not serve yet.
             told = json.loads(text) if text.startswith(b"{") else {}
-            return exc.code, told, told_warnings(warnings)
+            return exc.code, told, parsed_warnings(warnings)
 
 
 _JSON = "application/json"

@@ -139,8 +139,8 @@ async def all_events(answer: aiohttp.ClientResponse) -> list[Any]:
     return [json.loads(line) for line in (await answer.content.read()).splitlines()]
 
 
-def told(events: list[Any]) -> list[tuple[str, str]]:
-    """Reduce events to (type, name)."""
+def types_and_names(events: list[Any]) -> list[tuple[str, str]]:
+    """Return the type and name of each event."""
     return [(it["type"], it["object"]["metadata"].get("name", "")) for it in events]
 
 

@@ -159,7 +159,7 @@ def list_body(*names: str, token: str = "") -> bytes:
     return orjson.dumps(head)
 
 
-def told(events: list[WatchEvent]) -> list[str]:
+def summaries(events: list[WatchEvent]) -> list[str]:
     return [f"{event.type} {event.object.name}" for event in events]
 
 

@@ -1,59 +1,70 @@
-"""Tables of cases within one test, for tests whose setup costs more than their cases."""
+"""Tables of cases within one test, for tests whose set-up costs more than their cases."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    Test = Callable[..., Any]
+    from collections.abc import Callable, Iterable
 
 __all__ = ["each_case"]
+
+T = TypeVar("T", bound="Callable[..., Any]")
 
 _Param: Any = type(pytest.param())
 
 
-def each_case(names: str, cases: Iterable[Any]) -> Callable[[Test], Test]:
-    """Run a test once for all cases, with the same fixtures.
+def each_case(
+    names: str, cases: Iterable[Any], ids: Iterable[Any] | None = None
+) -> Callable[[T], T]:
+    """Run a test, plain or async, for all cases with the same fixtures.
 
     Use it instead of `pytest.mark.parametrize` where cases do not affect each other, and
-    a test or a server for each of them would take most of the time. A failure names its
-    case.
+    setting up a test for each of them would take most of the time. All cases run. Each
+    failure names its case.
 
     Args:
         names: Names of the arguments, separated by commas.
         cases: Values of the arguments: one value, a tuple, or a `pytest.param`.
+        ids: Names of the cases; None for those of `pytest.param`, or the values.
     """
     arguments = [name.strip() for name in names.split(",")]
     table = [_values_of(case, len(arguments)) for case in cases]
+    if ids is not None:
+        table = [(str(it), row[1]) for it, row in zip(ids, table, strict=True)]
 
-    def decorate(test: Test) -> Test:
-        run: Any
+    rows = [(case, dict(zip(arguments, values, strict=True))) for case, values in table]
 
-        if inspect.iscoroutinefunction(test):
+    def decorate(test: T) -> T:
+        @functools.wraps(test)
+        async def run_async(**fixtures: Any) -> None:
+            failures: list[BaseException] = []
+            for case, values in rows:
+                try:
+                    await test(**fixtures, **values)
+                except _FAILURES as exc:
+                    exc.add_note(f"Case: {case}")
+                    failures.append(exc)
 
-            @functools.wraps(test)
-            async def run(**fixtures: Any) -> None:
-                for case, values in table:
-                    with _named(case):
-                        await test(
-                            **fixtures, **dict(zip(arguments, values, strict=True))
-                        )
+            _raise(failures)
 
-        else:
+        @functools.wraps(test)
+        def run_plain(**fixtures: Any) -> None:
+            failures: list[BaseException] = []
+            for case, values in rows:
+                try:
+                    test(**fixtures, **values)
+                except _FAILURES as exc:
+                    exc.add_note(f"Case: {case}")
+                    failures.append(exc)
 
-            @functools.wraps(test)
-            def run(**fixtures: Any) -> None:
-                for case, values in table:
-                    with _named(case):
-                        test(**fixtures, **dict(zip(arguments, values, strict=True)))
+            _raise(failures)
 
+        run: Any = run_async if inspect.iscoroutinefunction(test) else run_plain
         signature = inspect.signature(test)
         kept = [
             it for name, it in signature.parameters.items() if name not in arguments
@@ -66,14 +77,16 @@ def each_case(names: str, cases: Iterable[Any]) -> Callable[[Test], Test]:
     return decorate
 
 
-@contextmanager
-def _named(case: str) -> Iterator[None]:
-    """Add the name of a case to its failure."""
-    try:
-        yield
-    except BaseException as exc:
-        exc.add_note(f"Case: {case}")
-        raise
+# `pytest.fail()` raises an exception that is not an `Exception`.
+_FAILURES = (Exception, pytest.fail.Exception)
+
+
+def _raise(failures: list[BaseException]) -> None:
+    if len(failures) == 1:
+        raise failures[0]
+
+    if failures:
+        raise BaseExceptionGroup(f"{len(failures)} cases failed", failures)
 
 
 def _values_of(case: Any, count: int) -> tuple[str, tuple[Any, ...]]:

@@ -223,7 +223,7 @@ class FakeSource:
         """Answers that were begun and not left."""
 
     @property
-    def asked(self) -> list[str]:
+    def requested(self) -> list[str]:
         """Return the requests in short: `list '0'`, `list token`, `watch '7'`."""
         return [str(request) for request in self.requests]
 
@@ -292,10 +292,10 @@ class ServedSource(FakeSource):
     ) -> None:
         super().__init__(lists, watches)
         self.served = deque(served)
-        self.questions: list[float] = []
+        self.served_checks: list[float] = []
 
     async def is_served(self) -> bool:
-        self.questions.append(asyncio.get_running_loop().time())
+        self.served_checks.append(asyncio.get_running_loop().time())
         answer = self.served.popleft() if len(self.served) > 1 else self.served[0]
         async with self._answered(answer):
             assert isinstance(answer, bool)
@@ -392,8 +392,8 @@ class FakeStore:
     @property
     def names(self) -> list[str]:
         """Return the stored objects as `name@version`."""
-        return told(self.objects.values())
+        return states_of(self.objects.values())
 
 
-def told(objects: Iterable[KubeObject]) -> list[str]:
+def states_of(objects: Iterable[KubeObject]) -> list[str]:
     return [f"{obj.name}@{obj.resource_version}" for obj in objects]

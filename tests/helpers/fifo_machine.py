@@ -449,7 +449,7 @@ class QueueMachine(RuleBasedStateMachine):
         things[bad] = Thing(things[bad].key, -1)
         key = things[bad].key
         if how == "delete" and self.model.leaves_out(key):
-            return  # before it comes to that
+            return  # before the transformer is called
 
         batch = [Delta(UPDATED, it) for it in things]
         calls: dict[str, Callable[[], Any]] = {
@@ -558,7 +558,7 @@ class QueueMachine(RuleBasedStateMachine):
             model.put_back(expected)
 
     @rule()
-    def ask_for_the_applied_version(self) -> None:
+    def read_applied_version(self) -> None:
         assert self.fifo.applied() == self.model.applied()
 
     # ------------------------------------------------------------ waiting
@@ -627,14 +627,14 @@ class QueueMachine(RuleBasedStateMachine):
             assert (newest and (newest.type, newest.object)) == queued.get(key)
 
     @invariant()
-    def is_synced_when_all_of_the_first_list_was_taken(self) -> None:
+    def is_synced_when_the_first_list_was_popped(self) -> None:
         assert self.fifo.has_synced == self.model.synced
 
     @invariant()
-    def nobody_waits_for_what_is_there(self) -> None:
+    def no_caller_waits_while_entries_are_available(self) -> None:
         assert not (self.poppers and self.model.line)
 
     @invariant()
-    def there_are_never_more_marks_than_there_were_entries_at_once(self) -> None:
+    def marks_never_exceed_the_entries_at_once(self) -> None:
         self.longest = max(self.longest, len(self.fifo))
         assert len(self.fifo._progress.versions) <= self.longest + 1

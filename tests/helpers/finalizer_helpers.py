@@ -83,7 +83,7 @@ class Site:
     def writes(self) -> list[str]:
         return [it.verb for it in self.server.requests if it.verb in {"patch", "get"}]
 
-    def let_go(self, name: str, finalizer: str) -> None:
+    def remove_finalizer(self, name: str, finalizer: str) -> None:
         """Remove the finalizer of another controller."""
         kept = [it for it in self.finalizers() if it != finalizer]
         self.server.patch(

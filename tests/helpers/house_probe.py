@@ -39,8 +39,8 @@ PACKAGE = Path(aioinformer.__file__ or "").resolve().parent
 PODS = Resource("", "v1", "pods", "Pod")
 POD = "web"
 
-# The first changes are seen by who makes caches and the like. What only some of the
-# others pass, such as a timer that fires, is no part of the way.
+# The first changes fill caches. Functions that only some of the other runs enter, such
+# as timers, do not count.
 WARM_UPS, RUNS = 10, 20
 PAUSE_SECONDS = 0.03
 PATIENCE_SECONDS = 60.0
@@ -77,7 +77,7 @@ class Recorder:
     def __init__(self) -> None:
         self._entered: list[CodeType] = []
         self._package = f"{PACKAGE}/"
-        # Where the server has a package of its own, this is a small part of ours.
+        # If the server has its own package, this is a small part of the library.
         self._left_out = f"{PACKAGE}/testing/"
         if (PACKAGE.parent / "aioinformer_apiserver").is_dir():
             self._left_out = f"{PACKAGE.parent}/aioinformer_apiserver/"

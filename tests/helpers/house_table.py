@@ -266,11 +266,11 @@ def probe(root: Path, modules: Iterable[Module]) -> Mapping[str, Any]:
         check=True,
         text=True,
     )
-    told: Mapping[str, Any] = json.loads(done.stdout)
-    if told["root"] != str(root):
-        raise SystemExit(f"not {root} was measured, but {told['root']}")
+    probed: Mapping[str, Any] = json.loads(done.stdout)
+    if probed["root"] != str(root):
+        raise SystemExit(f"not {root} was measured, but {probed['root']}")
 
-    return told
+    return probed
 
 
 def number_of_tests(root: Path) -> int:
@@ -329,8 +329,8 @@ def measure(root: Path, *, tests: bool = False, times: bool = False) -> Report:
     figures = report.figures
     figures.update(sizes(modules))
 
-    told = probe(root, ours)
-    for name, depth in told["depths"].items():
+    probed = probe(root, ours)
+    for name, depth in probed["depths"].items():
         figures[f"depth of inheritance: {name}"] = depth
 
     loading, later, types = imports_of(ours + server)
@@ -353,8 +353,8 @@ def measure(root: Path, *, tests: bool = False, times: bool = False) -> Report:
         figures[title] = len(report.details[title])
 
     for title, way in (
-        ("way of an event", told["event"]),
-        ("way of a key", told["key"]),
+        ("way of an event", probed["event"]),
+        ("way of a key", probed["key"]),
     ):
         figures[f"{title}: files"] = len({it["file"] for it in way})
         figures[f"{title}: functions"] = len(way)

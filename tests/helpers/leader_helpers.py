@@ -21,7 +21,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def for_ever() -> None:
+async def forever() -> None:
     await asyncio.Event().wait()
 
 

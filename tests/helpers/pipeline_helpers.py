@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from fake_source import told
+from fake_source import states_of
 from informer_helpers import Stage
 
 from aioinformer.cache import Delta, DeltaType, Indexer, index_by
@@ -84,7 +84,7 @@ class Rig:
 
     @property
     def holds(self) -> list[str]:
-        return told(self.indexer.list())
+        return states_of(self.indexer.list())
 
 
 def add(obj: KubeObject) -> Delta[KubeObject]:

@@ -58,7 +58,7 @@ class HandlerModel:
         self.raw: list[Item] = []
         self.waiting: list[Item] = []
         self.in_work: Item | None = None
-        self.told: list[Notification] = []
+        self.received: list[Notification] = []
         self.removed = False
         self.in_sync_at = 0
         # Notifications that were queued when the pending resync began.
@@ -95,7 +95,7 @@ class HandlerModel:
 
     def merge(self) -> None:
         for item in self.raw:
-            if item.reminder and self._is_in_vain(item):
+            if item.reminder and self._cancels_out(item):
                 item.event = None
 
             if item.event is not None:
@@ -105,7 +105,7 @@ class HandlerModel:
 
         self.raw = []
 
-    def _is_in_vain(self, item: Item) -> bool:
+    def _cancels_out(self, item: Item) -> bool:
         assert self.skipped is not None
         assert item.event is not None
         changed = self.store.get(item.key) is not object_of(item.event)
@@ -147,11 +147,11 @@ class HandlerModel:
                 break
 
             item = self.waiting.pop(0)
-            told = self._told(item)
-            if told is not None:
+            received = self._told(item)
+            if received is not None:
                 self.in_work = item
-                self.told.append(told)
-                return told
+                self.received.append(received)
+                return received
 
         return None
 
@@ -163,7 +163,7 @@ class HandlerModel:
         self.raw, self.waiting = [], []
 
     def _told(self, item: Item) -> Notification | None:
-        if item.reminder and not self.coalesce and self._is_in_vain(item):
+        if item.reminder and not self.coalesce and self._cancels_out(item):
             item.event = None
 
         if not self.coalesce:
@@ -197,7 +197,7 @@ class HandlerModel:
     def known(self) -> Store:
         """Return the objects that the handler knows; assert that nothing contradicts."""
         known: Store = {}
-        for event in self.told:
+        for event in self.received:
             match event:
                 case Added(obj):
                     assert obj.key not in known, event

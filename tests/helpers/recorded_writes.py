@@ -120,7 +120,7 @@ def merged(old: Any, change: Any) -> Any:
     return {k: v for k, v in found.items() if k not in change or change[k] is not None}
 
 
-def told_warnings(headers: list[str]) -> list[str]:
+def parsed_warnings(headers: list[str]) -> list[str]:
     """Parse warnings about fields from the `Warning` headers of an answer.
 
     A server may send a header for each warning, or one for all of them.
@@ -143,19 +143,19 @@ def normalised(
     # A uid is in the labels of a Job.
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uid>", text)
     answer = json.loads(text)
-    told = {"warnings": warnings} if warnings else {}
+    extra = {"warnings": warnings} if warnings else {}
     if status < 300:
-        return {"status": status, "stored": _without_own(answer), **told}
+        return {"status": status, "stored": _without_own(answer), **extra}
 
     causes = (answer.get("details") or {}).get("causes")
     if status != 422 or not causes:
         return {"status": status, "message": answer.get("message", "")}
 
-    found = {(it["field"], it["reason"], _told(it["message"])) for it in causes}
-    return {"status": status, "causes": [list(it) for it in sorted(found)], **told}
+    found = {(it["field"], it["reason"], _plain_message(it["message"])) for it in causes}
+    return {"status": status, "causes": [list(it) for it in sorted(found)], **extra}
 
 
-def _told(message: str) -> str:
+def _plain_message(message: str) -> str:
     """Remove diffs of Go structs, and addresses, from a message."""
     return re.sub(r"\b10(\.\d+){3}", "<address>", message.partition("\n@@")[0])
 

@@ -27,13 +27,13 @@ def events_of(*versions: int) -> list[WatchEvent]:
     return [added(thing(f"o{version}", version)) for version in versions]
 
 
-def told(events: list[WatchEvent]) -> list[str]:
+def summaries(events: list[WatchEvent]) -> list[str]:
     return [f"{event.type} {event.object.resource_version}" for event in events]
 
 
 async def take(watch: RetryWatch, number: int) -> list[str]:
-    return told([await anext(watch) for _ in range(number)])
+    return summaries([await anext(watch) for _ in range(number)])
 
 
 async def take_all(watch: RetryWatch) -> list[str]:
-    return told([event async for event in watch])
+    return summaries([event async for event in watch])

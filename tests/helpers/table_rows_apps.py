@@ -96,7 +96,7 @@ SETS = [
 
 
 def _job(
-    name: str, told: list[str], *conditions: str, deleted: bool = False, **fields: Any
+    name: str, shown: list[str], *conditions: str, deleted: bool = False, **fields: Any
 ) -> Row:
     """Make a job; fields of its spec begin with `spec_`, those of its status do not."""
     spec: dict[str, Any] = {
@@ -118,7 +118,7 @@ def _job(
     return Row(
         JOBS,
         name,
-        [*told, AGE, *_ONE_POD, "app=x"],
+        [*shown, AGE, *_ONE_POD, "app=x"],
         {"spec": spec},
         status or None,
         FINALIZERS if deleted else {},
@@ -252,12 +252,12 @@ _METRICS = {
 }
 
 
-def _scaler(name: str, told: str, wanted: list[Any], found: list[Any]) -> Row:
+def _scaler(name: str, shown: str, wanted: list[Any], found: list[Any]) -> Row:
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     return Row(
         HORIZONTAL_POD_AUTOSCALERS,
         name,
-        ["Deployment/web", told, "1", 5, 2, AGE],
+        ["Deployment/web", shown, "1", 5, 2, AGE],
         {
             "spec": {
                 "scaleTargetRef": target,
@@ -275,9 +275,9 @@ def _scaler(name: str, told: str, wanted: list[Any], found: list[Any]) -> Row:
     )
 
 
-def _unknown(told: str) -> str:
+def _unknown(shown: str) -> str:
     """Return the cell of a metric that is not known yet."""
-    about, _, value = told.rpartition(": ")
+    about, _, value = shown.rpartition(": ")
     target = f"<unknown>/{value.partition('/')[2]}"
     return f"{about}: {target}" if about else target
 
@@ -288,12 +288,12 @@ _FOUND = [found for _, found in _METRICS.values()]
 
 SCALERS = [
     *(
-        _scaler(f"known-{number}", told, [wanted], [found])
-        for number, (told, (wanted, found)) in enumerate(_METRICS.items())
+        _scaler(f"known-{number}", shown, [wanted], [found])
+        for number, (shown, (wanted, found)) in enumerate(_METRICS.items())
     ),
     *(
-        _scaler(f"unknown-{number}", _unknown(told), [wanted], [])
-        for number, (told, (wanted, _)) in enumerate(_METRICS.items())
+        _scaler(f"unknown-{number}", _unknown(shown), [wanted], [])
+        for number, (shown, (wanted, _)) in enumerate(_METRICS.items())
     ),
     _scaler("two", f"{_TOLD[0]}, {_unknown(_TOLD[1])}", _WANTED[:2], _FOUND[:1]),
     _scaler("five", f"{_TOLD[0]}, {_TOLD[1]} + 3 more...", _WANTED[:5], _FOUND[:5]),

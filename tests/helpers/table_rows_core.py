@@ -228,7 +228,7 @@ NODE_ROWS = [
 
 def _service(
     name: str,
-    told: list[Any],
+    shown: list[Any],
     told_selector: str = _NONE,
     *,
     address: Any = ANY,
@@ -236,10 +236,10 @@ def _service(
     **spec: Any,
 ) -> Row:
     """Make a service; its cells are type, external addresses and ports."""
-    kind, outside, told_ports = told
+    kind, outside, shown_ports = shown
     body = {"type": kind, "ports": [{"port": 80, "protocol": "TCP"}], **spec}
     status = None if balancer is None else {"loadBalancer": {"ingress": balancer}}
-    cells = [kind, address, outside, told_ports, AGE, told_selector]
+    cells = [kind, address, outside, shown_ports, AGE, told_selector]
     return Row(SERVICES, name, cells, {"spec": body}, status)
 
 
@@ -302,8 +302,8 @@ def _subset(*addresses: str, ports: tuple[int, ...] = ()) -> dict[str, Any]:
     return subset
 
 
-def _endpoints(name: str, told: str, *subsets: dict[str, Any]) -> Row:
-    return Row(ENDPOINTS, name, [told, AGE], {"subsets": list(subsets)})
+def _endpoints(name: str, shown: str, *subsets: dict[str, Any]) -> Row:
+    return Row(ENDPOINTS, name, [shown, AGE], {"subsets": list(subsets)})
 
 
 _FOUR = [f"1.1.1.{number}" for number in range(1, 5)]
@@ -335,7 +335,7 @@ ENDPOINTS_ROWS = [
 _UNSET = "<unset>"
 
 
-def _volume(name: str, told: list[str], size: str, *modes: str, **more: Any) -> Row:
+def _volume(name: str, shown: list[str], size: str, *modes: str, **more: Any) -> Row:
     spec = {
         "capacity": {"storage": size},
         "accessModes": list(modes),
@@ -345,11 +345,11 @@ def _volume(name: str, told: list[str], size: str, *modes: str, **more: Any) -> 
         **more.pop("spec", {}),
     }
     mode = spec["volumeMode"]
-    cells = [size, told[0], "Retain", *told[1:4], _UNSET, told[4], AGE, mode]
+    cells = [size, shown[0], "Retain", *shown[1:4], _UNSET, shown[4], AGE, mode]
     return Row(PERSISTENT_VOLUMES, name, cells, {"spec": spec}, **more)
 
 
-def _claim(name: str, told: list[str], status: dict[str, Any], **more: Any) -> Row:
+def _claim(name: str, shown: list[str], status: dict[str, Any], **more: Any) -> Row:
     spec = {
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "1Gi"}},
@@ -357,7 +357,7 @@ def _claim(name: str, told: list[str], status: dict[str, Any], **more: Any) -> R
         "volumeMode": "Filesystem",
         **more,
     }
-    cells = [*told, "fast", _UNSET, AGE, "Filesystem"]
+    cells = [*shown, "fast", _UNSET, AGE, "Filesystem"]
     return Row(PERSISTENT_VOLUME_CLAIMS, name, cells, {"spec": spec}, status)
 
 

@@ -75,7 +75,7 @@ def _rule(host: str) -> dict[str, Any]:
     return {"http": {"paths": [path]}, **({"host": host} if host else {})}
 
 
-def _ingress(name: str, told: str, *hosts: str, **more: Any) -> Row:
+def _ingress(name: str, shown: str, *hosts: str, **more: Any) -> Row:
     """Make an ingress of these hosts; an empty one means any."""
     kind, addresses = more.pop("kind", _NONE), more.pop("addresses", "")
     ports, status = more.pop("ports", "80"), more.pop("status", None)
@@ -83,7 +83,7 @@ def _ingress(name: str, told: str, *hosts: str, **more: Any) -> Row:
     if not hosts:
         spec = {"defaultBackend": _backend()}
 
-    cells = [kind, told, addresses, ports, AGE]
+    cells = [kind, shown, addresses, ports, AGE]
     return Row(INGRESSES, name, cells, {"spec": spec}, status)
 
 
@@ -139,13 +139,13 @@ INGRESS_ROWS = [
 ]
 
 
-def _slice(name: str, told: list[str], addresses: list[str], ports: list[Any]) -> Row:
+def _slice(name: str, shown: list[str], addresses: list[str], ports: list[Any]) -> Row:
     body = {
         "addressType": "IPv4",
         "endpoints": [{"addresses": [address]} for address in addresses],
         "ports": ports,
     }
-    return Row(ENDPOINT_SLICES, name, ["IPv4", *told, AGE], body)
+    return Row(ENDPOINT_SLICES, name, ["IPv4", *shown, AGE], body)
 
 
 _FOUR = [f"1.1.1.{number}" for number in range(1, 5)]

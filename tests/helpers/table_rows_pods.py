@@ -27,7 +27,7 @@ _SIDECAR = [container("s", restartPolicy="Always")]
 
 def pod(
     name: str,
-    told: str,
+    shown: str,
     phase: str = "Running",
     *states: dict[str, Any],
     init: list[dict[str, Any]] | None = None,
@@ -42,7 +42,7 @@ def pod(
 
     Args:
         name: Name of the pod.
-        told: Cells ready, status and restarts.
+        shown: Cells ready, status and restarts.
         phase: Phase; empty to leave the pod as created.
         *states: Statuses of its containers.
         init: Init containers.
@@ -58,7 +58,7 @@ def pod(
     if init:
         body["initContainers"] = init
 
-    ready, reason, restarts = told.split(" ", 2)
+    ready, reason, restarts = shown.split(" ", 2)
     wide_cells = [(wide or {}).get(number, _NONE) for number in range(4)]
     given = {"phase": phase, "containerStatuses": list(states), **status}
     if inits:
@@ -76,11 +76,11 @@ def pod(
     )
 
 
-def _held(name: str, told: str, phase: str, *states: Any, **more: Any) -> Row:
+def _held(name: str, shown: str, phase: str, *states: Any, **more: Any) -> Row:
     """Make a deleted pod that waits for a finalizer."""
     return pod(
         name,
-        told,
+        shown,
         phase,
         *states,
         metadata=FINALIZERS,
@@ -192,15 +192,17 @@ ENDED = [
 ]
 
 
-def initialized(name: str, told: str, *inits: Any, **more: Any) -> Row:
+def initialized(name: str, shown: str, *inits: Any, **more: Any) -> Row:
     """Make a pod with init containers in these states."""
     init = [container(state["name"]) for state in inits]
-    return pod(name, told, "Pending", *_INITIALIZING, init=init, inits=[*inits], **more)
+    return pod(
+        name, shown, "Pending", *_INITIALIZING, init=init, inits=[*inits], **more
+    )
 
 
-def beside(name: str, told: str, sidecar: dict[str, Any], *states: Any) -> Row:
+def beside(name: str, shown: str, sidecar: dict[str, Any], *states: Any) -> Row:
     """Make a pod with a sidecar in this state."""
-    return pod(name, told, "Running", *states, init=_SIDECAR, inits=[sidecar])
+    return pod(name, shown, "Running", *states, init=_SIDECAR, inits=[sidecar])
 
 
 _UP = now("a", RUNNING, ready=True)

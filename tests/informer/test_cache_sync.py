@@ -1,4 +1,4 @@
-"""`wait_for_cache_sync`: moments that need more than a server."""
+"""`wait_for_cache_sync`: warnings, and a sync at the moment of the timeout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aioinformer.informer import SharedInformerFactory, wait_for_cache_sync
 
 @pytest.fixture
 def factory() -> SharedInformerFactory:
-    """One whose server never answers."""
+    """Make a factory whose server never responds."""
     return SharedInformerFactory(FakeClient())
 
 
@@ -53,13 +53,13 @@ async def test_wait_synced_warns_after_10_s_if_the_informer_does_not_run(
     assert early == 0
     (warning,) = [it.getMessage() for it in caplog.records]
     assert warning == (
-        "pods is waited for since 10 s, and nobody runs it: enter its factory, or await "
-        "its run()"
+        "pods has had waiters for 10 s but is not running; enter its factory or await its "
+        "run()"
     )
 
 
-class InTheMoment:
-    """It is synced just when the time is over."""
+class SyncedAtTimeout:
+    """An informer that is synced at the moment of the timeout."""
 
     name = "pods"
     synced = False
@@ -77,7 +77,7 @@ class InTheMoment:
 
 
 async def test_sync_at_the_moment_of_the_timeout_counts() -> None:
-    late: Any = InTheMoment()
+    late: Any = SyncedAtTimeout()
 
     await wait_for_cache_sync(late, timeout=1)
 

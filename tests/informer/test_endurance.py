@@ -1,4 +1,4 @@
-"""Informers over real sockets for long: few requests to a server in trouble, few gaps."""
+"""Informers over sockets for long: few requests to a failing server, few gaps."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 MOST_REQUESTS = 9
-"""In the first two seconds: attempts begin 0.8 s apart at least, and a list with its
-watch are one."""
+"""Limit of the first two seconds: attempts start at least 0.8 s apart, and a list with
+its watch is one attempt."""
 
 ONE_MORE_LIST = 4
-"""Requests of the list in pages, and its watch, by which the first 410 is answered at
-once."""
+"""Requests of the list in pages and its watch that follow the first 410 at once."""
 
 WAYS: dict[str, dict[str, Any]] = {
     "pages": {"page_size": 3},
@@ -70,7 +69,7 @@ TROUBLE: dict[str, list[Fault]] = {
 async def informed(
     url: str, token: str = "", **options: Any
 ) -> AsyncIterator[SharedInformer]:
-    """An informer of pods that asks there, and runs beside the block."""
+    """Run an informer of the pods of a server."""
     async with Client.from_url(url, token=token or None) as client:
         informer = SharedInformer(
             ListWatch(client, PODS),
@@ -146,5 +145,5 @@ async def test_proxy_that_cuts_every_minute_leaves_no_gaps(how: Cutting) -> None
 
     assert run.verdict() == []
     assert kinds[0] == "list any"
-    assert set(kinds[1:]) == {"watch"}, "lists were not needed"
+    assert set(kinds[1:]) == {"watch"}, "no relist"
     assert len(kinds) == pytest.approx(61, abs=2)

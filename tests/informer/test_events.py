@@ -1,4 +1,4 @@
-"""`SharedInformer.events`: what handlers are told, as an async iterator."""
+"""`SharedInformer.events`: notifications as an async iterator."""
 
 from __future__ import annotations
 
@@ -90,16 +90,16 @@ async def test_iteration_can_be_interrupted_and_resumed() -> None:
     assert names == ["a", "b"]
 
 
-# ---------------------------------------------------------------- at its own pace
+# ---------------------------------------------------------------- slow readers
 
 
 async def test_slow_reader_loses_nothing_and_delays_nobody(looptime: float) -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))
-    told: list[str] = []
+    received: list[str] = []
 
     async with running(pods.run()), pods.events() as events:
-        pods.add_event_handler(on_event=lambda event: told.append(tell(event)))
+        pods.add_event_handler(on_event=lambda event: received.append(tell(event)))
         stream.send(*(modified(thing("a", 6 + more)) for more in range(100)))
         await asyncio.sleep(10)
         waiting = events.depth
@@ -109,12 +109,12 @@ async def test_slow_reader_loses_nothing_and_delays_nobody(looptime: float) -> N
             await asyncio.sleep(1)
 
         assert (waiting, events.depth) == (102, 0)
-        assert seen == told
+        assert seen == received
         assert looptime == 112
 
 
 async def test_prefetched_events_are_bounded() -> None:
-    """The rest waits where it is seen, counted and warned of."""
+    """Other events stay in the handler's queue, which is counted and logged."""
     pods = pods_of(Page([thing(f"p{n}") for n in range(200)], version=5))
 
     async with running(pods.run()), pods.events() as events:
@@ -188,7 +188,7 @@ async def test_cancelled_block_removes_its_handler() -> None:
 
 
 async def test_concurrent_readers_share_the_events() -> None:
-    """Also where one notification is handed over at a time, and one of them is slow."""
+    """Also if notifications are passed one at a time, and one reader is slow."""
     pods = pods_of()
     taken: dict[int, list[str]] = {1: [], 2: []}
 
@@ -258,7 +258,7 @@ async def test_end_of_the_informer_is_raised_after_its_last_event() -> None:
     with pytest.raises(InformerStopped, match="pods has ended") as raised:
         await task
 
-    assert seen == ["initial a", "initial b"], "handlers may finish, and so may this"
+    assert seen == ["initial a", "initial b"], "readers may finish like handlers"
     assert raised.value.__cause__ is None
 
 
@@ -319,14 +319,14 @@ async def test_reader_that_stopped_reading_delays_the_stop_by_5_s(
             await take(events, 1)
 
         assert looptime == 5
-        # One more was put in the place of the one that was taken, if there was time.
-        assert events.depth in {63, 64}, "the rest is dropped"
+        # One more replaced the event that was read, if there was time.
+        assert events.depth in {63, 64}, "other events are dropped"
         await take(events, events.depth)
         with pytest.raises(InformerStopped):
             await anext(events)
 
 
-# ---------------------------------------------------------------- its use
+# ---------------------------------------------------------------- misuse
 
 
 async def test_iterator_can_be_entered_only_once() -> None:
@@ -356,7 +356,7 @@ async def test_iterator_refuses_another_loop() -> None:
     assert isinstance(error, WrongLoop)
 
 
-# ---------------------------------------------------------------- options of handlers
+# ---------------------------------------------------------------- handler options
 
 
 async def test_filter_selects_the_events() -> None:

@@ -1,4 +1,4 @@
-"""`SharedInformerFactory`: which informers it makes, and waiting for them."""
+"""`SharedInformerFactory`: identity of its informers, and waits for their sync."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ BUSY = ServerError("busy", status=503)
 
 @pytest.fixture
 def factory() -> SharedInformerFactory:
-    """One that is never entered, or whose server never answers."""
+    """Make a factory whose server never responds."""
     return SharedInformerFactory(FakeClient())
 
 
@@ -54,7 +54,7 @@ async def api() -> AsyncIterator[API]:
         yield api
 
 
-# ---------------------------------------------------------------- the same question
+# ---------------------------------------------------------------- identity
 
 
 def test_equal_options_give_the_same_informer(
@@ -76,7 +76,7 @@ def test_equal_options_give_the_same_informer(
 
 
 @pytest.mark.parametrize(
-    ("question", "name"),
+    ("arguments", "name"),
     [
         pytest.param(("v1", "nodes"), "nodes", id="resource"),
         pytest.param(("apps/v1", "deployments"), "deployments.apps", id="group"),
@@ -92,10 +92,10 @@ def test_equal_options_give_the_same_informer(
     ],
 )
 def test_another_resource_gives_another_informer(
-    factory: SharedInformerFactory, question: tuple[Any, ...], name: str
+    factory: SharedInformerFactory, arguments: tuple[Any, ...], name: str
 ) -> None:
     pods = factory.informer("v1", "pods")
-    other = factory.informer(*question)
+    other = factory.informer(*arguments)
 
     assert other is not pods
     assert (pods.name, other.name) == ("pods", name)
@@ -191,23 +191,23 @@ def test_another_function_for_an_index_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("question", "complaint"),
+    ("arguments", "complaint"),
     [
         (("v1", "widgets"), "not a built-in resource; custom ones have a group"),
         (("apps/v1", "Pod"), "did you mean 'v1', 'pods'"),
         (("v1", "deployments"), "did you mean 'apps/v1', 'deployments'"),
         (("pods",), "'' of 'pods' is not .* did you mean 'v1', 'pods'"),
-        (("v1",), "'' of 'v1' is not .* give two names, such as 'v1', 'pods'"),
+        (("v1",), "'' of 'v1' is not .* pass two names, such as 'v1', 'pods'"),
         (("v1", PODS), "did you mean 'v1', 'pods'"),
         ((WIDGETS, "widgets"), "not also 'widgets'"),
     ],
     ids=["custom", "kind", "group", "plural", "version", "resource", "both"],
 )
 def test_unknown_resource_is_refused(
-    factory: SharedInformerFactory, question: tuple[Any, ...], complaint: str
+    factory: SharedInformerFactory, arguments: tuple[Any, ...], complaint: str
 ) -> None:
     with pytest.raises(OptionsError, match=complaint):
-        factory.informer(*question)
+        factory.informer(*arguments)
 
     assert factory.informers == ()
 
@@ -314,7 +314,7 @@ async def test_running_factory_refuses_another_loop() -> None:
         ]
         assert factory.informers == ()
 
-        factory.informer("v1", "pods")  # it is not harmed
+        factory.informer("v1", "pods")  # it still works
 
     assert [type(error) for error in errors] == [WrongLoop] * 4
 
@@ -328,24 +328,24 @@ async def test_factory_refuses_another_loop_from_start_to_shutdown() -> None:
 
     starting = asyncio.create_task(factory.start())
     await asyncio.sleep(0)
-    assert client.record == [], "it is being entered"
+    assert client.record == [], "it is starting"
     during_start = elsewhere()
     await starting
     stopping = asyncio.create_task(factory.shutdown())
     for _ in range(3):
         await asyncio.sleep(0)
 
-    assert client.record == ["entered"], "it is being left"
+    assert client.record == ["entered"], "it is stopping"
     during_end = elsewhere()
     await stopping
 
     assert (during_start, during_end) == (WrongLoop, WrongLoop)
-    await asyncio.to_thread(lambda: asyncio.run(factory.shutdown()))  # it is over
+    await asyncio.to_thread(lambda: asyncio.run(factory.shutdown()))  # it has ended
 
 
 @pytest.mark.parametrize("client", ["http://127.0.0.1:1", None], ids=str)
 def test_factory_requires_a_client(client: Any) -> None:
-    with pytest.raises(OptionsError, match=r"needs a Client, as Client\.from_env"):
+    with pytest.raises(OptionsError, match=r"needs a Client, such as Client\.from_env"):
         SharedInformerFactory(client)
 
 
@@ -357,7 +357,7 @@ async def test_factory_creates_no_informer_after_shutdown(
         await settle()
 
     for resource in ("pods", "nodes"):
-        with pytest.raises(InformerStopped, match="factory has been left already"):
+        with pytest.raises(InformerStopped, match="factory was left already"):
             factory.informer("v1", resource)
 
     assert factory.informers == (pods,)

@@ -1,4 +1,4 @@
-"""`compression=` of factories: which informers there are, and what is refused."""
+"""Option `compression=` of factories: requests, conflicts and refusals."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def test_conflicting_compression_is_refused(
         factory.informer("v1", "pods", compression=then)
 
     text = str(info.value)
-    assert "there is an informer 'pods', asked for at " in text
-    assert f"with compression={first!r}; asked for again at" in text
-    assert f"with compression={then!r}: give name= for a second one" in text
+    assert "informer 'pods' exists, requested at " in text
+    assert f"with compression={first!r}, and is requested at" in text
+    assert f"with compression={then!r}: pass name= for a second informer" in text
     assert text.count(f"{__file__}:") == 2
     assert factory.informers == (pods,)
 

@@ -1,4 +1,4 @@
-"""`FactoryDefaults`: what a factory adds to every request."""
+"""`FactoryDefaults`: defaults that a factory adds to every requested informer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
 
 
 @pytest.mark.parametrize(
-    ("default", "asked", "found"),
+    ("default", "requested", "found"),
     [
         (None, None, ()),
         ("shop", None, ("shop",)),
@@ -36,9 +36,11 @@ WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
     ids=str,
 )
 def test_requested_namespace_overrides_the_default(
-    default: Any, asked: Any, found: tuple[str, ...]
+    default: Any, requested: Any, found: tuple[str, ...]
 ) -> None:
-    spec = FactoryDefaults(namespace=default).spec("v1", "pods", {"namespace": asked})
+    spec = FactoryDefaults(namespace=default).spec(
+        "v1", "pods", {"namespace": requested}
+    )
 
     assert spec.namespaces == found
 
@@ -52,10 +54,10 @@ def test_default_namespace_does_not_apply_to_cluster_scoped_resources() -> None:
 
 @pytest.mark.parametrize("namespaces", [[], ["shop", ""], [""]], ids=str)
 def test_empty_namespaces_are_refused(namespaces: list[str]) -> None:
-    with pytest.raises(OptionsError, match="give None for all of them"):
+    with pytest.raises(OptionsError, match="or None for all"):
         FactoryDefaults(namespace=namespaces)
 
-    with pytest.raises(OptionsError, match="give None for all of them"):
+    with pytest.raises(OptionsError, match="or None for all"):
         FactoryDefaults().spec("v1", "pods", {"namespace": namespaces})
 
 
@@ -63,7 +65,7 @@ def test_empty_namespaces_are_refused(namespaces: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("default", "asked", "found"),
+    ("default", "requested", "found"),
     [
         ("", "app=web", "app=web"),
         ("team=a", "", "team=a"),
@@ -71,15 +73,15 @@ def test_empty_namespaces_are_refused(namespaces: list[str]) -> None:
     ],
 )
 def test_selectors_of_factory_and_informer_are_combined(
-    default: str, asked: str, found: str
+    default: str, requested: str, found: str
 ) -> None:
     labels = FactoryDefaults(label_selector=default)
     fields = FactoryDefaults(field_selector=default)
 
-    spec = labels.spec("v1", "pods", {"label_selector": asked})
+    spec = labels.spec("v1", "pods", {"label_selector": requested})
     assert spec.label_selector == found
     assert spec.describe() == f"pods where {found}"
-    spec = fields.spec("v1", "pods", {"field_selector": asked})
+    spec = fields.spec("v1", "pods", {"field_selector": requested})
     assert spec.field_selector == found
 
 
@@ -95,12 +97,12 @@ def test_equivalent_selectors_give_the_same_informer() -> None:
 @pytest.mark.parametrize("option", ["label_selector", "field_selector"])
 def test_selectors_must_be_strings(option: str) -> None:
     selector: Any = {"app": "web"}
-    with pytest.raises(OptionsError, match=r"a text such as 'app=web', not \{'app'"):
+    with pytest.raises(OptionsError, match=r"a string like 'app=web', not \{'app'"):
         FactoryDefaults(**{option: selector})
 
-    asked: Any = {option: selector}
-    with pytest.raises(OptionsError, match=r"a text such as 'app=web', not \{'app'"):
-        FactoryDefaults().spec("v1", "pods", asked)
+    requested: Any = {option: selector}
+    with pytest.raises(OptionsError, match=r"a string like 'app=web', not \{'app'"):
+        FactoryDefaults().spec("v1", "pods", requested)
 
 
 def test_empty_name_equals_none() -> None:
@@ -122,7 +124,7 @@ def test_invalid_selectors_are_refused_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "of_pods", "of_nodes"),
+    ("requested", "of_pods", "of_nodes"),
     [
         (None, 60.0, 300.0),
         (5, 5.0, 5.0),
@@ -132,14 +134,14 @@ def test_invalid_selectors_are_refused_at_once() -> None:
     ids=str,
 )
 def test_most_specific_resync_period_applies(
-    asked: Any, of_pods: float, of_nodes: float
+    requested: Any, of_pods: float, of_nodes: float
 ) -> None:
     defaults = FactoryDefaults(
         resync_period=300, custom_resync={PODS: timedelta(minutes=1), WIDGETS: 0}
     )
 
     for resource, period in ((PODS, of_pods), (NODES, of_nodes)):
-        spec = defaults.spec(resource, "", {"resync_period": asked})
+        spec = defaults.spec(resource, "", {"resync_period": requested})
         assert spec.resync_period == period
 
 
@@ -167,12 +169,12 @@ def test_invalid_resync_period_is_refused(period: float) -> None:
 
 @pytest.mark.parametrize("key", ["pods", ("v1", "pods")], ids=str)
 def test_keys_of_custom_resync_must_be_resources(key: Any) -> None:
-    with pytest.raises(OptionsError, match=r"custom_resync is by Resource"):
+    with pytest.raises(OptionsError, match=r"keys of custom_resync are Resources"):
         FactoryDefaults(custom_resync={key: 60})
 
 
 class Empty:
-    """A transform that counts as false."""
+    """A transform that is false in a condition."""
 
     def __len__(self) -> int:
         return 0
@@ -285,6 +287,6 @@ def test_unknown_kind_is_no_conflict_with_a_known_one() -> None:
     other.check_same(one, None)
     gadgets = defaults.spec(Resource.of("example.com/v1", "widgets", "G"), "", {})
     with pytest.raises(
-        OptionsError, match=r"kind='Widget'; asked for again .* kind='G':"
+        OptionsError, match=r"kind='Widget', and is requested .* kind='G':"
     ):
         other.check_same(gadgets, None)

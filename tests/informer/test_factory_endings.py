@@ -1,4 +1,4 @@
-"""`SharedInformerFactory`: endings from inside, beside an error, and of a shared client."""
+"""`SharedInformerFactory`: shutdown by handlers, after errors, and of a shared client."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def factory(client: Client) -> SharedInformerFactory:
     return SharedInformerFactory(client)
 
 
-# ---------------------------------------------------------------- from inside
+# ---------------------------------------------------------------- shutdown by handlers
 
 
 async def test_handler_can_shut_down_its_factory(
@@ -58,7 +58,7 @@ async def test_handler_can_shut_down_its_factory(
             while pods.status.phase != "stopped":
                 await asyncio.sleep(0.1)
 
-    assert returned == ["a", "b"], "what waited for it was still told"
+    assert returned == ["a", "b"], "queued events were delivered"
     with pytest.raises(InformerStopped):
         pods.lister.list()
 
@@ -103,7 +103,7 @@ async def test_task_of_a_handler_can_shut_down_its_factory(
         await factory.shutdown()
 
 
-# ---------------------------------------------------------------- waiting for a failure
+# ---------------------------------------------------------------- waits for a failure
 
 
 @pytest.mark.parametrize("informers", [[], ["pods"]], ids=["none", "one"])
@@ -145,7 +145,7 @@ async def test_failed_waits_until_the_last_informer_has_ended(
         await waiting
 
 
-# ---------------------------------------------------------------- beside an error
+# ---------------------------------------------------------------- errors of the host
 
 
 async def test_error_of_the_host_precedes_the_failure_of_an_informer(
@@ -202,14 +202,14 @@ async def test_dead_informer_is_reported_while_its_handlers_drain(
 
     await factory.start()
     await factory.failed()
-    assert seen == [], "it is told at once"
+    assert seen == [], "reported at once"
     with pytest.raises(Bug):
         await factory.shutdown()
 
     assert seen == [("stopped", "Bug('pods')")] * 2
 
 
-# ---------------------------------------------------------------- one client for several
+# ---------------------------------------------------------------- shared clients
 
 
 @pytest.mark.parametrize("first_leaves_first", [True, False])
@@ -247,7 +247,7 @@ async def test_client_that_failed_to_start_can_be_started_again() -> None:
     assert not client.entered
 
 
-# ---------------------------------------------------------------- the same indexes twice
+# ---------------------------------------------------------------- shared indexes
 
 
 async def test_same_index_can_be_requested_twice(
@@ -271,14 +271,14 @@ async def test_same_index_can_be_requested_twice(
         factory.informer("v1", "pods", indexers={"app": index_by_label("other")})
 
 
-# ---------------------------------------------------------------- the waiter's own task
+# ---------------------------------------------------------------- the calling task
 
 
 async def test_failed_wait_leaves_the_calling_task_uncancelled(
     factory: SharedInformerFactory,
 ) -> None:
     factory.informer("v1", "pods")
-    factory.informer("v1", "secrets")  # which the server does not serve
+    factory.informer("v1", "secrets")  # not served
     task = asyncio.current_task()
     assert task is not None
 
@@ -294,7 +294,7 @@ async def test_failed_wait_leaves_the_calling_task_uncancelled(
                 await asyncio.Event().wait()
 
 
-# ---------------------------------------------------------------- whose life it is
+# ---------------------------------------------------------------- context variables
 
 REQUEST: ContextVar[str] = ContextVar("request", default="none")
 
@@ -322,10 +322,10 @@ async def test_handler_added_to_a_running_factory_can_shut_it_down(
         while pods.status.phase != "stopped":
             await asyncio.sleep(0.1)
 
-    assert set(seen) == {"none"}, "what a request knows is its own"
+    assert set(seen) == {"none"}, "not the context of the request"
 
 
-# ---------------------------------------------------------------- two who end it
+# ---------------------------------------------------------------- concurrent stops
 
 
 @pytest.mark.parametrize("first", ["factory", "block", "both"])

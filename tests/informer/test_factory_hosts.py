@@ -1,4 +1,4 @@
-"""`SharedInformerFactory` in the web servers that host it: uvicorn and aiohttp."""
+"""`SharedInformerFactory` in web apps on uvicorn and aiohttp."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ POD = {
 
 @dataclass
 class Site:
-    """A web app on a factory with two informers: what somebody would write."""
+    """A typical web app on a factory with two informers."""
 
     client: Client
     factory: SharedInformerFactory = field(init=False)
@@ -112,13 +112,13 @@ async def server() -> AsyncIterator[APIServer]:
 
 
 async def get(url: str) -> tuple[int, str]:
-    """As a browser that opens a connection for every request."""
+    """Send a request over a new connection, and return its status and text."""
     async with aiohttp.request("GET", url, headers={"Connection": "close"}) as answer:
         return answer.status, await answer.text()
 
 
-def asked_for_objects(server: APIServer) -> int:
-    """How often; an informer that hears nothing for a while asks for the version."""
+def object_requests(server: APIServer) -> int:
+    """Return the number of requests, without version checks of silent watches."""
     return sum(it.query.get("limit") != "1" for it in server.requests)
 
 
@@ -131,14 +131,14 @@ async def test_web_app_answers_from_memory(
     async with host(site) as url:
         await site.factory.wait_for_cache_sync(timeout=30)
         await asyncio.sleep(1)  # its watches are open
-        asked = asked_for_objects(server)
+        requested = object_requests(server)
         for way in ("read", "thread"):
             status, text = await get(f"{url}/{way}/pods")
             assert status == 200
             assert '"name":"web"' in text
 
         assert await get(f"{url}/ready") == (200, "{}")
-        assert asked_for_objects(server) == asked
+        assert object_requests(server) == requested
 
     assert {it.status.phase for it in site.factory.informers} == {"stopped"}
     assert not site.client.entered
@@ -172,9 +172,9 @@ async def test_G8_web_app_reports_which_informer_is_dead(
         with pytest.raises(Bug):
             await serve()
     else:
-        await serve()  # uvicorn tells its log
-        told = [it for it in caplog.records if it.name.startswith("uvicorn")]
-        assert any("Bug" in f"{it.getMessage()}{it.exc_text or ''}" for it in told)
+        await serve()  # uvicorn logs it
+        received = [it for it in caplog.records if it.name.startswith("uvicorn")]
+        assert any("Bug" in f"{it.getMessage()}{it.exc_text or ''}" for it in received)
 
     (died,) = [it for it in caplog.records if it.levelno == logging.CRITICAL]
     assert died.getMessage() == "informer pods died"
@@ -182,7 +182,7 @@ async def test_G8_web_app_reports_which_informer_is_dead(
 
 @pytest.mark.parametrize("host", ["uvicorn", "aiohttp"])
 async def test_app_that_serves_at_once_reports_that_it_is_not_ready(host: str) -> None:
-    site = Site(FakeClient())  # is never answered
+    site = Site(FakeClient())  # no response ever
 
     async with HOSTS[host](site) as url:
         status, text = await get(f"{url}/ready")

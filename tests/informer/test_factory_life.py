@@ -1,4 +1,4 @@
-"""`SharedInformerFactory`: started and stopped by hosts of all kinds."""
+"""`SharedInformerFactory`: start and shutdown by all kinds of hosts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def factory(client: Client) -> SharedInformerFactory:
     return SharedInformerFactory(client)
 
 
-# ---------------------------------------------------------------- its client
+# ---------------------------------------------------------------- client
 
 
 async def test_factory_enters_and_closes_a_client_that_nobody_entered() -> None:
@@ -149,7 +149,7 @@ async def test_waiters_wake_up_when_the_task_of_the_factory_is_cancelled() -> No
     (life,) = [it for it in asyncio.all_tasks() if it.get_name() == "informer factory"]
 
     life.cancel()
-    pods = factory.informer("v1", "pods")  # its task is cancelled unbegun
+    pods = factory.informer("v1", "pods")  # its task is cancelled before it begins
     with pytest.raises(InformerStopped):
         await pods.wait_synced()
 
@@ -236,7 +236,7 @@ async def test_lifespan_synced_must_be_called_first(
 async def test_lifespan_and_cleanup_ctx_must_not_be_called(
     factory: SharedInformerFactory,
 ) -> None:
-    """`lifespan=factory.lifespan()` is refused where it is written."""
+    """`lifespan=factory.lifespan()` raises at the call."""
     for called in (factory.lifespan, factory.cleanup_ctx):
         with pytest.raises(TypeError, match=r"missing 1 required .* 'app'"):
             called()  # type: ignore[call-arg]
@@ -302,7 +302,7 @@ async def test_error_of_the_host_leaves_nothing_behind(
     with pytest.raises(KeyError, match="the host"):
         await run()
 
-    # The server's own tasks need a turn to see that a client went away.
+    # The server's own tasks need a turn to notice the closed connection.
     ours = [it for it in asyncio.all_tasks() - tasks if "informer" in it.get_name()]
     assert ours == []
     await settle()
@@ -342,7 +342,7 @@ async def test_informer_that_dies_ends_no_other(
 
 
 class Foreign(BaseException):
-    """Neither an error nor the end of the program."""
+    """A base exception that is neither an error nor an exit."""
 
 
 async def test_informer_that_dies_of_a_base_exception_ends_no_other(
@@ -375,7 +375,7 @@ async def test_failure_is_raised_once(
         await factory.shutdown()
 
     await factory.shutdown()
-    assert isinstance(await factory.failed(), Bug), "it is still known"
+    assert isinstance(await factory.failed(), Bug), "still returned"
 
 
 async def test_first_failure_is_raised(
@@ -404,7 +404,7 @@ async def test_failed_returns_the_failure_during_shutdown(
     while pods.status.phase != "stopped":
         await asyncio.sleep(0.01)
 
-    # Its handler is at work, so it has not ended yet, and nobody was told.
+    # Its handler is busy, so it has not ended, and no waiter was notified.
     stopping = asyncio.create_task(factory.shutdown())
     await settle()
     assert isinstance(await factory.failed(), Bug)

@@ -1,6 +1,6 @@
-"""G8 in hosts as users run them: `web.run_app`, `uvicorn.run`, pytest.
+"""G8 in real hosts: `web.run_app`, `uvicorn.run`, pytest.
 
-In each a bug of ours is injected while the app serves.
+Each test injects a bug of the package while the app serves.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def free_port() -> int:
 async def site(
     server: APIServer, host: str
 ) -> AsyncIterator[tuple[Process, aiohttp.ClientSession]]:
-    """The app in a process of its own, when it is ready."""
+    """Run the app in its own process, and wait until it is ready."""
     port = free_port()
     environment = {"PYTHONPATH": TEST_MODULES}
     command = ("-c", SITE + host, server.url, str(port))
@@ -143,7 +143,7 @@ async def get(http: aiohttp.ClientSession, path: str) -> tuple[int, object]:
 
 
 async def dies_alone(host: str) -> Finished:
-    """What happens in every host; returns how the process ended."""
+    """Kill an informer of an app; return the end of its process."""
     async with APIServer(auto_namespaces=True) as server:
         server.create(CONFIG_MAPS, {"metadata": {"name": "settings"}})
         async with site(server, host) as (process, http):
@@ -155,9 +155,9 @@ async def dies_alone(host: str) -> Finished:
             assert await get(http, "/ready") == (503, stopped)
             assert await get(http, "/read/pods") == (503, "InformerStopped")
             while "informer pods died" not in await process.error_line():
-                pass  # in the log at once, though nobody has set one up
+                pass  # logged at once, without any configuration of logging
 
-            # The other one goes on.
+            # The other informer continues.
             server.create(CONFIG_MAPS, {"metadata": {"name": "late"}})
             while await get(http, "/read/configmaps") != (200, ["late", "settings"]):
                 await asyncio.sleep(0.05)
@@ -174,7 +174,7 @@ async def dies_alone(host: str) -> Finished:
 async def test_G8_web_run_app_continues_without_a_dead_informer() -> None:
     end = await dies_alone(ON_AIOHTTP)
 
-    assert end.status == 1, "its error is that of the program"
+    assert end.status == 1, "the program ends with the error"
     assert end.err.rstrip().endswith("factory_helpers.Bug: pods")
 
 
@@ -183,7 +183,7 @@ async def test_G8_web_run_app_continues_without_a_dead_informer() -> None:
 async def test_G8_uvicorn_continues_without_a_dead_informer() -> None:
     end = await dies_alone(ON_UVICORN)
 
-    assert "factory_helpers.Bug: pods" in end.err, "told again by uvicorn"
+    assert "factory_helpers.Bug: pods" in end.err, "logged by uvicorn"
     assert "Application shutdown failed" in end.err
 
 
@@ -236,7 +236,7 @@ def test_G8_pytest_fixture_continues_without_a_dead_informer(
     )
 
     assert outcome.passed == {"test_it.py": 1}, outcome.out
-    # The test has passed; that something died is told at the fixture's end.
+    # The test has passed; the teardown of the fixture raises the failure.
     assert "ERROR at teardown of test_it" in outcome.out
     assert "factory_helpers.Bug: pods" in outcome.out
     assert "1 passed, 1 error" in outcome.out

@@ -1,4 +1,4 @@
-"""`SharedInformerFactory.use`: informers for a time."""
+"""`SharedInformerFactory.use`: temporary informers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def api() -> AsyncIterator[API]:
 
 @pytest.fixture
 async def factory(api: API) -> AsyncIterator[SharedInformerFactory]:
-    """One that runs."""
+    """Run a factory."""
     async with SharedInformerFactory(Client.from_url(api.url)) as factory:
         yield factory
 
@@ -132,7 +132,9 @@ async def test_last_of_several_blocks_stops_the_informer(
             pods.append(informer)
             await informer.wait_synced(timeout=10)
             await asyncio.sleep(seconds)
-            assert len(informer.lister.list()) == 2, "to its end it can be read"
+            assert len(informer.lister.list()) == 2, (
+                "readable until the end of the block"
+            )
 
     async with asyncio.TaskGroup() as group:
         for seconds in (1, 5, 3):
@@ -178,7 +180,7 @@ async def test_block_entered_while_the_informer_stops_gets_a_new_one(
     leaving = asyncio.create_task(first())
     await entered.wait()
     await settle()
-    assert not leaving.done(), "its handler is at work"
+    assert not leaving.done(), "its handler is busy"
 
     async with factory.use("v1", "pods") as again:
         await again.wait_synced(timeout=10)
@@ -191,11 +193,13 @@ async def test_conflicting_blocks_are_refused(
     factory: SharedInformerFactory,
 ) -> None:
     async with factory.use("v1", "pods") as pods:
-        with pytest.raises(OptionsError, match="give name= for a second one") as raised:
+        with pytest.raises(
+            OptionsError, match="pass name= for a second informer"
+        ) as raised:
             async with factory.use("v1", "pods", page_size=10):
                 raise AssertionError("it is not entered")
 
-        assert str(raised.value).count(__file__) == 2, "both places"
+        assert str(raised.value).count(__file__) == 2, "both calling places"
         await pods.wait_synced(timeout=10)
 
     assert not factory.informers
@@ -211,7 +215,7 @@ async def test_informer_has_the_indexes_of_all_blocks(
             assert "node" in pods.indexer.indexers
 
 
-# ---------------------------------------------------------------- beside those for good
+# ---------------------------------------------------------------- permanent informers
 
 
 async def test_permanent_informer_is_shared_and_kept(
@@ -241,14 +245,14 @@ async def test_temporary_informers_do_not_affect_factory_readiness(
     factory: SharedInformerFactory,
 ) -> None:
     factory.informer("v1", "nodes")
-    async with factory.use("v1", "secrets") as secrets:  # which is not served
+    async with factory.use("v1", "secrets") as secrets:  # not served
         await factory.wait_for_cache_sync(timeout=10)
 
         assert factory.not_ready() == {}
         assert not secrets.has_synced
 
 
-# ---------------------------------------------------------------- a factory's life
+# ---------------------------------------------------------------- start and shutdown
 
 
 @pytest.fixture
@@ -259,7 +263,9 @@ def unanswered() -> SharedInformerFactory:
 async def test_use_requires_a_running_factory(
     unanswered: SharedInformerFactory,
 ) -> None:
-    with pytest.raises(OptionsError, match="'pods' can be used while the factory runs"):
+    with pytest.raises(
+        OptionsError, match="cannot use 'pods': the factory does not run"
+    ):
         async with unanswered.use("v1", "pods"):
             raise AssertionError("it is not entered")
 
@@ -285,7 +291,7 @@ async def test_invalid_options_are_refused_at_once(
 async def test_unknown_options_are_refused_at_once(
     unanswered: SharedInformerFactory,
 ) -> None:
-    with pytest.raises(TypeError, match="no options of an informer: colour"):
+    with pytest.raises(TypeError, match="unknown options of an informer: colour"):
         unanswered.use("v1", "pods", colour="red")  # type: ignore[call-arg]
 
 
@@ -347,7 +353,7 @@ async def test_dead_informer_stays_dead_for_its_users_and_is_new_for_the_next(
         await factory.shutdown()
 
 
-# ---------------------------------------------------------------- handlers as users
+# ---------------------------------------------------------------- use in handlers
 
 
 async def test_handler_can_leave_the_block_of_its_informer(
@@ -366,7 +372,7 @@ async def test_handler_can_leave_the_block_of_its_informer(
         while pods.status.phase != "stopped":
             await asyncio.sleep(0.1)
 
-    assert recorder.record[0] != "stopped", "it did not wait for itself"
+    assert recorder.record[0] != "stopped", "no deadlock"
     assert not factory.informers
 
 

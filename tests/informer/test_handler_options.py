@@ -1,4 +1,4 @@
-"""`add_event_handler` and its decorators: options, and what they come to together."""
+"""`add_event_handler` and its decorators: options, and their combinations."""
 
 from __future__ import annotations
 
@@ -102,17 +102,17 @@ def test_invalid_options_are_refused(
     assert pods._processor.listeners == ()
 
 
-# ---------------------------------------------------------------- together
+# ---------------------------------------------------------------- combinations
 
 
 async def test_merged_change_passes_the_filter_as_one(
     pods: SharedInformer, stream: Stream
 ) -> None:
-    """What it was told last and what is now decide, not what was between."""
-    told: list[Notification] = []
+    """The last delivered and the current state decide, not those in between."""
+    received: list[Notification] = []
 
     async def slow(event: Notification) -> None:
-        told.append(event)
+        received.append(event)
         await asyncio.sleep(1)
 
     def is_even(obj: KubeObject) -> bool:
@@ -124,7 +124,7 @@ async def test_merged_change_passes_the_filter_as_one(
         await settle()
         stream.send(added(thing("busy", 6)), added(thing("c", 8)))
         await settle()
-        # The handler is at busy; all of these wait.
+        # The handler is busy; all of these are queued.
         stream.send(
             *(modified(thing("c", version)) for version in (9, 10, 11)),
             modified(thing("busy", 12)),
@@ -134,16 +134,16 @@ async def test_merged_change_passes_the_filter_as_one(
         )
         await asyncio.sleep(10)
 
-    assert told == [Added(thing("busy", 6)), Deleted(thing("busy", 6))]
+    assert received == [Added(thing("busy", 6)), Deleted(thing("busy", 6))]
 
 
 async def test_deletion_is_delivered_although_no_merged_state_passes_the_filter(
     pods: SharedInformer, stream: Stream
 ) -> None:
-    told: list[Notification] = []
+    received: list[Notification] = []
 
     async def slow(event: Notification) -> None:
-        told.append(event)
+        received.append(event)
         await asyncio.sleep(1)
 
     pods.add_event_handler(
@@ -159,25 +159,25 @@ async def test_deletion_is_delivered_although_no_merged_state_passes_the_filter(
         stream.send(modified(thing("a", 8)), deleted(thing("a", 9)))
         await asyncio.sleep(5)
 
-    assert told[-1] == Deleted(thing("a", 9))
-    assert len(told) == 4
+    assert received[-1] == Deleted(thing("a", 9))
+    assert len(received) == 4
 
 
 async def test_late_filtered_handler_gets_its_part_of_the_snapshot(
     pods: SharedInformer, stream: Stream
 ) -> None:
-    told: list[Notification] = []
+    received: list[Notification] = []
 
     async with running(pods.run()):
         await pods.wait_synced()
         registration = pods.add_event_handler(
-            on_event=told.append, filter=lambda obj: obj.name == "b", coalesce=True
+            on_event=received.append, filter=lambda obj: obj.name == "b", coalesce=True
         )
         await registration.wait_synced()
         stream.send(modified(thing("b", 6)), modified(thing("a", 7)))
         await settle()
 
-    assert told == [Added(thing("b"), True), Updated(thing("b"), thing("b", 6))]
+    assert received == [Added(thing("b"), True), Updated(thing("b"), thing("b", 6))]
 
 
 async def test_same_handler_can_be_added_with_other_options(
@@ -193,7 +193,7 @@ async def test_same_handler_can_be_added_with_other_options(
     assert sorted(record.record) == ["a", "a", "b"]
 
 
-# ---------------------------------------------------------------- waiting for it
+# ---------------------------------------------------------------- wait_synced
 
 
 async def test_wait_synced_times_out(pods: SharedInformer) -> None:

@@ -1,4 +1,4 @@
-"""`InformerSpec`: which informer is meant, and where it was asked for."""
+"""`InformerSpec`: identity of an informer, conflicting options, and calling places."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def same(content: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
-# ---------------------------------------------------------------- questions
+# ---------------------------------------------------------------- identity
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,11 @@ CONTRADICTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("told", "change"), CONTRADICTIONS.items(), ids=CONTRADICTIONS)
+@pytest.mark.parametrize(
+    ("received", "change"), CONTRADICTIONS.items(), ids=CONTRADICTIONS
+)
 def test_conflicting_options_of_one_informer_are_refused(
-    told: str, change: dict[str, Any]
+    received: str, change: dict[str, Any]
 ) -> None:
     again = replace(FIRST, place="b.py:2", **change)
 
@@ -90,10 +92,10 @@ def test_conflicting_options_of_one_informer_are_refused(
         FIRST.check_same(again, FIRST.transform)
 
     text = str(raised.value)
-    name = told.partition("=")[0]
-    assert f"'pods', asked for at a.py:1 with {name}=" in text
-    assert f"asked for again at b.py:2 with {told}" in text
-    assert text.endswith("give name= for a second one")
+    name = received.partition("=")[0]
+    assert f"'pods' exists, requested at a.py:1 with {name}=" in text
+    assert f"is requested at b.py:2 with {received}" in text
+    assert text.endswith("pass name= for a second informer")
 
 
 def test_another_calling_place_is_no_conflict() -> None:
@@ -116,7 +118,7 @@ def test_conflict_error_names_the_transforms(transform: Any, text: str) -> None:
     assert text in str(raised.value)
 
 
-# ---------------------------------------------------------------- places
+# ---------------------------------------------------------------- calling places
 
 
 def test_calling_place_is_outside_the_package() -> None:
@@ -144,7 +146,7 @@ def test_calling_place_skips_modules_of_the_package() -> None:
 
     exec(compile("place = ask()", "ours.py", "exec"), names)
 
-    assert names["place"].startswith(__file__), "whoever ran it"
+    assert names["place"].startswith(__file__), "the code that ran it"
 
 
 # ---------------------------------------------------------------- the factory
@@ -163,8 +165,8 @@ def test_factory_conflict_error_names_both_calling_places() -> None:
         factory.informer("v1", "pods")
 
     file, _, number = place.rpartition(":")
-    assert f"asked for at {file}:{int(number) - 1} with" in str(raised.value)
-    assert f"asked for again at {__file__}:" in str(raised.value)
+    assert f"requested at {file}:{int(number) - 1} with" in str(raised.value)
+    assert f"is requested at {__file__}:" in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +186,7 @@ def test_factory_refuses_conflicting_options(
     factory = SharedInformerFactory(FakeClient())
     pods = factory.informer("v1", "pods", **one)
 
-    with pytest.raises(OptionsError, match="give name= for a second one"):
+    with pytest.raises(OptionsError, match="pass name= for a second informer"):
         factory.informer("v1", "pods", **other)
 
     assert factory.informer("v1", "pods", **one) is pods

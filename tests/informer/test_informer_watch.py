@@ -1,4 +1,4 @@
-"""`InformerWatch`: an informer that is read as a watch."""
+"""`InformerWatch`: an informer with the interface of a watch."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 ADDED, MODIFIED, DELETED = EventType.ADDED, EventType.MODIFIED, EventType.DELETED
 
 
-def told(events: list[WatchEvent]) -> list[str]:
+def received(events: list[WatchEvent]) -> list[str]:
     return [f"{it.type} {it.object.name}@{it.object.resource_version}" for it in events]
 
 
 async def take(watch: Watch, number: int) -> list[str]:
-    return told([await anext(watch) for _ in range(number)])
+    return received([await anext(watch) for _ in range(number)])
 
 
 def watch_of(
@@ -51,7 +51,7 @@ def watch_of(
     return source, InformerWatch(source, name="pods", rng=Even())
 
 
-# ---------------------------------------------------------------- what it gives
+# ---------------------------------------------------------------- events
 
 
 async def test_watch_yields_all_objects_then_every_change() -> None:
@@ -133,7 +133,7 @@ async def test_relist_without_changes_yields_nothing() -> None:
             async with asyncio.timeout(600):
                 await watch.next_batch()
 
-    assert source.asked[:3] == ["list '0'", "watch '7'", "list ''"]
+    assert source.requested[:3] == ["list '0'", "watch '7'", "list ''"]
 
 
 async def test_unread_events_are_queued() -> None:
@@ -157,7 +157,7 @@ async def test_single_events_and_batches_can_be_read_alternately() -> None:
     async with watch:
         await settle()
         assert (await anext(watch)).object.name == "a"
-        assert told(await watch.next_batch()) == ["ADDED b@1", "ADDED c@1"]
+        assert received(await watch.next_batch()) == ["ADDED b@1", "ADDED c@1"]
 
 
 async def test_skipped_counts_unreadable_objects() -> None:
@@ -177,7 +177,7 @@ async def test_watch_exposes_the_status_of_the_informer() -> None:
         assert "503: busy" in watch.informer.why_not_synced()
 
 
-# ---------------------------------------------------------------- its life
+# ---------------------------------------------------------------- start and stop
 
 
 async def test_watch_must_be_entered() -> None:
@@ -277,7 +277,7 @@ async def test_watch_can_be_exited_in_another_task() -> None:
 
 @pytest.fixture
 def bug(monkeypatch: pytest.MonkeyPatch) -> Exception:
-    """What the informer dies of at its first change behind the list."""
+    """Raise a bug at the first change after the list."""
     error = InternalError("our bug")
     feed = Pipeline.feed
 
@@ -295,7 +295,7 @@ async def test_read_raises_after_the_informer_died(bug: Exception) -> None:
 
     async with watch:
         await asyncio.sleep(5)
-        assert await take(watch, 1) == ["ADDED a@1"], "what came before comes first"
+        assert await take(watch, 1) == ["ADDED a@1"], "earlier events come first"
         for _ in range(3):
             with pytest.raises(InformerStopped, match="pods has ended") as caught:
                 await watch.next_batch()

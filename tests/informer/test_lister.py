@@ -1,4 +1,4 @@
-"""`Lister`: reads from memory, and refusals to read what is not to be trusted."""
+"""`Lister`: reads from memory, and refusals to read an untrusted cache."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NODE = KubeObject.of({"kind": "Node", "metadata": {"name": "node-1"}})
 
 
 class Trust:
-    """Raises what it is told to."""
+    """A trust check that raises a given error."""
 
     error: Exception | None = None
     age = 0.0
@@ -174,7 +174,7 @@ def test_returned_list_is_a_copy(lister: Lister) -> None:
 def test_negative_limit_raises_options_error(
     lister: Lister, read: Callable[..., object]
 ) -> None:
-    with pytest.raises(OptionsError, match="limit must not be negative, as -1"):
+    with pytest.raises(OptionsError, match="limit must not be negative: -1"):
         read(lister, limit=-1)
 
 
@@ -182,9 +182,7 @@ def test_negative_limit_raises_options_error(
 def test_selector_of_another_type_raises_options_error(
     lister: Lister, read: Callable[..., object]
 ) -> None:
-    with pytest.raises(
-        OptionsError, match="such as 'app=web', or a LabelSelector, not"
-    ):
+    with pytest.raises(OptionsError, match="like 'app=web' or a LabelSelector, not"):
         read(lister, {"app": "web"})
 
 
@@ -367,24 +365,24 @@ def test_repr_names_the_namespace(lister: Lister) -> None:
     assert repr(lister.namespace("shop")) == "<Lister of shop>"
 
 
-# ---------------------------------------------------------------- what a read looks at
+# ---------------------------------------------------------------- cost of reads
 
 
 class Counting(LabelSelector):
-    """Notes how many objects it has been asked about."""
+    """An index function that counts its calls."""
 
     def __init__(self, text: str) -> None:
         super().__init__(LabelSelector.parse(text).requirements)
-        self.asked = 0
+        self.called = 0
 
     def select(self, objects: Iterable[T]) -> list[T]:
-        asked = list(objects)
-        self.asked += len(asked)
-        return super().select(asked)
+        called = list(objects)
+        self.called += len(called)
+        return super().select(called)
 
 
 def crowd() -> Lister:
-    """1000 pods in 10 namespaces, each with one of 100 apps; `tier` has no index."""
+    """Store 1000 pods in 10 namespaces with 100 apps; `tier` has no index."""
     indexer: Indexer[KubeObject] = Indexer(
         {
             NAMESPACE_INDEX: by_namespace,
@@ -408,7 +406,7 @@ def crowd() -> Lister:
 
 
 @pytest.mark.parametrize(
-    ("namespace", "selector", "asked", "found"),
+    ("namespace", "selector", "called", "found"),
     [
         pytest.param(None, "app=a7", 10, 10, id="label-with-an-index"),
         pytest.param(None, "app in (a7,a8,none)", 20, 20, id="several-values"),
@@ -421,13 +419,13 @@ def crowd() -> Lister:
     ],
 )
 def test_selector_checks_only_the_objects_of_an_index(
-    namespace: str | None, selector: str, asked: int, found: int
+    namespace: str | None, selector: str, called: int, found: int
 ) -> None:
     lister = crowd() if namespace is None else crowd().namespace(namespace)
     counting = Counting(selector)
 
     assert len(lister.list(counting)) == found
-    assert counting.asked == asked
+    assert counting.called == called
     assert keys(lister.list(selector)) == keys(
         [
             obj
@@ -457,7 +455,7 @@ def test_index_within_a_namespace_finds_objects_in_both(nodes: int) -> None:
 
 
 def test_json_decodes_nothing() -> None:
-    """The bytes are those that the server sent, however they are written."""
+    """The bytes are those of the server, in any style."""
     odd = with_body(
         thing("web-9", namespace="shop", labels={"app": "web"}),
         b'{ "a" :1e2, "a":"\\u0041" }',

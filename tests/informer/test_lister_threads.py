@@ -1,4 +1,4 @@
-"""`Lister` in 8 threads while the cache changes: each read answers from one snapshot."""
+"""`Lister` in 8 threads while the cache changes: each read sees one snapshot."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def state(namespace: str, number: int, version: int) -> KubeObject:
 
 
 def generation(version: int) -> list[KubeObject]:
-    """Of one version, few objects in one namespace and more in another."""
+    """Make objects of one version, few in one namespace and more in another."""
     return [
         *(state("here", number, version) for number in range(HERE)),
         *(state("elsewhere", number, version) for number in range(ELSEWHERE)),
@@ -63,7 +63,7 @@ def lister(indexer: Indexer[KubeObject]) -> Lister:
 
 
 def check_between_two_writes(objects: list[KubeObject], count: int) -> None:
-    """The first ones have the new version already, and all others the one before."""
+    """Assert that first objects have the new version, and all others the previous one."""
     in_order = sorted(objects, key=lambda obj: obj.key)
     versions = [int(obj.resource_version) for obj in in_order]
     assert len({obj.key for obj in objects}) == len(objects) == count
@@ -94,7 +94,7 @@ def test_each_read_sees_one_state_between_two_writes(
 def test_json_is_of_the_version_it_names(
     indexer: Indexer[KubeObject], lister: Lister
 ) -> None:
-    """Also where versions go back, as those of a restored server do."""
+    """Versions may go back, as those of a restored server do."""
     here = lister.namespace("here")
 
     def read() -> None:

@@ -1,4 +1,4 @@
-"""Several namespaces in one store: what it holds, and what handlers are told."""
+"""Several namespaces in one informer: content of the store, and notifications."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ async def test_one_store_contains_the_objects_of_all_namespaces() -> None:
 async def test_one_handler_gets_the_changes_of_all_namespaces() -> None:
     shop, web = Stream(), Stream()
     pods = two(watch=shop, other=web)
-    told: list[str] = []
-    pods.add_event_handler(on_event=lambda event: told.append(tell(event)))
+    received: list[str] = []
+    pods.add_event_handler(on_event=lambda event: received.append(tell(event)))
 
     async with running(pods.run()):
         await pods.wait_synced()
         await settle()
-        first, told[:] = sorted(told), []
+        first, received[:] = sorted(received), []
         shop.send(modified(of("shop", "a", 6)))
         await settle()
         web.send(deleted(of("web", "c", 8)))
         await settle()
 
     assert first == ["initial a", "initial a", "initial b", "initial c"]
-    assert told == ["updated a", "deleted c"]
+    assert received == ["updated a", "deleted c"]
 
 
 async def test_relist_of_one_namespace_replaces_only_its_part() -> None:
@@ -61,19 +61,19 @@ async def test_relist_of_one_namespace_replaces_only_its_part() -> None:
         Page([of("shop", "a"), of("shop", "b")], version=5), relisted, watch=shop
     )
     pods.add_indexers({"node": index_by("spec.nodeName")})
-    told: list[str] = []
+    received: list[str] = []
 
     async with running(pods.run()):
         await pods.wait_synced()
         before = pods.store.get_by_key("web/a")
         await settle()
-        pods.add_event_handler(on_event=lambda event: told.append(tell(event)))
+        pods.add_event_handler(on_event=lambda event: received.append(tell(event)))
         await settle()
-        told.clear()
+        received.clear()
         await pods.wait_for_version("9", namespace="shop")
         await settle()
 
-        assert told == ["gone a", "added n"]
+        assert received == ["gone a", "added n"]
         assert keys(pods.store.list()) == ["shop/b", "shop/n", "web/a", "web/c"]
         assert pods.store.get_by_key("web/a") is before
         assert len(pods.store.by_index("node", "node-1")) == 4
@@ -83,7 +83,7 @@ async def test_relist_of_one_namespace_replaces_only_its_part() -> None:
 async def test_readers_see_a_relisted_namespace_in_one_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What others bring while a list is taken in is not lost, nor is it seen late."""
+    """Changes of other namespaces during a relist are neither lost nor delayed."""
     slow_machine(monkeypatch)
     old = [of("shop", f"o{n}") for n in range(30)]
     new = [of("shop", f"n{n}", 8) for n in range(30)]
@@ -122,7 +122,7 @@ def looks_busy(pods: SharedInformer) -> bool:
 async def test_change_during_a_relist_of_another_namespace_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In every turn of it."""
+    """The change arrives in every turn of the relist."""
     slow_machine(monkeypatch)
     for turns in range(0, 100, 4):
         shop, web = Stream(), Stream()
@@ -224,10 +224,10 @@ async def test_equal_names_in_two_namespaces_are_two_objects() -> None:
 
     async with running(pods.run()):
         await pods.wait_synced()
-        gone = asyncio.create_task(pods.wait_until(lambda it: it is None, "web/a"))
+        removed = asyncio.create_task(pods.wait_until(lambda it: it is None, "web/a"))
         shop.send(deleted(of("shop", "a", 6)))
         await pods.wait_until(lambda it: it is None, "shop/a")
 
-        assert not gone.done()
-        gone.cancel()
-        await asyncio.wait({gone})
+        assert not removed.done()
+        removed.cancel()
+        await asyncio.wait({removed})

@@ -1,4 +1,4 @@
-"""Several namespaces in one informer: versions, troubles, what is refused."""
+"""Several namespaces in one informer: versions, failures, and refused calls."""
 
 from __future__ import annotations
 
@@ -113,14 +113,14 @@ async def test_incomparable_versions_cannot_be_waited_for() -> None:
         await pods.wait_for_version("7", namespace="web")
 
 
-# ---------------------------------------------------------------- trouble in one
+# ---------------------------------------------------------------- failures in one namespace
 
 
 async def test_refusal_in_one_namespace_does_not_stop_the_others() -> None:
     web = Stream()
     pods = two(REFUSED, other=web)
-    told: list[str] = []
-    pods.add_event_handler(on_event=lambda event: told.append(tell(event)))
+    received: list[str] = []
+    pods.add_event_handler(on_event=lambda event: received.append(tell(event)))
 
     async with running(pods.run()):
         with pytest.raises(NotSynced) as raised:
@@ -130,7 +130,7 @@ async def test_refusal_in_one_namespace_does_not_stop_the_others() -> None:
         await settle()
         status = pods.status
 
-        assert told == ["initial a", "initial c", "updated a"]
+        assert received == ["initial a", "initial c", "updated a"]
         assert keys(pods.lister.namespace("web").list()) == ["web/a", "web/c"]
         with pytest.raises(NotSynced, match="shop: backing off"):
             pods.lister.list()
@@ -142,7 +142,7 @@ async def test_refusal_in_one_namespace_does_not_stop_the_others() -> None:
 
     assert str(raised.value) == (
         "pods is not synced: shop: backing off, 2 attempts failed: 403: no "
-        "(to list and to watch must both be allowed)"
+        "(both list and watch must be allowed)"
     )
     assert raised.value.__cause__ is REFUSED
     assert (status.synced, status.phase, status.last_error) == (
@@ -202,18 +202,18 @@ async def test_max_staleness_applies_to_the_namespaces_read() -> None:
 
 
 async def test_one_error_handler_gets_each_failure() -> None:
-    told: list[Exception] = []
+    received: list[Exception] = []
     pods = two(REFUSED)
-    pods.set_watch_error_handler(told.append)
+    pods.set_watch_error_handler(received.append)
 
     async with running(pods.run()):
         await asyncio.sleep(5)
 
-    assert told
-    assert set(told) == {REFUSED}
+    assert received
+    assert set(received) == {REFUSED}
 
 
-# ---------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------- refused calls
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ async def test_read_of_an_unlisted_namespace_is_refused(read: Any) -> None:
     async with running(pods.run()):
         await pods.wait_synced()
         with pytest.raises(
-            OptionsError, match="nothing of namespace 'x', only of shop, web"
+            OptionsError, match="does not have namespace 'x', only shop, web"
         ):
             read(pods)
 
@@ -258,7 +258,7 @@ def test_one_queue_cannot_serve_several_namespaces() -> None:
         SharedInformer({"a": FakeSource(), "b": FakeSource()}, queue=OrderedFIFO())
 
 
-# ---------------------------------------------------------------- just one
+# ---------------------------------------------------------------- a single namespace
 
 
 async def test_single_namespace_can_be_named_too() -> None:

@@ -1,4 +1,4 @@
-"""What handlers are told: plain values that cannot be changed."""
+"""`Added`, `Updated` and `Deleted`: immutable values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Informers through an outage in which no connection can be made, and after it."""
+"""Informers during and after an outage in which no connection can be made."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def seconds_until_equal(
 
 
 def probes(proxy: Proxy, after: float) -> list[float]:
-    """When connections were tried, without the first tries of each informer."""
+    """Return the times of refused connections after some time."""
     return [when for when in proxy.refused if when > after]
 
 
@@ -102,7 +102,7 @@ async def test_informers_are_equal_soon_after_an_outage(
             took = await seconds_until_equal(server, informers)
 
     assert took < bound
-    # Each finds out by itself; from then on one probes for all of them.
+    # Each informer detects the outage by itself. Then one probes for all of them.
     tries = probes(proxy, down + 0.5)
     assert len(proxy.refused) - len(tries) <= number
     assert len(tries) <= seconds
@@ -224,13 +224,13 @@ async def test_refused_connection_of_one_retry_watch_wakes_the_others() -> None:
     assert loop.time() - began < 10
 
 
-# ---------------------------------------------------------------- proxies that cut
+# ---------------------------------------------------------------- cutting proxies
 
 
 async def mean_delay(
     server: APIServer, informer: SharedInformer, hours: float
 ) -> float:
-    """Mean delay of changes in the store, in seconds."""
+    """Return the mean delay of changes in the store, in seconds."""
     loop = asyncio.get_running_loop()
     until, random_times = loop.time() + 3600 * hours, random.Random(1)
     delays: list[float] = []

@@ -1,4 +1,4 @@
-"""`RunState`: begins once, ends once, wakes who waits."""
+"""`RunState`: begins once, ends once, and wakes waiters."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def test_running_loop_is_none_outside_of_coroutines() -> None:
 
 def test_on_death_is_called_once_and_at_once() -> None:
     live = RunState("pods")
-    told: list[tuple[BaseException, bool, bool]] = []
-    live.on_death = lambda exc: told.append((exc, live.stopped, live.over))
+    received: list[tuple[BaseException, bool, bool]] = []
+    live.on_death = lambda exc: received.append((exc, live.stopped, live.over))
     first = ValueError("first")
 
     live.wind_down()
@@ -99,14 +99,14 @@ def test_on_death_is_called_once_and_at_once() -> None:
     live.die(ValueError("second"))
     live.end(ValueError("third"))
 
-    assert told == [(first, True, False)]
+    assert received == [(first, True, False)]
 
 
 def test_end_without_a_failure_is_no_death() -> None:
     live = RunState("pods")
-    told: list[BaseException] = []
-    live.on_death = told.append
+    received: list[BaseException] = []
+    live.on_death = received.append
 
     live.end()
 
-    assert told == []
+    assert received == []

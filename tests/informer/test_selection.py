@@ -1,4 +1,4 @@
-"""What an informer says of its selection: which resource, and which objects of it."""
+"""`SharedInformer.resource` and `selects`, and `Registration.wait_ended`."""
 
 from __future__ import annotations
 

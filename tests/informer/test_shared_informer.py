@@ -1,4 +1,4 @@
-"""`SharedInformer`: its handlers, what it holds, its status, its loop."""
+"""`SharedInformer`: handlers, content, status, and loop."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fake_source import (
     deleted,
     error_event,
     modified,
+    states_of,
     thing,
-    told,
 )
 from informer_helpers import Recorder, pods_of, running, settle
 from queue_helpers import error_in_thread
@@ -103,7 +103,7 @@ async def test_late_handler_gets_a_snapshot_and_every_later_change() -> None:
 
 
 async def test_failures_of_handlers_and_index_functions_reach_on_error() -> None:
-    told_of: list[HandlerError] = []
+    received_by: list[HandlerError] = []
 
     def index(obj: KubeObject) -> list[str]:
         raise KeyError(obj.name)
@@ -112,16 +112,18 @@ async def test_failures_of_handlers_and_index_functions_reach_on_error() -> None
         raise ValueError(obj.name)
 
     pods = pods_of(
-        Page([thing("a")], version=5), indexers={"bad": index}, on_error=told_of.append
+        Page([thing("a")], version=5),
+        indexers={"bad": index},
+        on_error=received_by.append,
     )
     pods.add_event_handler(on_add=handler, name="greet")
 
     async with running(pods.run()):
         await settle()
-        stored = told(pods.store.list())
+        stored = states_of(pods.store.list())
 
     assert stored == ["a@1"]
-    assert [(it.where, it.name) for it in told_of] == [
+    assert [(it.where, it.name) for it in received_by] == [
         ("index function", "bad"),
         ("handler", "pods/greet"),
     ]
@@ -132,7 +134,7 @@ def test_invalid_handlers_are_refused() -> None:
         pods_of().add_event_handler()
 
 
-# ---------------------------------------------------------------- what it holds
+# ---------------------------------------------------------------- content
 
 
 async def test_objects_are_indexed_by_namespace_and_given_indexers() -> None:
@@ -142,9 +144,9 @@ async def test_objects_are_indexed_by_namespace_and_given_indexers() -> None:
         await pods.wait_synced()
         pods.add_indexers({"phase": index_by("status.phase")})
 
-        assert told(pods.lister.namespace("default").list()) == ["a@1", "b@1"]
-        assert told(pods.lister.by_index("node", "node-1")) == ["a@1", "b@1"]
-        assert told(pods.lister.by_index("phase", "Running")) == ["a@1", "b@1"]
+        assert states_of(pods.lister.namespace("default").list()) == ["a@1", "b@1"]
+        assert states_of(pods.lister.by_index("node", "node-1")) == ["a@1", "b@1"]
+        assert states_of(pods.lister.by_index("phase", "Running")) == ["a@1", "b@1"]
         assert pods.store is pods.indexer
 
 
@@ -196,8 +198,8 @@ async def test_index_is_built_during_many_changes(
             await asyncio.sleep(0)
 
         await asyncio.sleep(5)
-        found = told(pods.lister.by_index("node", "node-1"))
-        everything = told(pods.lister.list())
+        found = states_of(pods.lister.by_index("node", "node-1"))
+        everything = states_of(pods.lister.list())
 
     assert turns > 5
     assert sorted(found) == sorted(everything)
@@ -278,7 +280,7 @@ async def test_informer_works_with_defaults() -> None:
     assert (pods.name, pods.options) == ("informer", ReflectorOptions())
 
 
-# ---------------------------------------------------------------- its loop
+# ---------------------------------------------------------------- loop
 
 
 @pytest.mark.parametrize(
@@ -355,5 +357,5 @@ async def test_lister_raises_before_the_first_list_and_after_the_end() -> None:
     read()
 
     assert errors == [NotSynced, NotSynced, InformerStopped]
-    assert told(pods.lister.list(allow_unsynced=True)) == ["a@1"]
-    assert told(pods.store.list()) == ["a@1"], "the data stays"
+    assert states_of(pods.lister.list(allow_unsynced=True)) == ["a@1"]
+    assert states_of(pods.store.list()) == ["a@1"], "the data is kept"

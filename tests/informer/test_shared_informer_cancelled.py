@@ -1,4 +1,4 @@
-"""`SharedInformer`: cancelled in any turn of the loop, or by what it calls."""
+"""`SharedInformer`: cancellation in any turn of the loop, and by called code."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fake_source import (
     deleted,
     error_event,
     modified,
+    states_of,
     thing,
-    told,
 )
 from informer_helpers import Even, Recorder, Slow, pods_of, running, settle
 from pipeline_helpers import View
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 BUSY = ServerError("busy", status=503)
 
-# ---------------------------------------------------------------- by who runs it
+# ---------------------------------------------------------------- by its caller
 
 
 def script() -> FakeSource:
-    """Two pages, a watch that expires, a list that fails, another one and its watch."""
+    """Make a source with a list, an expired watch, a failed list, a list and a watch."""
     return FakeSource(
         [
             Page([thing("a"), thing("b")], version=5, token="t"),
@@ -50,8 +50,8 @@ def script() -> FakeSource:
     )
 
 
-# What a store may show, and how much of it there is to see from each moment on: when it
-# begins, and when a list is asked for after the 410, and after the refusal of that.
+# Possible contents of the store from each moment on: at the start, at the list after
+# the 410, and at the list after the refused one.
 STATES = ["", "a@1 b@1 c@1", "a@6 b@1 c@1 d@7", "a@9 d@7", "d@7"]
 MOMENTS = {0.0: STATES[:3], 0.5: STATES[2:3], 1.7: STATES[2:]}
 
@@ -67,7 +67,7 @@ async def read_events(pods: SharedInformer) -> None:
 async def test_informer_cancelled_in_any_turn_leaves_nothing(
     moment: float, twice: bool
 ) -> None:
-    """And whoever uses it is told so; of what is in the store a handler has heard."""
+    """Waiters raise, and handlers have every stored object."""
     before = asyncio.all_tasks()
     seen = set()
     for turns in range(1, 60):
@@ -92,7 +92,7 @@ async def test_informer_cancelled_in_any_turn_leaves_nothing(
         assert {type(end) for end in ends} == {InformerStopped}
         assert source.open == 0
         assert asyncio.all_tasks() == before
-        seen.add(" ".join(sorted(told(pods.store.list()))))
+        seen.add(" ".join(sorted(states_of(pods.store.list()))))
         assert view.broken == []
         if not twice:
             stored = {obj.key: obj.resource_version for obj in pods.store.list()}
@@ -101,11 +101,11 @@ async def test_informer_cancelled_in_any_turn_leaves_nothing(
     assert sorted(seen) == sorted(MOMENTS[moment])
 
 
-# ---------------------------------------------------------------- by what it calls
+# ---------------------------------------------------------------- by user code
 
 
 def cancelled(*_: object, **__: object) -> NoReturn:
-    """As the result of a future that was cancelled."""
+    """Raise the error of a cancelled future."""
     raise asyncio.CancelledError
 
 
@@ -114,7 +114,7 @@ def fails(_: object) -> NoReturn:
 
 
 class Sink:
-    """Takes no measurement."""
+    """A sink that raises."""
 
     enabled = True
     count = gauge = observe = staticmethod(cancelled)
@@ -144,7 +144,7 @@ async def test_user_code_that_raises_cancelled_error_ends_nothing(
         await pods.wait_synced(timeout=30)
         stream.send(modified(thing("a", 6)))
         await asyncio.sleep(1)
-        phase, stored = pods.status.phase, told(pods.store.list())
+        phase, stored = pods.status.phase, states_of(pods.store.list())
 
     assert (phase, stored, seen.record) == ("watching", ["a@6"], ["a", "a"])
 
@@ -170,7 +170,7 @@ class SelfCancelling(Stream):
 
 
 async def test_source_that_raises_cancelled_error_ends_the_informer() -> None:
-    """A TaskGroup would take it for a task that it has cancelled, and wait for ever."""
+    """A TaskGroup would take it for a task that it cancelled, and hang."""
     pods = pods_of(watches=(SelfCancelling(),))
 
     with pytest.raises(InternalError, match="cancelled itself"):
@@ -182,7 +182,7 @@ async def test_source_that_raises_cancelled_error_ends_the_informer() -> None:
         pods.lister.list()
 
 
-# ---------------------------------------------------------------- by somebody else
+# ---------------------------------------------------------------- by other code
 
 
 PARTS = ["pods reflector", "pods pipeline", "pods processor", "handler pods/greet"]
@@ -223,7 +223,7 @@ async def test_informer_dies_when_one_of_its_tasks_is_cancelled_alone(
 
 @pytest.mark.parametrize("role", ["transform", "index", "on_error", "watch-errors"])
 async def test_informer_dies_when_user_code_cancels_its_task(role: str) -> None:
-    """And returns as if nothing had been: the cancellation arrives at a later wait."""
+    """The code returns normally, and the cancellation arrives at a later wait."""
 
     def cancel(obj: Any) -> Any:
         task = asyncio.current_task()
@@ -248,7 +248,7 @@ async def test_informer_dies_when_user_code_cancels_its_task(role: str) -> None:
 
 
 async def test_stop_precedes_a_task_cancelled_at_the_same_time() -> None:
-    """Closing a loop cancels all of its tasks."""
+    """Closing a loop cancels all its tasks."""
     for order in (1, -1):
         before = asyncio.all_tasks()
         pods = pods_of()

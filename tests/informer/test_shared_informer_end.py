@@ -1,4 +1,4 @@
-"""`SharedInformer`: it runs once, drains when it is stopped, and dies of bugs alone."""
+"""`SharedInformer`: single run, drain on stop, and death by bugs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_informer_runs_only_once() -> None:
             await pods.run()
 
         assert pods.has_synced
-        assert pods.status.phase == "watching", "the second call did no harm"
+        assert pods.status.phase == "watching", "the second call changed nothing"
 
     with pytest.raises(OptionsError):
         await pods.run()
@@ -213,7 +213,7 @@ async def test_handler_added_after_the_end_is_refused() -> None:
 
 
 class Bug(InternalError):
-    """Not one of ours, really."""
+    """A made-up bug of the package."""
 
 
 async def dies(*_: object, **__: object) -> None:
@@ -240,7 +240,7 @@ async def test_informer_dies_of_a_bug_and_reports_it(
     with pytest.raises(Bug) as raised:
         await pods.run()
 
-    assert isinstance(raised.value.__cause__, KeyError), "its cause is not lost"
+    assert isinstance(raised.value.__cause__, KeyError), "the cause is kept"
     for waiter in waiters:
         with pytest.raises(InformerStopped):
             await waiter

@@ -1,4 +1,4 @@
-"""`SharedInformer`: its transform and its watch error handler."""
+"""`SharedInformer`: transform and watch error handler."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_transform_can_be_set_before_the_run() -> None:
         (first, _) = pods.lister.list()
 
     assert "status" not in first
-    assert "spec" in first, "the last one counts"
+    assert "spec" in first, "the last transform applies"
 
 
 async def test_transform_can_be_removed() -> None:
@@ -86,7 +86,9 @@ async def test_transform_cannot_be_set_during_the_run() -> None:
 
     async with running(pods.run()):
         await settle()
-        with pytest.raises(OptionsError, match="pods runs: set its transform before"):
+        with pytest.raises(
+            OptionsError, match="pods was run already: set its transform earlier"
+        ):
             pods.set_transform(without_status)
 
     with pytest.raises(InformerStopped):
@@ -109,23 +111,23 @@ def test_invalid_transform_is_refused() -> None:
 
 
 async def test_failing_transform_is_reported_and_does_not_prevent_the_sync() -> None:
-    told: list[HandlerError] = []
+    received: list[HandlerError] = []
 
     def fail(obj: KubeObject) -> KubeObject:
         raise ValueError(obj.name)
 
-    pods = pods_of(transform=fail, on_error=told.append)
+    pods = pods_of(transform=fail, on_error=received.append)
 
     async with running(pods.run()):
         await pods.wait_synced(timeout=1)
 
         assert len(pods.lister.list()) == pods.status.degraded == 2
 
-    assert [(it.where, it.subject) for it in told] == [
+    assert [(it.where, it.subject) for it in received] == [
         ("transform", thing("a")),
         ("transform", thing("b")),
     ]
-    assert all("fail" in it.name for it in told)
+    assert all("fail" in it.name for it in received)
 
 
 # ---------------------------------------------------------------- watch errors
@@ -136,13 +138,13 @@ async def test_watch_error_handler_gets_every_failure() -> None:
     pods = pods_of(
         BUSY, Page([thing("a")], version=5), watches=(stream, BUSY, Stream())
     )
-    told: list[Exception] = []
-    pods.set_watch_error_handler(told.append)
+    received: list[Exception] = []
+    pods.set_watch_error_handler(received.append)
 
     async with running(pods.run()):
         await asyncio.sleep(30)
 
-    assert [type(error) for error in told] == [
+    assert [type(error) for error in received] == [
         *(ServerError, ResourceExpired, ServerError),
     ]
 

@@ -1,4 +1,4 @@
-"""`SharedInformer`: waiting for the first list, and for a version."""
+"""`SharedInformer.wait_synced` and `wait_for_version`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from fake_source import (
     Stream,
     added,
     bookmark,
+    states_of,
     thing,
-    told,
 )
 from informer_helpers import pods_of, running, settle
 
@@ -46,7 +46,7 @@ async def test_wait_synced_returns_when_the_first_list_is_stored(
             "synced",
         )
         assert looptime == 3
-        assert told(pods.lister.list()) == ["a@1"]
+        assert states_of(pods.lister.list()) == ["a@1"]
 
 
 async def test_wait_synced_can_start_before_the_run() -> None:
@@ -165,7 +165,7 @@ async def test_wait_for_version_returns_when_the_store_has_the_version(
     async with running(pods.run()):
         await pods.wait_for_version("5")
         await pods.wait_for_version("9", timeout=5)
-        stored = told(pods.store.list())
+        stored = states_of(pods.store.list())
         await pods.wait_for_version("11")
 
     assert stored == ["a@1", "b@1", "c@9"]

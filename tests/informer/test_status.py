@@ -1,4 +1,4 @@
-"""`InformerStatus`, and reads that demand a fresh cache; the server is a script."""
+"""`InformerStatus`, its description, and reads with `max_staleness`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ REFUSED = Forbidden("no", status=403, reason="Forbidden")
 
 
 async def ages(pods: SharedInformer, *moments: float) -> list[float | None]:
-    """Its age at these moments, in whole seconds."""
+    """Return the age of the cache at these moments, in whole seconds."""
     found: list[float | None] = []
     now = 0.0
     async with running(pods.run()):
@@ -75,7 +75,7 @@ async def test_complete_list_refreshes_the_cache() -> None:
         watches=(Stream(10.0, [error_event(410)]),),
     )
 
-    # Listed from 0 to 10, watched to 20, listed from 22 or so to 52.
+    # Listed from 0 to 10 s, watched until 20 s, listed from about 22 to 52 s.
     assert await ages(pods, 5, 15, 35, 45, 55) == [
         None,
         5,
@@ -86,7 +86,7 @@ async def test_complete_list_refreshes_the_cache() -> None:
 
 
 async def test_lists_that_break_off_do_not_refresh_the_cache() -> None:
-    """Though much of each comes in: nothing of it is kept."""
+    """Objects of an incomplete list are not stored."""
     broken = Page([thing("a"), thing("b")], version=9, error=TransportError("cut"))
     pods = pods_of(
         Page([thing("a")], version=5),
@@ -183,7 +183,7 @@ async def test_failed_transform_counts_as_degraded() -> None:
     async with running(pods.run()):
         await asyncio.sleep(1)
 
-        assert pods.status.degraded == 3, "listed, watched, and one that is unreadable"
+        assert pods.status.degraded == 3, "one listed, one watched, one unreadable"
         assert [obj.resource_version for obj in pods.store.list()] == ["6", "7"]
 
 
@@ -205,7 +205,7 @@ async def test_informer_whose_handlers_drain_is_stopping() -> None:
 
 
 class Unserved(FakeSource):
-    """Says that it has no such resource, from some time on."""
+    """A source that denies its resource from some time on."""
 
     served = True
 
@@ -224,10 +224,10 @@ async def test_resource_not_served_for_a_minute_is_absent() -> None:
         [Stream(10.0, [error_event(404)])],
     )
     pods = SharedInformer(source, name="pods", rng=Even())
-    gone: list[bool] = []
+    removed: list[bool] = []
     pods.add_event_handler(
         on_event=lambda event: (
-            gone.append(event.final_state_unknown)
+            removed.append(event.final_state_unknown)
             if isinstance(event, Deleted)
             else None
         )
@@ -251,7 +251,7 @@ async def test_resource_not_served_for_a_minute_is_absent() -> None:
     assert (missed.phase, missed.not_served, kept) == ("backing off", True, 1)
     assert (absent.phase, absent.not_served, left) == ("absent", True, 0)
     assert (absent.synced, absent.resource_version) == (True, "5")
-    assert gone == [True]
+    assert removed == [True]
     assert back.phase == "watching"
     assert stored == ["b"]
 
@@ -280,7 +280,7 @@ async def test_read_refuses_a_cache_that_is_too_old() -> None:
         lasting = pods.lister.list()
 
     text = str(raised.value)
-    assert text.startswith("pods is 50.0 s old, and at most 49 s are accepted: ")
+    assert text.startswith("pods is 50.0 s old, more than 49 s: ")
     assert "503: busy" in text
     assert len(fresh) == len(lasting) == 2
 
@@ -294,7 +294,7 @@ async def test_unsynced_cache_is_stale() -> None:
             pods.lister.list(max_staleness=10)
 
         with pytest.raises(
-            Stale, match="pods has no state of the server yet: listing, no error so far"
+            Stale, match="pods has not listed yet: listing, no error so far"
         ):
             pods.lister.list(max_staleness=10, allow_unsynced=True)
 
@@ -357,12 +357,12 @@ async def test_invalid_max_staleness_is_refused(most: float | timedelta) -> None
         (
             Forbidden("no", status=403, reason="Forbidden"),
             2,
-            "2 attempts failed: 403 Forbidden: no (to list and to watch must both be allowed)",
+            "2 attempts failed: 403 Forbidden: no (both list and watch must be allowed)",
         ),
         (
             NotFound("where", status=404, reason="NotFound"),
             1,
-            "1 attempt failed: 404 NotFound: where (the server has no such resource)",
+            "1 attempt failed: 404 NotFound: where (the server does not serve the resource)",
         ),
     ],
     ids=["none", "500", "network", "unreadable", "401", "403", "404"],
@@ -375,6 +375,6 @@ def test_state_includes_the_last_error(
 
 def test_state_includes_abandoned_streams() -> None:
     assert describe_state("backing off", None, 0, streams_given_up=True) == (
-        "backing off, no error so far, lists are asked for in pages, as the server did "
-        "not stream them"
+        "backing off, no error so far, listing in pages because the server did not "
+        "stream lists"
     )

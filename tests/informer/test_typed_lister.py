@@ -1,4 +1,4 @@
-"""`Lister.into`: the same reads, typed; mypy checks the types that are asserted."""
+"""`Lister.into`: typed reads; mypy checks the asserted types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`until_with_sync`: waiting for what an informer tells, or holds already."""
+"""`until_with_sync`: waits for events or stored objects of an informer."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_conditions_are_met_one_after_the_other() -> None:
 
 
 async def test_deletion_missed_by_the_watch_meets_a_condition() -> None:
-    """Where `until` would end: the server has forgotten its history."""
+    """`until` would end here, as the server has compacted its history."""
     stream = Stream(2.0, [error_event(410, "Expired")])
     source = source_of(
         Page([thing("a", 1)], version=5), Page([], version=90), watches=(stream,)
@@ -94,7 +94,7 @@ async def test_deletion_missed_by_the_watch_meets_a_condition() -> None:
 
     event = await until_with_sync(source, is_deleted, timeout=60)
 
-    assert event == deleted(thing("a", 1)), "its last known state"
+    assert event == deleted(thing("a", 1)), "the last known state"
 
 
 async def test_call_without_conditions_returns_at_once() -> None:
@@ -135,7 +135,7 @@ async def test_true_precondition_ends_the_wait() -> None:
         return len(indexer) == 2
 
     assert await until_with_sync(source, never, precondition=two) is None
-    assert sizes == [2], "asked once, of the complete cache"
+    assert sizes == [2], "called once, with the complete cache"
     assert source.open == 0
 
 
@@ -158,7 +158,7 @@ async def test_precondition_can_be_async() -> None:
     assert await until_with_sync(source_of(), never, precondition=slowly) is None
 
 
-# ---------------------------------------------------------------- the time is over
+# ---------------------------------------------------------------- timeouts
 
 
 @pytest.mark.parametrize(
@@ -193,9 +193,7 @@ async def test_timeout_before_the_sync_raises_not_synced_with_a_precondition(
 ) -> None:
     source = source_of(TransportError("no route"))
 
-    with pytest.raises(
-        NotSynced, match=r"not synced within 30 s: .*no route"
-    ) as caught:
+    with pytest.raises(NotSynced, match=r"not synced after 30 s: .*no route") as caught:
         await until_with_sync(source, anything, precondition=anything, timeout=30)
 
     assert list(caught.value.results) == ["until_with_sync"]
@@ -254,7 +252,7 @@ async def test_informer_that_dies_ends_the_wait(
 
 @pytest.mark.parametrize("already", [True, False], ids=["already", "later"])
 async def test_wait_until_a_pod_runs(already: bool) -> None:
-    """What the docstring shows."""
+    """Run the example of the docstring."""
     async with APIServer(auto_namespaces=True) as server, server.client() as client:
         spec = {"containers": [{"name": "main", "image": "registry.example/app:1"}]}
         server.create(PODS, {"metadata": {"name": "web"}, "spec": spec})

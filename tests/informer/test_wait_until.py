@@ -1,4 +1,4 @@
-"""`wait_until`: of an object, and of the store; the server is a script."""
+"""`SharedInformer.wait_until` with predicates of an object and of the store."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ BUSY = ServerError("busy", status=503)
 A = "default/a"
 
 
-class Question:
-    """A predicate that notes what it is asked about, until it is of some version."""
+class RecordingPredicate:
+    """A predicate that records versions, and is true for one of them."""
 
     def __init__(self, until: str | None) -> None:
         self.until = until
-        self.asked: list[str | None] = []
+        self.checked: list[str | None] = []
 
     def __call__(self, obj: KubeObject | None) -> bool:
         version = None if obj is None else obj.resource_version
-        self.asked.append(version)
+        self.checked.append(version)
         return version == self.until
 
 
@@ -56,7 +56,7 @@ def never(subject: object) -> bool:
     return False
 
 
-# ---------------------------------------------------------------- of one object
+# ---------------------------------------------------------------- one object
 
 
 async def test_wait_until_returns_at_once_if_the_predicate_is_true(
@@ -75,18 +75,18 @@ async def test_wait_until_returns_at_once_if_the_predicate_is_true(
 async def test_wait_until_checks_each_state_in_order() -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))
-    question = Question("9")
+    predicate = RecordingPredicate("9")
 
     async with running(pods.run()):
         await pods.wait_synced()
-        waiter = asyncio.create_task(pods.wait_until(question, A))
+        waiter = asyncio.create_task(pods.wait_until(predicate, A))
         await settle()
         stream.send(modified(thing("a", 6)), modified(thing("b", 7)))
         await settle()
         stream.send(modified(thing("a", 8)), modified(thing("a", 9)))
         await waiter
 
-    assert question.asked == ["1", "6", "8", "9"]
+    assert predicate.checked == ["1", "6", "8", "9"]
 
 
 async def test_wait_until_sees_a_state_that_was_replaced_in_the_same_batch() -> None:
@@ -95,12 +95,12 @@ async def test_wait_until_sees_a_state_that_was_replaced_in_the_same_batch() -> 
 
     async with running(pods.run()):
         await pods.wait_synced()
-        gone = asyncio.create_task(pods.wait_until(lambda obj: obj is None, A))
+        removed = asyncio.create_task(pods.wait_until(lambda obj: obj is None, A))
         await settle()
         stream.send(deleted(thing("a", 6)), added(thing("a", 7, uid="u2")))
-        await gone
+        await removed
 
-        assert A in pods.store, "another one is there already"
+        assert A in pods.store, "the replacement is stored already"
 
 
 async def test_wait_until_sees_a_replacement_found_by_a_relist() -> None:
@@ -109,25 +109,25 @@ async def test_wait_until_sees_a_replacement_found_by_a_relist() -> None:
         Page([thing("a", 8, uid="u2")], version=9),
         watches=(Stream(5.0, [error_event(410)]),),
     )
-    question = Question("8")
+    predicate = RecordingPredicate("8")
 
     async with running(pods.run()):
-        await pods.wait_until(question, A)
+        await pods.wait_until(predicate, A)
 
-    assert question.asked == ["1", None, "8"]
+    assert predicate.checked == ["1", None, "8"]
 
 
 async def test_store_is_never_older_than_the_state_being_checked() -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))
-    behind: list[str] = []
+    stale: list[str] = []
 
     def look(obj: KubeObject | None) -> bool:
         stored = pods.store.get_by_key(A)
         assert obj is not None
         assert stored is not None
         if int(stored.resource_version) < int(obj.resource_version):
-            behind.append(obj.resource_version)
+            stale.append(obj.resource_version)
 
         return obj.resource_version == "99"
 
@@ -140,19 +140,19 @@ async def test_store_is_never_older_than_the_state_being_checked() -> None:
 
         await waiter
 
-    assert behind == []
+    assert stale == []
 
 
 async def test_wait_until_does_not_take_an_unsynced_cache_for_absence(
     looptime: float,
 ) -> None:
     pods = pods_of(Page([thing("a")], version=5, seconds=3))
-    question = Question("1")
+    predicate = RecordingPredicate("1")
 
     async with running(pods.run()):
-        await pods.wait_until(question, A)
+        await pods.wait_until(predicate, A)
 
-    assert question.asked == ["1"]
+    assert predicate.checked == ["1"]
     assert looptime == 3
 
 
@@ -169,20 +169,20 @@ async def test_thousands_of_waiters_check_only_their_own_object() -> None:
     names = [f"p{number}" for number in range(3000)]
     stream = Stream()
     pods = pods_of(Page([thing(name) for name in names], 5), watches=(stream,))
-    questions = {name: Question("6") for name in names}
+    predicates = {name: RecordingPredicate("6") for name in names}
 
     async with running(pods.run()):
         await pods.wait_synced()
         async with asyncio.TaskGroup() as group:
-            for name, question in questions.items():
-                group.create_task(pods.wait_until(question, f"default/{name}"))
+            for name, predicate in predicates.items():
+                group.create_task(pods.wait_until(predicate, f"default/{name}"))
 
             await settle()
             stream.send(*(modified(thing("p7", 10 + more)) for more in range(100)))
             await settle()
-            busy = sum(len(question.asked) for question in questions.values())
-            for question in questions.values():
-                question.until = None
+            busy = sum(len(predicate.checked) for predicate in predicates.values())
+            for predicate in predicates.values():
+                predicate.until = None
 
             await pods.wait_for_version("109")
             stream.send(
@@ -192,7 +192,7 @@ async def test_thousands_of_waiters_check_only_their_own_object() -> None:
     assert busy == 3000 + 100
 
 
-# ---------------------------------------------------------------- of the store
+# ---------------------------------------------------------------- the store
 
 
 async def test_store_predicate_is_checked_after_each_batch() -> None:
@@ -226,7 +226,7 @@ async def test_store_predicate_sees_a_list_that_empties_the_store() -> None:
         await pods.wait_until(lambda store: not len(store), timeout=60)
 
 
-# ---------------------------------------------------------------- how it ends
+# ---------------------------------------------------------------- timeouts and errors
 
 
 @pytest.mark.parametrize(
@@ -360,7 +360,7 @@ async def test_cancelled_wait_until_leaves_no_waiter(key: str | None) -> None:
         assert waiter.cancelled()
 
 
-# ---------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------- invalid calls
 
 
 async def asks(subject: object) -> bool:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer import (
     Client,
@@ -72,7 +73,7 @@ class Async:
         return obj
 
 
-@pytest.mark.parametrize(
+@each_case(
     "function",
     [plain, lambda obj: obj, partial(plain, 1), Plain(), Plain, len, [].append],
     ids=["function", "lambda", "partial", "object", "class", "builtin", "method"],
@@ -81,7 +82,7 @@ def test_check_plain_accepts_plain_callables(function: Any) -> None:
     check_plain(function, "a filter")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "function",
     [
         coroutine,
@@ -126,8 +127,8 @@ GENERATORS = [
 ]
 
 
-@pytest.mark.parametrize("check", [check_plain, check_runs])
-@pytest.mark.parametrize("function", [*STREAMS, *GENERATORS])
+@each_case("check", [check_plain, check_runs])
+@each_case("function", [*STREAMS, *GENERATORS])
 def test_checks_reject_generator_functions(check: Any, function: Any) -> None:
     with pytest.raises(OptionsError, match=r"is a generator.*A filter must not yield"):
         check(function, "a filter")
@@ -140,7 +141,7 @@ def test_checks_accept_generator_functions_with_may_yield(
     check_plain(function, "a mapping", may_yield=True)
 
 
-@pytest.mark.parametrize("function", STREAMS)
+@each_case("function", STREAMS)
 def test_checks_reject_async_generators_with_may_yield(function: Any) -> None:
     with pytest.raises(OptionsError, match="is a generator"):
         check_plain(function, "a mapping", may_yield=True)
@@ -183,7 +184,7 @@ RECONCILE_STREAM: Any = reconcile_stream
 WORK_STREAM: Any = work_stream
 
 
-@pytest.mark.parametrize(
+@each_case(
     "register",
     [
         pytest.param(lambda: PODS.add_event_handler(STREAM), id="on-add"),
@@ -230,7 +231,7 @@ def test_async_generator_is_refused_at_registration(
         register()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "wait",
     [
         pytest.param(lambda: until(FakeListerWatcher(), "1", STREAM), id="until"),

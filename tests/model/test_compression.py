@@ -10,6 +10,7 @@ from itertools import combinations
 
 import pytest
 from compression_helpers import bodies, compressor_of, digest
+from each_case import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,9 +54,7 @@ def test_check_compression_accepts_zstd_and_none(compression: str | None) -> Non
     check_compression(compression)
 
 
-@pytest.mark.parametrize(
-    "compression", ["gzip", "", "ZSTD", True, b"zstd", 3, ["zstd"]]
-)
+@each_case("compression", ["gzip", "", "ZSTD", True, b"zstd", 3, ["zstd"]])
 def test_check_compression_rejects_other_values(compression: object) -> None:
     with pytest.raises(
         OptionsError, match="compression must be 'zstd' or None, not "

@@ -20,6 +20,7 @@ from compression_helpers import (
     sample,
     web,
 )
+from each_case import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 from json_helpers import styles, values, written
@@ -43,7 +44,7 @@ PLAIN = sample()
 # ---------------------------------------------------------------- reading
 
 
-@pytest.mark.parametrize(
+@each_case(
     "read",
     [
         pytest.param(lambda it: it.raw, id="raw"),
@@ -80,7 +81,7 @@ def test_metadata_is_read_without_decompression() -> None:
     assert broken
 
 
-@pytest.mark.parametrize(
+@each_case(
     "read",
     [
         pytest.param(lambda it: it.raw, id="raw"),

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from each_case import each_case
 from hypothesis import given
 from json_helpers import calls_of, nested, styles, values, written
 
@@ -53,10 +54,8 @@ def test_check_json_accepts_any_depth(depth: int) -> None:
     check_json(b'{"a":%b,"b":[%b]}' % (nested(depth), nested(depth)))
 
 
-@pytest.mark.parametrize("levels", [0, 50, 99, 100, 101, 5000])
-@pytest.mark.parametrize(
-    "wrong", [b"", b"x", b"[1 2]", b"{7:7}", b'"', b"]", b"[}", b"["]
-)
+@each_case("levels", [0, 50, 99, 100, 101, 5000])
+@each_case("wrong", [b"", b"x", b"[1 2]", b"{7:7}", b'"', b"]", b"[}", b"["])
 def test_check_json_rejects_malformed_json_at_any_depth(
     levels: int, wrong: bytes
 ) -> None:

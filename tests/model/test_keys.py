@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from each_case import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,8 +22,8 @@ def named(name: object, namespace: object = None) -> SimpleNamespace:
     return SimpleNamespace(name=name, namespace=namespace)
 
 
-@pytest.mark.parametrize(
-    ("obj", "key"),
+@each_case(
+    "obj, key",
     [
         pytest.param(named("web", "shop"), "shop/web", id="attributes"),
         pytest.param(named("node-1", ""), "node-1", id="empty-namespace"),
@@ -54,7 +55,7 @@ def test_meta_namespace_key_of_object(obj: Any, key: str) -> None:
     assert meta_namespace_key(obj) == key
 
 
-@pytest.mark.parametrize(
+@each_case(
     "obj",
     [
         pytest.param({}, id="no-metadata"),
@@ -77,8 +78,8 @@ def test_meta_namespace_key_without_name_raises_no_key(obj: Any) -> None:
         meta_namespace_key(obj)
 
 
-@pytest.mark.parametrize(
-    ("key", "parts"),
+@each_case(
+    "key, parts",
     [
         pytest.param("shop/web", ("shop", "web"), id="namespaced"),
         pytest.param("node-1", ("", "node-1"), id="cluster-scoped"),
@@ -104,8 +105,8 @@ def test_split_key_is_inverse_of_meta_namespace_key(namespace: str, name: str) -
     assert split_key(key) == (namespace, name)
 
 
-@pytest.mark.parametrize(
-    ("version", "number"),
+@each_case(
+    "version, number",
     [
         pytest.param("0", 0, id="zero"),
         pytest.param("812", 812, id="decimal"),

@@ -9,6 +9,7 @@ import hypothesis.strategies as st
 import msgspec
 import pytest
 from conftest import pod
+from each_case import each_case
 from hypothesis import example, given, settings
 from json_helpers import nested, styles, texts, values, written
 
@@ -127,7 +128,7 @@ def test_object_meta_does_not_read_after_cut(front: str) -> None:
     assert facts(f"{front} nonsense".encode()) == SAID_WITH_LABELS
 
 
-@pytest.mark.parametrize("missing", [*SAID_WITH_LABELS])
+@each_case("missing", [*SAID_WITH_LABELS])
 def test_object_meta_reads_missing_fields_after_cut(missing: str) -> None:
     fields = {name: it for name, it in SAID_WITH_LABELS.items() if name != missing}
     late = {**fields, "managedFields": [{}], missing: SAID_WITH_LABELS[missing]}
@@ -156,7 +157,7 @@ def test_mark_in_nested_object_is_not_the_cut() -> None:
     assert facts(body.encode()) == SAID_WITH_LABELS
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         pytest.param(b"", id="empty"),
@@ -201,8 +202,8 @@ def test_object_meta_of_deeply_nested_object_is_read(place: bytes, depth: int) -
     assert read_identity(body).name == "n"
 
 
-@pytest.mark.parametrize(
-    ("metadata", "expected"),
+@each_case(
+    "metadata, expected",
     [
         ({"name": "n", "labels": 7}, ("n", None, None, None)),
         ({"name": "n", "namespace": "s", "uid": 7}, ("n", "s", None, None)),
@@ -268,8 +269,8 @@ def test_equal_label_strings_are_shared() -> None:
     assert found[0][name] is found[1][name]
 
 
-@pytest.mark.parametrize(
-    ("text", "labels"),
+@each_case(
+    "text, labels",
     [
         pytest.param(b"", {}, id="absent"),
         pytest.param(b"null", {}, id="null"),
@@ -282,7 +283,7 @@ def test_label_table_decodes_labels(text: bytes, labels: dict[str, str]) -> None
     assert LabelTable().get(msgspec.Raw(text)) == labels
 
 
-@pytest.mark.parametrize("text", [b"7", b"[]", b'{"a":1}', b'{"a":"\xff"}', b'{"a"'])
+@each_case("text", [b"7", b"[]", b'{"a":1}', b'{"a":"\xff"}', b'{"a"'])
 def test_label_table_rejects_malformed_labels(text: bytes) -> None:
     table = LabelTable()
 

@@ -17,6 +17,7 @@ import msgspec
 import orjson
 import pytest
 from conftest import pod
+from each_case import each_case
 from json_helpers import nested, written
 from kubernetes_asyncio.client import V1Container, V1Pod, V1PodSpec
 from pydantic import BaseModel, ConfigDict, Field
@@ -92,7 +93,7 @@ def test_object_of_mapping_with_views() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     "source",
     [
         pytest.param(b"", id="empty"),
@@ -133,8 +134,8 @@ def test_object_of_unknown_model_raises_type_error() -> None:
         KubeObject.of({"spec": Model()})
 
 
-@pytest.mark.parametrize(
-    ("metadata", "key", "namespace", "name"),
+@each_case(
+    "metadata, key, namespace, name",
     [
         pytest.param({"name": "n"}, "n", "", "n", id="cluster-scoped"),
         pytest.param({"name": "n", "namespace": None}, "n", "", "n", id="null"),
@@ -183,7 +184,7 @@ def test_object_matches_mapping_pattern() -> None:
             pytest.fail("not matched")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "change",
     [
         pytest.param(lambda it: it.__setitem__("spec", {}), id="assign"),
@@ -253,7 +254,7 @@ def test_objects_with_equal_json_are_equal() -> None:
         assert operator.ne(obj, other) is operator.ne(other, obj) is False
 
 
-@pytest.mark.parametrize("other", [pod("web-1"), {}, None, 7, "default/web-0", []])
+@each_case("other", [pod("web-1"), {}, None, 7, "default/web-0", []])
 def test_objects_with_different_json_differ(other: object) -> None:
     obj = KubeObject.of(pod("web-0"))
 
@@ -284,7 +285,7 @@ def broken() -> KubeObject:
     return ObjectDecoder(PODS).decode(raw.replace(b'"spec":{', b'"spec":{{'))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "look",
     [
         pytest.param(lambda it: it["spec"], id="item"),
@@ -405,8 +406,8 @@ class Model(BaseModel):
 CONTAINER = V1Container(name="c", image="i", image_pull_policy="Always")
 
 
-@pytest.mark.parametrize(
-    ("value", "written"),
+@each_case(
+    "value, written",
     [
         pytest.param(OBJECT, {"metadata": META}, id="object"),
         pytest.param(OBJECT["metadata"], META, id="view"),
@@ -523,7 +524,7 @@ def test_into_kubernetes_asyncio_model() -> None:
     assert found.status.pod_ip.startswith("10.0.0.")
 
 
-@pytest.mark.parametrize("kind", [PodStruct, PodData, PodDict, PodModel, V1Pod])
+@each_case("kind", [PodStruct, PodData, PodDict, PodModel, V1Pod])
 def test_into_returns_new_object(kind: type[Any]) -> None:
     obj = sample()
 
@@ -679,8 +680,8 @@ def test_properties_return_metadata() -> None:
         obj.owner_references[0]["name"] = "x"  # type: ignore[index]
 
 
-@pytest.mark.parametrize(
-    ("text", "time"),
+@each_case(
+    "text, time",
     [
         pytest.param("2025-03-04T05:06:07Z", (2025, 3, 4, 5, 6, 7), id="seconds"),
         pytest.param(

@@ -8,6 +8,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from conftest import pod
+from each_case import each_case
 from hypothesis import given, settings
 from json_helpers import keys, nested, styles, values, written
 
@@ -33,8 +34,8 @@ BODY = {
 }
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
+@each_case(
+    "path, value",
     [
         pytest.param("kind", "Pod", id="top"),
         pytest.param("spec.replicas", 0, id="zero"),
@@ -58,7 +59,7 @@ def test_path_reader_returns_value(path: Path, value: object) -> None:
     assert path_reader(path)(written(BODY)) == value
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path",
     [
         pytest.param("other", id="top"),
@@ -155,7 +156,7 @@ def test_path_reader_finds_every_path_of_body(
     assert path_reader(tuple(path))(raw) == value
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path",
     [
         pytest.param("", id="empty"),
@@ -174,7 +175,7 @@ def test_path_reader_rejects_malformed_path(path: Any) -> None:
         path_reader(path)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         pytest.param(b"", id="empty"),
@@ -183,7 +184,7 @@ def test_path_reader_rejects_malformed_path(path: Any) -> None:
         pytest.param(b'{"a":{"b":1},"c":' + nested() + b"}", id="too-deep"),
     ],
 )
-@pytest.mark.parametrize("path", ["a.b", "a.b.c", ("a", 'b"')], ids=str)
+@each_case("path", ["a.b", "a.b.c", ("a", 'b"')])
 def test_path_reader_raises_decode_error_for_malformed_body(
     body: bytes, path: Path
 ) -> None:

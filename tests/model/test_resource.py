@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import OptionsError
 from aioinformer.model import resources
@@ -11,8 +12,8 @@ from aioinformer.model.resource import Resource
 WIDGETS = Resource("example.com", "v1beta1", "widgets", "Widget")
 
 
-@pytest.mark.parametrize(
-    ("resource", "arguments", "path"),
+@each_case(
+    "resource, arguments, path",
     [
         pytest.param(resources.PODS, (), "/api/v1/pods", id="all-namespaces"),
         pytest.param(
@@ -62,8 +63,8 @@ def test_resource_path(
     assert resource.path(*arguments) == path
 
 
-@pytest.mark.parametrize("part", [".", "..", "a/b", "/", "a%2Fb"])
-@pytest.mark.parametrize(
+@each_case("part", [".", "..", "a/b", "/", "a%2Fb"])
+@each_case(
     "place",
     [
         pytest.param("{0}", id="namespace"),
@@ -174,8 +175,8 @@ def test_built_in_plurals_fit_kinds() -> None:
         }
 
 
-@pytest.mark.parametrize(
-    ("word", "found"),
+@each_case(
+    "word, found",
     [
         ("pods", resources.PODS),
         ("Pod", resources.PODS),

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from each_case import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,8 +31,8 @@ TOO_LONG = "z" * 64
 # ------------------------------------------------------------ labels: grammar
 
 
-@pytest.mark.parametrize(
-    ("text", "normal"),
+@each_case(
+    "text, normal",
     [
         pytest.param("", "", id="empty"),
         pytest.param(" \t\r\n", "", id="blank"),
@@ -72,8 +73,8 @@ def test_label_selector_parses_kubectl_syntax(text: str, normal: str | None) -> 
     assert selector.empty is (not normal and normal is not None)
 
 
-@pytest.mark.parametrize(
-    ("text", "position"),
+@each_case(
+    "text, position",
     [
         pytest.param(",", 0, id="only-a-comma"),
         pytest.param("a,", 2, id="comma-at-the-end"),
@@ -129,8 +130,8 @@ def test_label_selector_error_has_position(text: str, position: int) -> None:
 # ------------------------------------------------------------ labels: meaning
 
 
-@pytest.mark.parametrize(
-    ("text", "labels", "expected"),
+@each_case(
+    "text, labels, expected",
     [
         pytest.param("", {}, True, id="empty-matches-everything"),
         pytest.param("a=b", {"a": "b"}, True, id="equal"),
@@ -245,7 +246,7 @@ def test_label_selector_of_requirements() -> None:
     assert LabelSelector(reversed(selector.requirements)) == selector
 
 
-@pytest.mark.parametrize(
+@each_case(
     "arguments",
     [
         pytest.param(("a", "=", ()), id="equals-nothing"),
@@ -292,7 +293,7 @@ def test_label_selector_of_spec(spec: dict[str, Any], text: str) -> None:
     assert str(LabelSelector.of(spec)) == text
 
 
-@pytest.mark.parametrize(
+@each_case(
     "expression",
     [
         pytest.param({"key": "a", "operator": "Gt", "values": ["1"]}, id="operator"),
@@ -394,8 +395,8 @@ def test_any_text_is_parsed_or_rejected_with_position(text: str) -> None:
     assert LabelSelector.parse(str(selector)) == selector
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each_case(
+    "text, expected",
     [
         pytest.param("", [], id="empty"),
         pytest.param(",,", [], id="only-commas"),
@@ -424,8 +425,8 @@ def test_field_selector_parses_kubectl_syntax(text: str, expected: list[Any]) ->
     assert selector.empty is (not expected)
 
 
-@pytest.mark.parametrize(
-    ("text", "position"),
+@each_case(
+    "text, position",
     [
         pytest.param("a", 1, id="no-operator"),
         pytest.param("a=b,c", 5, id="no-operator-in-the-second"),
@@ -447,8 +448,8 @@ def test_field_selector_error_has_position(text: str, position: int) -> None:
     assert caught.value.position == position
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each_case(
+    "text, expected",
     [
         pytest.param("", True, id="empty"),
         pytest.param("spec.nodeName=n1", True, id="equal"),
@@ -476,7 +477,7 @@ def test_field_selectors_with_equal_requirements_are_equal() -> None:
     assert one != FieldSelector.parse("a=b")
 
 
-@pytest.mark.parametrize("field", ["", "a b", "a=b", "a,b", "a!", "a\\"])
+@each_case("field", ["", "a b", "a=b", "a,b", "a!", "a\\"])
 def test_field_requirement_rejects_invalid_field(field: str) -> None:
     with pytest.raises(OptionsError):
         FieldRequirement(field, "=", "x")

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.times import human_duration, seconds_of, timeout_of
@@ -14,8 +15,8 @@ from aioinformer.model.times import human_duration, seconds_of, timeout_of
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
+@each_case(
+    "seconds, text",
     [
         (-2, "<invalid>"),
         (-1.9, "0s"),

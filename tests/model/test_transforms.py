@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 from conftest import pod
+from each_case import each_case
 from hypothesis import example, given
 from hypothesis import strategies as st
 from json_helpers import STYLES, nested, styles, texts, values
@@ -104,8 +105,8 @@ ODD: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("content", ODD.values(), ids=ODD)
+@each_case("style", STYLES)
+@each_case("content", ODD.values(), ids=ODD)
 def test_strip_equals_removal_from_dict(content: dict[str, Any], style: str) -> None:
     obj = written(content, style)
 
@@ -225,8 +226,8 @@ def node(**changed: Any) -> dict[str, Any]:
     return {**NODE, **changed}
 
 
-@pytest.mark.parametrize(
-    ("paths", "left"),
+@each_case(
+    "paths, left",
     [
         pytest.param(
             ["status.images"],
@@ -313,7 +314,7 @@ def test_dropped_labels_do_not_match_selectors() -> None:
         assert result.labels == left
 
 
-@pytest.mark.parametrize(
+@each_case(
     "paths",
     [
         [],
@@ -325,7 +326,6 @@ def test_dropped_labels_do_not_match_selectors() -> None:
         ["metadata.uid"],
         [("metadata", "resourceVersion")],
     ],
-    ids=str,
 )
 def test_drop_rejects_invalid_paths(paths: list[str | tuple[str, ...]]) -> None:
     with pytest.raises(OptionsError):

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import orjson
 import pytest
+from each_case import each_case
 from fastapi.encoders import jsonable_encoder
 from json_helpers import nested
 from pydantic import TypeAdapter
@@ -45,7 +46,7 @@ def body(number: int) -> bytes:
 # ---------------------------------------------------------------- views
 
 
-@pytest.mark.parametrize("value", ["a", 1, 1.5, True, None])
+@each_case("value", ["a", 1, 1.5, True, None])
 def test_read_only_returns_scalars_unchanged(value: object) -> None:
     assert read_only(value) is value
 
@@ -116,10 +117,9 @@ def test_views_equal_their_values() -> None:
         assert operator.ne(one, other) is operator.ne(other, one) is False
 
 
-@pytest.mark.parametrize(
+@each_case(
     "other",
     [{}, [], "", None, {**DATA, "text": "b"}, [*DATA["array"], 1], ReadOnlyDict({})],
-    ids=repr,
 )
 def test_views_differ_from_other_values(other: object) -> None:
     for view in (ReadOnlyDict(DATA), ReadOnlyList(DATA["array"])):
@@ -164,11 +164,7 @@ CHANGES_OF_LISTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [assign, delete, merge, *CHANGES_OF_DICTS],
-    ids=lambda it: getattr(it, "__name__", it),
-)
+@each_case("change", [assign, delete, merge, *CHANGES_OF_DICTS])
 def test_read_only_dict_rejects_changes(change: Any) -> None:
     data = {"x": 0}
     view = ReadOnlyDict(data)
@@ -179,11 +175,7 @@ def test_read_only_dict_rejects_changes(change: Any) -> None:
     assert data == {"x": 0}
 
 
-@pytest.mark.parametrize(
-    "change",
-    [assign, delete, add, multiply, *CHANGES_OF_LISTS],
-    ids=lambda it: getattr(it, "__name__", it),
-)
+@each_case("change", [assign, delete, add, multiply, *CHANGES_OF_LISTS])
 def test_read_only_list_rejects_changes(change: Any) -> None:
     data = [2, 1]
     view = ReadOnlyList(data)
@@ -194,7 +186,7 @@ def test_read_only_list_rejects_changes(change: Any) -> None:
     assert data == [2, 1]
 
 
-@pytest.mark.parametrize("name", [*CHANGES_OF_DICTS, *CHANGES_OF_LISTS])
+@each_case("name", [*CHANGES_OF_DICTS, *CHANGES_OF_LISTS])
 def test_views_override_every_mutating_method(name: str) -> None:
     kinds = {dict: ReadOnlyDict, list: ReadOnlyList}
 
@@ -360,7 +352,7 @@ def test_copied_context_has_empty_cache() -> None:
         assert not copied.decoded_bodies
 
 
-@pytest.mark.parametrize("raw", [b"[]", b"null", b"7", b'"a"', b"", b"{"])
+@each_case("raw", [b"[]", b"null", b"7", b'"a"', b"", b"{"])
 def test_context_rejects_body_that_is_no_object(raw: bytes) -> None:
     context = ObjectContext()
 
@@ -417,7 +409,7 @@ def extended(values: list[Any], more: list[Any]) -> list[Any]:
     return values
 
 
-@pytest.mark.parametrize(
+@each_case(
     "handed_out",
     [
         pytest.param(lambda: dict(HELD), id="dict"),
@@ -472,7 +464,7 @@ def test_views_cover_every_method_of_plain_types(plain_type: type) -> None:
 # ---------------------------------------------------------------- as JSON
 
 
-@pytest.mark.parametrize(
+@each_case(
     "encoded",
     [
         pytest.param(lambda it: json.dumps(it), id="json"),
@@ -485,7 +477,7 @@ def test_views_cover_every_method_of_plain_types(plain_type: type) -> None:
         ),
     ],
 )
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [DATA, [{"name": "web", "image": "shop"}], [["-v", "-x"], ["--all"]], {}, []],
     ids=["object", "pairs", "texts", "empty-object", "empty-array"],

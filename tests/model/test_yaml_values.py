@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each_case import each_case
 
 from aioinformer.model.yaml_values import (
     MOST_BYTES,
@@ -85,7 +86,7 @@ def test_decoded_yaml_merges_mappings() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "!!int ''",

@@ -45,9 +45,8 @@ IN_PYTHON = {it.name: it for it in PEERS if it.program.endswith(".py")}
 
 OPTIONS = [
     ("--metadata-only", "--plain"),
-    ("--body", "--informers", "3", "--listeners", "2"),
-    ("--list", "stream", "--transform", "drop-managed-fields"),
-    ("--compression", "zstd", "--touch"),
+    ("--body", "--informers", "3", "--listeners", "2", "--compression", "zstd"),
+    ("--list", "stream", "--transform", "drop-managed-fields", "--touch"),
 ]
 
 

@@ -67,7 +67,7 @@ def test_first_object_tracked_by_the_garbage_collector_fails() -> None:
     assert report_of(before, now).status == 1
 
 
-def test_one_increase_fails_despite_decreases() -> None:
+def test_increase_of_one_count_fails_despite_decreases() -> None:
     before = {"an event": {"bytecodes": 100.0, "allocations": 10.0}}
     now = {"an event": {"bytecodes": 10.0, "allocations": 12.0}}
 

@@ -1,4 +1,4 @@
-"""The broadcaster against a model of it, for any sequence of calls and cancellations."""
+"""`Broadcaster` against a model, for any sequence of calls and cancellations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def names(events: list[WatchEvent]) -> list[str]:
 
 @dataclass(eq=False)
 class Told:
-    """A watch of the model: what it was told and nobody has read."""
+    """A watch of the model, with its unread events."""
 
     length: int
     queue: list[str]
@@ -47,7 +47,7 @@ Item: TypeAlias = "str | Told"
 
 @dataclass
 class Model:
-    """What a broadcaster should do, said as plainly as possible."""
+    """Plain model of a broadcaster."""
 
     room: int
     drops: bool
@@ -79,7 +79,7 @@ class Model:
         self.pump()
 
     def cancel(self, item: Item) -> None:
-        """Whoever waits for this is cancelled."""
+        """Cancel the waiting caller."""
         if item in self.line[self.room :]:
             self.line.remove(item)
 
@@ -114,7 +114,7 @@ class Model:
                 watch.queue.append(name)
 
     def is_done(self, item: Item) -> bool:
-        """True if who sent this, or asked for this watch, need not wait any more."""
+        """Return whether the caller of this send or watch no longer has to wait."""
         if isinstance(item, Told):
             return item.state != "waiting"
 
@@ -122,9 +122,9 @@ class Model:
 
 
 class BroadcasterMachine(RuleBasedStateMachine):
-    """Drives a broadcaster and its model through the same calls, in one loop.
+    """A state machine that drives a broadcaster and its model by the same calls.
 
-    The loop runs only inside of the rules, so its turns are part of the sequence.
+    The loop runs only inside the rules, so its turns are part of the sequence.
     """
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class BroadcasterMachine(RuleBasedStateMachine):
         self.loop.close()
 
     def run(self, call: Callable[[], object]) -> None:
-        """Make a call inside of the loop, then let every task run until it waits."""
+        """Make a call inside the loop, then let every task run until it waits."""
 
         async def inside() -> None:
             call()
@@ -171,7 +171,7 @@ class BroadcasterMachine(RuleBasedStateMachine):
         return self.loop.create_task(coroutine)
 
     def collect(self) -> None:
-        """Compare what ended in the last turns with what the model says."""
+        """Compare the calls that ended in the last turns with the model."""
         self.collect_reader()
         for item, task in list(self.senders.items()):
             assert task.done() == self.model.is_done(item), item
@@ -190,9 +190,9 @@ class BroadcasterMachine(RuleBasedStateMachine):
         if self.reader is None:
             return
 
-        told, task = self.reader
-        if told.queue or told.state != "open":
-            assert names(task.result()) == self.model.take(told, None)
+        received, task = self.reader
+        if received.queue or received.state != "open":
+            assert names(task.result()) == self.model.take(received, None)
             self.reader = None
         else:
             assert not task.done()
@@ -257,29 +257,29 @@ class BroadcasterMachine(RuleBasedStateMachine):
             assert isinstance(task.exception(), QueueShutDown)
             return
 
-        told = Told(length, first)
-        self.senders[told] = task
-        self.model.put(told)
+        received = Told(length, first)
+        self.senders[received] = task
+        self.model.put(received)
         self.run(lambda: None)
         self.collect()
 
     @precondition(lambda self: self.watches)
     @rule(data=st.data(), whole=st.booleans())
     def read(self, data: st.DataObject, whole: bool) -> None:
-        told = self.drawn_watch(data)
-        if self.reader is not None and self.reader[0] is told:
+        received = self.drawn_watch(data)
+        if self.reader is not None and self.reader[0] is received:
             return
 
-        watch = self.watches[told]
-        if told.state == "open" and not told.queue:
+        watch = self.watches[received]
+        if received.state == "open" and not received.queue:
             if self.reader is None:
-                self.reader = (told, self.start(watch.next_batch()))
+                self.reader = (received, self.start(watch.next_batch()))
 
             self.run(lambda: None)
         else:
             task = self.start(watch.next_batch() if whole else one(watch))
             self.run(lambda: None)
-            expected = self.model.take(told, None if whole else 1)
+            expected = self.model.take(received, None if whole else 1)
             assert names(task.result()) == expected
 
         self.collect()
@@ -287,9 +287,9 @@ class BroadcasterMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.watches)
     @rule(data=st.data())
     def stop(self, data: st.DataObject) -> None:
-        told = self.drawn_watch(data)
-        self.model.stop(told)
-        self.run(self.watches[told].stop)
+        received = self.drawn_watch(data)
+        self.model.stop(received)
+        self.run(self.watches[received].stop)
         self.collect()
 
     # ---------------------------------------------------------------- cancelling
@@ -326,21 +326,21 @@ class BroadcasterMachine(RuleBasedStateMachine):
             self.collect()
             return
 
-        told = data.draw(st.sampled_from(blocking))
+        received = data.draw(st.sampled_from(blocking))
         reads = []
 
         def call() -> None:
             if when == "before":
                 self.loop.call_soon(task.cancel)
 
-            reads.append(self.start(self.watches[told].next_batch()))
+            reads.append(self.start(self.watches[received].next_batch()))
             if when == "after":
                 self.loop.call_soon(task.cancel)
 
         if when == "before":
             self.model.cancel(item)
 
-        expected = self.model.take(told, None)
+        expected = self.model.take(received, None)
         if when == "after":
             self.model.cancel(item)
 
@@ -364,7 +364,7 @@ class BroadcasterMachine(RuleBasedStateMachine):
     def cancel_a_shutdown(self) -> None:
         self.run(self.shutdowns.pop().cancel)
 
-    # ---------------------------------------------------------------- what holds
+    # ---------------------------------------------------------------- invariants
 
     @invariant()
     def broadcaster_and_model_agree(self) -> None:
@@ -377,12 +377,12 @@ class BroadcasterMachine(RuleBasedStateMachine):
 
     @invariant()
     def watches_and_model_agree(self) -> None:
-        for told, watch in self.watches.items():
-            assert f" {told.state} buffered={len(told.queue)}>" in repr(watch)
-            assert watch.skipped == told.missed
+        for received, watch in self.watches.items():
+            assert f" {received.state} buffered={len(received.queue)}>" in repr(watch)
+            assert watch.skipped == received.missed
 
     @invariant()
-    def nobody_waits_in_vain(self) -> None:
+    def no_caller_waits_without_reason(self) -> None:
         assert not self.senders or self.model.held_up
 
 

@@ -1,4 +1,4 @@
-"""`LoopBudget`: every task gets its turn, however the tasks work and end."""
+"""`LoopBudget`: every task gets its turn, for any work and end of the tasks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MILLISECOND = 0.001
 
 @dataclass(frozen=True)
 class Work:
-    """The script of one task."""
+    """Script of one task."""
 
     comes: int
     """Turn of its first request for a slice."""
@@ -43,7 +43,7 @@ WORKS = st.builds(
 
 
 class Day:
-    """Runs the tasks turn by turn, and records who worked when."""
+    """A run of the tasks, turn by turn, that records their work."""
 
     def __init__(self, works: list[Work], clock: Clock) -> None:
         self.works = works
@@ -58,7 +58,7 @@ class Day:
         self._clock = clock
 
     async def run(self) -> list[asyncio.Task[None]]:
-        """The finished tasks, after as many turns as they could need."""
+        """Run as many turns as needed at most, and return the finished tasks."""
         tasks = [asyncio.create_task(self._work(it)) for it in range(len(self.works))]
         pieces = sum(len(work.pieces) for work in self.works)
         for self.turn in range(30 + (EMPTY_TURNS + 2) * pieces):

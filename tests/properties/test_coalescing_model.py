@@ -1,4 +1,4 @@
-"""Coalescing: a handler that gets fewer events ends with the same state."""
+"""Coalescing: a handler with merged events ends with the same state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STEPS = st.lists(
 
 
 class History:
-    """Events of a server about a few objects."""
+    """Random events of a server about a few objects."""
 
     def __init__(self) -> None:
         self.objects: dict[str, KubeObject] = {}
@@ -77,17 +77,17 @@ def folded(events: list[Notification]) -> dict[str, KubeObject]:
 
 
 async def take(inbox: CoalescingInbox, most: int) -> list[Notification]:
-    """The next few events, in bursts as a listener has them."""
-    told: list[Notification] = []
-    while inbox.depth and len(told) < most:
+    """Return the next few events, in bursts like those of a listener."""
+    received: list[Notification] = []
+    while inbox.depth and len(received) < most:
         for event in await inbox.take():
             assert event is not None
-            told.append(event)
+            received.append(event)
             inbox.delivered += 1
-            if len(told) == most:
+            if len(received) == most:
                 break
 
-    return told
+    return received
 
 
 @examples(60)
@@ -99,7 +99,7 @@ async def test_coalesced_events_equal_coalesced_history(
 ) -> None:
     history, inbox = History(), CoalescingInbox()
     everything: list[Notification] = []
-    told: list[Notification] = []
+    received: list[Notification] = []
 
     for name, how, taken in steps:
         events = history.step(name, how)
@@ -107,11 +107,11 @@ async def test_coalesced_events_equal_coalesced_history(
             inbox.put(events, 0.0)
 
         everything += events
-        told += await take(inbox, taken)
+        received += await take(inbox, taken)
 
-    told += await take(inbox, 10**9)
+    received += await take(inbox, 10**9)
 
-    assert folded(told) == folded(everything)
+    assert folded(received) == folded(everything)
     assert (inbox.depth, inbox.finished) == (0, inbox.queued)
 
 
@@ -127,12 +127,12 @@ async def test_coalescing_queue_holds_at_most_two_events_per_object(
 
     await inbox.merge()
     left = inbox.depth
-    told = await take(inbox, 10**9)
+    received = await take(inbox, 10**9)
 
-    names = [object_of(event).name for event in told]
-    assert left == len(told)
+    names = [object_of(event).name for event in received]
+    assert left == len(received)
     assert all(names.count(name) <= 2 for name in names)
-    twice = [event for event in told if names.count(object_of(event).name) == 2]
+    twice = [event for event in received if names.count(object_of(event).name) == 2]
     for name in {object_of(event).name for event in twice}:
         first, second = (it for it in twice if object_of(it).name == name)
         assert isinstance(first, Deleted)

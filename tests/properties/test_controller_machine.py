@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 NAMES = ("a", "b", "c")
 
-# The actions of one reconcile: its duration, and its end.
+# Actions of one reconcile: its duration, and its end.
 ACTS = st.tuples(
     st.sampled_from([0, 1, 5]),
     st.sampled_from(["done", "raise", "end", "cancel", "again", "nonsense", "hang"]),
 )
 
-# The actions outside: an object changes, or time passes.
+# Other actions: an object changes, or time passes.
 STEPS = st.one_of(st.sampled_from(NAMES), st.sampled_from([0, 1, 4]))
 
 
 class Scripted(Notes):
-    """Follows a script, then succeeds; records the final state of each key."""
+    """A reconcile that follows a script, then succeeds; it records final states by key."""
 
     def __init__(self, script: list[tuple[int, str]]) -> None:
         super().__init__()

@@ -28,6 +28,6 @@ class FIFOMachine(QueueMachine):
 FIFOMachine.TestCase.settings = examples(
     50,
     stateful_step_count=30,
-    suppress_health_check=[HealthCheck.too_slow],  # of the machine, not of this
+    suppress_health_check=[HealthCheck.too_slow],  # the machine's speed varies
 )
 TestFIFOMachine = FIFOMachine.TestCase

@@ -20,7 +20,7 @@ from aioinformer.informer import SharedInformerFactory
 if TYPE_CHECKING:
     from aioinformer.informer import SharedInformer
 
-QUESTIONS = ("pods", "nodes")
+RESOURCES = ("pods", "nodes")
 STEPS = 12
 TURNS = 30
 """More time than it takes to stop an informer without handlers."""
@@ -28,7 +28,7 @@ TURNS = 30
 
 @dataclass(eq=False)
 class Block:
-    """A user of an informer for a time."""
+    """A temporary user of an informer."""
 
     resource: str
     enough: asyncio.Event = field(default_factory=asyncio.Event)
@@ -51,6 +51,7 @@ class Trial:
     client: FakeClient = field(default_factory=FakeClient)
     lasting: set[str] = field(default_factory=set)
     blocks: list[Block] = field(default_factory=list)
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
     seen: set[SharedInformer] = field(default_factory=set)
     ended: bool = False
 
@@ -74,8 +75,9 @@ class Trial:
         self.check()
 
     def enter(self) -> None:
-        block = Block(self.rng.choice(QUESTIONS))
+        block = Block(self.rng.choice(RESOURCES))
         block.enter(self.factory)
+        self.tasks.append(block.task)
         self.blocks.append(block)
 
     def leave(self) -> None:
@@ -87,11 +89,11 @@ class Trial:
             self.blocks.pop(self.rng.randrange(len(self.blocks))).task.cancel()
 
     def ask(self) -> None:
-        resource = self.rng.choice(QUESTIONS)
+        resource = self.rng.choice(RESOURCES)
         if self.ended:
             with pytest.raises(InformerStopped):
                 self.factory.informer("v1", resource)
-        elif self.rng.random() < 0.3:  # otherwise all would soon be permanent
+        elif self.rng.random() < 0.3:  # otherwise all informers would soon be permanent
             self.factory.informer("v1", resource)
             self.lasting.add(resource)
 
@@ -109,18 +111,18 @@ class Trial:
         assert there.keys() == self.lasting | {it.resource for it in self.blocks}
         assert {it.status.phase for it in there.values()} <= {"listing"}
         for block in self.blocks:
-            assert block.informer is there[block.resource], "one for all"
+            assert block.informer is there[block.resource], "one for all users"
 
-        for gone in self.seen - set(there.values()):
-            assert gone.status.phase == "stopped"
+        for removed in self.seen - set(there.values()):
+            assert removed.status.phase == "stopped"
 
     async def end(self) -> None:
         for block in self.blocks:
             block.enough.set()
 
         await self.factory.shutdown()
-        tasks = [it.task for it in self.blocks]
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # Also of the blocks that were left, whose errors asyncio would log.
+        await asyncio.gather(*self.tasks, return_exceptions=True)
         assert {it.status.phase for it in self.seen} <= {"stopped"}
         assert self.client.record.count("entered") == 1
         assert not self.client.entered

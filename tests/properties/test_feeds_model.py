@@ -1,4 +1,4 @@
-"""Feeds: each reader gets every change once and in order, whatever happens."""
+"""Feeds: each reader gets every change once and in order, for any sequence of calls."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Thing(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
-# Selectors, and the same as Python functions.
+# Selectors, and equivalent Python functions.
 SCOPES: list[tuple[Scope, Callable[[Thing], bool]]] = [
     (Scope(), lambda it: True),
     (Scope(namespace="one"), lambda it: it.namespace == "one"),
@@ -66,7 +66,7 @@ class Reader:
         self.expected = initial
         self.after = after
         self.matches = SCOPES[scope][1]
-        self.told: list[Told] = []
+        self.received: list[Told] = []
 
     def expect(self, old: Thing | None, new: Thing | None, version: int) -> None:
         before = old is not None and self.matches(old)
@@ -86,11 +86,11 @@ class Reader:
             metadata = event["object"]["metadata"]
             key = f"{metadata['namespace']}/{metadata['name']}"
             version = int(metadata["resourceVersion"])
-            self.told.append((event["type"], key, version))
+            self.received.append((event["type"], key, version))
 
 
 class Feeds(RuleBasedStateMachine):
-    """A collection that is written, compacted and read, by readers of all speeds."""
+    """A state machine that writes, compacts and reads a collection."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -177,7 +177,7 @@ class Feeds(RuleBasedStateMachine):
         self.storage.restore(state)
         for reader in self.readers:
             reader.read(1 << 20)
-            assert reader.told == reader.expected
+            assert reader.received == reader.expected
             assert reader.watcher.ended
 
         self.readers.clear()
@@ -201,15 +201,15 @@ class Feeds(RuleBasedStateMachine):
         assert found == sorted(it.key for it in matching)
 
     @invariant()
-    def has_told_what_was_to_be_told(self) -> None:
+    def readers_received_the_expected_events(self) -> None:
         for reader in self.readers:
-            assert reader.told == reader.expected[: len(reader.told)]
+            assert reader.received == reader.expected[: len(reader.received)]
 
     def teardown(self) -> None:
-        """However slow they were, in the end all readers have everything."""
+        """Assert that all readers, also slow ones, have everything in the end."""
         for reader in self.readers:
             reader.read(1 << 20)
-            assert reader.told == reader.expected
+            assert reader.received == reader.expected
             assert not reader.watcher.ended
 
 

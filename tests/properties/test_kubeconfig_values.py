@@ -33,7 +33,7 @@ CLUSTER = {
         {"name": "client.authentication.k8s.io/exec", "extension": {"a": ["b"]}},
     ],
 }
-# There is no such program, but its arguments are prepared nevertheless.
+# The program does not exist, but its arguments are prepared.
 EXEC = {
     "apiVersion": V1,
     "command": "./absent",
@@ -93,7 +93,7 @@ ODD: st.SearchStrategy[Any] = st.one_of(
 
 
 def paths(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Path of a value in a kubeconfig."""
+    """Draw the path of a value in a kubeconfig."""
     match value:
         case dict():
             inner = list(value.items())
@@ -129,7 +129,7 @@ def odd_kubeconfigs(draw: st.DrawFn) -> str:
 
 
 def outcome(file: Path) -> str:
-    """Read it, get the credentials, and return the error, if any."""
+    """Read a kubeconfig and its credentials; return the error, if any."""
     try:
         credentials = load_kubeconfig(file).credentials
     except OptionsError as exc:

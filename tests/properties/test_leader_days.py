@@ -35,7 +35,7 @@ LONG = Weather(pause=(30, 900), calm=1200, behind_check=0.1, latency=5)
 
 
 class Replica:
-    """Writes while it leads. When cancelled, it continues for a while."""
+    """A replica that writes while it leads. When cancelled, it continues for a while."""
 
     def __init__(self, process: Process, *, guarded: bool) -> None:
         self.world = process.world
@@ -56,7 +56,7 @@ class Replica:
         while True:
             try:
                 async with self.elector.leading():
-                    # Sometimes it ends by itself, with nothing in progress.
+                    # Sometimes it ends without a cancellation, with nothing in progress.
                     ends = self.world.now + self.rng.uniform(600, 7200)
                     while self.world.now < ends:
                         await self.work()
@@ -108,7 +108,7 @@ class Replica:
 def simulated(
     seed: int, weather: Weather, *, seconds: float = DAY, guarded: bool = True
 ) -> Report:
-    """A day of three replicas."""
+    """Simulate a day of three replicas."""
     world = World(seed, weather)
     world.processes = [Process(world, name) for name in "abc"]
     for process in world.processes:
@@ -123,7 +123,7 @@ def simulated(
     return world.report
 
 
-def told(report: Report) -> str:
+def received(report: Report) -> str:
     pauses = sorted(report.pauses)
     return (
         f"{len(pauses)} pauses, from {pauses[0]:.1f} s over {pauses[len(pauses) // 2]:.1f} s "
@@ -138,11 +138,11 @@ def told(report: Report) -> str:
 
 def test_G11_with_short_pauses_no_write_follows_another_acquisition() -> None:
     report = simulated(11, SHORT)
-    print(told(report))
+    print(received(report))
 
     assert report.overtaken == 0
     assert min(report.passed) > 0
-    # It was a bad day.
+    # The day had failures of every kind.
     assert max(report.pauses) > 39
     assert min(report.lost, len(report.margins), report.refused) > 5
     assert len(report.arrived) > 2000
@@ -150,7 +150,7 @@ def test_G11_with_short_pauses_no_write_follows_another_acquisition() -> None:
 
 def test_G11_with_long_pauses_no_write_is_sent_after_its_deadline() -> None:
     report = simulated(12, LONG)
-    print(told(report))
+    print(received(report))
 
     assert min(report.passed) > 0
     assert max(report.pauses) > LEASE
@@ -160,7 +160,7 @@ def test_G11_with_long_pauses_no_write_is_sent_after_its_deadline() -> None:
 
 def test_G11_with_slow_requests_no_write_follows_another_acquisition() -> None:
     report = simulated(15, SLOW)
-    print(told(report))
+    print(received(report))
 
     assert report.overtaken == 0
     assert min(report.passed) > 0
@@ -173,7 +173,7 @@ def test_replica_that_does_not_lead_does_not_renew_the_lease(seed: int) -> None:
     # A whole day of slow requests, without waiting for them.
     weather = replace(SLOW, spell=DAY, calm=1e9, cut=(0, 0), outage=(0, 0))
     report = simulated(seed, weather)
-    print(told(report), report.unled)
+    print(received(report), report.unled)
 
     # A claim without a response, and one to take over.
     assert report.unled <= 2

@@ -117,9 +117,9 @@ class HistoryServer:
         self._next(added(obj) if before is None else modified(obj), obj.key, obj)
 
     def delete(self, name: str) -> None:
-        gone = self.states[-1].get(f"default/{name}")
-        if gone is not None:
-            obj = thing(name, self.newest + 1, gone.uid)
+        removed = self.states[-1].get(f"default/{name}")
+        if removed is not None:
+            obj = thing(name, self.newest + 1, removed.uid)
             self._next(deleted(obj), obj.key, None)
 
     def _next(self, event: WatchEvent, key: str, obj: KubeObject | None) -> None:
@@ -268,7 +268,7 @@ def end_of_initial_events(version: int) -> WatchEvent:
 
 
 class AnySequence(RuleBasedStateMachine):
-    """Changes of the server, and responses to the machine's requests, in any order."""
+    """A state machine of server changes and responses to requests, in any order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -279,7 +279,7 @@ class AnySequence(RuleBasedStateMachine):
         self.taken = 0
         """The version up to which everything is in the store."""
         self.lost = False
-        """True if the server was restored to an older state, and nobody has noticed."""
+        """True if the server was restored to an older state, unnoticed."""
         self.unread: set[str] = set()
         """Unreadable objects: the store may have an older state of them."""
         self.unread_in_list: set[str] = set()
@@ -299,9 +299,9 @@ class AnySequence(RuleBasedStateMachine):
     @precondition(lambda self: self.server.served)
     @rule(changes=CHANGES)
     def change(self, changes: list[tuple[str, bool]]) -> None:
-        for name, gone in changes:
+        for name, removed in changes:
             if not self.hidden():
-                (self.server.delete if gone else self.server.write)(name)
+                (self.server.delete if removed else self.server.write)(name)
 
     @rule(keep=st.integers(0, 3))
     def compact(self, keep: int) -> None:
@@ -460,7 +460,7 @@ class AnySequence(RuleBasedStateMachine):
         self.take(again + events, duplicates=len(again))
 
     def last_event(self) -> WatchEvent | None:
-        """The version up to which everything was received, if it can be reused."""
+        """Return the version up to which everything was received, if it can be reused."""
         if self.taken == FIRST:
             return None
 
@@ -551,7 +551,7 @@ class AnySequence(RuleBasedStateMachine):
         self.unread, self.unread_in_list = self.unread_in_list, set()
         self.taken, self.lost = int(version), False
 
-    # ------------------------------------------------------------ what always holds
+    # ------------------------------------------------------------ invariants
 
     @invariant()
     def nothing_is_staged_but_in_the_middle_of_a_list(self) -> None:
@@ -574,7 +574,7 @@ class AnySequence(RuleBasedStateMachine):
             assert readable(self.store, self.unread) == readable(state, self.unread)
 
     def teardown(self) -> None:
-        """From here on all requests succeed: it must sync, in a minimum of steps.
+        """Let all requests succeed, and assert a sync within a minimum of steps.
 
         At most: the watch ends, streaming is refused, the list has an expired version,
         it is older than the known one, it succeeds, and so does the watch.

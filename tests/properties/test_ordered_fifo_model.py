@@ -18,17 +18,17 @@ class OrderedMachine(QueueMachine):
     ordered = True
 
     @invariant()
-    def what_is_newest_waits_behind_the_last_list(self) -> None:
+    def newest_change_is_queued_after_the_last_list(self) -> None:
         newest = self.fifo._newest
-        behind = [*self.fifo._queue]
-        lists = [n for n, it in enumerate(behind) if isinstance(it[1], Replacement)]
-        behind = behind[lists[-1] + 1 if lists else 0 :]
-        assert newest == {key: entry for key, entry in behind if key is not None}
+        after = [*self.fifo._queue]
+        lists = [n for n, it in enumerate(after) if isinstance(it[1], Replacement)]
+        after = after[lists[-1] + 1 if lists else 0 :]
+        assert newest == {key: entry for key, entry in after if key is not None}
 
 
 OrderedMachine.TestCase.settings = examples(
     30,
     stateful_step_count=30,
-    suppress_health_check=[HealthCheck.too_slow],  # of the machine, not of this
+    suppress_health_check=[HealthCheck.too_slow],  # the machine's speed varies
 )
 TestOrderedMachine = OrderedMachine.TestCase

@@ -1,4 +1,4 @@
-"""The processor against a plain model: handlers of all kinds, at any time."""
+"""`Processor` against a plain model, with handlers of all kinds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aioinformer.model import KubeObject
 
 CROWDED = 4
-# More than any of them needs until it waits.
+# More turns than any handler needs until it waits.
 TURNS = 25
 NAMES = "abcd"
 ALL = 1000
@@ -50,7 +50,7 @@ def raises(obj: KubeObject) -> bool:
     return False
 
 
-# The filter, and what it comes to.
+# Filters, and equivalent functions.
 FILTERS: dict[str, tuple[Any, Any]] = {
     "all": (None, None),
     "even": (lambda it: number_of(it) % 2 == 0,) * 2,
@@ -60,7 +60,7 @@ FILTERS: dict[str, tuple[Any, Any]] = {
 
 
 class MapStore:
-    """What a resync asks of a store."""
+    """The part of a store that a resync needs."""
 
     def __init__(self, objects: Store) -> None:
         self.objects = objects
@@ -73,12 +73,12 @@ class MapStore:
 
 
 class Follower:
-    """A handler, its listener, its model, and what it was told."""
+    """A handler with its listener, model and notifications."""
 
     def __init__(self, kind: str, model: HandlerModel) -> None:
         self.kind = kind
         self.model = model
-        self.told: list[Notification] = []
+        self.received: list[Notification] = []
         self.listener: Listener | None = None
         self.resync_at = 0.0
         self.period = 0.0
@@ -87,7 +87,7 @@ class Follower:
         self.wake = asyncio.Event()
 
     def __call__(self, event: Notification) -> Awaitable[None] | None:
-        self.told.append(event)
+        self.received.append(event)
         if self.kind == "fails":
             raise ValueError(event)
 
@@ -116,15 +116,15 @@ class Follower:
 
     @property
     def failures(self) -> int:
-        """So many calls of it have failed."""
+        """Return the number of its failed calls."""
         if self.kind not in {"fails", "slow-fails", "gives-up"}:
             return 0
 
         in_work = self.is_slow and self.model.in_work is not None
-        return len(self.model.told) - in_work
+        return len(self.model.received) - in_work
 
     def run_model(self) -> None:
-        """Let the model's handler work as far as it can."""
+        """Advance the model's handler as far as possible."""
         while True:
             if self.model.in_work is not None:
                 if self.is_slow and not self.released_by_model:
@@ -138,13 +138,13 @@ class Follower:
 
 
 class ProcessorMachine(RuleBasedStateMachine):
-    """Drives a processor and the models through the same, in one loop."""
+    """A state machine that drives a processor and its models by the same calls."""
 
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr("aioinformer.informer.handlers.inbox.CROWDED", CROWDED)
-        # Slices are of real time, which is no part of the sequence.
+        # Slices depend on real time, which is no part of the sequence.
         self.patch.setattr("aioinformer.budget.SLICE_SECONDS", 1e9)
         logging.disable()
         self.loop = asyncio.new_event_loop()
@@ -165,7 +165,7 @@ class ProcessorMachine(RuleBasedStateMachine):
 
         self.life = self.loop.run_until_complete(begin())
         self.run(lambda: None)
-        # Much of what may happen to slow ones takes a few steps more to be found.
+        # Failures of slow handlers need a few more steps to be found.
         self.add_handler("slow", "all", coalesce=True, period=0)
         self.add_handler("slow", "all", coalesce=False, period=2)
 
@@ -181,7 +181,7 @@ class ProcessorMachine(RuleBasedStateMachine):
         logging.disable(logging.NOTSET)
 
     def run(self, call: Callable[[], object]) -> None:
-        """Make a call inside of the loop, then let every task run until it waits."""
+        """Make a call inside the loop, then let every task run until it waits."""
 
         async def inside() -> None:
             call()
@@ -192,7 +192,7 @@ class ProcessorMachine(RuleBasedStateMachine):
         for follower in self.followers:
             follower.run_model()
 
-    # ------------------------------------------------------------ what happens
+    # ------------------------------------------------------------ rules
 
     @rule(
         changes=st.lists(
@@ -207,7 +207,7 @@ class ProcessorMachine(RuleBasedStateMachine):
         )
     )
     def change(self, changes: list[tuple[str, str]]) -> None:
-        """Some objects change in one step, as in one batch."""
+        """Change some objects in one step, as one batch does."""
         events = [event for it in changes for event in self.one_change(*it)]
         if not events:
             return
@@ -300,16 +300,16 @@ class ProcessorMachine(RuleBasedStateMachine):
 
             self.run(lambda: None)
 
-    # ------------------------------------------------------------ what must be true
+    # ------------------------------------------------------------ invariants
 
     @invariant()
-    def everybody_was_told_what_the_model_says(self) -> None:
+    def handlers_received_the_events_of_the_model(self) -> None:
         for follower in self.followers:
-            assert follower.told == follower.model.told
+            assert follower.received == follower.model.received
             follower.model.known()
 
     @invariant()
-    def who_is_done_knows_what_is_stored(self) -> None:
+    def idle_handlers_know_the_stored_objects(self) -> None:
         for follower in self.followers:
             model = follower.model
             if not model.removed and not model.depth:
@@ -318,7 +318,7 @@ class ProcessorMachine(RuleBasedStateMachine):
                 assert model.known() == stored
 
     @invariant()
-    def registrations_say_how_they_are_doing(self) -> None:
+    def registrations_report_the_state_of_the_model(self) -> None:
         for follower in self.followers:
             listener = follower.listener
             assert listener is not None

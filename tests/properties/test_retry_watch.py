@@ -1,4 +1,4 @@
-"""However a server cuts, repeats and bookmarks its history, each event comes once."""
+"""`RetryWatch` yields each event once, for any cuts, repetitions and bookmarks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FOREVER = 1e6
 CHANGES = [added, modified, deleted]
 
-# A history: the distances between the versions of its events, and what they are.
+# A history: distances between the versions of its events, and their types.
 histories = st.lists(
     st.tuples(st.integers(1, 30), st.sampled_from(CHANGES)), max_size=12
 )
@@ -47,7 +47,7 @@ END_OF_WATCH: list[Step] = [
 
 
 class Answer:
-    """How one watch goes: what is done to the events that it would bring."""
+    """Script of one watch: changes to the events it would deliver."""
 
     def __init__(
         self, cut: int, batch: int, back: int, bookmarks: list[int], end: Step
@@ -79,7 +79,7 @@ Script: TypeAlias = "list[Answer | TransportError | ServerError]"
 
 
 class Server(FakeSource):
-    """Answers each watch from its history, in the way that the script says."""
+    """A server that answers each watch from its history, as scripted."""
 
     def __init__(self, history: list[WatchEvent], script: Script) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ async def test_each_event_after_the_first_version_is_yielded_once_and_in_order(
 
     async with RetryWatch(server, str(first), rng=Even()) as watch:
         while len(got) < len(wanted):
-            # A reader that is cancelled now and then loses nothing either.
+            # A reader that is sometimes cancelled loses nothing, either.
             patience = stops.pop() / 10 if stops else FOREVER
             try:
                 async with asyncio.timeout(patience):
@@ -160,4 +160,4 @@ async def test_each_event_after_the_first_version_is_yielded_once_and_in_order(
     assert EventType.ERROR not in {event.type for event in got}
     assert server.open == 0
     asked = [int(request.version) for request in server.requests]
-    assert asked == sorted(asked), "never from an older version than before"
+    assert asked == sorted(asked), "versions of requests never decrease"

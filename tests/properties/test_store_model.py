@@ -1,4 +1,4 @@
-"""Any sequence of writes: an indexer against plain dicts.
+"""`Indexer` against plain dicts, for any sequence of writes.
 
 A key is in the bucket of a value just if that value is among those of its object; no
 bucket is empty; an index function is called once for each object that is entered, and
@@ -37,7 +37,7 @@ TAGS = st.lists(st.sampled_from(["x", "y", "z", "bad"]), max_size=3).map(tuple)
 
 @dataclass(frozen=True, eq=False)
 class Thing:
-    """Equal to nothing but itself, so that the very object is compared."""
+    """An object that equals only itself, so that identity is compared."""
 
     key: str
     tags: tuple[str, ...]
@@ -47,17 +47,17 @@ THINGS = st.builds(Thing, KEYS, TAGS)
 
 
 class Function:
-    """An index function that counts how often it is asked about each object."""
+    """An index function that counts its calls for each object."""
 
     def __init__(self, name: str, *, recomputable: bool, built: bool = False) -> None:
         self.name = name
-        # In slices: whatever takes the place of the contents begins it anew.
+        # Built in slices: a replacement of the contents restarts it.
         self.built = built
         self.recomputable = recomputable
-        self.asked: dict[int, int] = {}
+        self.called: dict[int, int] = {}
 
     def __call__(self, thing: Thing) -> Iterable[str]:
-        self.asked[id(thing)] = self.asked.get(id(thing), 0) + 1
+        self.called[id(thing)] = self.called.get(id(thing), 0) + 1
         if self.name in thing.tags:
             raise ValueError(thing.tags)
 
@@ -75,7 +75,7 @@ class Function:
 
 @dataclass
 class Staged:
-    """A replacement under way, and what should be in it."""
+    """An unfinished replacement, and its expected content."""
 
     contents: Contents[Thing]
     objects: dict[str, Thing] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Building:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Drives an indexer and a dict through the same writes."""
+    """A state machine that drives an indexer and a dict by the same writes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -179,7 +179,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.building
         building, self.building = self.building, None
         if not cancelled:
-            # Anew: if all had been entered, there may be more by now.
+            # Again: there may be more objects by now.
             for _ in building.growing.steps():
                 pass
 
@@ -249,23 +249,23 @@ class StoreMachine(RuleBasedStateMachine):
             for value in values:
                 found |= expected[value]
 
-            asked = Thing("asked", tuple(value[-1] for value in values))
-            if name not in asked.tags:
-                assert set(self.indexer.index(name, asked)) == set(found.values())
-                function.asked.pop(id(asked))
+            called = Thing("asked", tuple(value[-1] for value in values))
+            if name not in called.tags:
+                assert set(self.indexer.index(name, called)) == set(found.values())
+                function.called.pop(id(called))
 
     @invariant()
-    def no_function_is_asked_twice_about_an_object(self) -> None:
+    def no_function_is_called_twice_for_an_object(self) -> None:
         for function in self.functions.values():
             if not function.recomputable and not function.built:
-                # Into the store, and once more into a replacement begun without it
-                # that has an object which the store does not have any more.
-                assert max(function.asked.values(), default=0) <= (
+                # Into the store, and again into a replacement started without it
+                # with an object that the store no longer has.
+                assert max(function.called.values(), default=0) <= (
                     1 if function.name == "all" else 2
                 )
 
     @invariant()
-    def nothing_is_remembered_of_what_is_gone(self) -> None:
+    def nothing_remains_of_removed_objects(self) -> None:
         for index in self.indexer.contents.indexes.values():
             assert set(index._values) <= set(self.objects)
 

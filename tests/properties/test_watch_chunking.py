@@ -1,4 +1,4 @@
-"""Any split of the bytes of a watch or of a list gives what the whole bytes say."""
+"""Any split of the bytes of a watch or list decodes to the same events or objects."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ metadata = st.fixed_dictionaries(
         "ownerReferences": st.lists(values, max_size=2),
     },
 )
-# As servers write them, with the fields in one order or the other.
+# Servers write the fields in either order.
 objects = st.builds(
     lambda found, backwards: dict(reversed(found.items())) if backwards else found,
     st.fixed_dictionaries(
@@ -63,7 +63,7 @@ events = st.tuples(
 
 
 def stream_of(found: Iterable[Event], style: str) -> bytes:
-    """One line for each event; what a style writes in lines is put into one."""
+    """Return one line for each event, also in styles with several lines."""
     return b"".join(
         written({"type": kind, "object": obj}, style).replace(b"\n", b"") + b"\n"
         for kind, obj in found
@@ -86,7 +86,9 @@ def test_any_split_of_a_watch_gives_its_events(
     stream = stream_of(found, style)
 
     assert watched(chunks_of(stream, cuts)) == found
-    assert watched(chunks_of(stream[:-1], cuts)) == found  # the last newline is late
+    assert (
+        watched(chunks_of(stream[:-1], cuts)) == found
+    )  # the last newline arrives late
 
 
 @given(found=st.lists(events, max_size=3), size=st.integers(1, 9))
@@ -133,14 +135,14 @@ def test_watch_of_pods_that_is_cut_off_anywhere_raises_decode_error() -> None:
 
 
 def typed_list(items: list[Any]) -> dict[str, Any]:
-    """As servers write lists of built-in kinds: the head is in front."""
+    """Write a list as servers write built-in kinds: the head comes first."""
     head = {"resourceVersion": "7", "continue": "next", "remainingItemCount": 5}
     head = {"kind": "FooList", "apiVersion": FOOS.api_version, "metadata": head}
     return {**head, "items": items}
 
 
 def custom_list(items: list[Any]) -> dict[str, Any]:
-    """As servers write lists of custom objects: all keys in alphabetical order."""
+    """Write a list as servers write custom objects: all keys are sorted."""
     return {
         "apiVersion": FOOS.api_version,
         "items": [dict(sorted({**TYPE, **item}.items())) for item in items],
@@ -150,7 +152,7 @@ def custom_list(items: list[Any]) -> dict[str, Any]:
 
 
 def odd_list(items: list[Any]) -> dict[str, Any]:
-    """As nobody writes them: the items are last, and what is before looks like them."""
+    """Write a list with items last, after fields that look like them."""
     decoy = {"items": [{"metadata": {"name": "decoy"}}]}
     return {"x": decoy, 'an "items': [decoy], **typed_list(items), "z": [decoy, decoy]}
 
@@ -169,7 +171,7 @@ def listed(chunks: Iterable[bytes]) -> tuple[list[Any], str, str]:
 
 
 def whole(body: bytes) -> tuple[list[Any], str, str]:
-    """The same by decoding all of it: items that do not say what they are get a type."""
+    """Decode a whole list at once; items without a type get one."""
     found = json.loads(body)
     kind = {"apiVersion": found["apiVersion"], "kind": FOOS.kind}
     metadata = found["metadata"]
@@ -209,7 +211,7 @@ def test_small_pieces_of_a_list_give_its_objects(
 
 
 def nested_items() -> list[Any]:
-    """Objects that hold what looks like a border between objects, and hard texts."""
+    """Make objects that contain similar borders and hard texts."""
     claim = {**TYPE, "metadata": {"name": "claim", "labels": {}}, "spec": {}}
     bare = {"metadata": {"name": "claim"}}
     return [

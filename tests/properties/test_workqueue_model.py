@@ -1,7 +1,7 @@
-"""G10, for any sequence of calls: the queues against a model of them.
+"""G10 for any sequence of calls: the queues against a model.
 
-One key is never worked on twice at once; a key added while in work is worked on again;
-a drain loses nothing that it does not return.
+One key is never processed twice at once. A key added during its processing is
+processed again. A drain loses only what it returns.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Queued:
 
     rank: float
     place: int
-    asked: int
+    requested: int
     item: str
     priority: int
 
@@ -70,7 +70,7 @@ class Model:
         self.granted: set[str] = set()
         self.refused: set[str] = set()
         self.now = 0.0
-        self.asked = 0
+        self.requested = 0
 
         # Expected values of metrics.
         self.adds = 0
@@ -126,10 +126,10 @@ class Model:
         return self.now - priority * self.ageing
 
     def put(self, item: str, priority: int) -> None:
-        self.asked += 1
+        self.requested += 1
         place = 0 if self.ageing is None else priority
         rank = self.rank_of(place)
-        self.line.append(Queued(rank, place, self.asked, item, priority))
+        self.line.append(Queued(rank, place, self.requested, item, priority))
 
     def add_after(self, item: str, delay: float, priority: int) -> None:
         if self.phase != "open":
@@ -145,12 +145,12 @@ class Model:
             self.add(item, priority)
             return
 
-        self.asked += 1
-        when, asked, before = self.delayed.get(item, (float("inf"), 0, priority))
+        self.requested += 1
+        when, requested, before = self.delayed.get(item, (float("inf"), 0, priority))
         if self.now + delay < when:
-            when, asked = self.now + delay, self.asked
+            when, requested = self.now + delay, self.requested
 
-        self.delayed[item] = (when, asked, max(before, priority))
+        self.delayed[item] = (when, requested, max(before, priority))
 
     def add_rate_limited(self, item: str, priority: int) -> None:
         self.failures[item] = self.failures.get(item, 0) + 1
@@ -222,7 +222,7 @@ PRIORITIES = st.integers(min_value=-2, max_value=2)
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """Drives a queue and its model through the same calls, in one loop.
+    """A state machine that drives a queue and its model by the same calls.
 
     The loop runs only inside of the rules, so its turns are part of the sequence.
     """
@@ -252,7 +252,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.loop.close()
 
     def in_loop(self, call: Callable[[], object]) -> None:
-        """Make a call inside of the loop, then let every task run until it waits."""
+        """Make a call inside the loop, then let every task run until it waits."""
 
         async def run() -> None:
             call()
@@ -262,7 +262,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.loop.run_until_complete(run())
 
     def collect(self) -> None:
-        """Compare what ended in the last turns with what the model says."""
+        """Compare the calls that ended in the last turns with the model."""
         for getter in [task for task in self.getters if task.done()]:
             self.getters.remove(getter)
             if getter.cancelled():
@@ -279,7 +279,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert drain.result() == self.model.give_up()
 
     def priority(self, priority: int) -> tuple[int, ...]:
-        """The argument, where the queue has it."""
+        """Return the argument, if the queue has it."""
         return () if self.ageing is None else (priority,)
 
     @initialize()
@@ -398,7 +398,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.in_loop(self.queue.shut_down)
         self.collect()
 
-    # ------------------------------------------------------------ what holds always
+    # ------------------------------------------------------------ invariants
 
     @invariant()
     def queue_and_model_agree(self) -> None:
@@ -412,7 +412,7 @@ class QueueMachine(RuleBasedStateMachine):
         )
 
     @invariant()
-    def nobody_waits_for_what_is_there(self) -> None:
+    def no_caller_waits_while_entries_are_available(self) -> None:
         assert not (self.getters and self.model.line)
 
     @invariant()
@@ -432,11 +432,13 @@ class QueueMachine(RuleBasedStateMachine):
             sink.read()
 
         depths = Counter(it.priority for it in model.line)
-        told = {label: depth for label, depth in sink.depths("pods").items() if depth}
+        received = {
+            label: depth for label, depth in sink.depths("pods").items() if depth
+        }
         if self.ageing is None:
-            assert told == ({"": len(model.line)} if model.line else {})
+            assert received == ({"": len(model.line)} if model.line else {})
         else:
-            assert told == {str(priority): n for priority, n in depths.items()}
+            assert received == {str(priority): n for priority, n in depths.items()}
 
         waits = sink.observed["workqueue_queue_duration_seconds"]
         works = sink.observed["workqueue_work_duration_seconds"]
@@ -472,7 +474,7 @@ TestPriorityMachine = AgeingMachine.TestCase
 TestStrictMachine = StrictMachine.TestCase
 TestQueueMachine.settings = examples(50)
 TestPriorityMachine.settings = examples(50)
-# Its order is all that differs.
+# Only its order differs.
 TestStrictMachine.settings = examples(20)
 
 
@@ -520,7 +522,7 @@ async def test_G10_drain_loses_only_what_it_returns(
                 await work_on_one(seconds)
 
     async def keep_working(number: int, group: asyncio.TaskGroup) -> None:
-        """Replace a worker that was cancelled, when it has put back what it had."""
+        """Replace a cancelled worker after it has requeued its item."""
         for which, moment, turns in cancellations:
             if which == number:
                 worker = group.create_task(work(number))

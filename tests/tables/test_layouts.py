@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from each_case import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 from table_helpers import NOW, Row, ago
@@ -23,7 +24,7 @@ ROWS = [*POD_ROWS, *CORE_ROWS, *APPS_ROWS, *MORE_ROWS, *event_rows("default")]
 NO_NODE = ["<none>", "<none>", "<unknown>", "<unknown>", "<unknown>"]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
+@each_case("row", ROWS, ids=[row.key for row in ROWS])
 def test_row_equals_that_of_real_server(row: Row) -> None:
     shown = layout_of(row.resource).cells(row.stored(), NOW)
 
@@ -32,7 +33,7 @@ def test_row_equals_that_of_real_server(row: Row) -> None:
     assert shown == ([*row.cells, row.name] if is_event else [row.name, *row.cells])
 
 
-@pytest.mark.parametrize("row", POD_ROWS, ids=lambda row: row.key)
+@each_case("row", POD_ROWS, ids=[row.key for row in POD_ROWS])
 def test_finished_pod_has_completed_condition(row: Row) -> None:
     conditions = layout_of(row.resource).conditions
     shown = [] if conditions is None else conditions(row.stored())
@@ -55,8 +56,8 @@ def test_every_layout_has_recorded_rows() -> None:
     assert missing == set()
 
 
-@pytest.mark.parametrize(
-    ("resource", "cells"),
+@each_case(
+    "resource, cells",
     [
         ("pods", ["", "0/0", "", "0", "<unknown>", *["<none>"] * 4]),
         ("deployments", ["", "0/0", 0, 0, "<unknown>", "", "", ""]),

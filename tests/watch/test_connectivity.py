@@ -1,4 +1,4 @@
-"""`Connectivity`: who probes a server that cannot be reached, and when."""
+"""`Connectivity`: probes of an unreachable server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aioinformer.watch.connectivity import Connectivity
 
 
 class Watcher:
-    """Makes attempts of some length, which fail until the server is back."""
+    """Task that makes attempts of some length, which fail until the server is back."""
 
     def __init__(self, shared: Connectivity, log: list[tuple[str, float]]) -> None:
         self.shared = shared
@@ -40,7 +40,7 @@ def down() -> Connectivity:
     return shared
 
 
-async def test_attempts_begin_at_once_while_the_server_can_be_reached() -> None:
+async def test_attempts_do_not_wait_while_server_is_reachable() -> None:
     shared = Connectivity()
 
     async with shared.turn(), shared.turn():
@@ -48,7 +48,7 @@ async def test_attempts_begin_at_once_while_the_server_can_be_reached() -> None:
 
 
 @pytest.mark.parametrize("lasts", [0.0, 10.0], ids=["refused", "no-answer"])
-async def test_connectivity_lets_one_probe_through_at_a_time_and_one_a_second(
+async def test_connectivity_allows_one_probe_at_a_time_and_per_second(
     lasts: float,
 ) -> None:
     shared, log, back = down(), list[tuple[str, float]](), asyncio.Event()
@@ -67,8 +67,8 @@ async def test_connectivity_lets_one_probe_through_at_a_time_and_one_a_second(
     assert {name for name, _ in while_down} == {f"w{n}" for n in range(5)}, "in turns"
 
 
-async def test_an_answer_ends_the_probe_though_its_attempt_goes_on() -> None:
-    """A watch may last for minutes, and be the last to notice the next outage."""
+async def test_response_ends_probe_while_attempt_continues() -> None:
+    """A watch may last for minutes, and would be the last to notice the next outage."""
     shared = down()
     async with shared.turn():
         shared.reached()
@@ -78,7 +78,7 @@ async def test_an_answer_ends_the_probe_though_its_attempt_goes_on() -> None:
             assert shared.down
 
 
-async def test_a_probe_that_is_cancelled_is_replaced() -> None:
+async def test_cancelled_probe_is_replaced() -> None:
     shared = down()
     waiting = asyncio.Event()
 
@@ -103,7 +103,7 @@ async def test_a_probe_that_is_cancelled_is_replaced() -> None:
         shared.lost()
 
 
-def test_a_client_has_one_and_others_have_their_own() -> None:
+def test_each_client_has_one_connectivity() -> None:
     class Plain:
         pass
 
@@ -115,7 +115,7 @@ def test_a_client_has_one_and_others_have_their_own() -> None:
     assert Connectivity.of(unhashable) is not Connectivity.of(unhashable)
 
 
-def test_its_repr_says_whether_the_server_can_be_reached() -> None:
+def test_connectivity_repr_shows_whether_server_is_reachable() -> None:
     shared = down()
     assert repr(shared) == "<Connectivity down>"
 

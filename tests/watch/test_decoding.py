@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import pod
+from each_case import each_case
 from json_helpers import nested, pieces_of, written
 
 from aioinformer.errors import DecodeError, ResourceExpired
@@ -22,7 +23,7 @@ STATUS = {"kind": "Status", "code": 410, "reason": "Expired", "metadata": {}}
 # ---------------------------------------------------------------- one object
 
 
-def test_decodes_an_object() -> None:
+def test_object_decoder_decodes_object() -> None:
     body = written(pod("web-0", "shop", {"app": "web"}))
 
     obj = ObjectDecoder(PODS).decode(body)
@@ -33,8 +34,8 @@ def test_decodes_an_object() -> None:
     assert obj.labels == {"app": "web"}
 
 
-@pytest.mark.parametrize(
-    ("resource", "metadata", "key"),
+@each_case(
+    "resource, metadata, key",
     [
         pytest.param(PODS, {"name": "a", "namespace": "s"}, "s/a", id="namespaced"),
         pytest.param(PODS, {"name": "a"}, "a", id="namespace-missing"),
@@ -45,13 +46,15 @@ def test_decodes_an_object() -> None:
         pytest.param(NODES, None, "", id="null"),
     ],
 )
-def test_key_of_an_object(resource: Resource, metadata: Any, key: str) -> None:
+def test_object_decoder_derives_key(
+    resource: Resource, metadata: Any, key: str
+) -> None:
     body = written({"metadata": metadata})
 
     assert ObjectDecoder(resource).decode(body).key == key
 
 
-def test_objects_of_a_decoder_share_labels_and_decodes() -> None:
+def test_objects_of_one_decoder_share_labels_and_cache() -> None:
     decoder = ObjectDecoder(PODS)
     one = decoder.decode(written(pod("a", labels={"app": "web"})))
     other = decoder.decode(written(pod("b", labels={"app": "web"})))
@@ -77,7 +80,7 @@ def line(kind: str, obj: object, style: str = "compact") -> bytes:
 
 
 def decode(data: bytes, size: int = 0) -> tuple[list[WatchEvent], int]:
-    """The events of a whole stream, and how many were skipped."""
+    """Return the events of a whole stream, and the number of skipped ones."""
     decoder = StreamDecoder(ObjectDecoder(PODS))
     pieces = pieces_of(data, size or len(data) or 1)
     events = [event for piece in pieces for event in decoder.feed(piece)]
@@ -85,13 +88,13 @@ def decode(data: bytes, size: int = 0) -> tuple[list[WatchEvent], int]:
 
 
 def read(data: bytes, size: int = 0) -> tuple[list[tuple[str, Any]], int]:
-    """The same, and all bodies are looked into."""
+    """Return types and decoded objects of a stream, and the number of skipped ones."""
     events, skipped = decode(data, size)
     return [(it.type, it.object.to_dict()) for it in events], skipped
 
 
 @pytest.mark.parametrize("style", ["compact", "spaced", "pretty"])
-def test_reads_every_type_of_event(style: str) -> None:
+def test_stream_decoder_reads_every_event_type(style: str) -> None:
     bookmark = {"kind": "Pod", "metadata": {"resourceVersion": "9"}}
     events: list[tuple[str, Any]] = [
         ("ADDED", pod("a")),
@@ -104,7 +107,7 @@ def test_reads_every_type_of_event(style: str) -> None:
     assert read(b"".join(line(*it, style) for it in events)) == (events, 0)
 
 
-def test_error_event_carries_the_status() -> None:
+def test_error_event_has_status_object() -> None:
     decoder = StreamDecoder(ObjectDecoder(PODS))
 
     (event,) = decoder.feed(line("ERROR", STATUS))
@@ -113,12 +116,12 @@ def test_error_event_carries_the_status() -> None:
     assert isinstance(event.error(), ResourceExpired)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         pytest.param(b'{"object":%s,"type":"ADDED"}\n', id="other-order"),
         pytest.param(b'{"type":"ADDED","more":{},"object":%s}\n', id="more-between"),
-        pytest.param(b'{"type":"ADDED","object":%s,"more":7}\n', id="more-behind"),
+        pytest.param(b'{"type":"ADDED","object":%s,"more":7}\n', id="more-after"),
         pytest.param(b'{"type":"ADDED","object": %s }\n', id="blanks"),
         pytest.param(b' {"type":"ADDED","object":%s} \n', id="blanks-around"),
         pytest.param(b'{"type":"ADDED","object":%s}\r\n', id="carriage-return"),
@@ -127,11 +130,11 @@ def test_error_event_carries_the_status() -> None:
         pytest.param(b'{"type":"A\\u0044DED","object":%s}\n', id="escape"),
     ],
 )
-def test_reads_a_line_however_it_is_written(text: bytes) -> None:
+def test_stream_decoder_reads_lines_in_any_style(text: bytes) -> None:
     assert read(text % written(pod("a"))) == ([("ADDED", pod("a"))], 0)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         pytest.param(line("OTHER", pod("a")), id="unknown-type"),
@@ -154,7 +157,7 @@ def test_reads_a_line_however_it_is_written(text: bytes) -> None:
         ),
     ],
 )
-def test_skips_and_counts_an_event_that_it_cannot_use(text: bytes) -> None:
+def test_stream_decoder_counts_unusable_events(text: bytes) -> None:
     around = line("ADDED", pod("a")), line("DELETED", pod("a"))
 
     found = read(around[0] + text + around[1])
@@ -162,7 +165,7 @@ def test_skips_and_counts_an_event_that_it_cannot_use(text: bytes) -> None:
     assert found == ([("ADDED", pod("a")), ("DELETED", pod("a"))], 1)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         pytest.param(b"nonsense\n", id="nonsense"),
@@ -184,7 +187,7 @@ def test_skips_and_counts_an_event_that_it_cannot_use(text: bytes) -> None:
         pytest.param(b'{"type":"ERROR","object":{"metadata":7}}\n', id="odd-status"),
     ],
 )
-@pytest.mark.parametrize("size", [1, 0])
+@each_case("size", [1, 0])
 def test_line_that_is_no_event_raises_decode_error(text: bytes, size: int) -> None:
     with pytest.raises(DecodeError):
         decode(line("ADDED", pod("a")) + text + line("ADDED", pod("b")), size)
@@ -194,14 +197,14 @@ DEEP_LINES = {
     "as-servers-write-it": b'{"type":"%b","object":{"apiVersion":"v1","data":%b,%b}}\n',
     "type-in-front": b'{"type":"%b","object":{"kind":"Pod","apiVersion":"v1","a":%b,%b}}\n',
     "in-the-metadata": b'{"type":"%b","object":{"metadata":{"x":%b},%b}}\n',
-    "more-behind": b'{"type":"%b","object":{"data":%b,%b},"more":{"x":1}}\n',
+    "more-after": b'{"type":"%b","object":{"data":%b,%b},"more":{"x":1}}\n',
     "blanks": b'{"type": "%b", "object": {"data":%b,%b}}\n',
 }
 
 
-@pytest.mark.parametrize("text", DEEP_LINES.values(), ids=DEEP_LINES)
-@pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
-def test_reads_the_head_of_an_object_that_nests_too_deeply(
+@each_case("text", DEEP_LINES.values(), ids=DEEP_LINES)
+@each_case("kind", ["ADDED", "MODIFIED", "DELETED"])
+def test_stream_decoder_reads_metadata_of_deeply_nested_object(
     kind: str, text: bytes
 ) -> None:
     rest = written({"kind": "Pod", **pod("a", labels={"x": "y"})})[1:-1]
@@ -223,7 +226,7 @@ def test_reads_the_head_of_an_object_that_nests_too_deeply(
 @pytest.mark.parametrize(
     "metadata", [{"labels": 7}, {"labels": {"x": 7}}, {"uid": 7}, {"generateName": 7}]
 )
-def test_deletion_needs_no_more_than_a_key(metadata: Any) -> None:
+def test_deleted_event_requires_only_a_key(metadata: Any) -> None:
     gone = pod("a")
     gone["metadata"] = {**gone["metadata"], **metadata}
 
@@ -241,10 +244,10 @@ DEEP_STATUS = b"""{"kind":"Status","code":410,"reason":"Expired","message":"too 
     [
         pytest.param(b'{"type":"ERROR","object":%b}\n', id="as-servers-write-it"),
         pytest.param(b'{"object":%b,"type":"ERROR"}\n', id="other-order"),
-        pytest.param(b'{"type":"ERROR","object":%b,"x":1}\n', id="more-behind"),
+        pytest.param(b'{"type":"ERROR","object":%b,"x":1}\n', id="more-after"),
     ],
 )
-def test_error_that_nests_too_deeply_says_its_code(text: bytes) -> None:
+def test_deeply_nested_error_event_has_code(text: bytes) -> None:
     (event,), skipped = decode(text % DEEP_STATUS)
 
     error = event.error()
@@ -254,7 +257,7 @@ def test_error_that_nests_too_deeply_says_its_code(text: bytes) -> None:
     assert skipped == 0
 
 
-def test_events_before_a_line_that_is_no_event_are_returned() -> None:
+def test_events_before_malformed_line_are_returned() -> None:
     decoder = StreamDecoder(ObjectDecoder(PODS))
     first, last = line("ADDED", pod("a")), line("ADDED", pod("b"))
 
@@ -270,8 +273,8 @@ def test_events_before_a_line_that_is_no_event_are_returned() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 100, 0])
-def test_last_line_that_is_cut_off_anywhere_raises_decode_error(size: int) -> None:
-    """Also where what is there ends as a whole line would."""
+def test_truncated_last_line_raises_decode_error(size: int) -> None:
+    """Also if the rest ends like a whole line."""
     first = line("ADDED", pod("a"))
     last = line(
         "ADDED", pod("b", spec={"x": {"y": {}}}, status={"a": {"b": {"c": {}}}})
@@ -282,7 +285,7 @@ def test_last_line_that_is_cut_off_anywhere_raises_decode_error(size: int) -> No
             decode(first + last[:end], size)
 
 
-def test_events_before_the_cut_are_returned() -> None:
+def test_events_before_truncated_line_are_returned() -> None:
     decoder = StreamDecoder(ObjectDecoder(PODS))
     first, second = line("ADDED", pod("a")), line("ADDED", pod("b"))
 
@@ -297,7 +300,7 @@ def test_empty_stream_has_no_events() -> None:
     assert read(b"") == ([], 0)
 
 
-def test_event_refers_to_its_own_bytes_only() -> None:
+def test_event_does_not_keep_the_stream_alive() -> None:
     decoder = StreamDecoder(ObjectDecoder(PODS))
     stream = line("ADDED", pod("a")) + line("ADDED", pod("b"), "spaced")
 

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 from conftest import pod
+from each_case import each_case
 from json_helpers import calls_of, nested, pieces_of, written
 
 from aioinformer.errors import DecodeError
@@ -19,7 +20,7 @@ STATUS = {"kind": "Status", "code": 410, "reason": "Expired", "metadata": {}}
 
 
 def pod_list(**fields: Any) -> dict[str, Any]:
-    """A list of pods as a server writes it: its items do not say what they are."""
+    """Return a list of pods as servers write it, without types of the items."""
     items = [pod("a"), pod("b"), pod("c")]
     for item in items:
         del item["apiVersion"], item["kind"]
@@ -46,7 +47,7 @@ def split(
     return [it.to_dict() for it in objects], splitter
 
 
-def test_reads_a_list() -> None:
+def test_list_splitter_reads_objects_and_version() -> None:
     splitter = ListSplitter(ObjectDecoder(PODS))
 
     objects = splitter.feed(written(pod_list())) + splitter.finish()
@@ -58,7 +59,7 @@ def test_reads_a_list() -> None:
     assert splitter.skipped == 0
 
 
-def test_raw_of_a_listed_object_begins_with_its_type() -> None:
+def test_raw_of_listed_object_starts_with_type() -> None:
     splitter = ListSplitter(ObjectDecoder(PODS))
 
     objects = splitter.feed(written(pod_list())) + splitter.finish()
@@ -67,7 +68,7 @@ def test_raw_of_a_listed_object_begins_with_its_type() -> None:
     assert objects[0].raw == b'{"apiVersion":"v1","kind":"Pod",' + item[1:]
 
 
-def test_token_is_known_with_the_first_bytes() -> None:
+def test_continue_token_is_known_with_first_bytes() -> None:
     splitter = ListSplitter(ObjectDecoder(PODS))
     body = written(pod_list())
 
@@ -76,7 +77,7 @@ def test_token_is_known_with_the_first_bytes() -> None:
     assert (splitter.resource_version, splitter.continue_token) == ("7", "next")
 
 
-def test_objects_come_as_they_arrive() -> None:
+def test_list_splitter_returns_objects_as_they_arrive() -> None:
     splitter = ListSplitter(ObjectDecoder(PODS))
     body = written(pod_list())
     third = body.index(b'"name":"c"')
@@ -89,10 +90,10 @@ def test_objects_come_as_they_arrive() -> None:
     assert [it.name for it in splitter.finish()] == ["c"]
 
 
-@pytest.mark.parametrize("style", ["compact", "spaced", "pretty"])
-@pytest.mark.parametrize("size", [1, 50, 0])
-def test_types_of_custom_objects_stay_as_they_are(style: str, size: int) -> None:
-    """They say what they are, and their lists say it behind the items."""
+@each_case("style", ["compact", "spaced", "pretty"])
+@each_case("size", [1, 50, 0])
+def test_list_splitter_keeps_types_of_custom_objects(style: str, size: int) -> None:
+    """Custom objects have a type, and their lists have it after the items."""
     items = [
         {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": name}}
         for name in "abc"
@@ -113,7 +114,7 @@ def test_types_of_custom_objects_stay_as_they_are(style: str, size: int) -> None
     assert (splitter.resource_version, splitter.continue_token) == ("7", "next")
 
 
-def test_typed_item_is_kept_byte_by_byte() -> None:
+def test_item_with_type_is_kept_unchanged() -> None:
     item = b'{ "kind" : "Pod", "apiVersion":"v1","metadata":{"name":"a"}}'
     splitter = ListSplitter(ObjectDecoder(PODS))
     head = b'{"kind":"List","metadata":{"resourceVersion":"7"},"items":['
@@ -123,8 +124,8 @@ def test_typed_item_is_kept_byte_by_byte() -> None:
     assert [it.raw for it in splitter.finish()] == [item]
 
 
-@pytest.mark.parametrize(
-    ("resource", "fields", "types"),
+@each_case(
+    "resource, fields, types",
     [
         pytest.param(PODS, {}, ("v1", "Pod"), id="known"),
         pytest.param(
@@ -144,7 +145,7 @@ def test_typed_item_is_kept_byte_by_byte() -> None:
         ),
     ],
 )
-def test_type_that_is_put_in_front(
+def test_list_splitter_adds_missing_type(
     resource: Resource, fields: Any, types: tuple[str, str]
 ) -> None:
     found, _ = split(written(pod_list(**fields)), 0, resource)
@@ -152,16 +153,16 @@ def test_type_that_is_put_in_front(
     assert {(it["apiVersion"], it["kind"]) for it in found} == {types}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "fields",
     [
         pytest.param({"items": []}, id="empty"),
         pytest.param({"items": None}, id="null"),
     ],
 )
-@pytest.mark.parametrize("style", ["compact", "spaced", "pretty"])
-@pytest.mark.parametrize("size", [1, 0])
-def test_reads_a_list_without_items(fields: Any, style: str, size: int) -> None:
+@each_case("style", ["compact", "spaced", "pretty"])
+@each_case("size", [1, 0])
+def test_list_splitter_reads_empty_list(fields: Any, style: str, size: int) -> None:
     found, splitter = split(written(pod_list(**fields), style), size)
 
     assert found == []
@@ -170,8 +171,8 @@ def test_reads_a_list_without_items(fields: Any, style: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("metadata", [{}, {"resourceVersion": None, "continue": None}])
-def test_list_of_an_aggregated_api_needs_no_version(metadata: Any) -> None:
-    """Lists of metrics.k8s.io have none; null reads as absent."""
+def test_list_of_aggregated_api_may_lack_version(metadata: Any) -> None:
+    """Lists of metrics.k8s.io have none. Null counts as absent."""
     metrics = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
     names = {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1"}
     body = written({**names, "metadata": metadata, "items": []})
@@ -187,9 +188,9 @@ NAMELESS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("item", NAMELESS, ids=map(str, range(len(NAMELESS))))
-@pytest.mark.parametrize("size", [1, 100, 0])
-def test_item_without_a_name_fails_the_list(item: Any, size: int) -> None:
+@each_case("item", NAMELESS, ids=map(str, range(len(NAMELESS))))
+@each_case("size", [1, 100, 0])
+def test_item_without_name_fails_list(item: Any, size: int) -> None:
     """Left out, it would seem deleted."""
     good = pod_list()["items"]
 
@@ -200,7 +201,7 @@ def test_item_without_a_name_fails_the_list(item: Any, size: int) -> None:
 
 @pytest.mark.parametrize("last", [False, True], ids=["in-the-middle", "at-the-end"])
 @pytest.mark.parametrize("size", [4000, 0])
-def test_lists_an_item_that_nests_too_deeply(size: int, last: bool) -> None:
+def test_list_splitter_reads_deeply_nested_item(size: int, last: bool) -> None:
     deep = b',{"a":' + nested() + b',"metadata":{"name":"deep","uid":"u"}}'
     body = written(pod_list())
     body = body.replace(b',{"metadata"', deep + b',{"metadata"', 1)
@@ -219,7 +220,7 @@ def test_lists_an_item_that_nests_too_deeply(size: int, last: bool) -> None:
     assert splitter.resource_version == ("8" if last else "7")
 
 
-def test_deep_item_that_is_no_json_fails_the_list() -> None:
+def test_malformed_deep_item_fails_list() -> None:
     item = b'{"a":%b,"metadata":{"name":"deep"}}' % nested().replace(b"1", b"x")
     body = written(pod_list()).replace(b"]}", b"," + item + b"]}")
 
@@ -227,7 +228,7 @@ def test_deep_item_that_is_no_json_fails_the_list() -> None:
         split(body)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         pytest.param(b"", id="empty"),
@@ -255,35 +256,35 @@ def test_deep_item_that_is_no_json_fails_the_list() -> None:
         pytest.param(written(pod_list(kind="Pod")), id="kind-of-an-object"),
         pytest.param(b'{"items":[]}', id="nothing-but-items"),
         pytest.param(
-            b'{"items":[],"metadata":{"resourceVersion":"7"}}', id="no-kind-behind"
+            b'{"items":[],"metadata":{"resourceVersion":"7"}}', id="no-kind-after"
         ),
-        pytest.param(b'{"items":[],"kind":"PodList"}', id="no-metadata-behind"),
+        pytest.param(b'{"items":[],"kind":"PodList"}', id="no-metadata-after"),
         pytest.param(
             b'{"items":[],"kind":"Table","metadata":{"resourceVersion":"7"}}',
-            id="table-behind",
+            id="table-after",
         ),
         pytest.param(written(pod_list(kind="NodeList")), id="other-kind-in-front"),
         pytest.param(
             written(dict(reversed(pod_list(kind="NodeList").items()))),
-            id="other-kind-behind",
+            id="other-kind-after",
         ),
-        pytest.param(written(pod_list()) + b"}", id="more-behind"),
+        pytest.param(written(pod_list()) + b"}", id="more-after"),
         pytest.param(b'{"items":[{}]}' + written(pod_list()), id="two-lists"),
         pytest.param(b'{"a":' + nested() + b"}", id="too-deep"),
         pytest.param(b'{"kind":"\xff","items":[]}', id="not-utf8-in-front"),
-        pytest.param(b'{"items":[],"kind":"\xff"}', id="not-utf8-behind"),
-        pytest.param(b'{"items":[{}],"a":' + nested() + b"}", id="too-deep-behind"),
+        pytest.param(b'{"items":[],"kind":"\xff"}', id="not-utf8-after"),
+        pytest.param(b'{"items":[{}],"a":' + nested() + b"}", id="too-deep-after"),
         pytest.param(b'{"items":[' + nested() + b",", id="too-deep-cut-off"),
     ],
 )
-@pytest.mark.parametrize("size", [50, 0])
+@each_case("size", [50, 0])
 def test_decoding_a_non_list_raises_decode_error(body: bytes, size: int) -> None:
     with pytest.raises(DecodeError):
         split(body, size)
 
 
-def test_list_of_custom_objects_without_metadata_is_refused() -> None:
-    """Only the metadata tells it from another response: such lists need no version."""
+def test_list_of_custom_objects_without_metadata_raises() -> None:
+    """Only the metadata marks it as a list, as such lists need no version."""
     widgets = Resource("example.com", "v1", "widgets", "Widget")
     names = {"kind": "WidgetList", "apiVersion": "example.com/v1"}
 
@@ -292,7 +293,7 @@ def test_list_of_custom_objects_without_metadata_is_refused() -> None:
             split(written({**names, **fields, "items": []}), 0, widgets)
 
 
-def test_error_of_a_non_list_names_its_kind() -> None:
+def test_non_list_error_names_kind() -> None:
     with pytest.raises(DecodeError, match="not a list: Table"):
         split(written({"kind": "Table", "rows": []}))
 
@@ -300,11 +301,9 @@ def test_error_of_a_non_list_names_its_kind() -> None:
         split(written(pod_list(kind="NodeList")))
 
 
-@pytest.mark.parametrize("style", ["compact", "spaced", "pretty"])
-@pytest.mark.parametrize("size", [100, 0])
-def test_items_of_other_objects_are_not_taken_for_those_of_the_list(
-    style: str, size: int
-) -> None:
+@each_case("style", ["compact", "spaced", "pretty"])
+@each_case("size", [100, 0])
+def test_nested_items_field_is_not_split(style: str, size: int) -> None:
     inner = [{"metadata": {"name": "inner"}}]
     body = written(
         {
@@ -324,7 +323,7 @@ def test_items_of_other_objects_are_not_taken_for_those_of_the_list(
 
 
 @pytest.mark.parametrize("size", [1000, 64 * 1024, 0])
-def test_list_whose_items_begin_late_is_read_at_its_end(size: int) -> None:
+def test_list_with_late_items_is_decoded_at_end(size: int) -> None:
     body = written({"note": "x" * 100_000, **pod_list()})
 
     found, splitter = split(body, size)
@@ -333,19 +332,19 @@ def test_list_whose_items_begin_late_is_read_at_its_end(size: int) -> None:
     assert splitter.resource_version == "7"
 
 
-def test_head_of_a_list_is_searched_in_its_first_bytes_only() -> None:
-    """What looks like the beginning of the items costs a decode to find out."""
+def test_list_splitter_searches_items_in_first_bytes_only() -> None:
+    """Each text that looks like the start of the items costs a decode."""
 
     def cost(decoys: int) -> int:
         body = written({"x": [{"items": [7]}] * decoys, **pod_list()})
         return calls_of(lambda: split(body, 64 * 1024))
 
-    # 14 bytes each: 64 KiB of them, then a few calls for each piece.
+    # 14 bytes each: 64 KiB of them, then a few calls for each chunk.
     assert cost(20_000) < cost(10_000) + 100
 
 
 @pytest.mark.parametrize("size", [1, 0])
-def test_lists_of_lists_are_lists_of_objects_without_names(size: int) -> None:
+def test_lists_inside_a_list_are_skipped(size: int) -> None:
     items = [pod_list(), {**pod("a"), "items": [pod("inner")]}, pod_list()]
 
     found, splitter = split(written(pod_list(kind="List", items=items)), size)
@@ -354,7 +353,7 @@ def test_lists_of_lists_are_lists_of_objects_without_names(size: int) -> None:
     assert splitter.skipped == 2
 
 
-def test_listed_object_refers_to_its_own_bytes_only() -> None:
+def test_listed_object_does_not_keep_the_body_alive() -> None:
     splitter = ListSplitter(ObjectDecoder(PODS))
     body = written(pod_list())
 
@@ -367,7 +366,7 @@ def test_listed_object_refers_to_its_own_bytes_only() -> None:
         assert orjson.loads(obj.raw) == obj.to_dict()
 
 
-def test_unreadable_has_the_keys_of_items_of_this_kind() -> None:
+def test_unreadable_has_keys_of_requested_kind() -> None:
     bad = [
         {"metadata": {"name": "labels", "namespace": "shop", "labels": {"x": 1}}},
         {"metadata": {"name": "cluster-wide", "labels": 7}},

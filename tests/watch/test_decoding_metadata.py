@@ -1,4 +1,4 @@
-"""`MetadataDecoder`: objects of which nothing but the metadata is asked for."""
+"""`MetadataDecoder`: objects with metadata only."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from each_case import each_case
 
 from aioinformer.errors import DecodeError
 from aioinformer.model import Resource
@@ -35,7 +36,7 @@ def line(kind: str, content: Any) -> bytes:
     return b'{"type":"%s","object":%s}\n' % (kind.encode(), written(content))
 
 
-def test_metadata_is_kept_as_the_server_sends_it() -> None:
+def test_metadata_decoder_keeps_metadata_unchanged() -> None:
     body = written(PARTIAL | {"metadata": METADATA})
 
     found = MetadataDecoder(PODS).decode(body)
@@ -55,7 +56,7 @@ def test_metadata_is_kept_as_the_server_sends_it() -> None:
     ],
     ids=["kind-first", "version-first", "untyped"],
 )
-def test_metadata_of_a_whole_object_is_kept(whole: dict[str, Any]) -> None:
+def test_metadata_decoder_reduces_whole_object(whole: dict[str, Any]) -> None:
     found = MetadataDecoder(PODS).decode(written(whole))
 
     assert json.loads(found.raw) == PARTIAL | {"metadata": METADATA}
@@ -63,7 +64,7 @@ def test_metadata_of_a_whole_object_is_kept(whole: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("rest", [b"", b',"metadata":{}', b',"metadata":null'])
-def test_an_object_without_metadata_has_no_name(rest: bytes) -> None:
+def test_metadata_decoder_accepts_object_without_metadata(rest: bytes) -> None:
     found = MetadataDecoder(PODS).decode(b'{"kind":"Pod","apiVersion":"v1"%s}' % rest)
 
     assert found.key == ""
@@ -84,8 +85,8 @@ def test_unreadable_metadata_raises_decode_error(body: bytes) -> None:
         MetadataDecoder(PODS).decode(body)
 
 
-@pytest.mark.parametrize(
-    ("kind", "api_version", "passes"),
+@each_case(
+    "kind, api_version, passes",
     [
         ("PartialObjectMetadata", "meta.k8s.io/v1", True),
         ("PartialObjectMetadata", "meta.k8s.io/v1beta1", False),
@@ -95,7 +96,7 @@ def test_unreadable_metadata_raises_decode_error(body: bytes) -> None:
         ("Table", "meta.k8s.io/v1", False),
     ],
 )
-def test_metadata_and_whole_objects_of_the_resource_pass(
+def test_metadata_kinds_allow_metadata_and_whole_objects(
     kind: str, api_version: str, *, passes: bool
 ) -> None:
     kinds = MetadataKinds(PODS)
@@ -105,7 +106,7 @@ def test_metadata_and_whole_objects_of_the_resource_pass(
     assert kinds.passes(body) == passes
 
 
-def test_of_a_resource_of_unknown_kind_all_but_tables_pass() -> None:
+def test_metadata_kinds_of_unknown_kind_allow_all_but_tables() -> None:
     kinds = MetadataKinds(Resource.of("example.com/v1", "widgets"))
 
     assert kinds.allows("PartialObjectMetadata", "meta.k8s.io/v1")
@@ -131,7 +132,7 @@ def test_of_a_resource_of_unknown_kind_all_but_tables_pass() -> None:
     ],
     ids=["metadata", "untyped-metadata", "whole"],
 )
-def test_lists_of_metadata_and_of_whole_objects_are_read(
+def test_metadata_decoder_reads_lists_of_both_forms(
     head: dict[str, str], item: dict[str, Any]
 ) -> None:
     splitter = ListSplitter(MetadataDecoder(PODS))
@@ -143,14 +144,14 @@ def test_lists_of_metadata_and_of_whole_objects_are_read(
     assert (splitter.resource_version, splitter.skipped) == ("9", 0)
 
 
-def test_a_list_of_another_kind_is_refused() -> None:
+def test_metadata_list_of_other_kind_raises() -> None:
     splitter = ListSplitter(MetadataDecoder(PODS))
 
     with pytest.raises(DecodeError, match="expected a list"):
         splitter.feed(b'{"kind":"NodeList","apiVersion":"v1","items":[')
 
 
-def test_a_stream_of_metadata_is_read_and_its_end_is_no_object() -> None:
+def test_metadata_stream_with_error_event_is_read() -> None:
     status = {
         "kind": "Status",
         "apiVersion": "v1",

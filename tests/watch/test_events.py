@@ -33,14 +33,14 @@ STATUS = {
 BROKEN = b'{"metadata":{"name":"x","uid":"u","resourceVersion":"1","labels":{}},"data":'
 
 
-def test_types_are_what_is_on_the_wire() -> None:
+def test_event_types_have_values_of_the_api() -> None:
     wire = ["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
 
     assert list(EventType) == wire
     assert [EventType(it).name for it in wire] == wire
 
 
-def test_error_event_is_turned_into_the_error_that_names_it() -> None:
+def test_error_event_becomes_matching_error() -> None:
     event = WatchEvent(EventType.ERROR, KubeObject.of(STATUS))
 
     error = event.error()
@@ -50,13 +50,13 @@ def test_error_event_is_turned_into_the_error_that_names_it() -> None:
     assert error.message == "too old resource version: 1 (2)"
 
 
-def test_error_event_that_says_nothing_is_an_error_all_the_same() -> None:
+def test_empty_error_event_becomes_error() -> None:
     error = WatchEvent(EventType.ERROR, KubeObject.of(b"{}")).error()
 
     assert type(error) is ApiError
 
 
-def test_error_event_with_an_object_of_another_kind_says_so() -> None:
+def test_error_event_with_other_object_names_its_kind() -> None:
     event = WatchEvent(EventType.ERROR, KubeObject.of(pod("web-0", "shop")))
 
     with pytest.raises(DecodeError, match="a Pod shop/web-0 instead of a Status"):
@@ -70,7 +70,7 @@ def test_error_event_that_is_not_json_raises_decode_error() -> None:
         event.error()
 
 
-def test_events_are_equal_by_type_and_object() -> None:
+def test_events_with_equal_type_and_object_are_equal() -> None:
     event = WatchEvent(EventType.ADDED, KubeObject.of(pod("a")))
 
     assert event == WatchEvent(EventType.ADDED, KubeObject.of(pod("a")))
@@ -78,14 +78,14 @@ def test_events_are_equal_by_type_and_object() -> None:
     assert event != WatchEvent(EventType.ADDED, KubeObject.of(pod("b")))
 
 
-def test_event_cannot_be_changed() -> None:
+def test_event_is_immutable() -> None:
     event = WatchEvent(EventType.ADDED, KubeObject.of(pod("a")))
 
     with pytest.raises(AttributeError):
         event.type = EventType.DELETED  # type: ignore[misc]
 
 
-def test_event_is_not_tracked_by_the_collector() -> None:
+def test_event_is_not_tracked_by_garbage_collector() -> None:
     assert not gc.is_tracked(WatchEvent(EventType.ADDED, KubeObject.of(pod("a"))))
 
 
@@ -93,26 +93,26 @@ def test_event_is_not_tracked_by_the_collector() -> None:
 
 
 @pytest.mark.parametrize("kind", [EventType.MODIFIED, "MODIFIED"])
-def test_an_event_is_made_of_its_type_and_a_mapping(kind: str) -> None:
+def test_watch_event_of_type_and_mapping(kind: str) -> None:
     event = WatchEvent.of(kind, pod("a"))
 
     assert event == WatchEvent(EventType.MODIFIED, KubeObject.of(pod("a")))
     assert isinstance(event.type, EventType)
 
 
-def test_an_object_is_taken_as_it_is() -> None:
+def test_watch_event_of_object_keeps_it() -> None:
     obj = KubeObject.of(pod("a"))
 
     assert WatchEvent.of("ADDED", obj).object is obj
 
 
-def test_a_complete_event_stays_itself() -> None:
+def test_watch_event_of_event_returns_it() -> None:
     event = WatchEvent.of("ADDED", pod("a"))
 
     assert WatchEvent.of(event) is event
 
 
-def test_watch_event_of_refuses_invalid_arguments() -> None:
+def test_watch_event_of_rejects_invalid_arguments() -> None:
     event = WatchEvent.of("ADDED", pod("a"))
 
     with pytest.raises(
@@ -130,7 +130,7 @@ def test_watch_event_of_refuses_invalid_arguments() -> None:
         WatchEvent.of(event, pod("a"))
 
 
-def test_an_error_goes_into_an_event_and_comes_out_of_it() -> None:
+def test_error_survives_conversion_to_event_and_back() -> None:
     error = TooManyRequests(
         "slow down", status=429, reason="TooManyRequests", retry_after=7.0
     )
@@ -144,7 +144,7 @@ def test_an_error_goes_into_an_event_and_comes_out_of_it() -> None:
     assert found.retry_after == 7.0
 
 
-def test_the_details_of_an_error_go_with_it() -> None:
+def test_error_details_survive_conversion_to_event() -> None:
     details = {"name": "web", "retryAfterSeconds": 3}
     error = TooManyRequests("slow down", retry_after=1.0, details=details)
 
@@ -154,21 +154,21 @@ def test_the_details_of_an_error_go_with_it() -> None:
     assert details == {"name": "web", "retryAfterSeconds": 3}
 
 
-def test_a_wait_that_no_status_has_room_for_is_a_long_one() -> None:
+def test_huge_retry_after_is_capped_in_status() -> None:
     error = TooManyRequests("slow down", retry_after=float("9" * 400))
 
     assert WatchEvent.of_error(error).error().retry_after == 2**31 - 1
 
 
 @pytest.mark.parametrize("status", [STATUS, KubeObject.of(STATUS)])
-def test_a_status_is_taken_as_it_is(status: KubeObject) -> None:
+def test_watch_event_of_error_accepts_status(status: KubeObject) -> None:
     assert WatchEvent.of_error(status).object == STATUS
 
 
 # ---------------------------------------------------------------- what is shown
 
 
-def test_shows_of_which_object_it_is_and_nothing_of_its_body() -> None:
+def test_event_repr_names_object_and_hides_body() -> None:
     secret = {
         "kind": "Secret",
         "metadata": {"name": "key", "namespace": "shop", "resourceVersion": "7"},
@@ -180,12 +180,12 @@ def test_shows_of_which_object_it_is_and_nothing_of_its_body() -> None:
     )
 
 
-def test_shows_what_an_error_says() -> None:
+def test_event_repr_shows_code_and_reason_of_error() -> None:
     assert repr(WatchEvent.of_error(STATUS)) == "<WatchEvent ERROR 410 Expired>"
     assert repr(WatchEvent.of_error({})) == "<WatchEvent ERROR 0>"
 
 
-def test_shows_an_error_that_is_not_json() -> None:
+def test_event_repr_of_malformed_error() -> None:
     event = WatchEvent(EventType.ERROR, ObjectDecoder(NODES).decode(BROKEN))
 
     assert repr(event) == "<WatchEvent ERROR unreadable>"

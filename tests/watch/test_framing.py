@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from json_helpers import calls_of, chunks_of, nested, pieces_of, styles, values, written
@@ -31,11 +32,11 @@ def lines_of(chunks: Iterable[bytes]) -> tuple[list[bytes], bytes]:
     return fed, framer.rest()
 
 
-@pytest.mark.parametrize(
-    ("chunks", "fed", "rest"),
+@each_case(
+    "chunks, fed, rest",
     [
         pytest.param([b"a\nb\n"], [b"a\nb\n"], b"", id="whole-lines"),
-        pytest.param([b"a\nb"], [b"a\n"], b"b", id="a-line-begun"),
+        pytest.param([b"a\nb"], [b"a\n"], b"b", id="incomplete-line"),
         pytest.param([b"a", b"b\nc"], [b"", b"ab\n"], b"c", id="a-line-in-two"),
         pytest.param([b"a", b"\n"], [b"", b"a\n"], b"", id="newline-alone"),
         pytest.param([b"a", b"b", b"c"], [b"", b"", b""], b"abc", id="no-newline"),
@@ -43,14 +44,16 @@ def lines_of(chunks: Iterable[bytes]) -> tuple[list[bytes], bytes]:
         pytest.param([], [], b"", id="nothing"),
     ],
 )
-def test_cuts_behind_the_last_newline(
+def test_line_framer_splits_after_last_newline(
     chunks: list[bytes], fed: list[bytes], rest: bytes
 ) -> None:
     assert lines_of(chunks) == (fed, rest)
 
 
 @given(data=st.lists(st.sampled_from([b"a", b"\n", b"\r", b"{}"])), cuts=CUTS)
-def test_any_split_of_lines_gives_the_same_bytes(data: list[bytes], cuts: Any) -> None:
+def test_line_framer_returns_same_bytes_for_any_split(
+    data: list[bytes], cuts: Any
+) -> None:
     whole = b"".join(data)
 
     fed, rest = lines_of(chunks_of(whole, cuts))
@@ -59,20 +62,20 @@ def test_any_split_of_lines_gives_the_same_bytes(data: list[bytes], cuts: Any) -
     assert b"\n" not in rest
 
 
-def test_rest_is_handed_over_once() -> None:
+def test_line_framer_rest_is_returned_once() -> None:
     framer = LineFramer()
     framer.feed(b"abc")
 
     assert [framer.rest(), framer.rest()] == [b"abc", b""]
 
 
-def test_whole_lines_are_not_copied() -> None:
+def test_line_framer_does_not_copy_whole_lines() -> None:
     chunk = b"line\n"
 
     assert LineFramer().feed(chunk) is chunk
 
 
-def test_bytes_of_a_long_line_are_joined_once() -> None:
+def test_line_framer_joins_long_line_once() -> None:
     framer = LineFramer()
     chunks = pieces_of(bytes(200), 2)
 
@@ -88,7 +91,7 @@ def test_bytes_of_a_long_line_are_joined_once() -> None:
 
 
 class CountingFramer(ItemFramer):
-    """Counts the bytes that are given to the decoder."""
+    """Framer that counts the bytes passed to the decoder."""
 
     decoded = 0
 
@@ -99,19 +102,19 @@ class CountingFramer(ItemFramer):
         return super()._take(comma, split)
 
 
-def body_of(items: Iterable[bytes], behind: bytes = b"}") -> bytes:
-    """What stands behind the opening bracket of a list."""
-    return b",".join(items) + b"]" + behind
+def body_of(items: Iterable[bytes], rest_text: bytes = b"}") -> bytes:
+    """Return the text after the opening bracket of a list."""
+    return b",".join(items) + b"]" + rest_text
 
 
 def framed(
     chunks: Iterable[bytes], framer: ItemFramer | None = None
 ) -> tuple[list[bytes], list[bytes], bytes]:
-    """The items that came early, those that came at the end, and what is behind."""
+    """Return the items returned early, the items at the end, and the rest."""
     framer = framer or ItemFramer()
     early = [bytes(item) for chunk in chunks for item in framer.feed(chunk)]
-    late, behind = split_deep(framer.rest())
-    return early, [bytes(item) for item in late], behind
+    late, rest_text = split_deep(framer.rest())
+    return early, [bytes(item) for item in late], rest_text
 
 
 def objects(count: int, **more: Any) -> list[bytes]:
@@ -119,7 +122,7 @@ def objects(count: int, **more: Any) -> list[bytes]:
 
 
 def custom(count: int) -> list[bytes]:
-    """Custom objects: what managed them and who owns them begins as they do."""
+    """Return custom objects whose managed fields and owners start like items."""
     kind = {"apiVersion": "example.com/v1", "kind": "Foo"}
     manager = {"apiVersion": "example.com/v1", "fieldsType": "FieldsV1", "manager": "m"}
     owner = {**kind, "name": "o", "uid": "u"}
@@ -139,7 +142,7 @@ def custom(count: int) -> list[bytes]:
 
 
 def claims(count: int) -> list[bytes]:
-    """Objects with objects inside that begin alike, as in a StatefulSet.
+    """Return objects that contain objects starting like items, as in a StatefulSet.
 
     They are scanned for brackets, so a chunk may end after a backslash of the text.
     """
@@ -168,29 +171,31 @@ LISTS = [
 ]
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 64, 255, 256, 257, 1000, 100_000])
-@pytest.mark.parametrize("items", LISTS)
-def test_any_size_of_chunks_gives_the_items(items: list[bytes], size: int) -> None:
-    behind = b',"metadata":{"a":[{"metadata":1},{"metadata":2}]}}'
-    chunks = pieces_of(body_of(items, behind), size)
+@each_case("size", [1, 2, 7, 64, 255, 256, 257, 1000, 100_000])
+@each_case("items", LISTS)
+def test_item_framer_returns_items_for_any_chunk_size(
+    items: list[bytes], size: int
+) -> None:
+    rest_text = b',"metadata":{"a":[{"metadata":1},{"metadata":2}]}}'
+    chunks = pieces_of(body_of(items, rest_text), size)
 
     early, late, rest = framed(chunks)
 
     assert early + late == [item.strip() for item in items]
-    assert rest == behind
+    assert rest == rest_text
 
 
 @given(
     items=st.lists(values, max_size=6),
-    behind=st.dictionaries(st.just("x"), values),
+    rest_text=st.dictionaries(st.just("x"), values),
     style=styles,
     cuts=CUTS,
 )
 @settings(max_examples=60)
-def test_any_split_of_any_items_gives_the_items(
-    items: list[Any], behind: Any, style: str, cuts: list[int]
+def test_item_framer_returns_any_items_for_any_split(
+    items: list[Any], rest_text: Any, style: str, cuts: list[int]
 ) -> None:
-    rest = written(behind, style).replace(b"{", b",", 1)
+    rest = written(rest_text, style).replace(b"{", b",", 1)
     body = written(items, style)[1:] + rest
 
     early, late, found_rest = framed(chunks_of(body, cuts))
@@ -200,8 +205,8 @@ def test_any_split_of_any_items_gives_the_items(
 
 
 @pytest.mark.parametrize("items", LISTS[:2])
-def test_items_come_as_they_arrive(items: list[bytes]) -> None:
-    """Each when the beginning of the next is here."""
+def test_item_framer_returns_items_as_they_arrive(items: list[bytes]) -> None:
+    """Each is returned when the start of the next one has arrived."""
     framer = ItemFramer()
     chunks = [item + b"," for item in items]
     chunks[-1] = items[-1] + b"]}"
@@ -213,7 +218,7 @@ def test_items_come_as_they_arrive(items: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("items", [claims(20), LISTS[3].values[0]], ids=["in", "text"])
-def test_items_come_as_they_arrive_where_a_guess_was_wrong(items: Any) -> None:
+def test_item_framer_returns_items_early_after_wrong_guess(items: Any) -> None:
     framer = ItemFramer()
 
     early = [bytes(item) for it in items for item in framer.feed(it + b",")]
@@ -233,7 +238,7 @@ def test_items_come_as_they_arrive_where_a_guess_was_wrong(items: Any) -> None:
         pytest.param([b"%d" % n for n in range(60_000)], id="numbers"),
     ],
 )
-def test_items_without_a_border_come_after_a_while(items: list[bytes]) -> None:
+def test_items_without_border_are_found_by_scanning(items: list[bytes]) -> None:
     framer = ItemFramer()
     chunks = pieces_of(b" , ".join(items) + b"]}", 16 * KIB)
     held = []
@@ -243,15 +248,15 @@ def test_items_without_a_border_come_after_a_while(items: list[bytes]) -> None:
         found += [bytes(item) for item in framer.feed(chunk)]
         held.append(len(b"".join(framer._parts)))
 
-    late, behind = split_deep(framer.rest())
+    late, rest_text = split_deep(framer.rest())
     assert found + [bytes(item) for item in late] == items
-    assert behind == b"}"
+    assert rest_text == b"}"
     assert max(held) <= (256 + 16) * KIB
     assert held[-1] < 100
 
 
 @pytest.mark.parametrize("size", [1000, 64 * KIB])
-def test_huge_items_do_not_disturb_their_neighbours(size: int) -> None:
+def test_huge_item_does_not_affect_neighbours(size: int) -> None:
     huge = written({"metadata": {"name": "huge"}, "data": {"a": '{"\\' * 150_000}})
     small = objects(3)
     items = [*small, huge, *small, huge, *small]
@@ -261,13 +266,13 @@ def test_huge_items_do_not_disturb_their_neighbours(size: int) -> None:
     assert early + late == items
 
 
-def test_empty_chunks_change_nothing() -> None:
+def test_item_framer_ignores_empty_chunks() -> None:
     early, late, _ = framed([b"", b'{"a":1}', b"", b',{"a":2}', b"", b"]}", b""])
 
     assert early + late == [b'{"a":1}', b'{"a":2}']
 
 
-def test_white_space_before_the_first_item_is_no_matter() -> None:
+def test_item_framer_accepts_leading_white_space() -> None:
     items = objects(30)
     body = b" " * 1000 + body_of(items)
 
@@ -279,7 +284,7 @@ def test_white_space_before_the_first_item_is_no_matter() -> None:
 # ---------------------------------------------------------------- what is no list
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         pytest.param(b'{"a":1},nonsense,{"a":2},', id="nonsense"),
@@ -289,15 +294,15 @@ def test_white_space_before_the_first_item_is_no_matter() -> None:
         pytest.param(b'{"a":1}{"a":1},{"a":2},', id="no-comma"),
     ],
 )
-@pytest.mark.parametrize("size", [1, 5, 1000])
-def test_items_that_are_not_json_raise_decode_error(body: bytes, size: int) -> None:
+@each_case("size", [1, 5, 1000])
+def test_malformed_items_raise_decode_error(body: bytes, size: int) -> None:
     chunks = pieces_of(body + b'{"a":3},{"a":4},{"a":5}]}', size)
 
     with pytest.raises(DecodeError, match=r"cannot read list items|incomplete"):
         framed(chunks)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         pytest.param(b"", id="empty"),
@@ -309,7 +314,7 @@ def test_items_that_are_not_json_raise_decode_error(body: bytes, size: int) -> N
         pytest.param(b"nonsense]", id="nonsense"),
     ],
 )
-def test_deep_split_refuses_what_is_no_list(text: bytes) -> None:
+def test_split_deep_rejects_malformed_list(text: bytes) -> None:
     with pytest.raises(DecodeError, match=r"incomplete|cannot read list items"):
         split_deep(text)
 
@@ -318,14 +323,14 @@ def test_deep_split_refuses_what_is_no_list(text: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", [5000, 10**7])
-def test_item_that_nests_too_deeply_costs_no_other(size: int) -> None:
+def test_deeply_nested_item_does_not_affect_others(size: int) -> None:
     deep = b'{"metadata":{"name":"deep"},"a":' + nested() + b"}"
     items = [*objects(2), deep, *objects(2)]
 
-    early, late, behind = framed(pieces_of(body_of(items, b',"x":1}'), size))
+    early, late, rest_text = framed(pieces_of(body_of(items, b',"x":1}'), size))
 
     assert early + late == items
-    assert behind == b',"x":1}'
+    assert rest_text == b',"x":1}'
 
 
 # ---------------------------------------------------------------- linear cost
@@ -339,7 +344,7 @@ LONG = [
 
 
 @pytest.mark.parametrize(("make", "count"), LONG)
-def test_number_of_calls_grows_as_the_list_does(
+def test_item_framer_makes_linear_number_of_calls(
     make: Callable[[int], list[bytes]], count: int
 ) -> None:
     def cost(count: int) -> int:
@@ -351,7 +356,7 @@ def test_number_of_calls_grows_as_the_list_does(
 
 
 @pytest.mark.parametrize(("make", "count"), LONG)
-def test_each_byte_is_decoded_about_once(
+def test_item_framer_decodes_each_byte_about_once(
     make: Callable[[int], list[bytes]], count: int
 ) -> None:
     body = body_of(make(count))
@@ -359,13 +364,13 @@ def test_each_byte_is_decoded_about_once(
 
     framed(pieces_of(body, 4 * KIB), framer)
 
-    # All of it once, and what one wrong guess may cost.
+    # All bytes once, and the cost of one wrong guess.
     assert len(body) - 8 * KIB < framer.decoded < len(body) + 256 * KIB
 
 
 @pytest.mark.parametrize("size", [1, 1000])
 @pytest.mark.parametrize("scanning", [False, True], ids=["guessing", "scanning"])
-def test_bytes_of_a_huge_item_are_joined_once(size: int, scanning: bool) -> None:
+def test_item_framer_joins_huge_item_once(size: int, scanning: bool) -> None:
     framer = CountingFramer()
     if scanning:
         for chunk in (*claims(2), b""):
@@ -377,7 +382,7 @@ def test_bytes_of_a_huge_item_are_joined_once(size: int, scanning: bool) -> None
     for chunk in chunks:
         assert framer.feed(chunk) == []
 
-    # What was fed lies there as it came: nothing was put together or taken apart.
+    # The chunks are kept as they came, neither joined nor split.
     kept = framer._parts[-len(chunks) :]
     assert all(one is other for one, other in zip(kept, chunks, strict=True))
     decoded = framer.decoded
@@ -387,8 +392,8 @@ def test_bytes_of_a_huge_item_are_joined_once(size: int, scanning: bool) -> None
 
 @given(data=st.data())
 @settings(max_examples=30)
-def test_text_that_never_ends_costs_as_much_as_it_is_long(data: st.DataObject) -> None:
-    """Brackets, quotes and backslashes in any order: no step back multiplies."""
+def test_unterminated_text_takes_linear_time(data: st.DataObject) -> None:
+    """Brackets, quotes and backslashes in any order cause no repeated backtracking."""
     unit = data.draw(st.text('{}[]",\\a', min_size=1, max_size=4)).encode()
 
     def cost(count: int) -> int:

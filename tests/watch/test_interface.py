@@ -1,4 +1,4 @@
-"""`Watch`: batches and single events by turns, and the end of a watch."""
+"""`Watch`: batches and single events, and the end of a watch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 
 import pytest
-from canned import told
+from canned import summaries
 from conftest import pod
 
 from aioinformer.errors import TransportError
@@ -18,7 +18,7 @@ def event(name: str) -> WatchEvent:
 
 
 class Proxy(Watch):
-    """A watch over what somebody else produces, as small as one can be."""
+    """Minimal watch of events that a test sends."""
 
     def __init__(self, *batches: str | Exception | None) -> None:
         super().__init__()
@@ -48,40 +48,40 @@ class Proxy(Watch):
         self.arrived.set()
 
 
-async def test_gives_the_batches_as_they_come() -> None:
+async def test_watch_returns_batches_as_they_arrive() -> None:
     watch = Proxy("ab", "c", None)
 
-    assert told(await watch.next_batch()) == ["ADDED a", "ADDED b"]
-    assert told(await watch.next_batch()) == ["ADDED c"]
+    assert summaries(await watch.next_batch()) == ["ADDED a", "ADDED b"]
+    assert summaries(await watch.next_batch()) == ["ADDED c"]
     assert await watch.next_batch() == []
 
 
-async def test_iterates_over_single_events() -> None:
+async def test_watch_iterates_over_single_events() -> None:
     watch = Proxy("ab", "c", None)
 
-    assert told([it async for it in watch]) == ["ADDED a", "ADDED b", "ADDED c"]
+    assert summaries([it async for it in watch]) == ["ADDED a", "ADDED b", "ADDED c"]
 
 
-async def test_batches_and_single_events_are_taken_by_turns() -> None:
+async def test_batches_and_single_events_can_alternate() -> None:
     watch = Proxy("abc", "de", "f", None)
 
-    assert told([await anext(watch)]) == ["ADDED a"]
-    assert told(await watch.next_batch()) == ["ADDED b", "ADDED c"]
-    assert told([await anext(watch)]) == ["ADDED d"]
-    assert told([it async for it in watch]) == ["ADDED e", "ADDED f"]
+    assert summaries([await anext(watch)]) == ["ADDED a"]
+    assert summaries(await watch.next_batch()) == ["ADDED b", "ADDED c"]
+    assert summaries([await anext(watch)]) == ["ADDED d"]
+    assert summaries([it async for it in watch]) == ["ADDED e", "ADDED f"]
 
 
-async def test_an_iteration_goes_on_where_it_was_left() -> None:
+async def test_iteration_continues_where_it_was_left() -> None:
     watch = Proxy("abc", None)
 
     async for it in watch:
         assert it.object.name == "a"
         break
 
-    assert told([it async for it in watch]) == ["ADDED b", "ADDED c"]
+    assert summaries([it async for it in watch]) == ["ADDED b", "ADDED c"]
 
 
-async def test_end_of_the_source_is_fetched_once() -> None:
+async def test_end_of_source_is_fetched_once() -> None:
     watch = Proxy(None, "late")
 
     assert await watch.next_batch() == []
@@ -89,7 +89,7 @@ async def test_end_of_the_source_is_fetched_once() -> None:
     assert watch.fetches == 1
 
 
-async def test_stop_ends_a_waiting_next_batch_at_once() -> None:
+async def test_stop_wakes_waiting_next_batch() -> None:
     loop = asyncio.get_running_loop()
     watch = Proxy()
     waiting = asyncio.create_task(watch.next_batch())
@@ -101,13 +101,13 @@ async def test_stop_ends_a_waiting_next_batch_at_once() -> None:
     assert loop.time() == pytest.approx(1.0)
 
 
-async def test_stopping_ends_it_at_once_for_who_iterates() -> None:
+async def test_stop_wakes_waiting_iteration() -> None:
     watch = Proxy("a")
     seen = []
 
     async def iterate() -> None:
         async for it in watch:
-            seen.extend(told([it]))
+            seen.extend(summaries([it]))
 
     waiting = asyncio.create_task(iterate())
     await asyncio.sleep(1)
@@ -117,7 +117,7 @@ async def test_stopping_ends_it_at_once_for_who_iterates() -> None:
     assert seen == ["ADDED a"]
 
 
-async def test_stopping_twice_closes_once() -> None:
+async def test_second_stop_does_nothing() -> None:
     watch = Proxy()
     states = [watch.stopped]
 
@@ -137,7 +137,7 @@ async def test_unread_watch_can_be_stopped() -> None:
     assert watch.fetches == 0
 
 
-async def test_stopping_drops_what_was_not_taken() -> None:
+async def test_stop_drops_unread_events() -> None:
     watch = Proxy("abc")
     await anext(watch)
 
@@ -158,14 +158,14 @@ async def test_events_that_arrive_during_stop_are_dropped() -> None:
     assert await waiting == []
 
 
-async def test_leaving_the_context_stops_it() -> None:
+async def test_leaving_context_stops_watch() -> None:
     async with Proxy("a") as watch:
-        assert told(await watch.next_batch()) == ["ADDED a"]
+        assert summaries(await watch.next_batch()) == ["ADDED a"]
 
     assert watch.stopped
 
 
-async def test_an_error_within_the_context_stops_it() -> None:
+async def test_error_within_context_stops_watch() -> None:
     watch = Proxy()
 
     with pytest.raises(ZeroDivisionError):
@@ -175,17 +175,17 @@ async def test_an_error_within_the_context_stops_it() -> None:
     assert watch.stopped
 
 
-async def test_error_of_the_source_is_raised_after_earlier_events() -> None:
+async def test_error_of_source_is_raised_after_earlier_events() -> None:
     watch = Proxy("ab", TransportError("broken"), None)
 
-    assert told([await anext(watch), await anext(watch)]) == ["ADDED a", "ADDED b"]
+    assert summaries([await anext(watch), await anext(watch)]) == ["ADDED a", "ADDED b"]
     with pytest.raises(TransportError, match="broken"):
         await anext(watch)
 
     assert await watch.next_batch() == []
 
 
-async def test_a_cancelled_wait_loses_nothing() -> None:
+async def test_cancelled_wait_loses_no_events() -> None:
     watch = Proxy()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
@@ -193,8 +193,8 @@ async def test_a_cancelled_wait_loses_nothing() -> None:
 
     watch.send("ab")
 
-    assert told([await anext(watch)]) == ["ADDED a"]
-    assert told(await watch.next_batch()) == ["ADDED b"]
+    assert summaries([await anext(watch)]) == ["ADDED a"]
+    assert summaries(await watch.next_batch()) == ["ADDED b"]
 
 
 async def test_skipped_is_0_by_default() -> None:

@@ -1,4 +1,4 @@
-"""Objects of another kind or API version, which nobody asked for, are left out."""
+"""`KindCheck`: objects of another kind or API version are skipped."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from conftest import pod
+from each_case import each_case
 from json_helpers import nested, written
 
 from aioinformer.errors import DecodeError
@@ -21,18 +22,18 @@ TABLE = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "rows"
 
 
 def called(kind: str | None, api_version: str | None, name: str = "a") -> Any:
-    """A pod that says it is of another type; None leaves it unsaid."""
+    """Return a pod with another type; None leaves a field out."""
     body = pod(name, metadata={"resourceVersion": "99"})
     given = {"kind": kind, "apiVersion": api_version}
     rest = {key: it for key, it in body.items() if key not in given}
     return {key: it for key, it in given.items() if it is not None} | rest
 
 
-# ---------------------------------------------------------------- what an object says
+# ---------------------------------------------------------------- types of objects
 
 
-@pytest.mark.parametrize("style", ["compact", "spaced", "pretty", "escaped"])
-@pytest.mark.parametrize(
+@each_case("style", ["compact", "spaced", "pretty", "escaped"])
+@each_case(
     "body",
     [
         pytest.param({"kind": "Pod", "apiVersion": "v1", "x": 1}, id="built-in"),
@@ -44,12 +45,12 @@ def called(kind: str | None, api_version: str | None, name: str = "a") -> Any:
         pytest.param({"kind": "Pod", "x": 1, "apiVersion": "v1"}, id="apart"),
     ],
 )
-def test_reads_the_type_wherever_it_stands(body: Any, style: str) -> None:
+def test_type_of_reads_fields_at_any_position(body: Any, style: str) -> None:
     assert type_of(written(body, style)) == ("Pod", "v1")
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
+@each_case(
+    "body, expected",
     [
         (b"{}", ("", "")),
         (b'{"kind":null,"apiVersion":null}', ("", "")),
@@ -65,7 +66,7 @@ def test_type_of_returns_empty_strings_for_missing_fields(
     assert type_of(body) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         pytest.param(b'{"kind":"\xff","apiVersion":"v1","x":1}', id="not-utf8"),
@@ -77,19 +78,19 @@ def test_type_of_returns_empty_strings_for_missing_fields(
         pytest.param(b"[]", id="array"),
     ],
 )
-def test_a_type_that_cannot_be_read_raises_decode_error(body: bytes) -> None:
+def test_type_of_raises_decode_error_for_malformed_type(body: bytes) -> None:
     with pytest.raises(DecodeError):
         type_of(body)
 
 
-def test_type_is_read_behind_what_nests_too_deeply() -> None:
+def test_type_of_reads_type_after_deeply_nested_value() -> None:
     body = b'{"apiVersion":"v1","data":' + nested() + b',"kind":"Pod"}'
 
     assert type_of(body) == ("Pod", "v1")
 
 
-@pytest.mark.parametrize(
-    ("resource", "kind", "api_version", "passes"),
+@each_case(
+    "resource, kind, api_version, passes",
     [
         (PODS, "Pod", "v1", True),
         (PODS, None, None, True),
@@ -112,8 +113,8 @@ def test_type_is_read_behind_what_nests_too_deeply() -> None:
         (UNKNOWN, "Table", "meta.k8s.io/v1beta1", False),
     ],
 )
-@pytest.mark.parametrize("style", ["compact", "spaced"])
-def test_only_the_requested_type_passes(
+@each_case("style", ["compact", "spaced"])
+def test_kind_check_passes_only_requested_type(
     resource: Resource,
     kind: str | None,
     api_version: str | None,
@@ -129,7 +130,7 @@ def test_only_the_requested_type_passes(
 
 
 def watched(resource: Resource, *objects: Any, kind: str = "ADDED") -> list[Any]:
-    """Names and versions of the events that come out, and how many were skipped."""
+    """Return names and versions of the events, and the number of skipped ones."""
     decoder = StreamDecoder(ObjectDecoder(resource))
     lines = (written({"type": kind, "object": it}) for it in objects)
     events = decoder.feed(b"".join(it + b"\n" for it in lines))
@@ -139,7 +140,7 @@ def watched(resource: Resource, *objects: Any, kind: str = "ADDED") -> list[Any]
 
 
 @pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"])
-def test_a_watch_skips_objects_of_another_type(kind: str) -> None:
+def test_watch_skips_objects_of_other_type(kind: str) -> None:
     strangers = [
         called("Node", "v1"),
         called("Pod", "v2"),
@@ -151,19 +152,19 @@ def test_a_watch_skips_objects_of_another_type(kind: str) -> None:
     assert found == [("a", "1"), ("b", "1"), 3]
 
 
-def test_watch_accepts_objects_without_a_type() -> None:
+def test_watch_accepts_objects_without_type() -> None:
     assert watched(PODS, called(None, None)) == [("a", "99"), 0]
     assert watched(NODES, called(None, "v1")) == [("a", "99"), 0]
 
 
-def test_a_watch_of_a_kind_that_is_not_known_takes_all_but_tables() -> None:
+def test_watch_of_unknown_kind_accepts_all_but_tables() -> None:
     table = TABLE | {"metadata": {"name": "t"}}
 
     assert watched(UNKNOWN, called("Any", "v7"), table) == [("a", "99"), 1]
 
 
 @pytest.mark.parametrize("text", [b'{"type": %s, "object": %s}', b'{"object":%s}'])
-def test_watch_skips_other_types_however_the_line_is_written(text: bytes) -> None:
+def test_watch_skips_other_types_in_any_style(text: bytes) -> None:
     stranger = written(called("Node", "v1"))
     if text.startswith(b'{"object"'):
         text = b'{"object":%s,"type":"ADDED"}' % stranger
@@ -176,7 +177,7 @@ def test_watch_skips_other_types_however_the_line_is_written(text: bytes) -> Non
     assert decoder.skipped == 1
 
 
-def test_an_error_event_is_not_checked() -> None:
+def test_kind_of_error_event_is_not_checked() -> None:
     decoder = StreamDecoder(ObjectDecoder(PODS))
     event = {"type": "ERROR", "object": called("Node", "v1")}
 
@@ -198,7 +199,7 @@ def listed(resource: Resource, body: Any) -> list[Any]:
     return [it.name for it in objects] + [splitter.skipped]
 
 
-def test_a_list_skips_items_of_another_type() -> None:
+def test_list_skips_items_of_other_type() -> None:
     items = [
         called("Pod", "v1", "a"),
         called("Node", "v1", "b"),
@@ -211,26 +212,26 @@ def test_a_list_skips_items_of_another_type() -> None:
     assert listed(PODS, body) == ["a", "d", 3]
 
 
-@pytest.mark.parametrize(
-    ("kind", "api_version", "message"),
+@each_case(
+    "kind, api_version, message",
     [
         ("NodeList", "v1", "expected a list of v1 Pod, got v1 NodeList"),
         ("PodList", "v2", "expected a list of v1 Pod, got v2 PodList"),
         ("Table", "meta.k8s.io/v1", "expected a list of v1 Pod, got meta.k8s.io/v1 Ta"),
     ],
 )
-@pytest.mark.parametrize("behind", [False, True])
-def test_a_list_of_another_type_raises_decode_error(
-    kind: str, api_version: str, message: str, behind: bool
+@each_case("type_last", [False, True])
+def test_list_of_other_type_raises_decode_error(
+    kind: str, api_version: str, message: str, type_last: bool
 ) -> None:
     head = {"kind": kind, "apiVersion": api_version, "metadata": AT_7}
     items = {"items": [pod("a")]}
 
     with pytest.raises(DecodeError, match=message):
-        listed(PODS, items | head if behind else head | items)
+        listed(PODS, items | head if type_last else head | items)
 
 
-def test_a_table_is_no_list_of_a_kind_that_is_not_known_either() -> None:
+def test_list_of_unknown_kind_rejects_table() -> None:
     with pytest.raises(DecodeError, match="not a list: Table"):
         listed(UNKNOWN, TABLE)
 
@@ -240,14 +241,14 @@ def test_a_table_is_no_list_of_a_kind_that_is_not_known_either() -> None:
         listed(UNKNOWN, TABLE | {"items": [pod("a")]})
 
 
-def test_items_of_a_list_without_a_kind_are_checked() -> None:
+def test_items_of_list_without_kind_are_checked() -> None:
     items = [called("Deployment", "apps/v1", "a"), called("Pod", "v1", "b")]
     body = {"kind": "List", "apiVersion": "v1", "metadata": AT_7, "items": items}
 
     assert listed(DEPLOYMENTS, body) == ["a", 1]
 
 
-def test_untyped_item_in_a_list_without_a_kind_is_accepted() -> None:
+def test_untyped_item_of_list_without_kind_is_accepted() -> None:
     items = [called(None, None)]
     body = {"kind": "List", "apiVersion": "v1", "metadata": AT_7, "items": items}
     splitter = ListSplitter(ObjectDecoder(DEPLOYMENTS))

@@ -1,4 +1,4 @@
-"""Lists of built-in kinds are split without a proof: only borders look like borders."""
+"""Lists of built-in kinds are split without a proof."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import pod
+from each_case import each_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from json_helpers import HARD_TEXTS, STYLES, pieces_of, texts, written
@@ -29,11 +30,11 @@ WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
 # ---------------------------------------------------------------- which kinds
 
 FIELDS = "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1"
-"""The one free object of all kinds. Of users a server writes it anew, with no arrays."""
+"""The only field of any type. Servers rewrite it for users, without arrays."""
 
 
 def look_alikes(schema: Any, path: str, *, within: frozenset[str]) -> Iterator[str]:
-    """Where an object of a kind can hold an array of what begins with metadata."""
+    """Yield the paths of arrays whose items may start with metadata."""
     for part in schema.get("allOf", ()):
         yield from look_alikes(part, path, within=within)
 
@@ -74,7 +75,7 @@ def fields_of(schema: Any) -> set[str]:
 
 
 def listed_kinds() -> dict[tuple[str, str], Any]:
-    """All kinds that have lists, by API version and kind."""
+    """Return all kinds that have lists, by API version and kind."""
     found = {}
     for schema in definitions().values():
         for it in schema.get("x-kubernetes-group-version-kind", ()):
@@ -88,8 +89,8 @@ def listed_kinds() -> dict[tuple[str, str], Any]:
     }
 
 
-def test_sure_kinds_cannot_contain_arrays_of_objects_with_metadata() -> None:
-    """Of a real server's types, as it tells them."""
+def test_kinds_with_sure_borders_contain_no_objects_with_metadata() -> None:
+    """Checked against the schemas of a real server."""
     places = {
         which: sorted(set(look_alikes(schema, which[1], within=frozenset())))
         for which, schema in listed_kinds().items()
@@ -106,11 +107,11 @@ def test_sure_kinds_cannot_contain_arrays_of_objects_with_metadata() -> None:
     assert any(path.endswith(".default") for path in free)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "which",
     [("example.com/v1", "Pod"), ("v2", "Pod"), ("v1", "Widget"), ("", "Pod"), ("", "")],
 )
-def test_sure_kinds_have_no_custom_resources(which: tuple[str, str]) -> None:
+def test_custom_resources_have_no_sure_borders(which: tuple[str, str]) -> None:
     assert not has_sure_borders(*which)
 
 
@@ -118,7 +119,7 @@ def test_sure_kinds_have_no_custom_resources(which: tuple[str, str]) -> None:
 
 
 def list_of(items: list[Any], resource: Resource = PODS) -> bytes:
-    """As servers write it; items of built-in kinds do not say what they are."""
+    """Return a list as servers write it, without types of built-in items."""
     head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version}
     return written({**head, "metadata": {"resourceVersion": "7"}, "items": items})
 
@@ -128,7 +129,7 @@ def untyped(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def long_start(count: int = 16) -> list[dict[str, Any]]:
-    """More than what is proved of each list."""
+    """Return more items than are proved in each list."""
     filling = {"annotations": {"text": "x" * 6_000}}
     return [untyped(pod(f"first-{n}", metadata=filling)) for n in range(count)]
 
@@ -153,7 +154,7 @@ CLAIM = {"metadata": {"name": "claim", "labels": {"a": "b"}}, "spec": {}}
 
 
 def confusing(number: int) -> dict[str, Any]:
-    """A pod whose texts look like borders, and with other metadata within it."""
+    """Return a pod with texts that look like borders, and with nested metadata."""
     text = HARD_TEXTS[number % len(HARD_TEXTS)]
     return untyped(
         pod(
@@ -180,7 +181,7 @@ def list_of_pods() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("size", [1_000, 8_192, 70_000, 1_000_000])
-def test_text_that_looks_like_a_border_does_not_split_items(size: int) -> None:
+def test_text_like_a_border_does_not_split_items(size: int) -> None:
     items = [*long_start(), *map(confusing, range(40)), *long_start(2)]
     body = list_of(items)
 
@@ -192,7 +193,7 @@ def test_text_that_looks_like_a_border_does_not_split_items(size: int) -> None:
     sizes=st.lists(st.integers(1, 20_000), min_size=1, max_size=10),
 )
 @settings(max_examples=60)
-def test_any_split_of_a_long_list_gives_its_objects(
+def test_long_list_is_read_for_any_split(
     found: list[dict[str, str]], sizes: list[int]
 ) -> None:
     items = [
@@ -211,8 +212,8 @@ def test_any_split_of_a_long_list_gives_its_objects(
 
 
 @pytest.mark.parametrize("resource", [DEPLOYMENTS, STATEFUL_SETS, WIDGETS], ids=str)
-def test_templates_and_claims_are_no_items(resource: Resource) -> None:
-    """Claims begin as items do: nobody gets an object into a cache that way."""
+def test_templates_and_claims_are_not_split_as_items(resource: Resource) -> None:
+    """Claims start like items, so users could add objects to a cache otherwise."""
     claims = [] if resource is DEPLOYMENTS else [{"x": {}}, CLAIM, CLAIM]
     spec = {"template": {"metadata": {}, "spec": {}}, "volumeClaimTemplates": claims}
     body = list_of(
@@ -224,9 +225,9 @@ def test_templates_and_claims_are_no_items(resource: Resource) -> None:
     assert [it.to_dict() for it in found] == whole(body, resource)
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("colon", [":", ": ", " :"])
-def test_lists_that_are_written_otherwise_are_proved(style: str, colon: str) -> None:
+@each_case("style", STYLES)
+@each_case("colon", [":", ": ", " :"])
+def test_list_in_other_style_is_proved(style: str, colon: str) -> None:
     found = json.loads(list_of([*long_start(), *map(confusing, range(10))]))
     options = STYLES[style] | {"separators": (",", colon)}
     body = json.dumps(found, **options).encode()
@@ -234,8 +235,8 @@ def test_lists_that_are_written_otherwise_are_proved(style: str, colon: str) -> 
     assert [it.to_dict() for it in objects_in(body)] == whole(body)
 
 
-def test_an_item_that_begins_otherwise_is_found() -> None:
-    """Whoever mixes ways of writing within a list gets all of it proved."""
+def test_item_that_starts_differently_is_found() -> None:
+    """A list that mixes styles is proved as a whole."""
     typed = [pod("a"), pod("b")]
     swapped = [dict(reversed(it.items())) for it in typed]
     body = list_of([*long_start(), *typed, *long_start(2), *swapped, *long_start(2)])
@@ -246,8 +247,8 @@ def test_an_item_that_begins_otherwise_is_found() -> None:
 # ---------------------------------------------------------------- what is no JSON
 
 
-def test_a_body_that_is_no_json_shows_when_it_is_read() -> None:
-    """As in a watch; and it costs no other object."""
+def test_malformed_body_raises_when_read() -> None:
+    """As in a watch, other objects are not affected."""
     spec = {"nodeName": "nothing", "template": {"metadata": {"name": "inner"}}}
     bad = untyped(pod("bad", metadata={"managedFields": []}, spec=spec))
     body = list_of([*long_start(), bad, *long_start(3)])
@@ -262,7 +263,7 @@ def test_a_body_that_is_no_json_shows_when_it_is_read() -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1, 9])
-def test_malformed_start_of_a_list_raises(place: int) -> None:
+def test_malformed_start_of_list_raises(place: int) -> None:
     items = long_start()
     items[place]["spec"] = {"nodeName": "nothing"}
     body = list_of(items).replace(b'"nothing"', b"nothing")
@@ -271,7 +272,7 @@ def test_malformed_start_of_a_list_raises(place: int) -> None:
         objects_in(body)
 
 
-def test_a_head_that_is_no_json_is_that_of_a_damaged_list() -> None:
+def test_malformed_metadata_fails_list() -> None:
     items = [*long_start(), untyped(pod("bad")), *long_start(3)]
     body = list_of(items).replace(b'"bad"', b"bad")
 
@@ -279,7 +280,7 @@ def test_a_head_that_is_no_json_is_that_of_a_damaged_list() -> None:
         objects_in(body)
 
 
-def test_a_head_of_the_wrong_shape_is_left_out_and_told() -> None:
+def test_metadata_of_wrong_shape_is_skipped_and_reported() -> None:
     bad = untyped(pod("bad", metadata={"labels": {"a": {"b": "c"}}}))
     splitter = ListSplitter(ObjectDecoder(PODS))
 

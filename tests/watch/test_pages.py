@@ -1,4 +1,4 @@
-"""`PagesAhead`: the next page is asked for while the one before is read."""
+"""`PagesAhead`: the next page is requested while one is read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import pytest
+from each_case import each_case
 from fake_source import FakeSource, Page, Silence, thing
 
 from aioinformer.errors import ResourceExpired, TransportError
@@ -32,25 +33,25 @@ async def turns(number: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-async def test_gives_a_page_that_was_not_asked_for_ahead() -> None:
+async def test_page_can_be_read_without_request_ahead() -> None:
     source = FakeSource([Page([thing("a")], token="t")])
 
     async with PagesAhead(source) as pages, pages.page(FIRST) as page:
         assert await names_of(page) == "a"
         assert page.continue_token == "t"
 
-    assert source.asked == ["list ''"]
+    assert source.requested == ["list ''"]
     assert source.open == 0
 
 
-async def test_asks_for_the_next_page_while_one_is_read() -> None:
+async def test_next_page_is_requested_while_one_is_read() -> None:
     source = FakeSource([Page([thing("a")], token="t"), Page([thing("b")])])
 
     async with PagesAhead(source) as pages:
         async with pages.page(FIRST) as page:
             pages.ask(SECOND)
             await turns()
-            assert source.asked == ["list ''", "list t"], "before the first is read"
+            assert source.requested == ["list ''", "list t"], "before the first is read"
             assert await names_of(page) == "a"
 
         async with pages.page(SECOND) as page:
@@ -58,10 +59,10 @@ async def test_asks_for_the_next_page_while_one_is_read() -> None:
 
         assert source.open == 0
 
-    assert len(source.asked) == 2
+    assert len(source.requested) == 2
 
 
-async def test_asking_again_for_the_same_page_changes_nothing() -> None:
+async def test_repeated_ask_changes_nothing() -> None:
     source = FakeSource([Page([thing("a")])])
 
     async with PagesAhead(source) as pages:
@@ -72,10 +73,10 @@ async def test_asking_again_for_the_same_page_changes_nothing() -> None:
         async with pages.page(SECOND) as page:
             assert await names_of(page) == "a"
 
-    assert source.asked == ["list t"]
+    assert source.requested == ["list t"]
 
 
-async def test_a_page_that_was_read_can_be_asked_for_again() -> None:
+async def test_read_page_can_be_requested_again() -> None:
     source = FakeSource([Page([thing("a")]), Page([thing("b")])])
 
     async with PagesAhead(source) as pages:
@@ -87,7 +88,7 @@ async def test_a_page_that_was_read_can_be_asked_for_again() -> None:
                 assert await names_of(page) == name
 
 
-async def test_drops_the_page_ahead_for_another_one() -> None:
+async def test_ask_for_other_page_drops_page_ahead() -> None:
     source = FakeSource([Page([thing("a")]), Page([thing("b")])])
 
     async with PagesAhead(source) as pages:
@@ -95,14 +96,14 @@ async def test_drops_the_page_ahead_for_another_one() -> None:
         await turns()
         pages.ask(OTHER)
         await turns()
-        assert source.asked == ["list t", "list u"]
+        assert source.requested == ["list t", "list u"]
         assert source.open == 1
 
         async with pages.page(OTHER) as page:
             assert await names_of(page) == "b"
 
 
-async def test_drops_the_page_ahead_if_another_one_is_wanted() -> None:
+async def test_reading_other_page_drops_page_ahead() -> None:
     source = FakeSource([Page([thing("a")]), Page([thing("b")])])
 
     async with PagesAhead(source) as pages:
@@ -115,12 +116,12 @@ async def test_drops_the_page_ahead_if_another_one_is_wanted() -> None:
             assert source.open == 1
 
         async with pages.page(SECOND) as page:
-            assert await names_of(page) == "b", "it was asked for again"
+            assert await names_of(page) == "b", "it was requested again"
 
-    assert len(source.asked) == 3
+    assert len(source.requested) == 3
 
 
-async def test_an_error_is_raised_by_the_page_that_wants_it() -> None:
+async def test_error_of_page_ahead_is_raised_by_its_page() -> None:
     source = FakeSource([Page([thing("a")]), EXPIRED])
 
     async with PagesAhead(source) as pages:
@@ -141,10 +142,10 @@ async def test_error_of_an_unused_page_ahead_is_dropped() -> None:
         pages.ask(SECOND)
         await turns()
 
-    assert source.asked == ["list t"]
+    assert source.requested == ["list t"]
 
 
-async def test_an_error_while_reading_a_page_asked_for_ahead_is_the_readers() -> None:
+async def test_error_while_reading_page_ahead_is_raised_to_reader() -> None:
     source = FakeSource([Page([thing("a")], error=TransportError("broken"))])
 
     async with PagesAhead(source) as pages:
@@ -156,8 +157,8 @@ async def test_an_error_while_reading_a_page_asked_for_ahead_is_the_readers() ->
         assert source.open == 0
 
 
-@pytest.mark.parametrize("answer", [Page([thing("a")]), Silence()])
-@pytest.mark.parametrize("number", range(4))
+@each_case("answer", [Page([thing("a")]), Silence()])
+@each_case("number", range(4))
 async def test_pages_ahead_leaves_no_task_and_no_connection(
     answer: Page | Silence, number: int
 ) -> None:
@@ -170,7 +171,7 @@ async def test_pages_ahead_leaves_no_task_and_no_connection(
     assert source.open == 0
 
 
-async def test_leaves_all_that_was_dropped() -> None:
+async def test_dropped_pages_are_left() -> None:
     source = FakeSource([Page()])
 
     async with PagesAhead(source) as pages:
@@ -187,8 +188,8 @@ async def test_leaves_all_that_was_dropped() -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
-@pytest.mark.parametrize("turn", range(12))
-async def test_can_be_cancelled_in_every_turn(turn: int) -> None:
+@each_case("turn", range(12))
+async def test_pages_ahead_can_be_cancelled_in_every_turn_of_loop(turn: int) -> None:
     source = FakeSource([Page([thing("a")]), Page([thing("b")]), Page([thing("c")])])
 
     async def read() -> str:
@@ -211,7 +212,7 @@ async def test_can_be_cancelled_in_every_turn(turn: int) -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_a_wait_for_the_page_ahead_can_be_cancelled() -> None:
+async def test_wait_for_page_ahead_can_be_cancelled() -> None:
     source = FakeSource([Silence()])
 
     async with PagesAhead(source) as pages:

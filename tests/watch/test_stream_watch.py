@@ -1,4 +1,4 @@
-"""A watch over bytes: what they say, and every way in which they end."""
+"""`StreamWatch`: events of a byte stream, and all causes of its end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections import deque
 
 import orjson
 import pytest
-from canned import line, told
+from canned import line, summaries
+from each_case import each_case
 
 from aioinformer.errors import DecodeError, TransportError
 from aioinformer.model.resources import PODS
@@ -23,7 +24,7 @@ from aioinformer.watch import (
 
 
 class Bytes:
-    """A stream that says what the test tells it to."""
+    """Byte stream that a test sends."""
 
     def __init__(self, *pieces: bytes | Exception) -> None:
         self.pieces = deque(pieces)
@@ -66,42 +67,42 @@ A, B, C = line("ADDED", "a"), line("MODIFIED", "b"), line("DELETED", "c")
 # ---------------------------------------------------------------- what it gives
 
 
-async def test_gives_what_has_arrived_in_batches() -> None:
+async def test_stream_watch_returns_batches_of_arrived_events() -> None:
     watch = watch_of(Bytes(A + B, C, END))
 
-    assert told(await watch.next_batch()) == ["ADDED a", "MODIFIED b"]
-    assert told(await watch.next_batch()) == ["DELETED c"]
+    assert summaries(await watch.next_batch()) == ["ADDED a", "MODIFIED b"]
+    assert summaries(await watch.next_batch()) == ["DELETED c"]
     assert await watch.next_batch() == []
 
 
-async def test_iterates_over_single_events() -> None:
+async def test_stream_watch_iterates_over_single_events() -> None:
     watch = watch_of(Bytes(A + B, C, END))
 
-    assert told([event async for event in watch]) == [
+    assert summaries([event async for event in watch]) == [
         *("ADDED a", "MODIFIED b", "DELETED c")
     ]
 
 
-async def test_an_iteration_goes_on_where_it_was_left() -> None:
+async def test_iteration_continues_where_it_was_left() -> None:
     watch = watch_of(Bytes(A + B + C, END))
 
     async for event in watch:
         assert event.object.name == "a"
         break
 
-    assert told([await anext(watch)]) == ["MODIFIED b"]
-    assert told(await watch.next_batch()) == ["DELETED c"]
+    assert summaries([await anext(watch)]) == ["MODIFIED b"]
+    assert summaries(await watch.next_batch()) == ["DELETED c"]
 
 
-@pytest.mark.parametrize("cut", [1, 30, len(A) - 1, len(A), len(A) + 1])
-async def test_the_stream_may_be_cut_anywhere(cut: int) -> None:
+@each_case("cut", [1, 30, len(A) - 1, len(A), len(A) + 1])
+async def test_stream_watch_accepts_any_split_of_stream(cut: int) -> None:
     text = A + B
     watch = watch_of(Bytes(text[:cut], text[cut:], END))
 
-    assert told([event async for event in watch]) == ["ADDED a", "MODIFIED b"]
+    assert summaries([event async for event in watch]) == ["ADDED a", "MODIFIED b"]
 
 
-async def test_the_wait_goes_on_when_no_line_is_complete() -> None:
+async def test_stream_watch_waits_for_complete_line() -> None:
     source = Bytes(A[:20])
     watch = watch_of(source)
     waiting = asyncio.create_task(watch.next_batch())
@@ -112,17 +113,17 @@ async def test_the_wait_goes_on_when_no_line_is_complete() -> None:
 
     source.send(A[50:])
 
-    assert told(await waiting) == ["ADDED a"]
+    assert summaries(await waiting) == ["ADDED a"]
 
 
-async def test_counts_what_it_cannot_read() -> None:
+async def test_stream_watch_counts_unreadable_events() -> None:
     watch = watch_of(Bytes(line("SURPRISE", "a") + B, END))
 
-    assert told(await watch.next_batch()) == ["MODIFIED b"]
+    assert summaries(await watch.next_batch()) == ["MODIFIED b"]
     assert watch.skipped == 1
 
 
-async def test_errors_of_the_server_are_events() -> None:
+async def test_stream_watch_returns_error_events() -> None:
     status = {"kind": "Status", "code": 410, "reason": "Expired"}
     text = orjson.dumps({"type": "ERROR", "object": status}) + b"\n"
 
@@ -142,7 +143,7 @@ async def test_watch_waits_without_a_read_timeout() -> None:
 # ---------------------------------------------------------------- how it ends
 
 
-async def test_the_end_of_the_stream_closes_it() -> None:
+async def test_end_of_stream_closes_source() -> None:
     source = Bytes(A, END)
     watch = watch_of(source, 300)
 
@@ -152,18 +153,18 @@ async def test_the_end_of_the_stream_closes_it() -> None:
     assert not watch.stopped
 
 
-async def test_a_last_line_without_newline_is_an_event() -> None:
+async def test_last_line_without_newline_is_an_event() -> None:
     watch = watch_of(Bytes(A.rstrip(), END))
 
-    assert told(await watch.next_batch()) == ["ADDED a"]
+    assert summaries(await watch.next_batch()) == ["ADDED a"]
     assert await watch.next_batch() == []
 
 
-async def test_a_last_line_that_is_cut_off_is_a_transport_error() -> None:
+async def test_truncated_last_line_raises_transport_error() -> None:
     source = Bytes(A + B[:50], END)
     watch = watch_of(source)
 
-    assert told(await watch.next_batch()) == ["ADDED a"]
+    assert summaries(await watch.next_batch()) == ["ADDED a"]
     with pytest.raises(TransportError, match="cut off within a line"):
         await watch.next_batch()
 
@@ -171,11 +172,11 @@ async def test_a_last_line_that_is_cut_off_is_a_transport_error() -> None:
     assert source.closed
 
 
-async def test_a_line_that_is_no_event_ends_it() -> None:
+async def test_malformed_line_ends_stream_watch() -> None:
     source = Bytes(A, b"<h1>502</h1>\n", B)
     watch = watch_of(source)
 
-    assert told(await watch.next_batch()) == ["ADDED a"]
+    assert summaries(await watch.next_batch()) == ["ADDED a"]
     with pytest.raises(DecodeError):
         await watch.next_batch()
 
@@ -184,24 +185,24 @@ async def test_a_line_that_is_no_event_ends_it() -> None:
     assert list(source.pieces) == [B], "it was read after the end"
 
 
-async def test_events_before_a_line_that_is_no_event_are_given() -> None:
+async def test_events_before_malformed_line_are_returned() -> None:
     source = Bytes(A + B + b"<h1>502</h1>\n" + C)
     watch = watch_of(source, 300)
 
-    assert told(await watch.next_batch()) == ["ADDED a", "MODIFIED b"]
+    assert summaries(await watch.next_batch()) == ["ADDED a", "MODIFIED b"]
     with pytest.raises(DecodeError):
         await watch.next_batch()
 
     assert source.closed
     assert await watch.next_batch() == []
-    assert source.patient == [True], "it waited for more before it told"
+    assert source.patient == [True], "it waited for more bytes first"
 
 
-async def test_a_broken_connection_is_raised_once_and_ends_it() -> None:
+async def test_broken_connection_is_raised_once() -> None:
     source = Bytes(A, TransportError("broken"), B)
     watch = watch_of(source, 300)
 
-    assert told(await watch.next_batch()) == ["ADDED a"]
+    assert summaries(await watch.next_batch()) == ["ADDED a"]
     with pytest.raises(TransportError, match="broken"):
         await watch.next_batch()
 
@@ -209,7 +210,7 @@ async def test_a_broken_connection_is_raised_once_and_ends_it() -> None:
     assert source.closed
 
 
-async def test_stopping_while_it_reads_is_instant() -> None:
+async def test_stop_wakes_read_immediately() -> None:
     loop = asyncio.get_running_loop()
     source = Bytes()
     watch = watch_of(source, 300)
@@ -224,7 +225,7 @@ async def test_stopping_while_it_reads_is_instant() -> None:
     assert source.closed
 
 
-async def test_stopping_with_unread_events_leaves_nothing() -> None:
+async def test_stop_with_unread_events_frees_watch() -> None:
     source = Bytes(A + B, C)
     watch = watch_of(source, 300)
     await anext(watch)
@@ -250,37 +251,37 @@ async def test_bytes_read_during_stop_are_not_decoded() -> None:
     assert await waiting == []
 
 
-async def test_watch_ends_after_its_seconds() -> None:
+async def test_stream_watch_ends_after_time_limit() -> None:
     loop = asyncio.get_running_loop()
     source = Bytes(A)
 
     events = [event async for event in watch_of(source, 310)]
 
-    assert told(events) == ["ADDED a"]
+    assert summaries(events) == ["ADDED a"]
     assert loop.time() == pytest.approx(310)
     assert source.closed
 
 
-async def test_end_after_seconds_within_a_line_is_not_an_error() -> None:
+async def test_time_limit_within_a_line_is_not_an_error() -> None:
     watch = watch_of(Bytes(A + B[:40]), 310)
 
-    assert told([event async for event in watch]) == ["ADDED a"]
+    assert summaries([event async for event in watch]) == ["ADDED a"]
 
 
-async def test_events_read_before_the_seconds_are_over_are_returned() -> None:
+async def test_events_read_before_time_limit_are_returned() -> None:
     watch = watch_of(Bytes(A + B + C), 310)
     first = await anext(watch)
     await asyncio.sleep(400)
 
     rest = [event async for event in watch]
 
-    assert told([first, *rest]) == ["ADDED a", "MODIFIED b", "DELETED c"]
+    assert summaries([first, *rest]) == ["ADDED a", "MODIFIED b", "DELETED c"]
 
 
 # ---------------------------------------------------------------- cancellation
 
 
-async def test_a_cancelled_wait_loses_nothing() -> None:
+async def test_cancelled_wait_loses_no_events() -> None:
     source = Bytes(A[:40])
     watch = watch_of(source)
     with pytest.raises(TimeoutError):
@@ -289,14 +290,14 @@ async def test_a_cancelled_wait_loses_nothing() -> None:
 
     source.send(A[40:])
 
-    assert told(await watch.next_batch()) == ["ADDED a"]
+    assert summaries(await watch.next_batch()) == ["ADDED a"]
 
 
 @pytest.mark.parametrize("ends", ["stream", "timer"])
-async def test_a_reader_cancelled_in_any_turn_loses_nothing(
+async def test_reader_cancelled_in_any_turn_loses_no_events(
     ends: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each piece waits for its slice of the loop, so there are turns in between."""
+    """Each chunk waits for a slice of the budget, so there are turns in between."""
     monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
     for turns in range(20):
         source = Bytes(A, B, C)
@@ -318,10 +319,10 @@ async def test_a_reader_cancelled_in_any_turn_loses_nothing(
 
         await read(watch, seen)
 
-        assert told(seen) == ["ADDED a", "MODIFIED b", "DELETED c"], turns
+        assert summaries(seen) == ["ADDED a", "MODIFIED b", "DELETED c"], turns
 
 
-async def test_an_event_read_before_the_timer_survives_a_cancellation(
+async def test_event_read_before_time_limit_survives_cancellation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
@@ -329,12 +330,12 @@ async def test_an_event_read_before_the_timer_survives_a_cancellation(
     watch = watch_of(source, 10)
     reader = asyncio.create_task(watch.next_batch())
     await asyncio.sleep(0)
-    assert not source.pieces, "it should have read, and wait for its slice"
+    assert not source.pieces, "it should have read, and be waiting for its slice"
     reader.cancel()
     await asyncio.wait({reader})
     assert reader.cancelled()
 
     await asyncio.sleep(20)
 
-    assert told(await watch.next_batch()) == ["ADDED a"]
+    assert summaries(await watch.next_batch()) == ["ADDED a"]
     assert await watch.next_batch() == []

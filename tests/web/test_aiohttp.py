@@ -64,7 +64,7 @@ LARGE = "x" * 200_000
         ("GET", "/events?labelSelector=app+in", 400),
     ],
 )
-async def test_requests_are_answered(
+async def test_health_and_metrics_routes_respond(
     http: aiohttp.ClientSession, method: str, path: str, status: int
 ) -> None:
     async with http.request(method, path) as answer:
@@ -73,7 +73,7 @@ async def test_requests_are_answered(
             assert await answer.read() == b""
 
 
-async def test_a_body_comes_with_its_type(http: aiohttp.ClientSession) -> None:
+async def test_responses_have_content_type(http: aiohttp.ClientSession) -> None:
     async with http.get("/readyz") as answer:
         assert (await answer.json())["status"] == "ok"
 
@@ -82,7 +82,7 @@ async def test_a_body_comes_with_its_type(http: aiohttp.ClientSession) -> None:
 
 
 @pytest.mark.parametrize("path", ["/events", "/events/"])
-async def test_events_are_sent(
+async def test_aiohttp_stream_sends_events(
     http: aiohttp.ClientSession, server: APIServer, running: Any, path: str
 ) -> None:
     page = SentEvents()
@@ -115,7 +115,7 @@ async def test_events_of_a_stopped_informer_are_refused(
         assert answer.headers["Retry-After"] == "5"
 
 
-async def test_the_app_is_not_held_up_by_a_stream(running: Any) -> None:
+async def test_stream_does_not_delay_shutdown_of_app(running: Any) -> None:
     app = web.Application()
     app.add_subapp("/events", event_stream(running[1]))
     loop = asyncio.get_running_loop()
@@ -126,14 +126,14 @@ async def test_the_app_is_not_held_up_by_a_stream(running: Any) -> None:
             began = loop.time()
 
         assert loop.time() - began < 2
-        await answer.read()  # it is whole: nothing was cut off
+        await answer.read()  # complete
 
 
-async def test_a_client_that_reads_nothing_holds_nothing_up(
+async def test_stuck_client_does_not_delay_shutdown_of_app(
     server: APIServer, running: Any
 ) -> None:
     body = plain("large")
-    for number in range(100):  # more than sockets take
+    for number in range(100):  # more than socket buffers hold
         body["metadata"] |= {"name": f"large-{number}", "annotations": {"x": LARGE}}
         server.create(PODS, body)
 

@@ -1,4 +1,4 @@
-"""Health, metrics and events as ASGI apps: by the protocol, and mounted by Starlette."""
+"""Health, metrics and events as ASGI apps: protocol and mounts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def running(
 
 
 class Client:
-    """A host that calls an app for one request, and keeps what it sends."""
+    """ASGI server that calls an app for one request, and records its messages."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Client:
         ("/live", "/livez", 200),
     ],
 )
-async def test_routes_are_found_below_the_mount(
+async def test_routes_match_below_mount(
     running: Any, root: str, path: str, status: int
 ) -> None:
     app = health_routes(running[0]) + metrics_routes(CollectorRegistry())
@@ -144,7 +144,7 @@ async def test_routes_are_found_below_the_mount(
 
 
 @pytest.mark.parametrize("path", ["/health/livez", "/api/health/livez"])
-async def test_a_proxy_may_have_taken_off_its_part(running: Any, path: str) -> None:
+async def test_routes_match_path_stripped_by_proxy(running: Any, path: str) -> None:
     client = Client(path)
     client.scope["root_path"] = "/api"  # as `FastAPI(root_path="/api")` sets it
     app = fastapi(*running)
@@ -152,7 +152,7 @@ async def test_a_proxy_may_have_taken_off_its_part(running: Any, path: str) -> N
     assert (await client.call(app)).status == 200
 
 
-async def test_no_other_path_leads_to_a_route(running: Any) -> None:
+async def test_other_paths_get_404(running: Any) -> None:
     app = health_routes(running[0]) + metrics_routes(CollectorRegistry())
 
     answer = await Client("/else/metrics").call(app)
@@ -160,7 +160,7 @@ async def test_no_other_path_leads_to_a_route(running: Any) -> None:
     assert answer.status == 404, "a proxy that guards /metrics does not guard this"
 
 
-async def test_a_route_may_be_the_mount_itself() -> None:
+async def test_route_can_be_mount_path() -> None:
     app = metrics_routes(CollectorRegistry(), path="/")
 
     for path in ("/metrics", "/metrics/"):
@@ -171,7 +171,7 @@ async def test_a_route_may_be_the_mount_itself() -> None:
     assert repr(app) == "<Routes />"
 
 
-async def test_a_head_has_no_body(running: Any) -> None:
+async def test_head_response_has_no_body(running: Any) -> None:
     app = health_routes(running[0])
     whole = await Client("/livez").call(app)
     head = await Client("/livez", "HEAD").call(app)
@@ -190,7 +190,7 @@ async def test_methods_other_than_get_and_head_get_405(
         assert answer.headers[b"allow"] == b"GET, HEAD"
 
 
-async def test_a_lifespan_is_taken_note_of(running: Any) -> None:
+async def test_lifespan_events_are_accepted(running: Any) -> None:
     for app in (health_routes(running[0]), event_stream(running[1])):
         client = Client()
         client._requests = [{"type": "lifespan.shutdown"}, {"type": "lifespan.startup"}]
@@ -202,7 +202,7 @@ async def test_a_lifespan_is_taken_note_of(running: Any) -> None:
         ]
 
 
-async def test_a_websocket_is_turned_away(running: Any) -> None:
+async def test_websocket_is_refused(running: Any) -> None:
     client = Client()
     client._requests = [{"type": "websocket.connect"}]
     client.scope = {"type": "websocket", "path": "/livez"}
@@ -214,7 +214,7 @@ async def test_a_websocket_is_turned_away(running: Any) -> None:
 # ---------------------------------------------------------------- events
 
 
-async def test_events_are_sent_until_the_client_leaves(
+async def test_asgi_stream_sends_events_until_disconnect(
     server: APIServer, running: Any
 ) -> None:
     app, client = event_stream(running[1], resume_seconds=0), Client("/events/")
@@ -232,7 +232,9 @@ async def test_events_are_sent_until_the_client_leaves(
         assert not running[1]._processor.listeners
 
 
-async def test_a_browser_goes_on_where_it_was(server: APIServer, running: Any) -> None:
+async def test_browser_resumes_by_last_event_id(
+    server: APIServer, running: Any
+) -> None:
     app = event_stream(running[1])
     first = Client("/events/")
     async with first.reading(app):
@@ -244,7 +246,7 @@ async def test_a_browser_goes_on_where_it_was(server: APIServer, running: Any) -
         assert sorted(again.page.take()) == ["added b", "synced"]
 
 
-async def test_the_answer_is_ended_in_order(running: Any) -> None:
+async def test_ended_stream_completes_response(running: Any) -> None:
     app, client = event_stream(running[1]), Client("/events/")
     async with client.reading(app) as task:
         app.stream.close()
@@ -254,7 +256,7 @@ async def test_the_answer_is_ended_in_order(running: Any) -> None:
     assert client.sent[-1] == {"type": "http.response.body", "body": b""}
 
 
-async def test_a_head_of_events_ends_at_once(running: Any) -> None:
+async def test_head_of_stream_ends_at_once(running: Any) -> None:
     client = await Client("/", "HEAD").call(event_stream(running[1]))
 
     assert (client.status, client.body) == (200, b"")
@@ -270,7 +272,7 @@ async def test_a_head_of_events_ends_at_once(running: Any) -> None:
     ],
     ids=["selector", "namespace", "odd-namespace", "odd-selector"],
 )
-async def test_a_wrong_query_is_told(running: Any, query: str, text: bytes) -> None:
+async def test_invalid_query_gets_400(running: Any, query: str, text: bytes) -> None:
     app = event_stream(running[1], namespace="default")
     answer = await Client("/", query=query).call(app)
 
@@ -304,7 +306,7 @@ async def test_events_of_a_stopped_informer_are_refused(running: Any) -> None:
     assert answer.headers[b"retry-after"] == b"5"
 
 
-async def test_streams_end_when_the_server_of_the_signals_is_to_exit(
+async def test_streams_end_when_signal_handling_server_should_exit(
     running: Any,
 ) -> None:
     class Server:
@@ -352,7 +354,7 @@ def fastapi(factory: Any, pods: Any) -> FastAPI:
 @pytest.mark.parametrize(
     "framework", [starlette, fastapi], ids=["starlette", "fastapi"]
 )
-async def test_frameworks_mount_them(running: Any, framework: Any) -> None:
+async def test_frameworks_can_mount_apps(running: Any, framework: Any) -> None:
     app, page = framework(*running), SentEvents()
     async with by_uvicorn(app) as url, aiohttp.ClientSession(url) as http:
         for path, status in {
@@ -374,7 +376,7 @@ async def test_frameworks_mount_them(running: Any, framework: Any) -> None:
     assert page.names == ["reset", "added a", "synced"]
 
 
-async def test_uvicorn_is_not_held_up_by_a_stream(running: Any) -> None:
+async def test_stream_does_not_delay_shutdown_of_uvicorn(running: Any) -> None:
     app = fastapi(*running)
     async with aiohttp.ClientSession() as http:
         loop = asyncio.get_running_loop()
@@ -384,10 +386,10 @@ async def test_uvicorn_is_not_held_up_by_a_stream(running: Any) -> None:
             began = loop.time()
 
         assert loop.time() - began < 2
-        await answer.read()  # it is whole: nothing was cut off
+        await answer.read()  # complete
 
 
-def test_asgi_needs_no_aiohttp() -> None:
+def test_asgi_module_does_not_import_aiohttp() -> None:
     code = "import sys, aioinformer.web.asgi; print(*sys.modules)"
     command = [sys.executable, "-c", code]
     result = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""What the readers of an event stream are told, held against a model of the truth."""
+"""`ChangeLog` and its readers, compared with a model."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def journal_of(*names: str, history: int = 1000) -> ChangeLog:
 
 
 def told(reader: Reader) -> list[str]:
-    """All that it tells now."""
+    """Return all pending events."""
     found = []
     while reader.behind:
         it = reader.step()
@@ -75,14 +75,14 @@ def caught_up(journal: ChangeLog, selection: StreamSelection = ALL) -> Reader:
 # ---------------------------------------------------------------- what is told
 
 
-def test_a_new_reader_is_told_everything() -> None:
+def test_new_reader_gets_all_objects() -> None:
     reader = journal_of("a", "b").reader(ALL)
 
     assert told(reader) == ["reset", "added a@1", "added b@1", "synced"]
     assert reader.step() is None
 
 
-def test_changes_follow() -> None:
+def test_changes_follow_synced_event() -> None:
     journal = journal_of("a")
     reader = caught_up(journal)
 
@@ -94,7 +94,7 @@ def test_changes_follow() -> None:
     assert told(reader) == ["deleted a@4"]
 
 
-def test_a_resync_is_nothing_new() -> None:
+def test_resync_has_no_event() -> None:
     journal = journal_of("a")
     reader = caught_up(journal)
 
@@ -114,7 +114,7 @@ def test_pending_events_are_merged_at_first_position() -> None:
     assert told(reader) == ["updated a@4", "updated b@3"]
 
 
-def test_of_what_came_and_went_nothing_is_told() -> None:
+def test_object_added_and_deleted_before_send_has_no_events() -> None:
     journal = journal_of()
     reader = caught_up(journal)
     journal.apply(Added(pod_of("a")))
@@ -123,7 +123,7 @@ def test_of_what_came_and_went_nothing_is_told() -> None:
     assert told(reader) == []
 
 
-def test_another_object_of_the_same_name_is_another_object() -> None:
+def test_recreated_object_is_another_object() -> None:
     journal = journal_of("a")
     reader = caught_up(journal)
     journal.apply(Deleted(pod_of("a")))
@@ -142,7 +142,7 @@ def test_object_changed_before_it_is_sent_is_sent_once() -> None:
     assert told(reader) == ["added c@1", "added a@2", "synced"]
 
 
-def test_a_reader_that_has_not_begun_costs_nothing() -> None:
+def test_reader_that_has_not_begun_keeps_no_state() -> None:
     journal = journal_of("a", "b")
     news: list[bool] = []
     reader = journal.reader(ALL, on_news=lambda: news.append(True))
@@ -153,7 +153,7 @@ def test_a_reader_that_has_not_begun_costs_nothing() -> None:
     assert told(reader) == ["reset", "added a@2", "synced"]
 
 
-def test_only_the_readers_of_what_changes_are_woken() -> None:
+def test_change_wakes_only_readers_that_select_it() -> None:
     journal = journal_of()
     woken: list[str] = []
     for selection, name in ((ALL, "all"), (PUBLIC, "public")):
@@ -188,7 +188,7 @@ def test_unselected_objects_are_skipped_in_bounded_steps(count: int) -> None:
     assert told(reader) == ["added last@1", "synced"][count < OBJECTS_PER_STEP :]
 
 
-def test_readers_of_equal_selections_share_one_judgement() -> None:
+def test_readers_of_equal_selections_share_match() -> None:
     asked = 0
 
     @dataclass(frozen=True)
@@ -211,7 +211,7 @@ def test_readers_of_equal_selections_share_one_judgement() -> None:
     assert asked == 2, "as it was, and as it is"
 
 
-def test_each_step_of_a_resume_judges_few_departures() -> None:
+def test_each_step_of_resume_matches_few_departures() -> None:
     names = [f"pod-{number}" for number in range(200)]
     journal = journal_of(*names)
     asked = 0
@@ -235,7 +235,7 @@ def test_each_step_of_a_resume_judges_few_departures() -> None:
     assert most <= 2 * OBJECTS_PER_STEP
 
 
-def test_reader_holds_one_page_of_what_it_has_to_go_through() -> None:
+def test_reader_keeps_one_page_of_uids() -> None:
     count = 2 * PAGE + 10
     journal = journal_of(*(f"pod-{number}" for number in range(count)))
     reader = journal.reader(ALL)
@@ -279,7 +279,7 @@ def test_never_selected_object_has_no_events() -> None:
     assert told(journal.reader(PUBLIC, since=1)) == ["synced"]
 
 
-def test_a_reader_that_was_dismissed_costs_nothing_more() -> None:
+def test_dismissed_reader_keeps_no_state() -> None:
     journal = journal_of("a")
     reader = caught_up(journal)
     journal.dismiss(reader)
@@ -288,7 +288,7 @@ def test_a_reader_that_was_dismissed_costs_nothing_more() -> None:
     assert not reader.behind
 
 
-def test_a_reader_that_would_keep_too_much_begins_anew() -> None:
+def test_reader_with_too_many_departures_is_reset() -> None:
     names = [f"pod-{number}" for number in range(10)]
     journal = journal_of(*names, history=3)
     reader = caught_up(journal)
@@ -302,7 +302,7 @@ def test_a_reader_that_would_keep_too_much_begins_anew() -> None:
 # ---------------------------------------------------------------- where it was
 
 
-def test_a_reader_goes_on_where_it_was() -> None:
+def test_resumed_reader_gets_missed_changes() -> None:
     journal = journal_of("a", "b", "c")
     before = caught_up(journal)
     assert before.reached == 3
@@ -318,7 +318,7 @@ def test_a_reader_goes_on_where_it_was() -> None:
 
 
 @pytest.mark.parametrize("since", [-1, 5, 10**30])
-def test_a_place_that_is_not_known_is_told_as_a_reset(since: int) -> None:
+def test_unknown_position_is_reset(since: int) -> None:
     journal = journal_of("a")
     for version in range(2, 5):
         journal.apply(Updated(pod_of("a", version - 1), pod_of("a", version)))
@@ -326,7 +326,7 @@ def test_a_place_that_is_not_known_is_told_as_a_reset(since: int) -> None:
     assert told(journal.reader(ALL, since)) == ["reset", "added a@4", "synced"]
 
 
-def test_a_place_before_what_was_forgotten_is_not_known() -> None:
+def test_position_before_forgotten_departure_is_unknown() -> None:
     journal = journal_of("a", "b", "c", history=2)
     for name in ("a", "b", "c"):
         journal.apply(Deleted(pod_of(name)))
@@ -337,7 +337,7 @@ def test_a_place_before_what_was_forgotten_is_not_known() -> None:
     assert told(journal.reader(ALL, 3)) == ["reset", "synced"]
 
 
-def test_events_in_flight_are_taken_back() -> None:
+def test_deletion_of_object_in_flight_is_sent_after_resume() -> None:
     journal = ChangeLog()
     hidden = pod_of("b", public=False)
     for obj in (pod_of("a"), hidden):
@@ -358,7 +358,7 @@ def test_events_in_flight_are_taken_back() -> None:
     assert sorted(told(reader)) == ["deleted a@1", "deleted b@2", "synced"]
 
 
-def test_updates_are_never_forgotten() -> None:
+def test_updates_do_not_count_against_history() -> None:
     journal = journal_of("a", history=2)
     for version in range(2, 100):
         journal.apply(Updated(pod_of("a", version - 1), pod_of("a", version)))
@@ -371,7 +371,7 @@ def test_updates_are_never_forgotten() -> None:
 
 @dataclass
 class Browser:
-    """What a page would show, and where it got it from."""
+    """Objects of a page, and its source of events."""
 
     journal: ChangeLog
     selection: StreamSelection
@@ -430,7 +430,7 @@ class Browser:
 
 @dataclass
 class World:
-    """Pods that come, change and go, and two browsers."""
+    """Generate changes of pods, with two browsers that read them."""
 
     history: int
     count: int = 0
@@ -459,7 +459,7 @@ class World:
             self.apply(Deleted(self.pods.pop(name)), halfway)
 
     def apply(self, event: Notification, halfway: Steps) -> None:
-        """Take in an event; in between its steps readers read, come back and begin."""
+        """Apply an event. Between its steps, readers read, resume and start."""
         todo = list(halfway)
         for _ in self.journal.applying(event):
             if todo:
@@ -494,7 +494,7 @@ steps = st.one_of(
     page=st.sampled_from([1, 2, PAGE]),
     script=st.lists(steps, max_size=25),
 )
-def test_a_page_shows_what_there_is_whatever_happens(
+def test_page_shows_current_objects_after_any_changes(
     history: int, page: int, script: list[tuple[object, ...]]
 ) -> None:
     world = World(history)

@@ -1,4 +1,4 @@
-"""Metrics as Prometheus reads them."""
+"""Metrics endpoint for Prometheus."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def registry() -> CollectorRegistry:
     return made
 
 
-def test_metrics_are_text() -> None:
+def test_metrics_are_in_text_format() -> None:
     answer = exposition(registry())
 
     assert answer.status == 200
@@ -26,7 +26,7 @@ def test_metrics_are_text() -> None:
     assert b'reflector_lists_total{name="pods"} 1.0\n' in answer.body
 
 
-def test_prometheus_gets_the_format_it_prefers() -> None:
+def test_metrics_are_in_format_of_accept_header() -> None:
     answer = exposition(registry(), "application/openmetrics-text; version=1.0.0")
 
     assert answer.content_type.startswith("application/openmetrics-text")
@@ -43,26 +43,28 @@ def test_prometheus_gets_the_format_it_prefers() -> None:
         ";;,,==",
     ],
 )
-def test_metrics_are_text_for_a_header_that_makes_no_sense(accept: str) -> None:
+def test_metrics_are_in_text_format_for_invalid_accept_header(accept: str) -> None:
     answer = exposition(registry(), accept)
 
     assert answer.status == 200
     assert answer.content_type.isprintable()
 
 
-async def test_the_registry_of_the_process_is_the_usual_one() -> None:
+async def test_default_registry_is_that_of_process() -> None:
     (responder,) = metrics_responders().values()
 
     assert b"process_open_fds" in (await responder("")).body, "read in a thread"
 
 
-def test_the_route_may_be_another_one() -> None:
+def test_metrics_path_is_configurable() -> None:
     assert list(metrics_responders(path="/internal/metrics")) == ["/internal/metrics"]
     with pytest.raises(OptionsError, match="slash"):
         metrics_responders(path="metrics")
 
 
-def test_a_missing_library_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_prometheus_client_is_reported_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
 
     with pytest.raises(OptionsError, match=r"aioinformer\[metrics\]"):

@@ -26,7 +26,7 @@ from aioinformer.web.responses import (
 HERE = EventID("ab12", 7, "00ff00ff")
 
 
-def test_an_event_has_a_name_an_id_and_the_stored_bytes() -> None:
+def test_event_has_name_id_and_stored_bytes() -> None:
     obj = KubeObject.of(pod("web"))
 
     sent = encode_event(StreamEvent(StreamEventType.ADDED, obj), HERE)
@@ -35,7 +35,7 @@ def test_an_event_has_a_name_an_id_and_the_stored_bytes() -> None:
     assert sent == b"event: added\n" + id_line + b"data: " + obj.raw + b"\n\n"
 
 
-def test_an_event_without_an_object_has_data_or_browsers_would_drop_it() -> None:
+def test_event_without_object_has_data() -> None:
     assert (
         encode_event(StreamEvent(StreamEventType.RESET))
         == b"event: reset\ndata: {}\n\n"
@@ -43,7 +43,7 @@ def test_an_event_without_an_object_has_data_or_browsers_would_drop_it() -> None
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["lf", "crlf", "cr"])
-def test_a_body_of_several_lines_is_one_event(end: str) -> None:
+def test_multiline_body_is_one_event(end: str) -> None:
     text = '{"kind":"Pod",\n "metadata":{"name":"a","annotations":{"x":"1\\n2"}}\n}'
     obj = KubeObject.of(text.replace("\n", end).encode())
     page = SentEvents()
@@ -54,7 +54,7 @@ def test_a_body_of_several_lines_is_one_event(end: str) -> None:
     assert page.events[0].data["metadata"]["annotations"]["x"] == "1\n2"
 
 
-def test_a_heartbeat_is_a_comment_that_may_carry_the_position() -> None:
+def test_heartbeat_is_comment_with_optional_id() -> None:
     page = SentEvents()
     page.feed(heartbeat())
     page.feed(heartbeat(HERE))
@@ -63,7 +63,7 @@ def test_a_heartbeat_is_a_comment_that_may_carry_the_position() -> None:
     assert page.comments == 2
 
 
-def test_a_position_is_read_as_it_was_written() -> None:
+def test_event_id_round_trips() -> None:
     assert EventID.parse(str(HERE)) == HERE
 
 
@@ -76,7 +76,7 @@ def test_invalid_event_id_is_none(text: str) -> None:
     assert EventID.parse(text) is None
 
 
-def test_a_number_of_any_length_is_read_in_no_time() -> None:
+def test_very_long_number_in_event_id_is_parsed_quickly() -> None:
     found = EventID.parse(f"a-{'9' * 5000}-b")
 
     assert found is not None
@@ -127,7 +127,7 @@ def test_data_of_secret_is_removed(body: dict[str, Any]) -> None:
     ],
     ids=str,
 )
-def test_frame_decides_by_kind_or_resource_what_a_secret_is(
+def test_secret_is_recognized_by_kind_or_resource(
     kind: str, resource: Resource | None, shown: bool
 ) -> None:
     body = {"metadata": {"name": "s"}, "data": {"k": "c2VzYW0="}}
@@ -152,7 +152,7 @@ def test_metadata_only_object_may_be_secret(annotated: bool) -> None:
     assert (sent == obj.raw) is not annotated
 
 
-def test_anything_else_is_left_as_it_is() -> None:
+def test_data_of_other_kinds_is_unchanged() -> None:
     obj = KubeObject.of(pod("web") | {"data": {"a": "b"}})
 
     assert redacted(obj) == obj.raw
@@ -170,7 +170,7 @@ def undecodable(kind: str, body: bytes) -> KubeObject:
         pytest.param(b'"data":{"x":"c2VzYW0="]', id="no-json"),
     ],
 )
-def test_secret_that_cannot_be_read_is_sent_as_its_identity(body: bytes) -> None:
+def test_undecodable_secret_is_sent_as_identity(body: bytes) -> None:
     obj = undecodable("Secret", body)
 
     sent = redacted(obj)
@@ -179,13 +179,13 @@ def test_secret_that_cannot_be_read_is_sent_as_its_identity(body: bytes) -> None
     assert b"c2VzYW0=" not in sent
 
 
-def test_object_that_nests_too_deeply_is_sent_whole() -> None:
+def test_deeply_nested_object_is_sent_unchanged() -> None:
     obj = undecodable("Widget", b'"data":' + nested())
 
     assert redacted(obj) == obj.raw
 
 
-def test_a_refusal_is_a_line_of_text() -> None:
+def test_refusal_is_one_line_of_text() -> None:
     nosniff = {"X-Content-Type-Options": "nosniff"}
     answer = refusal(503, "ends", Retry_After="5")
 

@@ -1,4 +1,4 @@
-"""Which objects a reader of an event stream wants, and may have."""
+"""`StreamSelection`: filters of streams and queries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def chosen(selection: StreamSelection) -> str:
         pytest.param(StreamSelection.of(None, "!app"), "n", id="without-a-label"),
     ],
 )
-def test_objects_are_chosen(selection: StreamSelection, names: str) -> None:
+def test_selection_filters_by_namespace_and_labels(
+    selection: StreamSelection, names: str
+) -> None:
     assert chosen(selection) == names
 
 
@@ -48,18 +50,18 @@ def test_objects_are_chosen(selection: StreamSelection, names: str) -> None:
     ],
     ids=str,
 )
-def test_a_query_asks_for_less(query: list[tuple[str, str]], names: str) -> None:
+def test_query_narrows_selection(query: list[tuple[str, str]], names: str) -> None:
     assert chosen(StreamSelection.of(None, "app=web").narrowed(query)) == names
 
 
-def test_a_query_of_another_namespace_is_refused() -> None:
+def test_query_for_other_namespace_is_refused() -> None:
     with pytest.raises(
         OptionsError, match="namespace 'kube-system' is not available here"
     ):
         StreamSelection.of("shop").narrowed([("namespace", "kube-system")])
 
 
-def test_a_selector_that_would_cost_everybody_time_is_refused() -> None:
+def test_too_long_selector_is_refused() -> None:
     half = "ab," * 166 + "ab"
     fits = [("labelSelector", half)] * 2
     StreamSelection.of().narrowed(fits)
@@ -80,7 +82,7 @@ def test_selectors_with_too_many_requirements_are_refused(several: bool) -> None
         StreamSelection.of().narrowed([("labelSelector", it) for it in more])
 
 
-def test_namespaces_of_any_length_are_refused() -> None:
+def test_too_long_namespaces_are_refused() -> None:
     names = [("namespace", f"{number:04}") for number in range(1025)]
     StreamSelection.of().narrowed(names[1:])
 
@@ -93,7 +95,7 @@ def test_invalid_selector_is_refused() -> None:
         StreamSelection.of().narrowed([("labelSelector", "app in")])
 
 
-def test_a_token_tells_selections_apart() -> None:
+def test_tokens_of_selections_differ() -> None:
     one, same, other = (StreamSelection.of(it) for it in ("shop", ["shop"], "other"))
 
     assert one.token == same.token == "1451013b", "in every process"

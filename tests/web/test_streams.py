@@ -1,4 +1,4 @@
-"""`EventStream`: whom it tells what, and that it ends."""
+"""`EventStream`: initial objects, changes, resume and queries."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def in_shop(name: str, **labels: str) -> dict[str, Any]:
 # ---------------------------------------------------------------- what is sent
 
 
-async def test_a_page_is_sent_what_there_is_and_what_changes(server: APIServer) -> None:
+async def test_stream_sends_objects_and_changes(server: APIServer) -> None:
     async with pods_of(server) as (_, pods):
         page = Page(EventStream(pods))
         async with page.reading():
@@ -53,7 +53,7 @@ async def test_a_page_is_sent_what_there_is_and_what_changes(server: APIServer) 
             assert page.take() == ["added c", "updated a", "deleted b"]
 
 
-async def test_the_stored_bytes_are_sent(server: APIServer) -> None:
+async def test_stream_sends_stored_bytes(server: APIServer) -> None:
     async with pods_of(server) as (_, pods):
         page = Page(EventStream(pods))
         chunks: list[bytes] = []
@@ -69,7 +69,7 @@ async def test_the_stored_bytes_are_sent(server: APIServer) -> None:
             assert b"data: " + obj.raw + b"\n\n" in sent
 
 
-async def test_a_page_that_comes_back_is_sent_what_it_missed(server: APIServer) -> None:
+async def test_resumed_stream_sends_missed_changes(server: APIServer) -> None:
     async with pods_of(server) as (_, pods):
         page = Page(EventStream(pods))
         async with page.reading():
@@ -88,7 +88,7 @@ async def test_a_page_that_comes_back_is_sent_what_it_missed(server: APIServer) 
 @pytest.mark.parametrize(
     "last_id", ["7", "a-1-b", "abcdefgh-0-00000000", "--", "a-\u0661-b", "-" * 99]
 )
-async def test_an_id_of_somebody_else_is_a_reset(
+async def test_invalid_or_foreign_event_id_is_reset(
     server: APIServer, last_id: str
 ) -> None:
     async with pods_of(server) as (_, pods):
@@ -98,7 +98,7 @@ async def test_an_id_of_somebody_else_is_a_reset(
             assert page.take()[0] == "reset"
 
 
-async def test_an_id_of_another_selection_is_a_reset(server: APIServer) -> None:
+async def test_event_id_of_other_selection_is_reset(server: APIServer) -> None:
     async with pods_of(server) as (_, pods):
         page = Page(EventStream(pods))
         async with page.reading():
@@ -109,7 +109,7 @@ async def test_an_id_of_another_selection_is_a_reset(server: APIServer) -> None:
             assert page.take() == ["reset", "added a", "synced"]
 
 
-async def test_a_script_gives_the_id_in_the_query(server: APIServer) -> None:
+async def test_event_id_can_be_query_parameter(server: APIServer) -> None:
     async with pods_of(server) as (_, pods):
         stream = EventStream(pods)
         page = Page(stream)
@@ -121,7 +121,7 @@ async def test_a_script_gives_the_id_in_the_query(server: APIServer) -> None:
             assert again.take() == ["synced"]
 
 
-async def test_a_slow_page_is_told_what_is_and_not_what_was(server: APIServer) -> None:
+async def test_slow_reader_gets_current_states(server: APIServer) -> None:
     async with pods_of(server) as (_, pods):
         page = Page(EventStream(pods))
         async with page.reading():
@@ -143,7 +143,7 @@ async def test_a_slow_page_is_told_what_is_and_not_what_was(server: APIServer) -
             assert page.events[-1].data["metadata"]["labels"]["x"] == "99"
 
 
-async def test_a_slow_page_delays_no_other(server: APIServer) -> None:
+async def test_slow_reader_does_not_delay_others(server: APIServer) -> None:
     async with pods_of(server) as (_, pods):
         stream = EventStream(pods)
         slow, quick = Page(stream), Page(stream)
@@ -154,7 +154,7 @@ async def test_a_slow_page_delays_no_other(server: APIServer) -> None:
             assert handlers_of(pods) == 1, "they share one"
 
 
-async def test_no_more_than_a_piece_is_made_ahead(server: APIServer) -> None:
+async def test_at_most_one_chunk_is_encoded_ahead(server: APIServer) -> None:
     for number in range(300):
         server.create(PODS, plain(f"more-{number}", text="x" * 60))
 
@@ -166,7 +166,7 @@ async def test_no_more_than_a_piece_is_made_ahead(server: APIServer) -> None:
         assert page.largest < CHUNK + 4000
 
 
-async def test_a_silent_stream_is_kept_open(server: APIServer) -> None:
+async def test_heartbeats_keep_silent_stream_open(server: APIServer) -> None:
     async with pods_of(server) as (_, pods):
         page = Page(EventStream(pods, heartbeat=10, label_selector="app=web"))
         async with page.reading():
@@ -177,7 +177,7 @@ async def test_a_silent_stream_is_kept_open(server: APIServer) -> None:
             assert page.last_id != first, "what is not for it passes, too"
 
 
-async def test_a_page_may_come_before_the_cache_is_there() -> None:
+async def test_stream_waits_for_sync() -> None:
     async with APIServer() as server:
         client = server.client()
         await server.stop()
@@ -197,7 +197,7 @@ async def test_a_page_may_come_before_the_cache_is_there() -> None:
 # ---------------------------------------------------------------- who may see what
 
 
-async def test_a_stream_of_a_namespace_and_a_selector(server: APIServer) -> None:
+async def test_stream_sends_its_selection_only(server: APIServer) -> None:
     server.create(PODS, in_shop("c", app="web"))
     server.create(PODS, in_shop("d", app="db"))
     async with pods_of(server) as (_, pods):
@@ -208,7 +208,7 @@ async def test_a_stream_of_a_namespace_and_a_selector(server: APIServer) -> None
             assert web.take() == ["reset", "added c", "synced"]
 
 
-async def test_the_query_asks_for_less_and_never_for_more(server: APIServer) -> None:
+async def test_query_narrows_stream_and_never_widens_it(server: APIServer) -> None:
     server.create(PODS, in_shop("c", app="web"))
     async with pods_of(server) as (_, pods):
         stream = EventStream(pods, namespace=["default"], label_selector="app=web")
@@ -220,7 +220,7 @@ async def test_the_query_asks_for_less_and_never_for_more(server: APIServer) -> 
             assert page.take() == ["reset", "added a", "synced"]
 
 
-async def test_a_query_may_be_refused(server: APIServer) -> None:
+async def test_stream_can_refuse_queries(server: APIServer) -> None:
     async with pods_of(server) as (_, pods):
         with pytest.raises(SelectorSyntaxError):
             EventStream(pods).check([("labelSelector", "app in")])
@@ -251,7 +251,9 @@ def test_invalid_stream_options_are_refused(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("asked", [False, True])
-async def test_secrets_are_sent_when_asked_only(server: APIServer, asked: bool) -> None:
+async def test_secret_data_is_sent_only_on_request(
+    server: APIServer, asked: bool
+) -> None:
     annotation = "kubectl.kubernetes.io/last-applied-configuration"
     metadata = {"name": "key", "annotations": {annotation: "c2VzYW0=", "mine": "x"}}
     server.create(SECRETS, {"metadata": metadata, "data": {"password": "c2VzYW0="}})
@@ -268,7 +270,7 @@ async def test_secrets_are_sent_when_asked_only(server: APIServer, asked: bool) 
     assert found["kind"] == "Secret"
 
 
-async def test_secrets_without_a_kind_are_not_shown(server: APIServer) -> None:
+async def test_data_of_secrets_without_kind_is_hidden(server: APIServer) -> None:
     server.create(SECRETS, {"metadata": {"name": "key"}, "data": {"p": "c2VzYW0="}})
 
     def without_kind(body: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`EventStream`: what readers may cost: selectors, their number, and those that are stuck."""
+"""`EventStream`: limits of selectors, readers and writes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_stream_refuses_more_than_32_requirements(
             assert answer.status == 200
 
 
-async def test_readers_of_equal_selectors_are_judged_once_for_a_change(
+async def test_change_is_matched_once_for_equal_selectors(
     server: APIServer, pods: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = EventStream(pods)
@@ -115,7 +115,7 @@ async def test_readers_of_equal_selectors_are_judged_once_for_a_change(
         assert all(page.names[-1] == "added a" for page in pages)
 
 
-async def test_journal_wakes_few_readers_in_each_turn_of_the_loop(
+async def test_change_wakes_few_readers_in_each_turn(
     server: APIServer, pods: Any
 ) -> None:
     stream = EventStream(pods, max_readers=None)
@@ -148,7 +148,7 @@ async def test_journal_wakes_few_readers_in_each_turn_of_the_loop(
 
 
 @hosts
-async def test_stream_refuses_readers_beyond_its_bound(host: Any, pods: Any) -> None:
+async def test_stream_refuses_readers_beyond_limit(host: Any, pods: Any) -> None:
     async with (
         host(pods, max_readers=2) as url,
         aiohttp.ClientSession(url) as http,
@@ -165,7 +165,7 @@ async def test_stream_refuses_readers_beyond_its_bound(host: Any, pods: Any) -> 
 
 
 @hosts
-async def test_readers_that_come_at_once_are_refused_beyond_the_limit(
+async def test_concurrent_readers_beyond_limit_are_refused(
     pods: Any, host: Any
 ) -> None:
     async with (
@@ -182,7 +182,7 @@ async def test_readers_that_come_at_once_are_refused_beyond_the_limit(
             answer.close()
 
 
-async def test_stream_keeps_its_bound_when_many_readers_come_at_once(
+async def test_stream_keeps_limit_when_many_readers_connect_at_once(
     pods: Any,
 ) -> None:
     stream = EventStream(pods, max_readers=1)
@@ -196,7 +196,7 @@ async def test_stream_keeps_its_bound_when_many_readers_come_at_once(
 
 
 @pytest.mark.parametrize("options", [{"max_readers": 0}, {"write_timeout": 0}], ids=str)
-def test_stream_refuses_bounds_that_leave_nobody(options: dict[str, Any]) -> None:
+def test_stream_refuses_invalid_limits(options: dict[str, Any]) -> None:
     factory = SharedInformerFactory(Client.from_url("http://127.0.0.1:1"))
 
     with pytest.raises(OptionsError, match=next(iter(options))):
@@ -207,7 +207,7 @@ def test_stream_refuses_bounds_that_leave_nobody(options: dict[str, Any]) -> Non
 
 
 def connected(url: str) -> socket.socket:
-    """A client that asks for events, and reads nothing."""
+    """Client that requests events and reads nothing."""
     host, port = url.removeprefix("http://").split(":")
     client = socket.create_connection((host, int(port)))
     client.sendall(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -227,10 +227,10 @@ def create_large(server: APIServer, count: int) -> None:
 
 
 @hosts
-async def test_stream_cuts_off_a_reader_that_takes_nothing(
+async def test_stream_disconnects_stuck_reader(
     host: Any, server: APIServer, pods: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    create_large(server, 100)  # more than sockets take
+    create_large(server, 100)  # more than socket buffers hold
     await settled(server, pods)
     async with host(pods, write_timeout=20) as url:
         before = open_files()
@@ -238,14 +238,14 @@ async def test_stream_cuts_off_a_reader_that_takes_nothing(
             await asyncio.sleep(15)
             assert open_files() == before + 2
             await asyncio.sleep(10)
-            # It is not only over: what the client has not taken is not kept for it.
+            # Unsent data of the client is dropped, too.
             assert open_files() == before + 1
 
     worse = [it.getMessage() for it in caplog.records if it.levelno > logging.INFO]
     assert worse == []
 
 
-async def test_stream_keeps_a_reader_that_is_slow(server: APIServer, pods: Any) -> None:
+async def test_stream_keeps_slow_reader(server: APIServer, pods: Any) -> None:
     create_large(server, 5)
     await settled(server, pods)
     page = Page(EventStream(pods, write_timeout=20))
@@ -262,7 +262,7 @@ async def test_stream_keeps_a_reader_that_is_slow(server: APIServer, pods: Any) 
         assert page.names.count("synced") == 1
 
 
-async def test_reader_that_was_cut_off_resumes(server: APIServer, pods: Any) -> None:
+async def test_disconnected_reader_resumes(server: APIServer, pods: Any) -> None:
     stream = EventStream(pods, write_timeout=20)
     page = Page(stream)
     async with page.reading() as task:
@@ -279,7 +279,7 @@ async def test_reader_that_was_cut_off_resumes(server: APIServer, pods: Any) -> 
         assert page.take() == ["added b", "synced"]
 
 
-async def test_timeout_of_a_write_itself_is_raised(pods: Any) -> None:
+async def test_timeout_error_of_write_is_raised(pods: Any) -> None:
     async def write(_: bytes) -> None:
         raise TimeoutError("of the host")
 

@@ -1,4 +1,4 @@
-"""`EventStream`: how a stream ends, and what it costs others while it lasts."""
+"""`EventStream`: ends, and its share of the event loop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def server() -> AsyncIterator[APIServer]:
 # ---------------------------------------------------------------- how it ends
 
 
-async def test_a_page_that_leaves_leaves_nothing(server: APIServer) -> None:
+async def test_disconnected_reader_leaves_no_state(server: APIServer) -> None:
     async with pods_of(server) as (_, pods):
         page = Page(EventStream(pods, resume_seconds=0))
         async with page.reading():
@@ -41,7 +41,7 @@ async def test_a_page_that_leaves_leaves_nothing(server: APIServer) -> None:
         assert (handlers_of(pods), page.stream.readers) == (0, 0)
 
 
-async def test_a_page_that_stays_away_is_forgotten(server: APIServer) -> None:
+async def test_handler_is_removed_after_resume_seconds(server: APIServer) -> None:
     async with pods_of(server) as (_, pods):
         page = Page(EventStream(pods, resume_seconds=60))
         async with page.reading():
@@ -60,7 +60,7 @@ async def test_a_page_that_stays_away_is_forgotten(server: APIServer) -> None:
             assert page.names.count("reset") == 2
 
 
-async def test_a_page_whose_host_says_it_has_left(server: APIServer) -> None:
+async def test_stream_ends_when_host_reports_disconnect(server: APIServer) -> None:
     async with pods_of(server) as (_, pods):
         page = Page(EventStream(pods))
         async with page.reading() as task:
@@ -95,7 +95,7 @@ async def test_stream_ends_when_host_stops(server: APIServer) -> None:
                 page.stream.check()
 
 
-async def test_a_stuck_page_holds_up_the_end_for_a_second(server: APIServer) -> None:
+async def test_stuck_reader_delays_end_by_a_second(server: APIServer) -> None:
     async with pods_of(server) as (_, pods):
         page = Page(EventStream(pods))
         page.open.clear()
@@ -139,7 +139,7 @@ async def test_streams_of_a_temporary_informer_end_with_it(server: APIServer) ->
         await reading.__aexit__(None, None, None)
 
 
-async def test_stream_may_end_between_ask_and_send(
+async def test_stream_can_end_between_check_and_send(
     server: APIServer,
 ) -> None:
     async with pods_of(server) as (factory, pods):
@@ -154,8 +154,8 @@ async def test_stream_may_end_between_ask_and_send(
     assert page.stream.readers == stream.readers == 0
 
 
-async def test_a_page_that_waits_for_the_cache_ends_in_order() -> None:
-    factory = SharedInformerFactory(FakeClient())  # is never answered
+async def test_stream_that_waits_for_sync_ends_cleanly() -> None:
+    factory = SharedInformerFactory(FakeClient())  # never responds
     pods = factory.informer("v1", "pods")
     async with factory:
         page = Page(EventStream(pods))
@@ -168,7 +168,7 @@ async def test_a_page_that_waits_for_the_cache_ends_in_order() -> None:
         assert page.stream.readers == 0
 
 
-async def test_a_silent_page_ends_at_once(server: APIServer) -> None:
+async def test_silent_stream_ends_at_once(server: APIServer) -> None:
     async with pods_of(server) as (_, pods):
         page = Page(EventStream(pods))
         async with page.reading() as task:
@@ -178,7 +178,7 @@ async def test_a_silent_page_ends_at_once(server: APIServer) -> None:
             assert page.in_order is True
 
 
-async def test_a_page_of_another_loop_is_refused(server: APIServer) -> None:
+async def test_reader_of_other_loop_is_refused(server: APIServer) -> None:
     async with pods_of(server) as (_, pods):
         page = Page(EventStream(pods))
 
@@ -192,7 +192,7 @@ async def test_a_page_of_another_loop_is_refused(server: APIServer) -> None:
             assert page.stream.readers == 1
 
 
-async def test_a_page_is_begun_when_it_is_its_turn(
+async def test_initial_objects_are_sent_within_loop_budget(
     server: APIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turn = asyncio.Event()
@@ -216,7 +216,7 @@ async def test_a_page_is_begun_when_it_is_its_turn(
                 assert sorted(page.take()) == ["added a", "added b", "reset", "synced"]
 
 
-async def test_a_change_wakes_only_whom_it_is_for(server: APIServer) -> None:
+async def test_change_wakes_only_streams_that_select_it(server: APIServer) -> None:
     async with pods_of(server) as (_, pods):
         stream = EventStream(pods)
         web = Page(stream, labelSelector="app=web")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def timers() -> list[asyncio.TimerHandle]:
-    """The timers of the running loop that will still fire."""
+    """Return the pending timers of the running loop."""
     scheduled: list[asyncio.TimerHandle]
     scheduled = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
     return [timer for timer in scheduled if not timer.cancelled()]
@@ -28,7 +28,7 @@ def timers() -> list[asyncio.TimerHandle]:
 async def arrivals(
     queue: WorkQueue[str], number: int
 ) -> AsyncIterator[tuple[str, float]]:
-    """Take items, and tell when each came."""
+    """Take items, and return them with their times."""
     for _ in range(number):
         item = await queue.get()
         yield item, asyncio.get_running_loop().time()
@@ -43,7 +43,7 @@ async def take(queue: WorkQueue[str], number: int) -> list[tuple[str, float]]:
 
 
 @pytest.mark.parametrize("delay", [2, 2.0, timedelta(seconds=2)], ids=repr)
-async def test_an_item_comes_when_its_delay_has_passed(delay: Any) -> None:
+async def test_item_is_added_after_its_delay(delay: Any) -> None:
     queue = WorkQueue[str]()
 
     queue.add_after("a", delay)
@@ -53,7 +53,7 @@ async def test_an_item_comes_when_its_delay_has_passed(delay: Any) -> None:
 
 
 @pytest.mark.parametrize("delay", [0, -1.5, timedelta(0)], ids=repr)
-async def test_a_delay_not_above_zero_adds_at_once(delay: Any) -> None:
+async def test_nonpositive_delay_adds_at_once(delay: Any) -> None:
     queue = WorkQueue[str]()
 
     queue.add_after("a", delay)
@@ -62,7 +62,7 @@ async def test_a_delay_not_above_zero_adds_at_once(delay: Any) -> None:
     assert timers() == []
 
 
-async def test_an_item_comes_only_once() -> None:
+async def test_delayed_item_is_added_once() -> None:
     queue = WorkQueue[str]()
     queue.add_after("a", 1)
     await take(queue, 1)
@@ -72,7 +72,7 @@ async def test_an_item_comes_only_once() -> None:
     assert len(queue) == 0
 
 
-async def test_items_come_in_the_order_of_their_deadlines() -> None:
+async def test_items_are_added_in_order_of_deadlines() -> None:
     queue = WorkQueue[str]()
 
     queue.add_after("c", 3)
@@ -82,7 +82,7 @@ async def test_items_come_in_the_order_of_their_deadlines() -> None:
     assert await take(queue, 3) == [("a", 1), ("b", 2), ("c", 3)]
 
 
-async def test_items_of_one_deadline_come_in_the_order_of_asking() -> None:
+async def test_items_of_equal_deadline_are_added_in_order_of_calls() -> None:
     queue = WorkQueue[str]()
 
     for item in "cab":
@@ -91,7 +91,7 @@ async def test_items_of_one_deadline_come_in_the_order_of_asking() -> None:
     assert await take(queue, 3) == [("c", 1), ("a", 1), ("b", 1)]
 
 
-async def test_a_later_deadline_of_a_delayed_item_changes_nothing() -> None:
+async def test_later_deadline_is_ignored() -> None:
     queue = WorkQueue[str]()
     queue.add_after("a", 1)
 
@@ -101,7 +101,7 @@ async def test_a_later_deadline_of_a_delayed_item_changes_nothing() -> None:
     assert timers() == []
 
 
-async def test_an_earlier_deadline_of_a_delayed_item_wins() -> None:
+async def test_earlier_deadline_wins() -> None:
     queue = WorkQueue[str]()
     queue.add_after("a", 5)
 
@@ -111,7 +111,7 @@ async def test_an_earlier_deadline_of_a_delayed_item_wins() -> None:
     assert timers() == []
 
 
-async def test_an_item_may_be_delayed_again_to_a_deadline_it_had_before() -> None:
+async def test_item_can_be_delayed_again_to_former_deadline() -> None:
     queue = WorkQueue[str]()
     queue.add_after("a", 5)
     queue.add_after("a", 1)
@@ -123,7 +123,7 @@ async def test_an_item_may_be_delayed_again_to_a_deadline_it_had_before() -> Non
     assert await take(queue, 2) == [("a", 5), ("z", 9)]
 
 
-async def test_adding_without_a_delay_leaves_the_delayed_one() -> None:
+async def test_add_keeps_delayed_item() -> None:
     queue = WorkQueue[str]()
     queue.add_after("a", 2)
 
@@ -132,7 +132,7 @@ async def test_adding_without_a_delay_leaves_the_delayed_one() -> None:
     assert await take(queue, 2) == [("a", 0), ("a", 2)]
 
 
-async def test_an_item_due_while_in_work_waits_for_done() -> None:
+async def test_item_due_while_in_work_waits_for_done() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     await queue.get()
@@ -147,7 +147,7 @@ async def test_an_item_due_while_in_work_waits_for_done() -> None:
 
 
 @pytest.mark.parametrize("delay", [math.nan, math.inf, -math.inf])
-async def test_refuses_a_delay_that_is_no_number(delay: float) -> None:
+async def test_invalid_delay_is_refused(delay: float) -> None:
     queue = WorkQueue[str]()
 
     with pytest.raises(OptionsError):
@@ -180,7 +180,7 @@ async def test_ten_thousand_delayed_items_need_one_timer() -> None:
     queue.shut_down()
 
 
-async def test_delaying_costs_the_logarithm_of_what_is_delayed(
+async def test_delay_costs_logarithm_of_number_of_items(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     queue = WorkQueue[int]()
@@ -189,19 +189,19 @@ async def test_delaying_costs_the_logarithm_of_what_is_delayed(
         now = CountedTime(asyncio.get_running_loop().time())
         patched.setattr(asyncio.get_running_loop(), "time", lambda: now)
         before = CountedTime.comparisons
-        for item in range(number, 0, -1):  # each goes all the way up the heap
+        for item in range(number, 0, -1):  # each moves to the top of the heap
             queue.add_after(item, item)
 
         added = CountedTime.comparisons - before
 
     drain = queue.shut_down_with_drain(0)
 
-    # Two comparisons of a pair, in our heap and in the loop's own of its timers.
+    # Two comparisons of a pair, in the heap of the queue and in that of the loop.
     assert added < 5 * number * math.log2(number)
     assert len(await drain) == number
 
 
-async def test_an_earlier_item_brings_the_timer_forward() -> None:
+async def test_earlier_item_moves_timer_forward() -> None:
     queue = WorkQueue[str]()
     queue.add_after("late", 10)
 
@@ -211,7 +211,7 @@ async def test_an_earlier_item_brings_the_timer_forward() -> None:
     assert await take(queue, 2) == [("early", 1), ("late", 10)]
 
 
-async def test_no_timer_is_left_when_nothing_is_delayed() -> None:
+async def test_no_timer_is_left_without_delayed_items() -> None:
     queue = WorkQueue[str]()
     queue.add_after("a", 5)
     queue.add_after("a", 1)
@@ -222,7 +222,7 @@ async def test_no_timer_is_left_when_nothing_is_delayed() -> None:
     assert not queue._delayed._heap
 
 
-async def test_many_items_due_at_once_are_added_over_several_turns() -> None:
+async def test_many_due_items_are_added_over_several_turns() -> None:
     queue = WorkQueue[int]()
     number = 2 * READY_PER_TURN + 1
     for item in range(number):
@@ -239,7 +239,7 @@ async def test_many_items_due_at_once_are_added_over_several_turns() -> None:
     assert asyncio.get_running_loop().time() == 1
 
 
-async def test_ever_earlier_deadlines_do_not_pile_up() -> None:
+async def test_replaced_deadlines_do_not_accumulate() -> None:
     queue = WorkQueue[str]()
     others = {f"other-{number}": 20_000 + number for number in range(40)}
     for item, delay in others.items():
@@ -252,13 +252,13 @@ async def test_ever_earlier_deadlines_do_not_pile_up() -> None:
     queue.shut_down()
 
 
-async def test_dropping_out_of_date_entries_keeps_the_order() -> None:
+async def test_rebuilding_heap_keeps_order() -> None:
     queue = WorkQueue[str]()
     others = {f"other-{number}": 20_000 + number for number in range(40)}
     for item, delay in others.items():
         queue.add_after(item, delay)
 
-    # The last one finds one out-of-date entry too many.
+    # The last one exceeds the limit of stale entries.
     for delay in range(STALE_ENTRIES_KEPT + 2, 0, -1):
         queue.add_after("a", delay)
 
@@ -266,7 +266,7 @@ async def test_dropping_out_of_date_entries_keeps_the_order() -> None:
     assert await take(queue, 41) == [("a", 1), *others.items()]
 
 
-async def test_out_of_date_entries_of_items_that_came_are_dropped() -> None:
+async def test_stale_entries_of_added_items_are_dropped() -> None:
     queue = WorkQueue[str]()
     for number in range(STALE_ENTRIES_KEPT):
         queue.add_after(f"came-{number}", 1000)
@@ -315,7 +315,7 @@ async def test_add_after_is_ignored_after_shut_down() -> None:
     assert len(queue) == 0
 
 
-async def test_a_drain_cuts_the_delays() -> None:
+async def test_drain_cuts_delays() -> None:
     queue = WorkQueue[str]()
     queue.add("now")
     queue.add_after("a late one", 900)
@@ -331,7 +331,7 @@ async def test_a_drain_cuts_the_delays() -> None:
     assert timers() == []
 
 
-async def test_a_drain_cuts_the_delay_of_a_retry_in_work_once() -> None:
+async def test_drain_cuts_delay_of_retry_once() -> None:
     queue = WorkQueue[str]()
     record: list[str] = []
     queue.add("a")
@@ -418,7 +418,7 @@ async def test_drain_refuses_an_unknown_delayed_argument() -> None:
 # ---------------------------------------------------------------- loops
 
 
-async def test_another_thread_gets_wrong_loop() -> None:
+async def test_add_after_in_other_thread_raises_wrong_loop() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
 
@@ -429,7 +429,7 @@ async def test_another_thread_gets_wrong_loop() -> None:
     assert repr(queue) == "<WorkQueue open queued=1 working=0 delayed=0>"
 
 
-def test_a_delay_needs_a_running_loop() -> None:
+def test_add_after_needs_running_loop() -> None:
     queue = WorkQueue[str]()
 
     with pytest.raises(WrongLoop):

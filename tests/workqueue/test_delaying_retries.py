@@ -1,4 +1,4 @@
-"""`WorkQueue.add_rate_limited()`: the limiter computes the delay, the queue waits."""
+"""`WorkQueue.add_rate_limited()`: delays of the limiter."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def doubling() -> ItemExponentialFailureRateLimiter:
     return ItemExponentialFailureRateLimiter(1, 60)
 
 
-async def test_an_item_comes_after_the_delay_of_the_limiter() -> None:
+async def test_item_is_added_after_delay_of_limiter() -> None:
     queue = WorkQueue[str](rate_limiter=doubling())
     times: list[float] = []
 
@@ -45,7 +45,7 @@ def test_queue_refuses_an_object_without_limiter_methods(given: Any) -> None:
             kind("q", rate_limiter=given)
 
 
-async def test_items_are_limited_each_for_itself() -> None:
+async def test_each_item_has_its_own_backoff() -> None:
     queue = WorkQueue[str](rate_limiter=doubling())
     queue.add_rate_limited("a")
     queue.done(await queue.get())
@@ -57,7 +57,7 @@ async def test_items_are_limited_each_for_itself() -> None:
     assert asyncio.get_running_loop().time() == 3
 
 
-async def test_forget_makes_the_next_delay_short_again() -> None:
+async def test_forget_resets_backoff() -> None:
     queue = WorkQueue[str](rate_limiter=doubling())
     for _ in range(3):
         queue.add_rate_limited("a")
@@ -73,7 +73,7 @@ async def test_forget_makes_the_next_delay_short_again() -> None:
     assert asyncio.get_running_loop().time() == 7 + 1
 
 
-async def test_done_does_not_forget() -> None:
+async def test_done_does_not_reset_backoff() -> None:
     queue = WorkQueue[str](rate_limiter=doubling())
     queue.add_rate_limited("a")
 
@@ -82,7 +82,7 @@ async def test_done_does_not_forget() -> None:
     assert queue.num_requeues("a") == 1
 
 
-async def test_a_repeated_request_counts_but_the_earlier_time_stays() -> None:
+async def test_repeated_add_rate_limited_counts_but_keeps_earlier_time() -> None:
     queue = WorkQueue[str](rate_limiter=doubling())
 
     for _ in range(3):
@@ -93,7 +93,7 @@ async def test_a_repeated_request_counts_but_the_earlier_time_stays() -> None:
     assert queue.num_requeues("a") == 3
 
 
-async def test_the_default_limiter_is_that_of_controllers() -> None:
+async def test_default_limiter_is_that_of_controllers() -> None:
     queue = WorkQueue[str]()
 
     queue.add_rate_limited("a")
@@ -108,7 +108,7 @@ async def test_the_default_limiter_is_that_of_controllers() -> None:
     assert asyncio.get_running_loop().time() == pytest.approx(total)
 
 
-async def test_a_drain_retries_a_failing_item_once_without_its_delay() -> None:
+async def test_drain_retries_failing_item_once_without_delay() -> None:
     limiter = ItemFastSlowRateLimiter(600, 600, 1)
     queue = WorkQueue[str]("jobs", rate_limiter=limiter)
     record: list[str] = []
@@ -149,7 +149,7 @@ CALLS: dict[str, Callable[[WorkQueue[str]], object]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_another_thread_gets_wrong_loop(name: str) -> None:
+async def test_add_rate_limited_in_other_thread_raises_wrong_loop(name: str) -> None:
     limiter = doubling()
     queue = WorkQueue[str](rate_limiter=limiter)
     queue.add_rate_limited("a")

@@ -1,4 +1,4 @@
-"""The rate limiters: their delays, what they count, what they forget."""
+"""Rate limiters: delays, counts and options."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_exponential_delays_are_counted_per_item() -> None:
     assert limiter.num_requeues("c") == 0
 
 
-def test_exponential_delays_begin_again_after_forget() -> None:
+def test_exponential_delays_restart_after_forget() -> None:
     limiter = ItemExponentialFailureRateLimiter(1, 100)
     delays(limiter, "a", 3)
     delays(limiter, "b", 1)
@@ -69,7 +69,7 @@ def test_exponential_delays_begin_again_after_forget() -> None:
     assert limiter.when("b") == 2
 
 
-def test_exponential_delays_stay_at_the_maximum_beyond_what_a_float_holds() -> None:
+def test_exponential_delays_stay_at_maximum_after_float_overflow() -> None:
     limiter = ItemExponentialFailureRateLimiter(0.001, 1000)
 
     last = delays(limiter, "a", 3000)[-1]
@@ -78,7 +78,7 @@ def test_exponential_delays_stay_at_the_maximum_beyond_what_a_float_holds() -> N
     assert limiter.num_requeues("a") == 3000
 
 
-def test_exponential_delays_take_timedeltas() -> None:
+def test_exponential_limiter_accepts_timedeltas() -> None:
     limiter = ItemExponentialFailureRateLimiter(
         timedelta(milliseconds=250), timedelta(minutes=1)
     )
@@ -87,7 +87,7 @@ def test_exponential_delays_take_timedeltas() -> None:
 
 
 @pytest.mark.parametrize("attempts", [2**20, 2**31, 2**63, 2**2000])
-def test_exponential_delays_are_the_maximum_at_any_count(attempts: int) -> None:
+def test_exponential_delays_never_exceed_maximum(attempts: int) -> None:
     limiter = ItemExponentialFailureRateLimiter(0.005, 1000)
     limiter._attempts["a"] = attempts
 
@@ -95,7 +95,7 @@ def test_exponential_delays_are_the_maximum_at_any_count(attempts: int) -> None:
     assert limiter.num_requeues("a") == attempts + 1
 
 
-def test_no_delay_stays_no_delay() -> None:
+def test_zero_base_delay_stays_zero() -> None:
     limiter = ItemExponentialFailureRateLimiter(0, 1000)
     limiter._attempts["a"] = 2**40
 
@@ -106,7 +106,7 @@ def test_no_delay_stays_no_delay() -> None:
 
 
 class Fixed(random.Random):
-    """Draws the same number each time."""
+    """Random source that returns the same number."""
 
     def __init__(self, drawn: float) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class Fixed(random.Random):
         pytest.param(1.0, 0.75, [0.25, 0.5, 1, 1.5], id="full"),
     ],
 )
-def test_jitter_shortens_delays_by_what_is_drawn(
+def test_jitter_shortens_delays_by_random_part(
     jitter: float, drawn: float, expected: list[float]
 ) -> None:
     limiter = ItemExponentialFailureRateLimiter(1, 6, jitter=jitter, rng=Fixed(drawn))
@@ -133,7 +133,7 @@ def test_jitter_shortens_delays_by_what_is_drawn(
     assert delays(limiter, "a", 4) == expected
 
 
-def test_jitter_spreads_items_that_failed_together_up_to_the_maximum() -> None:
+def test_jitter_spreads_simultaneous_failures_up_to_maximum() -> None:
     limiter = ItemExponentialFailureRateLimiter(1, 10, jitter=0.5, rng=random.Random(1))
     for number in range(200):
         delays(limiter, str(number), 8)
@@ -145,7 +145,7 @@ def test_jitter_spreads_items_that_failed_together_up_to_the_maximum() -> None:
     assert len(set(given)) == 200
 
 
-def test_jitter_is_not_that_of_the_program() -> None:
+def test_jitter_does_not_use_global_random_state() -> None:
     random.seed(7)
     expected = random.random()
     random.seed(7)
@@ -158,7 +158,7 @@ def test_jitter_is_not_that_of_the_program() -> None:
 # ---------------------------------------------------------------- fast and slow
 
 
-def test_the_first_attempts_are_fast_then_slow() -> None:
+def test_fast_slow_limiter_is_fast_then_slow() -> None:
     limiter = ItemFastSlowRateLimiter(0.1, timedelta(seconds=10), 3)
 
     assert delays(limiter, "a", 5) == [0.1, 0.1, 0.1, 10, 10]
@@ -178,20 +178,20 @@ def test_fast_attempts_are_counted_per_item_until_forget() -> None:
     assert limiter.when("b") == 10
 
 
-def test_no_fast_attempts_are_always_slow() -> None:
+def test_zero_fast_attempts_are_always_slow() -> None:
     assert ItemFastSlowRateLimiter(1, 10, 0).when("a") == 10
 
 
 # ---------------------------------------------------------------- bucket
 
 
-def test_a_bucket_lets_a_burst_pass_then_keeps_its_rate() -> None:
+def test_bucket_allows_burst_then_keeps_rate() -> None:
     limiter = BucketRateLimiter(qps=4, burst=3, clock=Clock())
 
     assert delays(limiter, "a", 6) == [0, 0, 0, 0.25, 0.5, 0.75]
 
 
-def test_a_bucket_does_not_tell_items_apart() -> None:
+def test_bucket_is_shared_by_all_items() -> None:
     limiter = BucketRateLimiter(qps=2, burst=1, clock=Clock())
     limiter.when("a")
 
@@ -201,7 +201,7 @@ def test_a_bucket_does_not_tell_items_apart() -> None:
     assert limiter.num_requeues("a") == 0
 
 
-def test_a_bucket_fills_with_time_but_not_over_its_burst() -> None:
+def test_bucket_fills_up_to_burst() -> None:
     clock = Clock()
     limiter = BucketRateLimiter(qps=2, burst=2, clock=clock)
     delays(limiter, "a", 2)
@@ -215,7 +215,7 @@ def test_a_bucket_fills_with_time_but_not_over_its_burst() -> None:
     assert after_a_long_time == [0, 0, 0.5]
 
 
-def test_a_bucket_takes_no_token_for_a_clock_that_goes_back() -> None:
+def test_bucket_ignores_clock_that_steps_back() -> None:
     clock = Clock()
     limiter = BucketRateLimiter(qps=1, burst=2, clock=clock)
     limiter.when("a")
@@ -225,7 +225,7 @@ def test_a_bucket_takes_no_token_for_a_clock_that_goes_back() -> None:
     assert delays(limiter, "a", 2) == [0, 1]
 
 
-async def test_a_bucket_fills_by_the_time_of_the_loop() -> None:
+async def test_bucket_uses_time_of_loop() -> None:
     limiter = BucketRateLimiter(qps=1, burst=1)
     first = delays(limiter, "a", 2)
 
@@ -235,7 +235,7 @@ async def test_a_bucket_fills_by_the_time_of_the_loop() -> None:
     assert limiter.when("a") == 0.5
 
 
-def test_a_bucket_works_outside_of_a_loop() -> None:
+def test_bucket_works_outside_of_loop() -> None:
     limiter = BucketRateLimiter(qps=0.001, burst=1)
 
     first, second = delays(limiter, "a", 2)
@@ -247,7 +247,7 @@ def test_a_bucket_works_outside_of_a_loop() -> None:
 # ---------------------------------------------------------------- combined
 
 
-def test_the_longest_of_several_delays_counts() -> None:
+def test_max_of_limiter_returns_longest_delay() -> None:
     clock = Clock()
     limiter = MaxOfRateLimiter(
         ItemFastSlowRateLimiter(1, 3, 2), BucketRateLimiter(0.5, 2, clock=clock)
@@ -256,7 +256,7 @@ def test_the_longest_of_several_delays_counts() -> None:
     assert delays(limiter, "a", 5) == [1, 1, 3, 4, 6]
 
 
-def test_every_limiter_is_asked_even_if_another_one_decides() -> None:
+def test_max_of_limiter_calls_every_limiter() -> None:
     per_item = ItemExponentialFailureRateLimiter(10, 1000)
     bucket = BucketRateLimiter(qps=1, burst=2, clock=Clock())
     limiter = MaxOfRateLimiter(per_item, bucket)
@@ -266,7 +266,7 @@ def test_every_limiter_is_asked_even_if_another_one_decides() -> None:
     assert bucket.when("b") == 2
 
 
-def test_the_largest_of_several_numbers_counts_until_forget() -> None:
+def test_max_of_limiter_returns_largest_count_until_forget() -> None:
     one, two = ItemFastSlowRateLimiter(1, 2, 3), ItemFastSlowRateLimiter(1, 2, 3)
     limiter = MaxOfRateLimiter(one, two)
     two.when("a")
@@ -279,14 +279,14 @@ def test_the_largest_of_several_numbers_counts_until_forget() -> None:
     assert [each.num_requeues("a") for each in (limiter, one, two)] == [0, 0, 0]
 
 
-def test_no_limiters_at_all_ask_for_no_delay() -> None:
+def test_max_of_no_limiters_returns_no_delay() -> None:
     limiter = MaxOfRateLimiter[str]()
 
     assert limiter.when("a") == 0
     assert limiter.num_requeues("a") == 0
 
 
-def test_a_maximum_cuts_the_delays_of_another_limiter() -> None:
+def test_max_wait_limiter_cuts_delays() -> None:
     inner = ItemExponentialFailureRateLimiter(1, 1000)
     limiter = WithMaxWaitRateLimiter(inner, timedelta(seconds=3))
 
@@ -299,7 +299,7 @@ def test_a_maximum_cuts_the_delays_of_another_limiter() -> None:
     assert limiter.when("a") == 1
 
 
-async def test_the_default_retries_an_item_from_5_ms_to_1000_s() -> None:
+async def test_default_limiter_delays_item_from_5_ms_to_1000_s() -> None:
     limiter = default_controller_rate_limiter()
 
     given = delays(limiter, "a", 20)
@@ -308,7 +308,7 @@ async def test_the_default_retries_an_item_from_5_ms_to_1000_s() -> None:
     assert given[17:] == [0.005 * 2**17, 1000, 1000]
 
 
-async def test_the_default_retries_ten_items_a_second_after_a_burst() -> None:
+async def test_default_limiter_retries_ten_items_per_second_after_burst() -> None:
     limiter = default_controller_rate_limiter()
 
     given = [limiter.when(str(number)) for number in range(120)]
@@ -317,7 +317,7 @@ async def test_the_default_retries_ten_items_a_second_after_a_burst() -> None:
     assert given[100:] == pytest.approx([(n + 1) / 10 for n in range(20)])
 
 
-def test_each_default_counts_for_itself() -> None:
+def test_default_limiters_are_independent() -> None:
     default_controller_rate_limiter().when("a")
 
     assert default_controller_rate_limiter().num_requeues("a") == 0
@@ -356,6 +356,6 @@ def test_each_default_counts_for_itself() -> None:
         ),
     ],
 )
-def test_options_that_cannot_work_are_refused(make: Callable[[], object]) -> None:
+def test_invalid_limiter_options_are_refused(make: Callable[[], object]) -> None:
     with pytest.raises(OptionsError):
         make()

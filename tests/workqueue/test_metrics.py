@@ -1,4 +1,4 @@
-"""Metrics of work queues, for sinks that collect and for plain ones."""
+"""Metrics of work queues, for collecting and plain sinks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ each_sink = pytest.mark.parametrize("make", [PlainSink, ReadSink])
 
 
 def read(sink: PlainSink) -> None:
-    """What a scrape does, if the sink knows about it."""
+    """Read the metrics, as a scrape does."""
     if isinstance(sink, ReadSink):
         sink.read()
 
@@ -52,7 +52,7 @@ async def test_metrics_count_effective_adds(make: Callable[[], PlainSink]) -> No
     await queue.get()
     queue.add("a")  # in work: counts
     look()
-    queue.add("a")  # asked for already
+    queue.add("a")  # added before
     queue.done("a")
     look()
     queue.done(await queue.get())
@@ -88,7 +88,7 @@ async def test_metrics_show_the_depth(make: Callable[[], PlainSink]) -> None:
 
 
 @each_sink
-async def test_waiting_lasts_from_the_add_to_the_get(
+async def test_queue_duration_is_from_add_to_get(
     make: Callable[[], PlainSink],
 ) -> None:
     sink = make()
@@ -100,7 +100,7 @@ async def test_waiting_lasts_from_the_add_to_the_get(
     await asyncio.sleep(1)
     await queue.get()
     await asyncio.sleep(4)
-    queue.add("a")  # while in work: it waits from now on
+    queue.add("a")  # while in work: the wait starts now
     await asyncio.sleep(5)
     queue.done("a")
     await queue.get()
@@ -110,7 +110,7 @@ async def test_waiting_lasts_from_the_add_to_the_get(
 
 
 @each_sink
-async def test_work_lasts_from_the_get_to_the_done(
+async def test_work_duration_is_from_get_to_done(
     make: Callable[[], PlainSink],
 ) -> None:
     sink = make()
@@ -122,7 +122,7 @@ async def test_work_lasts_from_the_get_to_the_done(
             await asyncio.sleep(seconds)
             queue.add("a")
 
-        queue.done("a")  # it is not in work
+        queue.done("a")  # not in work
         queue.done(queue.get_nowait())
 
     read(sink)
@@ -149,7 +149,7 @@ async def test_metrics_count_retries_of_an_open_queue(
 
 
 @each_sink
-async def test_items_that_a_drain_gives_up_stay_counted_as_added(
+async def test_items_given_up_by_drain_stay_counted_as_added(
     make: Callable[[], PlainSink],
 ) -> None:
     sink = make()
@@ -232,7 +232,7 @@ async def test_plain_sink_gets_zero_ages_at_once() -> None:
 # ---------------------------------------------------------------- when, and what it costs
 
 
-async def test_a_sink_that_is_read_is_not_called_for_each_item() -> None:
+async def test_collecting_sink_is_not_called_for_each_item() -> None:
     sink = ReadSink()
     queue = WorkQueue[int]("pods", metrics=sink)
     before = sink.calls
@@ -245,7 +245,7 @@ async def test_a_sink_that_is_read_is_not_called_for_each_item() -> None:
     assert sink.observed[WORKED] == []
 
 
-async def test_durations_do_not_pile_up_while_nobody_reads() -> None:
+async def test_durations_do_not_accumulate_between_reads() -> None:
     sink = ReadSink()
     queue = WorkQueue[int]("pods", metrics=sink)
     number = 3 * KEPT + 1
@@ -262,7 +262,7 @@ async def test_durations_do_not_pile_up_while_nobody_reads() -> None:
     assert sink.counts[ADDS] == number
 
 
-async def test_everything_is_shown_from_the_beginning() -> None:
+async def test_all_series_exist_from_start() -> None:
     sink = ReadSink()
     WorkQueue[str]("pods", metrics=sink)
 
@@ -272,7 +272,7 @@ async def test_everything_is_shown_from_the_beginning() -> None:
     assert dict(sink.observed) == {QUEUED: [], WORKED: []}
 
 
-async def test_metrics_may_be_collected_in_another_thread() -> None:
+async def test_metrics_can_be_collected_in_other_thread() -> None:
     sink = ReadSink()
     queue = WorkQueue[str]("pods", metrics=sink)
     queue.add("a")
@@ -287,7 +287,7 @@ async def test_metrics_may_be_collected_in_another_thread() -> None:
     assert sink.gauges[LONGEST] == 3
 
 
-async def test_no_timer_is_set_for_measurements() -> None:
+async def test_metrics_set_no_timer() -> None:
     queue = WorkQueue[str]("pods", metrics=ReadSink())
     queue.add("a")
     await queue.get()
@@ -297,7 +297,7 @@ async def test_no_timer_is_set_for_measurements() -> None:
     assert [timer for timer in scheduled if not timer.cancelled()] == []
 
 
-async def test_a_sink_that_is_not_enabled_is_never_called() -> None:
+async def test_disabled_sink_is_never_called() -> None:
     sink = DisabledSink()
     queue = WorkQueue[str]("pods", metrics=sink)
 
@@ -338,7 +338,7 @@ def test_items_queued_before_the_loop_runs_wait_from_its_start() -> None:
     sink.read()
 
     assert sink.counts[ADDS] == 2
-    # Of the real clock, which has gone on for as long as the test.
+    # Time of the real clock, which advanced during the test.
     assert all(0 <= seconds <= took for seconds in sink.observed[QUEUED])
     assert all(0 <= seconds <= took for seconds in sink.observed[WORKED])
     assert len(sink.observed[QUEUED]) == 2
@@ -352,7 +352,7 @@ class BrokenSink(PlainSink):
         raise ZeroDivisionError
 
 
-async def test_a_sink_that_fails_loses_no_item(
+async def test_failing_sink_loses_no_item(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     queue = WorkQueue[str]("pods", metrics=BrokenSink())
@@ -373,7 +373,7 @@ async def test_a_sink_that_fails_loses_no_item(
 
 
 @each_sink
-async def test_the_depth_of_each_priority_is_shown(
+async def test_depth_is_measured_by_priority(
     make: Callable[[], PlainSink],
 ) -> None:
     sink = make()
@@ -417,7 +417,7 @@ async def test_many_priorities_have_few_labels() -> None:
     assert set(empty.values()) == {0}
 
 
-async def test_durations_of_items_with_priorities_are_their_own() -> None:
+async def test_durations_are_measured_with_priorities() -> None:
     sink = ReadSink()
     queue = PriorityQueue[str]("pods", metrics=sink)
     queue.add("later", -100)

@@ -1,4 +1,4 @@
-"""`PriorityQueue`: what comes first, what waits how long, and what a shutdown does."""
+"""`PriorityQueue`: order, ageing and shutdown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------- order
 
 
-async def test_a_higher_priority_comes_first() -> None:
+async def test_higher_priority_is_taken_first() -> None:
     queue = PriorityQueue[str]()
 
     queue.add("resync", LOW_PRIORITY)
@@ -35,7 +35,9 @@ async def test_a_higher_priority_comes_first() -> None:
 
 
 @pytest.mark.parametrize("ageing", [None, 0, 3.0, timedelta(seconds=1)], ids=repr)
-async def test_items_of_one_priority_come_in_the_order_of_adding(ageing: Any) -> None:
+async def test_items_of_equal_priority_are_taken_in_order_of_adding(
+    ageing: Any,
+) -> None:
     queue = PriorityQueue[int](ageing=ageing)
     items = [(number * 7919) % 1000 for number in range(1000)]
 
@@ -49,9 +51,7 @@ async def test_items_of_one_priority_come_in_the_order_of_adding(ageing: Any) ->
     assert taken == items[1::2] + items[::2]
 
 
-async def test_adding_again_with_a_higher_priority_moves_it_behind_others_of_it() -> (
-    None
-):
+async def test_raised_item_is_taken_after_others_of_new_priority() -> None:
     queue = PriorityQueue[str]()
     queue.add("a")
     queue.add("b", 5)
@@ -65,7 +65,7 @@ async def test_adding_again_with_a_higher_priority_moves_it_behind_others_of_it(
 
 
 @pytest.mark.parametrize("priority", [5, 4, -100])
-async def test_adding_again_without_a_higher_priority_changes_nothing(
+async def test_adding_again_with_lower_priority_changes_nothing(
     priority: int,
 ) -> None:
     queue = PriorityQueue[str]()
@@ -77,7 +77,7 @@ async def test_adding_again_without_a_higher_priority_changes_nothing(
     assert take_all(queue) == ["a", "b"]
 
 
-async def test_the_highest_priority_asked_for_while_in_work_counts() -> None:
+async def test_highest_priority_requested_while_in_work_wins() -> None:
     queue = PriorityQueue[str]()
     queue.add("a", 100)
     await queue.get()
@@ -91,7 +91,7 @@ async def test_the_highest_priority_asked_for_while_in_work_counts() -> None:
     assert take_all(queue) == ["above", "a", "below"]
 
 
-async def test_a_priority_does_not_outlive_the_work_it_was_asked_for() -> None:
+async def test_requested_priority_is_used_once() -> None:
     queue = PriorityQueue[str]()
     queue.add("a", 100)
     queue.done(await queue.get())
@@ -102,7 +102,7 @@ async def test_a_priority_does_not_outlive_the_work_it_was_asked_for() -> None:
     assert take_all(queue) == ["b", "a"]
 
 
-async def test_get_with_priority_tells_the_priority() -> None:
+async def test_get_with_priority_returns_priority() -> None:
     queue = PriorityQueue[str]()
     queue.add("b", -3)
     queue.add("a")
@@ -130,7 +130,7 @@ async def test_two_waiting_workers_get_their_own_priorities() -> None:
 
 
 async def served(queue: PriorityQueue[str], seconds: int) -> float | None:
-    """Flood a worker with important items; say when it got to the other one, if ever."""
+    """Flood a worker with important items, and return when it took the other one."""
     loop = asyncio.get_running_loop()
     queue.add("poor", LOW_PRIORITY)
     for number in range(seconds):
@@ -148,17 +148,17 @@ async def test_waiting_item_is_served_within_the_bound() -> None:
     assert await served(PriorityQueue(ageing=0.5), 300) == 100 * 0.5
 
 
-async def test_the_default_lets_others_go_first_for_five_minutes() -> None:
+async def test_low_priority_waits_five_minutes_by_default() -> None:
     assert await served(PriorityQueue(), 600) == 300
 
 
 @pytest.mark.parametrize("ageing", [0, None])
-async def test_strict_priorities_may_starve(ageing: int | None) -> None:
+async def test_strict_priorities_can_starve_items(ageing: int | None) -> None:
     assert await served(PriorityQueue(ageing=ageing), 2000) is None
 
 
 async def test_items_added_after_the_bound_do_not_overtake() -> None:
-    """The promise itself, for all pairs of many items at many times."""
+    """Check the guarantee for all pairs of many items at many times."""
     queue = PriorityQueue[int](ageing=2)
     added: list[tuple[float, int]] = []
     for number in range(300):
@@ -178,7 +178,7 @@ async def test_items_added_after_the_bound_do_not_overtake() -> None:
                 assert place[first] < place[second]
 
 
-async def test_a_raise_does_not_take_a_better_place_from_what_waited_for_long() -> None:
+async def test_raise_keeps_better_place_of_old_item() -> None:
     queue = PriorityQueue[str](ageing=1)
     queue.add("old")
     await asyncio.sleep(100)
@@ -208,9 +208,7 @@ def test_item_added_before_the_loop_runs_starts_ageing_with_it() -> None:
 # ---------------------------------------------------------------- delays
 
 
-async def test_a_delayed_item_keeps_the_highest_priority_and_the_earliest_time() -> (
-    None
-):
+async def test_delayed_item_keeps_highest_priority_and_earliest_deadline() -> None:
     queue = PriorityQueue[str]()
     queue.add_after("a", 5, 1)
     queue.add_after("a", 9, 7)
@@ -226,7 +224,7 @@ async def test_a_delayed_item_keeps_the_highest_priority_and_the_earliest_time()
     assert len(queue) == 0
 
 
-async def test_an_item_is_due_at_its_time_whatever_its_priority() -> None:
+async def test_priority_does_not_change_deadline() -> None:
     queue = PriorityQueue[str]()
     queue.add_after("low", 1, -100)
     queue.add_after("high", 2, 100)
@@ -238,7 +236,7 @@ async def test_an_item_is_due_at_its_time_whatever_its_priority() -> None:
     queue.shut_down()
 
 
-async def test_adding_without_a_delay_takes_no_priority_from_the_delayed_one() -> None:
+async def test_add_keeps_priority_of_delayed_item() -> None:
     queue = PriorityQueue[str]()
     queue.add_after("a", 2, 9)
 
@@ -250,7 +248,7 @@ async def test_adding_without_a_delay_takes_no_priority_from_the_delayed_one() -
     assert [now, later] == [("a", 1), ("a", 9)]
 
 
-async def test_a_retry_has_the_priority_that_is_asked_for() -> None:
+async def test_retry_has_given_priority() -> None:
     queue = PriorityQueue[str](rate_limiter=ItemExponentialFailureRateLimiter(1, 60))
 
     queue.add_rate_limited("a", -3)
@@ -261,7 +259,7 @@ async def test_a_retry_has_the_priority_that_is_asked_for() -> None:
     assert asyncio.get_running_loop().time() == 1
 
 
-async def test_add_threadsafe_takes_a_priority() -> None:
+async def test_add_threadsafe_accepts_priority() -> None:
     queue = PriorityQueue[str]()
     queue.add("a")
 
@@ -277,7 +275,7 @@ async def test_add_threadsafe_takes_a_priority() -> None:
     assert take_all(queue) == ["c", "b", "a"]
 
 
-async def test_raises_that_pile_up_are_dropped() -> None:
+async def test_stale_places_of_raised_items_are_dropped() -> None:
     queue = PriorityQueue[str]()
 
     for priority in range(10_000):
@@ -291,8 +289,8 @@ async def test_raises_that_pile_up_are_dropped() -> None:
 # ---------------------------------------------------------------- shutting down
 
 
-async def test_a_shutdown_ends_while_workers_and_delays_wait() -> None:
-    """controller-runtime's queue once hung there."""
+async def test_shut_down_ends_workers_and_drops_delayed_items() -> None:
+    """controller-runtime's queue had a deadlock here."""
     queue = PriorityQueue[str]()
     getters = [asyncio.create_task(queue.get()) for _ in range(5)]
     await settle()
@@ -310,8 +308,8 @@ async def test_a_shutdown_ends_while_workers_and_delays_wait() -> None:
     assert asyncio.get_running_loop().time() == 0
 
 
-async def test_a_getter_that_is_woken_as_the_queue_shuts_down_does_not_hang() -> None:
-    """The item it was woken for has gone to another one."""
+async def test_worker_woken_during_shut_down_does_not_hang() -> None:
+    """The item was taken by another worker."""
     queue = PriorityQueue[str]()
     getter = asyncio.create_task(queue.get())
     await settle()
@@ -326,7 +324,7 @@ async def test_a_getter_that_is_woken_as_the_queue_shuts_down_does_not_hang() ->
             await getter
 
 
-async def test_a_drain_ends_with_priorities_and_delays() -> None:
+async def test_drain_ends_with_priorities_and_delays() -> None:
     queue = PriorityQueue[str]()
     record: list[str] = []
     queue.add("low", -1)
@@ -350,7 +348,7 @@ async def test_a_drain_ends_with_priorities_and_delays() -> None:
 
 
 @pytest.mark.parametrize("drains", [False, True], ids=["shut", "draining"])
-async def test_a_shutdown_changes_no_priorities_any_more(drains: bool) -> None:
+async def test_add_after_shut_down_changes_no_priority(drains: bool) -> None:
     queue = PriorityQueue[str]()
     for item in ("in work", "a", "b"):
         queue.add(item)
@@ -408,12 +406,12 @@ async def test_queue_refuses_a_priority_out_of_range(way: str, priority: Any) ->
 
 
 @pytest.mark.parametrize("ageing", [-1, math.nan, math.inf, timedelta(seconds=-1)])
-def test_refuses_an_ageing_that_cannot_be(ageing: Any) -> None:
+def test_invalid_ageing_is_refused(ageing: Any) -> None:
     with pytest.raises(OptionsError):
         PriorityQueue(ageing=ageing)
 
 
-async def test_another_thread_gets_wrong_loop_and_changes_nothing() -> None:
+async def test_other_thread_gets_wrong_loop_and_changes_nothing() -> None:
     queue = PriorityQueue[str]()
     queue.add("a")
     queue.add("b")
@@ -429,7 +427,7 @@ async def test_another_thread_gets_wrong_loop_and_changes_nothing() -> None:
     assert not queue._prioritized.wanted
 
 
-def test_another_loop_gets_wrong_loop_and_changes_nothing() -> None:
+def test_other_loop_gets_wrong_loop_and_changes_nothing() -> None:
     queue = PriorityQueue[str]()
 
     async def use() -> None:

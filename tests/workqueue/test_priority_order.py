@@ -1,4 +1,4 @@
-"""`PrioritizedItems`: the order of ranks, and its cost."""
+"""`PrioritizedItems`: ranks, depths and costs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_popleft_of_no_items_raises_index_error() -> None:
         line.popleft()
 
 
-def test_only_out_of_date_places_count_as_empty() -> None:
+def test_only_stale_places_count_as_empty() -> None:
     line, _ = ranked()
     put(line, "a", 0)
     line.raise_to("a", 1)
@@ -60,7 +60,7 @@ def test_only_out_of_date_places_count_as_empty() -> None:
     assert list(line) == []
 
 
-def test_an_item_without_a_priority_has_0() -> None:
+def test_default_priority_is_0() -> None:
     line, _ = ranked()
     put(line, "low", -1)
     line.append("usual")
@@ -69,7 +69,7 @@ def test_an_item_without_a_priority_has_0() -> None:
     assert rest_of(line) == ["usual", "low"]
 
 
-def test_a_priority_is_wanted_once() -> None:
+def test_wanted_priority_is_used_once() -> None:
     line, _ = ranked()
     put(line, "a", 5)
     line.popleft()
@@ -92,7 +92,7 @@ def test_wanted_priority_can_be_raised() -> None:
     assert not line.wanted
 
 
-def test_clearing_leaves_nothing() -> None:
+def test_clear_removes_items_and_priorities() -> None:
     line, _ = ranked()
     put(line, "a", 1)
     put(line, "b", 1)
@@ -107,7 +107,7 @@ def test_clearing_leaves_nothing() -> None:
     assert rest_of(line) == ["c"]
 
 
-def test_a_step_of_priority_is_worth_the_ageing() -> None:
+def test_step_of_priority_equals_ageing() -> None:
     line, clock = ranked(ageing=10)
     put(line, "low", -1)
     clock.now = 9.9
@@ -118,7 +118,7 @@ def test_a_step_of_priority_is_worth_the_ageing() -> None:
     assert rest_of(line) == ["just in time", "low", "too late"]
 
 
-def test_time_is_nothing_without_ageing() -> None:
+def test_strict_order_ignores_time() -> None:
     line, clock = ranked()
     put(line, "low", -1)
     clock.now = 1e9
@@ -143,7 +143,7 @@ def test_depths_count_queued_items() -> None:
     assert line.depths() == {"0": 0, "1": 0, "2": 0}
 
 
-def test_labels_are_given_to_the_first_priorities_for_good() -> None:
+def test_first_priorities_keep_their_labels() -> None:
     line, _ = ranked()
     for number in range(3 * DISTINCT_LABELS):
         put(line, f"item-{number}", number)
@@ -159,7 +159,7 @@ def test_labels_are_given_to_the_first_priorities_for_good() -> None:
     assert len(line._labels) == DISTINCT_LABELS
 
 
-def test_out_of_date_entries_are_dropped_when_they_are_too_many() -> None:
+def test_too_many_stale_places_are_dropped() -> None:
     line, _ = ranked()
     for number in range(40):
         put(line, f"other-{number}", 0)
@@ -174,7 +174,7 @@ def test_out_of_date_entries_are_dropped_when_they_are_too_many() -> None:
 
 
 @pytest.mark.parametrize("priority", [-1, 0, 1])
-def test_putting_in_and_taking_out_cost_the_logarithm_of_what_is_there(
+def test_append_and_popleft_cost_logarithm_of_priorities(
     priority: int,
 ) -> None:
     line, clock = ranked(ageing=1)
@@ -186,12 +186,12 @@ def test_putting_in_and_taking_out_cost_the_logarithm_of_what_is_there(
 
     rest_of(line)
 
-    # For each at most once up the heap, once down and once up, with two comparisons of
+    # For each item at most once up the heap, once down and once up, with two comparisons of
     # each pair.
     assert CountedTime.comparisons - before < 6 * number * math.log2(number)
 
 
-def test_the_cost_of_few_priorities_does_not_grow_with_the_items() -> None:
+def test_cost_of_few_priorities_does_not_grow_with_items() -> None:
     line, clock = ranked(ageing=1)
     number, before = 10_000, CountedTime.comparisons
     for item in range(number):
@@ -222,7 +222,7 @@ def test_item_raised_in_place_counts_for_its_new_priority() -> None:
 
 @pytest.mark.parametrize("ageing", [0.0, 0.5])
 def test_many_raises_keep_order_and_depths(ageing: float) -> None:
-    """Against a list of what is there; empty places are dropped many times."""
+    """Compare with a list of the items. Empty places are dropped many times."""
     line, clock = ranked(ageing)
     rng = random.Random(4)
     there: dict[str, list[float]] = {}  # rank, number, priority

@@ -1,4 +1,4 @@
-"""`WorkQueue`: the states of an item, waiting, and cancellation."""
+"""`WorkQueue`: states of an item, waiting and cancellation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aioinformer.workqueue import WorkQueue
 # ---------------------------------------------------------------- items
 
 
-async def test_hands_items_out_in_the_order_of_their_first_add() -> None:
+async def test_items_are_taken_in_order_of_first_add() -> None:
     queue = WorkQueue[str]()
 
     for item in "bcabac":
@@ -24,7 +24,7 @@ async def test_hands_items_out_in_the_order_of_their_first_add() -> None:
     assert take_all(queue) == ["b", "c", "a"]
 
 
-async def test_an_item_added_while_in_work_waits_for_done() -> None:
+async def test_item_added_while_in_work_waits_for_done() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     item = await queue.get()
@@ -38,7 +38,7 @@ async def test_an_item_added_while_in_work_waits_for_done() -> None:
     assert take_all(queue) == ["a"]
 
 
-async def test_an_item_added_while_in_work_comes_back_at_the_end() -> None:
+async def test_item_added_while_in_work_is_queued_at_end() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     await queue.get()
@@ -50,7 +50,7 @@ async def test_an_item_added_while_in_work_comes_back_at_the_end() -> None:
     assert take_all(queue) == ["b", "a"]
 
 
-async def test_an_item_can_be_added_again_after_done() -> None:
+async def test_item_can_be_added_again_after_done() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     queue.done(await queue.get())
@@ -61,7 +61,7 @@ async def test_an_item_can_be_added_again_after_done() -> None:
 
 
 @pytest.mark.parametrize("item", ["unknown", "queued"])
-async def test_done_changes_nothing_for_an_item_that_is_not_in_work(item: str) -> None:
+async def test_done_ignores_item_that_is_not_in_work(item: str) -> None:
     queue = WorkQueue[str]()
     queue.add("queued")
 
@@ -87,7 +87,7 @@ async def test_length_counts_only_queued_items() -> None:
     assert lengths == [2, 1, 1, 2]
 
 
-async def test_get_does_not_wait_when_something_is_queued() -> None:
+async def test_get_does_not_suspend_if_item_is_queued() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
 
@@ -119,7 +119,7 @@ async def test_repr_shows_the_state() -> None:
 # ---------------------------------------------------------------- waiting
 
 
-async def test_a_waiting_get_is_woken_by_add() -> None:
+async def test_add_wakes_waiting_get() -> None:
     queue = WorkQueue[str]()
     getter = asyncio.create_task(queue.get())
     await settle()
@@ -129,7 +129,7 @@ async def test_a_waiting_get_is_woken_by_add() -> None:
     assert await getter == "a"
 
 
-async def test_a_waiting_get_is_woken_by_done_of_an_item_added_meanwhile() -> None:
+async def test_done_of_item_added_again_wakes_waiting_get() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     await queue.get()
@@ -158,7 +158,7 @@ async def test_each_item_wakes_one_of_many_waiting_workers() -> None:
     assert [await getter for getter in getters] == ["a", "b", "c"]
 
 
-async def test_a_get_cancelled_as_its_item_arrives_passes_it_to_another() -> None:
+async def test_get_cancelled_as_item_arrives_wakes_another_worker() -> None:
     queue = WorkQueue[str]()
     first = asyncio.create_task(queue.get())
     second = asyncio.create_task(queue.get())
@@ -171,7 +171,7 @@ async def test_a_get_cancelled_as_its_item_arrives_passes_it_to_another() -> Non
     assert first.cancelled()
 
 
-async def test_a_get_cancelled_as_its_item_arrives_leaves_it_in_the_queue() -> None:
+async def test_get_cancelled_as_item_arrives_leaves_it_queued() -> None:
     queue = WorkQueue[str]()
     getter = asyncio.create_task(queue.get())
     await settle()
@@ -184,7 +184,7 @@ async def test_a_get_cancelled_as_its_item_arrives_leaves_it_in_the_queue() -> N
     assert queue.get_nowait() == "a"
 
 
-async def test_a_get_cancelled_after_its_item_was_taken_wakes_nobody() -> None:
+async def test_get_cancelled_after_item_was_taken_wakes_no_worker() -> None:
     queue = WorkQueue[str]()
     first = asyncio.create_task(queue.get())
     second = asyncio.create_task(queue.get())
@@ -201,7 +201,7 @@ async def test_a_get_cancelled_after_its_item_was_taken_wakes_nobody() -> None:
     assert await second == "b"
 
 
-async def test_a_get_cancelled_before_an_item_arrives_is_forgotten() -> None:
+async def test_get_cancelled_before_item_arrives_is_forgotten() -> None:
     queue = WorkQueue[str]()
     first = asyncio.create_task(queue.get())
     second = asyncio.create_task(queue.get())
@@ -214,8 +214,8 @@ async def test_a_get_cancelled_before_an_item_arrives_is_forgotten() -> None:
     assert await second == "a"
 
 
-async def test_an_item_that_arrives_after_a_cancellation_goes_to_another() -> None:
-    """The cancelled waiter is still in line: its task has not run yet."""
+async def test_item_after_cancellation_goes_to_another_worker() -> None:
+    """The cancelled waiter is still queued, as its task has not run yet."""
     queue = WorkQueue[str]()
     first = asyncio.create_task(queue.get())
     second = asyncio.create_task(queue.get())
@@ -228,7 +228,7 @@ async def test_an_item_that_arrives_after_a_cancellation_goes_to_another() -> No
     assert first.cancelled()
 
 
-async def test_a_closed_get_coroutine_takes_no_wake_up_with_it() -> None:
+async def test_closed_get_coroutine_loses_no_notification() -> None:
     queue = WorkQueue[str]()
     abandoned = queue.get()
     abandoned.send(None)
@@ -241,10 +241,10 @@ async def test_a_closed_get_coroutine_takes_no_wake_up_with_it() -> None:
     assert await getter == "a"
 
 
-async def test_a_timeout_around_get_loses_nothing() -> None:
+async def test_timeout_around_get_loses_no_item() -> None:
     queue = WorkQueue[str]()
     loop = asyncio.get_running_loop()
-    # In the very turn in which the timeout cancels.
+    # In the turn in which the timeout cancels.
     loop.call_later(3, queue.add, "a")
 
     with pytest.raises(TimeoutError):
@@ -285,7 +285,7 @@ async def test_items_are_never_lost_or_duplicated_with_many_workers() -> None:
 
         left = await queue.shut_down_with_drain()
 
-    # Each was worked on after it was wanted for the last time.
+    # Each item was taken after it was last added.
     assert seen == wanted
     assert left == frozenset()
 
@@ -342,7 +342,7 @@ async def test_item_raises_queue_shut_down_at_the_end() -> None:
             raise AssertionError("there is no item")
 
 
-async def test_iteration_calls_done_when_it_asks_for_the_next() -> None:
+async def test_iteration_calls_done_before_next_item() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     record: list[str] = []
@@ -358,7 +358,7 @@ async def test_iteration_calls_done_when_it_asks_for_the_next() -> None:
     assert repr(queue) == "<WorkQueue shut queued=0 working=0 delayed=0>"
 
 
-async def test_leaving_an_iteration_calls_done_soon() -> None:
+async def test_left_iteration_calls_done_soon() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
 
@@ -369,7 +369,7 @@ async def test_leaving_an_iteration_calls_done_soon() -> None:
     assert repr(queue) == "<WorkQueue open queued=0 working=0 delayed=0>"
 
 
-async def test_leaving_a_closed_iteration_calls_done_at_once() -> None:
+async def test_closed_iteration_calls_done_at_once() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
 

@@ -1,4 +1,4 @@
-"""`WorkQueue`: shutting down, with and without a drain."""
+"""`WorkQueue`: shutdown with and without a drain."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_shut_down_wakes_every_waiting_worker() -> None:
     assert [type(result) for result in results] == [QueueShutDown] * 3
 
 
-async def test_an_add_after_shut_down_is_ignored() -> None:
+async def test_add_after_shut_down_is_ignored() -> None:
     queue = WorkQueue[str]()
     queue.add("in work")
     await queue.get()
@@ -55,7 +55,7 @@ async def test_an_add_after_shut_down_is_ignored() -> None:
     assert len(queue) == 0
 
 
-async def test_an_item_added_again_before_shut_down_is_handed_out_after_it() -> None:
+async def test_item_added_again_before_shut_down_is_handed_out() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     await queue.get()
@@ -67,7 +67,7 @@ async def test_an_item_added_again_before_shut_down_is_handed_out_after_it() -> 
     assert await queue.get() == "a"
 
 
-async def test_shut_down_may_be_called_twice() -> None:
+async def test_shut_down_is_idempotent() -> None:
     queue = WorkQueue[str]()
     before = queue.shutting_down
 
@@ -78,7 +78,7 @@ async def test_shut_down_may_be_called_twice() -> None:
     assert queue.shutting_down
 
 
-async def test_a_queue_may_be_shut_down_before_its_loop_runs() -> None:
+async def test_queue_can_be_shut_down_before_loop_runs() -> None:
     queues: list[WorkQueue[str]] = []
 
     def prepare() -> None:
@@ -96,7 +96,7 @@ async def test_a_queue_may_be_shut_down_before_its_loop_runs() -> None:
 # ---------------------------------------------------------------- drain
 
 
-async def test_a_drain_of_an_empty_queue_ends_at_once() -> None:
+async def test_drain_of_empty_queue_ends_at_once() -> None:
     queue = WorkQueue[str]()
 
     assert await queue.shut_down_with_drain() == frozenset()
@@ -175,7 +175,7 @@ async def test_drain_hands_out_once_items_added_again_during_it() -> None:
     assert left == {"always fails"}
 
 
-async def test_a_drain_takes_no_new_items() -> None:
+async def test_drain_accepts_no_new_items() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     await queue.get()
@@ -189,7 +189,7 @@ async def test_a_drain_takes_no_new_items() -> None:
     assert len(queue) == 0
 
 
-async def test_a_drain_ends_waiting_workers() -> None:
+async def test_drain_ends_waiting_workers() -> None:
     queue = WorkQueue[str]()
     getter = asyncio.create_task(queue.get())
     await settle()
@@ -232,7 +232,7 @@ async def test_items_returned_by_a_drain_are_not_handed_out() -> None:
         queue.get_nowait()
 
 
-async def test_a_cancelled_drain_can_be_waited_for_again() -> None:
+async def test_cancelled_drain_can_be_continued() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     await queue.get()
@@ -249,7 +249,7 @@ async def test_a_cancelled_drain_can_be_waited_for_again() -> None:
     assert not queue._drains
 
 
-async def test_several_drains_all_end() -> None:
+async def test_concurrent_drains_all_end() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     await queue.get()
@@ -261,7 +261,7 @@ async def test_several_drains_all_end() -> None:
     assert [await drain for drain in drains] == [frozenset()] * 3
 
 
-async def test_a_drain_that_gives_up_ends_one_that_has_nothing_left() -> None:
+async def test_drain_that_times_out_ends_other_drain_without_items() -> None:
     queue = WorkQueue[str]()
     queue.add("nobody takes it")
     patient = asyncio.create_task(queue.shut_down_with_drain())
@@ -272,7 +272,7 @@ async def test_a_drain_that_gives_up_ends_one_that_has_nothing_left() -> None:
     assert await patient == left
 
 
-async def test_a_drain_that_gives_up_leaves_another_to_wait_for_work() -> None:
+async def test_drain_that_times_out_leaves_other_drain_waiting_for_work() -> None:
     queue = WorkQueue[str]()
     queue.add("slow")
     queue.add("queued")
@@ -286,7 +286,7 @@ async def test_a_drain_that_gives_up_leaves_another_to_wait_for_work() -> None:
     assert await patient == {"queued"}
 
 
-async def test_shut_down_releases_a_drain() -> None:
+async def test_shut_down_ends_drain() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     await queue.get()
@@ -298,7 +298,7 @@ async def test_shut_down_releases_a_drain() -> None:
     assert await drain == {"a"}
 
 
-async def test_a_second_drain_returns_what_the_first_gave_up() -> None:
+async def test_second_drain_returns_items_given_up_by_first() -> None:
     queue = WorkQueue[str]()
     queue.add("again")
     queue.add("queued")
@@ -312,7 +312,7 @@ async def test_a_second_drain_returns_what_the_first_gave_up() -> None:
     assert await queue.shut_down_with_drain() == first
 
 
-async def test_a_drain_after_shut_down_waits_for_the_rest() -> None:
+async def test_drain_after_shut_down_waits_for_remaining_items() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     queue.add("b")
@@ -338,7 +338,7 @@ async def test_drain_after_shut_down_returns_items_added_in_vain() -> None:
     assert await queue.shut_down_with_drain() == {"a"}
 
 
-async def test_a_drain_refuses_a_timeout_that_is_no_number() -> None:
+async def test_drain_refuses_invalid_timeout() -> None:
     queue = WorkQueue[str]()
 
     with pytest.raises(OptionsError):

@@ -1,4 +1,4 @@
-"""`item()` and `async for`: a cancellation in any turn loses no item."""
+"""`item()` and `async for`: no cancellation loses an item."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ each_queue = pytest.mark.parametrize("make", [WorkQueue, PriorityQueue])
 @each_way
 @each_queue
 @pytest.mark.parametrize("cancelled_first", [False, True])
-async def test_an_item_that_arrives_with_the_cancellation_stays(
+async def test_item_that_arrives_with_cancellation_stays_queued(
     way: Way, make: type[WorkQueue[str]], cancelled_first: bool
 ) -> None:
     queue = make()
@@ -63,7 +63,7 @@ async def test_an_item_that_arrives_with_the_cancellation_stays(
 
 @each_way
 @each_queue
-async def test_an_item_that_arrives_with_the_cancellation_goes_to_another(
+async def test_item_that_arrives_with_cancellation_goes_to_another_worker(
     way: Way, make: type[WorkQueue[str]]
 ) -> None:
     queue = make()
@@ -83,9 +83,7 @@ async def test_an_item_that_arrives_with_the_cancellation_goes_to_another(
 
 @each_way
 @pytest.mark.parametrize("turns", range(8))
-async def test_cancelled_in_any_turn_every_item_is_taken_once_or_still_there(
-    way: Way, turns: int
-) -> None:
+async def test_cancellation_in_any_turn_loses_no_item(way: Way, turns: int) -> None:
     queue = WorkQueue[str]()
     record: list[str] = []
     worker = asyncio.create_task(way(queue, record))

@@ -1,4 +1,4 @@
-"""`WorkQueue`: whose loop it is, and what other threads may do."""
+"""`WorkQueue`: its event loop, and calls from other threads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CALLS: dict[str, Callable[[WorkQueue[str]], object]] = {
 
 @pytest.mark.parametrize("filled", [False, True], ids=["empty", "filled"])
 @pytest.mark.parametrize("name", CALLS)
-async def test_another_thread_gets_wrong_loop(name: str, filled: bool) -> None:
+async def test_other_thread_gets_wrong_loop(name: str, filled: bool) -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     if not filled:
@@ -46,7 +46,7 @@ async def test_another_thread_gets_wrong_loop(name: str, filled: bool) -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_another_thread_gets_wrong_loop_after_shut_down(name: str) -> None:
+async def test_other_thread_gets_wrong_loop_after_shut_down(name: str) -> None:
     queue = WorkQueue[str]()
     queue.shut_down()
 
@@ -56,7 +56,7 @@ async def test_another_thread_gets_wrong_loop_after_shut_down(name: str) -> None
 
 
 async def test_loop_thread_holds_its_lock_until_shut_down() -> None:
-    """Without it everything works as well, at half the speed."""
+    """Without the check everything works at half the speed."""
     queue = WorkQueue[str]()
     seen = [queue._loop_thread._is_owned()]
 
@@ -68,7 +68,7 @@ async def test_loop_thread_holds_its_lock_until_shut_down() -> None:
     assert seen == [False, True, False]
 
 
-async def test_a_queue_works_if_locks_cannot_tell_their_owner() -> None:
+async def test_queue_works_without_lock_ownership_check() -> None:
     queue = WorkQueue[str]()
     queue._loop_thread = _NeverOwned()
 
@@ -81,7 +81,7 @@ async def test_a_queue_works_if_locks_cannot_tell_their_owner() -> None:
 
 
 @pytest.mark.parametrize("name", ["add", "get", "drain"])
-def test_a_second_loop_of_the_same_thread_gets_wrong_loop(name: str) -> None:
+def test_second_loop_of_thread_gets_wrong_loop(name: str) -> None:
     queue = WorkQueue[str]()
 
     async def use() -> None:
@@ -103,7 +103,7 @@ def test_a_second_loop_of_the_same_thread_gets_wrong_loop(name: str) -> None:
         asyncio.run(call())
 
 
-def test_a_queue_may_be_filled_before_its_loop_runs() -> None:
+def test_queue_can_be_filled_before_loop_runs() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
 
@@ -113,7 +113,7 @@ def test_a_queue_may_be_filled_before_its_loop_runs() -> None:
     assert asyncio.run(use()) == "a"
 
 
-def test_a_drain_needs_a_running_loop() -> None:
+def test_drain_needs_running_loop() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     drain = queue.shut_down_with_drain()
@@ -122,7 +122,7 @@ def test_a_drain_needs_a_running_loop() -> None:
         drain.send(None)
 
 
-async def test_reading_is_allowed_in_another_thread() -> None:
+async def test_status_is_readable_in_other_thread() -> None:
     queue = WorkQueue[str]("pods")
     queue.add("a")
     seen: list[object] = []
@@ -146,7 +146,7 @@ async def test_add_threadsafe_wakes_a_waiting_worker() -> None:
     assert await getter == "a"
 
 
-async def test_add_threadsafe_keeps_the_order_of_its_thread() -> None:
+async def test_add_threadsafe_keeps_order_of_thread() -> None:
     queue = WorkQueue[str]()
     queue.add("first")
 
@@ -162,7 +162,7 @@ async def test_add_threadsafe_keeps_the_order_of_its_thread() -> None:
 
 
 @pytest.mark.parametrize("used", [False, True], ids=["before its use", "in use"])
-async def test_many_items_of_other_threads_are_added_over_several_turns(
+async def test_many_items_of_threads_are_added_over_several_turns(
     used: bool,
 ) -> None:
     queue = WorkQueue[int]()
@@ -186,7 +186,7 @@ async def test_many_items_of_other_threads_are_added_over_several_turns(
     assert [queue.get_nowait() for _ in range(number)] == list(range(number))
 
 
-async def test_items_of_other_threads_schedule_the_inbox_once(
+async def test_items_of_threads_schedule_one_callback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     queue = WorkQueue[int]()
@@ -210,7 +210,7 @@ async def test_items_of_other_threads_schedule_the_inbox_once(
     assert len(calls) == 2
 
 
-async def test_an_item_that_cannot_be_added_does_not_keep_the_others_back() -> None:
+async def test_failing_add_does_not_block_other_items_of_threads() -> None:
     class Odd:
         def __eq__(self, other: object) -> bool:
             raise ZeroDivisionError
@@ -232,7 +232,7 @@ async def test_an_item_that_cannot_be_added_does_not_keep_the_others_back() -> N
     assert [queue.get_nowait(), queue.get_nowait()] == ["a", "b"]
 
 
-async def test_add_threadsafe_before_the_first_use_is_kept() -> None:
+async def test_add_threadsafe_before_first_use_is_kept() -> None:
     queue = WorkQueue[str]()
 
     error_in_thread(lambda: queue.add_threadsafe("a"))
@@ -240,7 +240,7 @@ async def test_add_threadsafe_before_the_first_use_is_kept() -> None:
     assert await queue.get() == "a"
 
 
-async def test_add_threadsafe_in_the_loop_itself_adds_too() -> None:
+async def test_add_threadsafe_in_loop_adds_item() -> None:
     queue = WorkQueue[str]()
     getter = asyncio.create_task(queue.get())
     await settle()
@@ -250,7 +250,7 @@ async def test_add_threadsafe_in_the_loop_itself_adds_too() -> None:
     assert await getter == "a"
 
 
-async def test_a_drain_finds_what_threads_added_before() -> None:
+async def test_drain_includes_items_added_by_threads() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     error_in_thread(lambda: queue.add_threadsafe("b"))
@@ -260,7 +260,7 @@ async def test_a_drain_finds_what_threads_added_before() -> None:
     assert left == {"a", "b"}
 
 
-async def test_shut_down_finds_what_threads_added_before() -> None:
+async def test_shut_down_includes_items_added_by_threads() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     error_in_thread(lambda: queue.add_threadsafe("b"))

@@ -1,1 +1,1 @@
-"""From the store to event handlers: the processor and its listeners."""
+"""Delivery to event handlers: the processor and its listeners."""

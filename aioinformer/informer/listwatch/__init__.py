@@ -1,1 +1,1 @@
-"""Listing and watching: the reflector and what it decides, without the client."""
+"""Lists and watches: the reflector and its decisions, independent of the client."""

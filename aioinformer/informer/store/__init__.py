@@ -1,1 +1,1 @@
-"""From the reflector into the store: the pipeline, transforms and compression."""
+"""Pipeline from the reflector into the store, with transforms and compression."""

@@ -1,4 +1,4 @@
-"""The compression of what one informer keeps."""
+"""`BodyCompressor`: compression of the stored bodies of one informer."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ logger = guarded_logger(__name__)
 
 
 class BodyCompressor:
-    """Compresses the objects of one informer, if it was told to.
+    """Compressor of the objects of one informer.
 
-    The dictionary is made of the first objects that come, in a thread. What comes
-    meanwhile waits, for some 40 ms; the loop does not. If later bodies turn out to be
-    of another kind, one is made of those that came last, and used from then on: objects
-    that are stored keep what they were compressed with, as long as they are there.
+    A thread trains the dictionary from the first objects. Objects that come meanwhile
+    wait for some 40 ms; the event loop is not blocked. If later bodies are of another
+    kind, the next dictionary is trained from the latest ones. Stored objects keep the
+    dictionary that they were compressed with.
 
     Args:
-        compression: How; None for not at all.
-        name: Of the informer, for the log.
+        compression: Algorithm; None for no compression.
+        name: Name of the informer in the log.
 
     Raises:
-        OptionsError: It is no compression, or the package for it is not installed.
+        OptionsError: If the algorithm is unknown, or its package is not installed.
     """
 
     def __init__(
@@ -53,27 +53,27 @@ class BodyCompressor:
         check_compression(compression)
         self.compression = compression
         self.waits = compression is not None
-        """It has to be given the first objects by `begin()` before it can compress."""
+        """True until `begin()` has trained the first dictionary."""
         self.due = False
-        """Another dictionary is needed: `renew()`."""
+        """True if `renew()` has to train another dictionary."""
         self._name = name
         # None before the first objects.
         self._compressor: Compressor | None = None
-        # That of the objects it compresses; None before the first one of them.
+        # Context of the compressed objects; None before the first one.
         self._context: ObjectContext | None = None
         self._fit = CompressionFit()
-        # The keys of the objects that came last: where the next samples are.
+        # Keys of the latest objects, for the next samples.
         self._recent: deque[str] = deque(maxlen=SAMPLES)
-        # Held by who trains: several pipelines may want to.
+        # Held during the training, as several pipelines share this.
         self._turn = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"<BodyCompressor {self.compression or 'nothing'}>"
 
     def __call__(self, obj: KubeObject) -> KubeObject:
-        """What to store of an object: itself with a compressed body, if that is smaller.
+        """Return the object to store: with a compressed body, if that is smaller.
 
-        The same object as long as it `waits`, and one that is compressed already.
+        It is the same object before the first dictionary, and if it is compressed.
         """
         compressor = self._compressor
         if compressor is None or obj.context.codec is not None:
@@ -104,14 +104,14 @@ class BodyCompressor:
     def _note(self, key: str, before: int, after: int) -> None:
         fit, recent = self._fit, self._recent
         recent.append(key)
-        if fit.note(before, after) and fit.asks_for_training(len(set(recent))):
+        if fit.note(before, after) and fit.needs_training(len(set(recent))):
             self.due = True
 
     async def begin(self, objects: Iterable[KubeObject]) -> None:
-        """Get ready to compress, by the first objects; without effect if it is.
+        """Train the first dictionary; without effect if there is one.
 
         Args:
-            objects: Some of those that are to be compressed; there may be none.
+            objects: Samples of the objects to compress; may be empty.
 
         Cancellation:
             Safe: call it again.
@@ -121,13 +121,13 @@ class BodyCompressor:
                 await self._train(list(objects))
 
     async def renew(self, known: Callable[[str], KubeObject | None]) -> None:
-        """Make another dictionary, if one is due.
+        """Train another dictionary, if one is due.
 
         Args:
-            known: The newest state of an object, by its key.
+            known: Function that returns the newest state for a key.
 
         Raises:
-            InternalError: A stored body is damaged.
+            InternalError: If a stored body is damaged.
 
         Cancellation:
             Safe: call it again.
@@ -139,68 +139,72 @@ class BodyCompressor:
 
     async def _train(self, objects: list[KubeObject]) -> None:
         try:
-            made = await in_thread(functools.partial(_trained, objects))
-        except OSError as exc:  # to stop for some 40 ms is better than to fail
-            logger.warning("%s: trains its dictionary in the loop: %s", self._name, exc)
-            made = _trained(objects)
+            trained = await in_thread(functools.partial(_trained, objects))
+        except OSError as exc:  # blocking for some 40 ms is better than failing
+            logger.warning(
+                "%s: no thread, training the dictionary in the event loop: %s",
+                self._name,
+                exc,
+            )
+            trained = _trained(objects)
 
-        self._compressor, self._context = made, None
+        self._compressor, self._context = trained, None
         self.waits = self.due = False
-        self._fit.trained(made.samples, made.share)
+        self._fit.trained(trained.samples, trained.share)
         logger.info(
-            "%s: bodies are compressed to about %.0f %%, by a dictionary made of %d",
+            "%s: compressing bodies to about %.0f %%, samples of the dictionary: %d",
             self._name,
-            100 * made.share,
-            made.samples,
+            100 * trained.share,
+            trained.samples,
         )
 
 
 def _trained(objects: list[KubeObject]) -> Compressor:
-    """In a thread, which takes the reading of the samples, too."""
+    """Read the samples and train; called in a thread."""
     return train([obj.raw for obj in objects])
 
 
 WINDOW: Final = 250
-"""So many bodies are judged together."""
+"""Number of bodies that are evaluated together."""
 
 
 WORSE: Final = 1.5
-"""Bodies that take so many times the room they should are what it was not made for."""
+"""Factor of the expected size above which bodies do not fit the dictionary."""
 
 
 class CompressionFit:
-    """Says whether a dictionary still fits the bodies that come.
+    """Decides whether a dictionary still fits the bodies that come.
 
-    It does not if a window of them is compressed to `WORSE` times of what those were
-    that it was tried on when it was made. And it is outgrown if it was made of fewer
-    than `SAMPLES`, or of none, and twice as many are there by now.
+    It does not fit if a window of bodies is compressed to more than `WORSE` times the
+    share of its own samples. It is outgrown if it has fewer than `SAMPLES` samples, and
+    there are twice as many objects now.
 
-    However they come, there is no end of trainings to fear: the first one is asked for
-    behind one window at the earliest, and each asks for twice as many bodies before the
-    next one. So n bodies lead to no more than log2(n / WINDOW) + 1.
+    The number of trainings is bounded: the first comes after one window at the earliest,
+    and each doubles the number of bodies before the next one. So n bodies lead to at most
+    log2(n / WINDOW) + 1 trainings.
     """
 
     def __init__(self) -> None:
         self.bodies = 0
-        """That came since the last training."""
-        self.patience = WINDOW
-        """So many have to come before the next one."""
+        """Number of bodies since the last training."""
+        self.interval = WINDOW
+        """Number of bodies before the next training."""
         self._samples = 0
         self._share = 1.0
         self._trained = False
-        # Of the window that is under way: how many, and their bytes before and after.
+        # Of the current window: bodies, and their bytes before and after compression.
         self._count = self._before = self._after = 0
         self._worse = False
 
     def trained(self, samples: int, share: float) -> None:
-        """There is another dictionary.
+        """Record a new dictionary.
 
         Args:
-            samples: Of how many objects it was made; 0 for none at all.
-            share: How large bodies became, as a part of what they were.
+            samples: Number of samples; 0 for no dictionary.
+            share: Compressed size of the samples as a share of their size.
         """
         if self._trained:
-            self.patience *= 2
+            self.interval *= 2
 
         self._trained = True
         self._samples, self._share = samples, share
@@ -208,11 +212,11 @@ class CompressionFit:
         self._worse = False
 
     def note(self, before: int, after: int) -> bool:
-        """Take note of one body; True if it was the last one of a window.
+        """Count a body; return True if it was the last one of a window.
 
         Args:
-            before: Its bytes.
-            after: Its bytes as it is stored.
+            before: Size of the body in bytes.
+            after: Size of the stored body in bytes.
         """
         self.bodies += 1
         self._count += 1
@@ -225,13 +229,13 @@ class CompressionFit:
         self._count = self._before = self._after = 0
         return True
 
-    def asks_for_training(self, available: int) -> bool:
-        """True if it is time for another dictionary; to be asked behind each window.
+    def needs_training(self, available: int) -> bool:
+        """Return True if another dictionary is needed; call it after each window.
 
         Args:
-            available: Of how many objects one could be made by now.
+            available: Number of objects that could be samples.
         """
-        if self.bodies < self.patience:
+        if self.bodies < self.interval:
             return False
 
         return self._worse or self._outgrown(available)

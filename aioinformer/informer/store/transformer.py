@@ -1,4 +1,4 @@
-"""A user's transform at work: its results are checked, its failures are reported."""
+"""Calls of a user's transform: checks of its results, reports of its failures."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["Transformer", "identity_of", "is_left_out"]
 
 
 class Transformer:
-    """Calls the transform of one informer, if it has any.
+    """Transform of one informer, if it has one.
 
     Args:
-        reporter: Told of each failure.
+        reporter: Reporter of failures.
     """
 
     def __init__(self, reporter: ErrorReporter | None = None) -> None:
@@ -31,18 +31,18 @@ class Transformer:
         self.enabled = False
         """True if there is a transform."""
         self.failures = 0
-        """Calls that failed; what they were called with is kept as it came."""
+        """Number of failed calls; their objects are stored unchanged."""
 
     def __repr__(self) -> str:
         return f"<Transformer {self.name or 'nothing'}>"
 
     @property
     def function(self) -> Transform | None:
-        """The transform; None for none.
+        """Transform, or None.
 
         Raises:
-            OptionsError: If one is set that cannot be called, or is a coroutine
-                function: objects are kept in the order they come, without waiting.
+            OptionsError: If it is set to something else than a plain function: objects are
+                stored in their order, without waiting.
         """
         return self._function
 
@@ -56,17 +56,17 @@ class Transformer:
 
     @property
     def name(self) -> str:
-        """What to call the transform; empty if there is none."""
+        """Name of the transform; empty if there is none."""
         if self._function is None:
             return ""
 
         return getattr(self._function, "__qualname__", None) or repr(self._function)
 
     def __call__(self, obj: KubeObject) -> KubeObject | None:
-        """What to keep of an object: the transform's result, or None for nothing.
+        """Return the transformed object, or None to leave it out.
 
-        The result has the identity and version of `obj`, and its share in what the
-        objects of an informer have together. If the transform fails, it is `obj`.
+        It has the identity, the version and the shared context of `obj`. If the transform
+        fails, it is `obj`.
         """
         function = self._function
         if function is None:
@@ -82,19 +82,19 @@ class Transformer:
 
 
 def _kept(obj: KubeObject, result: object) -> KubeObject:
-    """The result as an object of the informer that `obj` came from.
+    """Return the result of a transform with the identity and context of `obj`.
 
     Raises:
-        TypeError: It is no object.
-        ValueError: It is another object, or of another version.
+        TypeError: If the result is not a `KubeObject`.
+        ValueError: If the result is another object, or has another version.
     """
     if not isinstance(result, KubeObject):
         if inspect.iscoroutine(result):
             result.close()
 
         raise TypeError(
-            f"a transform returns the object, changed or not, or None; not a "
-            f"{type(result).__name__} (for functions of dicts there is transform_dict)"
+            "a transform must return a KubeObject or None, not a "
+            f"{type(result).__name__} (use transform_dict for functions of dicts)"
         )
 
     missing: dict[str, str] = {}
@@ -131,21 +131,21 @@ def _with_metadata(obj: KubeObject, fields: dict[str, str]) -> bytes:
     return KubeObject.of(content).body
 
 
-# ---------------------------------------------------------------- what is left out
+# ---------------------------------------------------------------- left out objects
 
 
 def identity_of(obj: KubeObject) -> KubeObject:
-    """What is remembered of an object that was left out: who it was, at which version.
+    """Return the identity and version of an object that was left out, in 0.3 KB.
 
-    Only so can a later event be told from a repetition, and a relist do without asking
-    the transform again. 0.3 KB.
+    They are needed to detect duplicates, and to leave it out of a relist without another
+    call of the transform.
     """
     context = obj.context.plain
     return KubeObject(b"", obj.key, obj.uid, obj.resource_version, _NO_LABELS, context)
 
 
 def is_left_out(obj: KubeObject) -> bool:
-    """True for what `identity_of` returned."""
+    """Return True for a result of `identity_of`."""
     return not obj.body
 
 
@@ -155,7 +155,7 @@ _NO_LABELS: dict[str, str] = {}
 def transform_state(
     transformer: Transformer, delta: Delta[KubeObject], before: KubeObject | None
 ) -> tuple[KubeObject, Delta[KubeObject] | None]:
-    """What is known then, and the change, if it is one."""
+    """Return the new known state, and the change to queue, if there is one."""
     obj = delta.object
     taken = transformer(obj)
     if taken is not None:
@@ -165,26 +165,25 @@ def transform_state(
     if before is None or is_left_out(before):
         return identity, None
 
-    # As if it matched a selector no more: it goes, in the state known last. If it
-    # was another object, that one's end was not seen, which the other uid tells.
-    gone = before if before.uid == obj.uid else identity
-    return identity, Delta(DeltaType.DELETED, gone)
+    # As if it no longer matched a selector: deleted, with its last known state. If it was
+    # another object, whose deletion was missed, the other uid shows that.
+    last = before if before.uid == obj.uid else identity
+    return identity, Delta(DeltaType.DELETED, last)
 
 
 def transform_deletion(
     transformer: Transformer, delta: Delta[KubeObject], before: KubeObject | None
 ) -> Delta[KubeObject] | None:
-    """The deletion; None of an object that nobody was told of.
+    """Return the deletion; None for an object that was left out.
 
-    Its final state passes the transform, too. Left out, the one known last stands
-    in for it: the object is gone, whatever is wanted of its last state.
+    The final state is transformed, too. If it is left out, the last known state is used.
     """
     obj = delta.object
     if before is None or is_left_out(before):
         return None
 
     if before.uid != obj.uid:
-        return delta  # the one known ended unseen; this state is told to nobody
+        return delta  # the known object was deleted unseen; handlers get that one
 
     if same_state(before, obj):
         return Delta(DeltaType.DELETED, before)

@@ -49,7 +49,7 @@ async def settled(
 ) -> tuple[int, dict[str, Any]]:
     """Repeat a request until it has the expected answer.
 
-    A real server learns of roles by watching.
+    A real server watches roles, and applies them later.
     """
     code, found = await ask(http, "GET", path)
     for _ in range(100):
@@ -280,8 +280,8 @@ async def test_forbidden_error_names_each_missing_role_once(
         if "lost" in message and "gone" in message:
             break
 
-    told = [f'role.{RBAC_GROUP} "{name}" not found' for name in ("lost", "gone")]
-    ends = [f": RBAC: [{a}, {b}]" for a, b in (told, reversed(told))]
+    reported = [f'role.{RBAC_GROUP} "{name}" not found' for name in ("lost", "gone")]
+    ends = [f": RBAC: [{a}, {b}]" for a, b in (reported, reversed(reported))]
     assert message.endswith(tuple(ends))
 
 
@@ -341,7 +341,7 @@ async def test_only_bearer_authorization_is_accepted(
     assert code == wanted
 
 
-# ---------------------------------------------------------------- ours alone
+# ---------------------------------------------------------------- our server only
 
 
 # In a cluster a controller fills these roles; a kube-apiserver alone leaves them empty.

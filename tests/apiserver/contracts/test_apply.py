@@ -363,7 +363,7 @@ async def test_kubectl_apply_takes_over_from_client_side_apply(
     )
 
 
-# -------------------------------------------------------------------- refusals
+# -------------------------------------------------------------------- errors
 
 
 @each_case(

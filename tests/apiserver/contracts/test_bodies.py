@@ -26,8 +26,8 @@ async def sent_yaml(
 # -------------------------------------------------------------------- YAML
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
+@each_case(
+    "text, value",
     [
         ("2024-01-31", "2024-01-31"),
         ("1:30", "1:30"),
@@ -46,7 +46,7 @@ async def sent_yaml(
 async def test_yaml_body_is_decoded_like_go_decodes_it(
     target: ServerUnderTest, http: aiohttp.ClientSession, text: str, value: object
 ) -> None:
-    head = "{apiVersion: example.com/v1, kind: Widget, metadata: {name: w}}"
+    head = "{apiVersion: example.com/v1, kind: Widget, metadata: {generateName: w-}}"
     body = f"{head[:-1]}, spec: {{it: {text}}}}}"
 
     code, made = await sent_yaml(http, target.path("widgets", WIDGETS_GROUP), body)

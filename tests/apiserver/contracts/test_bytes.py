@@ -1,4 +1,4 @@
-"""Exact bytes of answers: order of keys, escapes, empty fields."""
+"""Exact bytes of responses: order of keys, escapes, empty fields."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from api_calls import ask, next_events, patch, told
+from api_calls import ask, next_events, patch, types_and_names
 from custom_definitions import (
     SCALE,
     defined,
@@ -60,7 +60,11 @@ async def test_watch_shows_writes_in_other_version(
         await ask(http, "DELETE", f"{new}/a")
         events = await next_events(answer, 3)
 
-    assert told(events) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
+    assert types_and_names(events) == [
+        ("ADDED", "a"),
+        ("MODIFIED", "a"),
+        ("DELETED", "a"),
+    ]
     assert {it["object"]["apiVersion"] for it in events} == {f"{group}/v1beta1"}
 
 

@@ -1,7 +1,7 @@
-"""Defaults and validation of all kinds, compared with recorded answers.
+"""Defaults and validation of all kinds, compared with recorded responses.
 
 See `recorded_writes.py`. Our server is compared in each test run. Runs against the real
-server show whether the recordings are still true.
+server show whether the recordings are up to date.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from recorded_writes import (
     load,
     merged,
     normalised,
+    parsed_warnings,
     placed,
-    told_warnings,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ async def ask(
     kind = "merge-patch+json" if method == "PATCH" else "json"
     headers = {"Content-Type": f"application/{kind}"}
     async with http.request(method, path, json=body, headers=headers) as answer:
-        warnings = told_warnings(answer.headers.getall("Warning", []))
+        warnings = parsed_warnings(answer.headers.getall("Warning", []))
         return answer.status, await answer.json(), warnings
 
 
@@ -59,7 +59,7 @@ async def serves(http: aiohttp.ClientSession, path: str) -> bool:
 
 
 async def remove(http: aiohttp.ClientSession, path: str) -> None:
-    """Delete an object and its finalizers, which nobody removes on a real server."""
+    """Delete an object and its finalizers, which no controller removes."""
     await ask(http, "DELETE", f"{path}?{BACKGROUND}")
     await ask(http, "PATCH", path, {"metadata": {"finalizers": None}})
     status, left, _ = await ask(http, "GET", path)
@@ -95,8 +95,8 @@ async def test_creates_are_answered_as_recorded(
 
         answer = await ask(http, "POST", f"{path}?dryRun=All", body)
 
-        told = normalised(*answer, target.namespace)
-        assert told == write.answer, write.body
+        reported = normalised(*answer, target.namespace)
+        assert reported == write.answer, write.body
 
 
 @each_case("writes", by_kind("updates"))
@@ -114,8 +114,8 @@ async def test_updates_are_answered_as_recorded(
         answer = await ask(http, "PUT", f"{path}?dryRun=All", new)
 
         await remove(http, path)
-        told = normalised(*answer, target.namespace)
-        assert told == write.answer, (write.body, write.update)
+        reported = normalised(*answer, target.namespace)
+        assert reported == write.answer, (write.body, write.update)
 
 
 @pytest.mark.usefixtures("things")
@@ -126,5 +126,5 @@ async def test_custom_resource_creates_are_answered_as_recorded(
     for write in load("things"):
         answer = await ask(http, "POST", path, write.body)
 
-        told = normalised(*answer, target.namespace)
-        assert told == write.answer, write.body
+        reported = normalised(*answer, target.namespace)
+        assert reported == write.answer, write.body

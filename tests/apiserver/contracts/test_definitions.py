@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from api_calls import all_events, ask, make, names, next_events, patch, told
+from api_calls import all_events, ask, make, names, next_events, patch, types_and_names
 from custom_definitions import (
     DEFINITIONS,
     OPEN,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from contract_servers import ServerUnderTest
 
 
-def told_conditions(status: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+def conditions_without_times(status: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     """Return conditions without their times."""
     found = status.get("conditions") or ()
     return [(it["type"], it["status"], it["reason"], it["message"]) for it in found]
@@ -73,7 +73,7 @@ async def test_definition_is_established_after_names_are_accepted(
     accepted = ("NamesAccepted", "True", "NoConflicts", "no conflicts found")
     why = "the initial names have been accepted"
     assert [it["type"] for it in events] == ["ADDED", "MODIFIED", "MODIFIED"]
-    assert [told_conditions(it["object"]["status"]) for it in events] == [
+    assert [conditions_without_times(it["object"]["status"]) for it in events] == [
         [],
         [accepted, ("Established", "False", "Installing", why)],
         [accepted, ("Established", "True", "InitialNamesAccepted", why)],
@@ -120,7 +120,7 @@ async def test_definition_waits_for_taken_name(
     await undefine(http, second)
 
     assert code == 404
-    assert told_conditions(refused) == [
+    assert conditions_without_times(refused) == [
         (
             "NamesAccepted",
             "False",
@@ -151,7 +151,7 @@ async def test_protected_group_requires_approval_annotation(
 
     assert refused["details"]["causes"][0]["field"] == f"metadata.annotations[{name}]"
     approved = (kind, "True", "ApprovedAnnotation", f"approved in {address}")
-    assert approved in told_conditions(status)
+    assert approved in conditions_without_times(status)
 
 
 # -------------------------------------------------------------------- changes
@@ -237,7 +237,7 @@ async def test_changed_definition_ends_watches(
 
         code = await status_of(http, f"{path}/a")
 
-    assert told(first) == [("ADDED", "a")]
+    assert types_and_names(first) == [("ADDED", "a")]
     assert (rest, code) == ([], 200)
 
 
@@ -257,7 +257,7 @@ async def test_version_from_before_definition_change_cannot_be_watched(
         # new cache.
         events: list[Any] = []
         async with asyncio.timeout(20):
-            while told(events) == [("ADDED", "b")] or not events:
+            while types_and_names(events) == [("ADDED", "b")] or not events:
                 async with http.get(path, params=params) as answer:
                     events = await all_events(answer) if answer.status == 200 else []
 
@@ -297,7 +297,7 @@ async def test_names_and_scope_of_established_definition_are_immutable(
     ]
 
 
-# -------------------------------------------------------------------- the end
+# -------------------------------------------------------------------- deletion
 
 
 async def test_deleted_definition_deletes_its_objects(
@@ -324,8 +324,8 @@ async def test_deleted_definition_deletes_its_objects(
     why = "CustomResourceDefinition marked for deletion; CustomResource deletion will "
     why += "begin soon"
     end = ("Terminating", "True", "InstanceDeletionPending", why)
-    assert told_conditions(deleted["status"])[-1] == end
-    assert told(events) == [("ADDED", "a"), ("DELETED", "a")]
+    assert conditions_without_times(deleted["status"])[-1] == end
+    assert types_and_names(events) == [("ADDED", "a"), ("DELETED", "a")]
 
 
 async def test_deleted_definition_waits_for_finalizers_of_objects(
@@ -353,7 +353,10 @@ async def test_deleted_definition_waits_for_finalizers_of_objects(
         await patch(http, f"{path}/a", {"metadata": {"finalizers": None}})
         await gone(http, where)
 
-    assert told_conditions(status)[-1][3] == "CustomResource deletion is in progress"
+    assert (
+        conditions_without_times(status)[-1][3]
+        == "CustomResource deletion is in progress"
+    )
     assert code == 403
     assert refused["message"] == (
         f'gadgets.{group} "b" is forbidden: create not allowed while custom resource '
@@ -379,7 +382,7 @@ async def test_deleted_event_of_definition_shows_its_finalizer(
             await ask(http, "DELETE", f"{DEFINITIONS}/{name}")
             events = await next_events(answer, 4)
 
-    reasons = [told_conditions(it["object"]["status"])[-1][2] for it in events]
+    reasons = [conditions_without_times(it["object"]["status"])[-1][2] for it in events]
     assert [it["type"] for it in events] == [
         "ADDED",
         "MODIFIED",
@@ -414,5 +417,5 @@ async def test_definition_with_other_finalizer_stays_without_objects(
         await patch(http, where, {"metadata": {"finalizers": None}})
 
     end = ("Terminating", "False", "InstanceDeletionCompleted", "removed all instances")
-    assert told_conditions(status)[-1] == end
+    assert conditions_without_times(status)[-1] == end
     assert listed["items"] == []

@@ -13,7 +13,7 @@ from api_calls import (
     make,
     named,
     next_events,
-    told,
+    types_and_names,
     version_of,
     versions,
     watching,
@@ -176,7 +176,7 @@ async def test_unscheduled_pod_is_deleted_at_once(
         events = await next_events(watch, 2)
 
     assert (code, gone["kind"], grace(gone)) == (200, "Pod", 0)
-    assert told(events) == [("MODIFIED", "web"), ("DELETED", "web")]
+    assert types_and_names(events) == [("MODIFIED", "web"), ("DELETED", "web")]
     assert [grace(it["object"]) for it in events] == [0, 0]
     assert [it["object"]["metadata"]["generation"] for it in events] == [2, 2]
     assert versions(events)[1] == version_of(gone)
@@ -228,7 +228,7 @@ async def test_finished_pod_is_deleted_at_once(
     assert (await ask(http, "GET", f"{path}/web"))[0] == 404
 
 
-# Our server plays the kubelet, so its pod has stopped.
+# Our server acts as the kubelet, so its pod has stopped.
 @pytest.mark.parametrize("target", [REAL], indirect=True)
 async def test_second_delete_can_only_shorten_grace_period(
     target: ServerUnderTest, http: aiohttp.ClientSession
@@ -259,7 +259,7 @@ async def test_our_server_removes_pods_like_kubelet(
         await ask(http, "DELETE", f"{path}/web")
         events = await next_events(watch, 3)
 
-    assert told(events) == [("MODIFIED", "web")] * 2 + [("DELETED", "web")]
+    assert types_and_names(events) == [("MODIFIED", "web")] * 2 + [("DELETED", "web")]
     assert [grace(it["object"]) for it in events] == [30, 0, 0]
 
 

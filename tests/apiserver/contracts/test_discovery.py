@@ -366,7 +366,7 @@ async def test_custom_resources_are_discovered(
     }
 
 
-# -------------------------------------------------------------------- the server itself
+# -------------------------------------------------------------------- version and health
 
 
 @each_case(

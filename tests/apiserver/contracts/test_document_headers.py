@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 from each_case import each_case
 
 if TYPE_CHECKING:
@@ -30,19 +29,19 @@ async def refusal(
         return status["code"], status["reason"], status["message"]
 
 
-@pytest.mark.parametrize("path", ROUTED)
-@pytest.mark.parametrize("sent", ["*/*", "text/plain", "nonsense"])
+@each_case("path", ROUTED)
+@each_case("sent", ["*/*", "text/plain", "nonsense"])
 async def test_unsupported_media_type_is_406(
     http: aiohttp.ClientSession, path: str, sent: str
 ) -> None:
     """Some clients send the content type `*/*` without a body."""
-    told = await refusal(http, path, content_type=sent)
+    reported = await refusal(http, path, content_type=sent)
 
-    assert told == (415, "UnsupportedMediaType", "415: Unsupported Media Type")
+    assert reported == (415, "UnsupportedMediaType", "415: Unsupported Media Type")
 
 
-@pytest.mark.parametrize("path", ROUTED)
-@pytest.mark.parametrize(
+@each_case("path", ROUTED)
+@each_case(
     "sent",
     ["", "application/json", "application/json; charset=utf-8", "x, application/json"],
 )
@@ -53,7 +52,7 @@ async def test_supported_media_type_is_accepted(
         assert answer.status == 200
 
 
-@pytest.mark.parametrize("path", OPEN)
+@each_case("path", OPEN)
 async def test_group_documents_ignore_content_type(
     http: aiohttp.ClientSession, path: str
 ) -> None:
@@ -61,11 +60,11 @@ async def test_group_documents_ignore_content_type(
         assert answer.status == 200
 
 
-@pytest.mark.parametrize(
-    ("path", "offer"),
+@each_case(
+    "path, offer",
     [("/version", "application/json"), *((path, ALL_TYPES) for path in ROUTED[1:])],
 )
-@pytest.mark.parametrize("accept", ["text/html", "application/*"])
+@each_case("accept", ["text/html", "application/*"])
 async def test_not_acceptable_error_lists_supported_types(
     http: aiohttp.ClientSession, path: str, offer: str, accept: str
 ) -> None:
@@ -94,7 +93,7 @@ async def test_head_is_supported_by_group_documents_only(
         assert answer.status == code
 
 
-@pytest.mark.parametrize("path", ["/api/v2", "/apis/apps/v7"])
+@each_case("path", ["/api/v2", "/apis/apps/v7"])
 async def test_unserved_path_is_404_for_any_media_type(
     http: aiohttp.ClientSession, path: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""Formats of answers: JSON, YAML, tables, partial metadata."""
+"""Formats of responses: JSON, YAML, tables, partial metadata."""
 
 from __future__ import annotations
 
@@ -23,11 +23,19 @@ ONLY = "only the following media types are accepted: "
 OFFER = "406: Not Acceptable\n\nAvailable representations: "
 
 
+@pytest.fixture
+async def web(target: ServerUnderTest, http: aiohttp.ClientSession) -> str:
+    """Create an object, and return its path."""
+    path = target.path("configmaps")
+    await make(http, path, named("web", data={"a": "<é>"}))
+    return f"{path}/web"
+
+
 # -------------------------------------------------------------------- negotiation
 
 
-@pytest.mark.parametrize(
-    ("accept", "media"),
+@each_case(
+    "accept, media",
     [
         ("*/*", JSON),
         ("text/html,application/json;q=0", JSON),
@@ -43,18 +51,15 @@ OFFER = "406: Not Acceptable\n\nAvailable representations: "
     ],
 )
 async def test_first_supported_accept_type_is_used(
-    accept: str, media: str, target: ServerUnderTest, http: aiohttp.ClientSession
+    accept: str, media: str, web: str, http: aiohttp.ClientSession
 ) -> None:
-    path = target.path("configmaps")
-    await make(http, path, named("web", data={"a": "y"}))
-
-    for place in (path, f"{path}/web"):
+    for place in (web, web.removesuffix("/web")):
         code, found, text = await send(http, "GET", place, accept)
         assert (code, found) == (200, media), text
 
 
-@pytest.mark.parametrize(
-    ("accept", "message"),
+@each_case(
+    "accept, message",
     [
         ("text/html", f"{OFFER}{TYPES}"),
         ("text/*", f"{OFFER}{TYPES}"),
@@ -72,12 +77,9 @@ async def test_first_supported_accept_type_is_used(
     ],
 )
 async def test_unsupported_accept_type_is_406(
-    accept: str, message: str, target: ServerUnderTest, http: aiohttp.ClientSession
+    accept: str, message: str, web: str, http: aiohttp.ClientSession
 ) -> None:
-    path = target.path("configmaps")
-    await make(http, path, named("web"))
-
-    code, media, text = await send(http, "GET", f"{path}/web", accept)
+    code, media, text = await send(http, "GET", web, accept)
 
     refusal = json.loads(text)
     assert (code, media, refusal["reason"]) == (406, JSON, "NotAcceptable")
@@ -126,8 +128,8 @@ async def test_yaml_answer_equals_json_answer(
     assert [it["data"] for it in found["items"]] == [data]
 
 
-@pytest.mark.parametrize(
-    ("headers", "params", "indented"),
+@each_case(
+    "headers, params, indented",
     [
         ({}, {}, False),
         ({}, {"pretty": "true"}, True),
@@ -144,13 +146,12 @@ async def test_json_is_indented_on_request(
     params: dict[str, str],
     *,
     indented: bool,
-    target: ServerUnderTest,
+    web: str,
     http: aiohttp.ClientSession,
 ) -> None:
-    path = target.path("configmaps")
-    await make(http, path, named("web", data={"a": "<é>"}))
+    path = web.removesuffix("/web")
 
-    for place in (f"{path}/web", path, f"{path}/missing"):
+    for place in (web, path, f"{path}/missing"):
         _, _, text = await send(
             http, "GET", place, headers.get("Accept", JSON), None, headers, **params
         )
@@ -272,8 +273,8 @@ async def test_partial_metadata_list_requires_list_kind(
     place = path if is_list else f"{path}/web"
     code, _, text = await send(http, "GET", place, accept)
 
-    asked = accept.removeprefix(AS)
-    message = f"you requested {asked}, but the requested object is {problem}"
+    requested = accept.removeprefix(AS)
+    message = f"you requested {requested}, but the requested object is {problem}"
     assert (code, json.loads(text)["message"]) == (406, message)
 
 

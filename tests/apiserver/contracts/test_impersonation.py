@@ -57,9 +57,9 @@ async def allow(
 
 
 async def settled(http: aiohttp.ClientSession) -> int:
-    """Ask for the user until the request is allowed.
+    """Request the user until the request is allowed.
 
-    A real server learns of roles by watching.
+    A real server watches roles, and applies them later.
     """
     code = 0
     for _ in range(200):

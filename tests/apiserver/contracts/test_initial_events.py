@@ -15,7 +15,7 @@ from api_calls import (
     newest,
     next_events,
     settle,
-    told,
+    types_and_names,
     version_of,
     versions,
     watching,
@@ -57,11 +57,15 @@ async def test_initial_events_end_with_annotated_bookmark(
         await made("c")
         later = await next_events(watch, 1)
 
-    assert told(initial) == [("ADDED", "a"), ("ADDED", "b"), ("BOOKMARK", "")]
+    assert types_and_names(initial) == [
+        ("ADDED", "a"),
+        ("ADDED", "b"),
+        ("BOOKMARK", ""),
+    ]
     mark = initial[2]["object"]
     assert mark["metadata"]["annotations"] == END
     assert version_of(last) <= version_of(mark) < versions(later)[0]
-    assert told(later) == [("ADDED", "c")]
+    assert types_and_names(later) == [("ADDED", "c")]
 
 
 async def test_initial_events_of_empty_collection_end_at_once(
@@ -83,7 +87,7 @@ async def test_initial_events_without_bookmarks_have_no_end_mark(
     params = {**STREAMING, "allowWatchBookmarks": "false", "timeoutSeconds": "1"}
 
     async with watching(http, path, **params) as watch:
-        assert told(await all_events(watch)) == [("ADDED", "a")]
+        assert types_and_names(await all_events(watch)) == [("ADDED", "a")]
 
 
 @pytest.mark.parametrize("params", [{}, {"resourceVersion": "0"}], ids=str)
@@ -94,7 +98,7 @@ async def test_watch_without_version_ends_initial_events_with_bookmark(
     plural: str,
     params: dict[str, str],
 ) -> None:
-    """The client has not asked for it; the server adds it."""
+    """The server sends it although the client has not requested it."""
     path = target.path(plural)
     body = an_event("a", target.namespace) if plural == "events" else named("a")
     await settle(http, path, await make(http, path, body))
@@ -102,7 +106,7 @@ async def test_watch_without_version_ends_initial_events_with_bookmark(
     async with watching(http, path, allowWatchBookmarks="yes", **params) as watch:
         events = await next_events(watch, 2)
 
-    assert told(events) == [("ADDED", "a"), ("BOOKMARK", "")]
+    assert types_and_names(events) == [("ADDED", "a"), ("BOOKMARK", "")]
     assert events[1]["object"]["metadata"]["annotations"] == END
 
 
@@ -130,7 +134,7 @@ async def test_initial_events_can_be_disabled(
 
     async with watching(http, path, **params) as watch:
         await make(http, path, named("b"))
-        assert told(await next_events(watch, 1)) == [("ADDED", "b")]
+        assert types_and_names(await next_events(watch, 1)) == [("ADDED", "b")]
 
 
 async def test_watch_without_initial_events_sends_history(
@@ -143,7 +147,7 @@ async def test_watch_without_initial_events_sends_history(
     version = made["metadata"]["resourceVersion"]
 
     async with watching(http, path, **params, resourceVersion=version) as watch:
-        assert told(await next_events(watch, 1)) == [("ADDED", "b")]
+        assert types_and_names(await next_events(watch, 1)) == [("ADDED", "b")]
 
 
 @pytest.mark.parametrize("plural", ["configmaps", "events"])
@@ -263,7 +267,7 @@ async def test_watch_from_version_ignores_continue_token(
         http, path, **{"resourceVersion": version, "continue": "x"}
     ) as watch:
         await make(http, path, named("a"))
-        assert told(await next_events(watch, 1)) == [("ADDED", "a")]
+        assert types_and_names(await next_events(watch, 1)) == [("ADDED", "a")]
 
 
 # -------------------------------------------------------------------- bookmarks
@@ -274,24 +278,24 @@ async def test_bookmark_is_sent_before_watch_timeout(
 ) -> None:
     """Two seconds let the next watch start at a fresh version.
 
-    A real server sends it only if the version has changed and the client has asked for
+    A real server sends it only if the version has changed and the client has requested
     bookmarks. It sends none for events, which have no watch cache.
     """
     path, events = target.path("configmaps"), target.path("events")
     version = str(await newest(http, path))
-    asked = {"resourceVersion": version, "allowWatchBookmarks": "true"}
+    requested = {"resourceVersion": version, "allowWatchBookmarks": "true"}
     # All three at once, because a real server takes real seconds.
     async with (
-        watching(http, path, **asked, timeoutSeconds="3") as marked,
+        watching(http, path, **requested, timeoutSeconds="3") as marked,
         watching(http, path, resourceVersion=version, timeoutSeconds="3") as plain,
-        watching(http, events, **asked, timeoutSeconds="3") as of_events,
+        watching(http, events, **requested, timeoutSeconds="3") as of_events,
     ):
         await make(http, events, an_event("a", target.namespace))
         last = await make(http, path, named("a"))
         told_ = [await all_events(it) for it in (marked, plain, of_events)]
 
-    assert told(told_[0])[:2] == [("ADDED", "a"), ("BOOKMARK", "")]
+    assert types_and_names(told_[0])[:2] == [("ADDED", "a"), ("BOOKMARK", "")]
     mark = told_[0][1]["object"]
     assert version_of(mark) >= version_of(last)
     assert list(mark["metadata"]) == ["resourceVersion"]
-    assert told(told_[1]) == told(told_[2]) == [("ADDED", "a")]
+    assert types_and_names(told_[1]) == types_and_names(told_[2]) == [("ADDED", "a")]

@@ -15,7 +15,7 @@ from api_calls import (
     names,
     next_events,
     patch,
-    told,
+    types_and_names,
     version_of,
     versions,
     watching,
@@ -286,7 +286,7 @@ async def test_deleted_event_shows_last_finalizer(
         await ask(http, "PUT", f"{path}/a", {**marked, "data": {"x": "y"}})
         events = await next_events(watch, 2)
 
-    assert told(events) == [("MODIFIED", "a"), ("DELETED", "a")]
+    assert types_and_names(events) == [("MODIFIED", "a"), ("DELETED", "a")]
     assert events[1]["object"]["metadata"]["finalizers"] == ["example.com/x"]
     assert "data" not in events[1]["object"]
     assert versions(events)[1] > versions(events)[0]

@@ -411,8 +411,8 @@ async def test_continue_token_with_other_version_is_400(
     version = await newest(http, path)
     token = token_of({"v": "meta.k8s.io/v1", "rv": version, "start": "x"})
 
-    for asked in ("5", "abc"):
-        params = {"continue": token, "resourceVersion": asked}
+    for requested in ("5", "abc"):
+        params = {"continue": token, "resourceVersion": requested}
         code, status = await ask(http, "GET", path, **params)
 
         assert code == 400

@@ -119,7 +119,7 @@ async def test_index_has_cacheable_document_addresses(
 
 
 @each_case(
-    "path, accept, told",
+    "path, accept, reported",
     [
         ("v3/apis/apps/v1", "application/yaml", (406, "")),
         ("v3/apis/apps/v1", "application/yaml, */*;q=0.1", (200, "application/json")),
@@ -129,14 +129,14 @@ async def test_index_has_cacheable_document_addresses(
     ],
 )
 async def test_document_is_negotiated(
-    http: aiohttp.ClientSession, path: str, accept: str, told: tuple[int, str]
+    http: aiohttp.ClientSession, path: str, accept: str, reported: tuple[int, str]
 ) -> None:
     headers = {"Accept": accept}
     async with http.get(f"/openapi/{path}", headers=headers) as answer:
         body = await answer.read()
         assert "Accept" in answer.headers.getall("Vary")
 
-    assert (answer.status, answer.content_type if body else "") == told
+    assert (answer.status, answer.content_type if body else "") == reported
 
 
 async def test_index_is_readable_without_rights(http: aiohttp.ClientSession) -> None:

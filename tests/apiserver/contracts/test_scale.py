@@ -282,8 +282,8 @@ async def test_custom_resource_scale_uses_paths_of_definition(
     target: ServerUnderTest, http: aiohttp.ClientSession, gadgets: str
 ) -> None:
     await make(http, gadgets, gadget(target, spec={"size": 1}))
-    told = {"status": {"size": 4, "selector": "a=b"}}
-    await change(http, f"{gadgets}/a/status", told)
+    reported = {"status": {"size": 4, "selector": "a=b"}}
+    await change(http, f"{gadgets}/a/status", reported)
 
     _, before = await ask(http, "GET", f"{gadgets}/a/scale")
     after = await change(http, f"{gadgets}/a/scale", {"spec": {"replicas": 2}})

@@ -1,4 +1,4 @@
-"""Tables: included objects, answers to writes, watches, custom resources."""
+"""Tables: included objects, responses to writes, watches, custom resources."""
 
 from __future__ import annotations
 
@@ -239,6 +239,6 @@ async def test_table_of_custom_resource_without_columns_shows_age(
         await make(http, path, gadget(group, "web"))
         found = await get(http, path, TABLE)
 
-    told = [(it["name"], it["type"]) for it in found["columnDefinitions"]]
-    assert told == [("Name", "string"), ("Age", "date")]
+    reported = [(it["name"], it["type"]) for it in found["columnDefinitions"]]
+    assert reported == [("Name", "string"), ("Age", "date")]
     assert found["rows"][0]["cells"][0] == "web"

@@ -194,14 +194,14 @@ async def test_table_cells_match_real_server_for_each_kind(
 
         found = await table(http, made.collection(resource))
 
-    assert _told(found["columnDefinitions"]) == COLUMNS[resource.plural]
-    told = {row["object"]["metadata"]["name"]: row for row in found["rows"]}
+    assert _format_columns(found["columnDefinitions"]) == COLUMNS[resource.plural]
+    reported = {row["object"]["metadata"]["name"]: row for row in found["rows"]}
     for row in rows:
         name = made.name_of(row)
         is_event = resource == resources.EVENTS
         cells = [*row.cells, name] if is_event else [name, *row.cells]
-        assert told[name]["cells"] == cells
-        conditions = told[name].get("conditions", [])
+        assert reported[name]["cells"] == cells
+        conditions = reported[name].get("conditions", [])
         assert [it["reason"] for it in conditions] == row.conditions
 
 
@@ -228,7 +228,7 @@ async def test_table_bookmark_is_row_without_object(
     assert metadata["annotations"]["k8s.io/initial-events-end"] == "true"
 
 
-def _told(columns: list[dict[str, Any]]) -> str:
+def _format_columns(columns: list[dict[str, Any]]) -> str:
     """Format columns like `COLUMNS`; the name column is marked."""
     assert [it["format"] for it in columns if it["name"] == "Name"] == ["name"]
     return ", ".join(

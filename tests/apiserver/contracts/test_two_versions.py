@@ -52,7 +52,7 @@ def newer(target: ServerUnderTest) -> str:
 
 
 def a_newer_event(namespace: str, **fields: Any) -> dict[str, Any]:
-    told = {
+    reported = {
         "eventTime": MICRO,
         "reportingController": "example.com/c",
         "reportingInstance": "i",
@@ -62,7 +62,7 @@ def a_newer_event(namespace: str, **fields: Any) -> dict[str, Any]:
         "note": "N",
         "type": "Normal",
     }
-    return named("web", **{**told, **fields})
+    return named("web", **{**reported, **fields})
 
 
 async def test_core_event_is_readable_as_events_v1(

@@ -197,7 +197,7 @@ async def test_update_cannot_change_uid(
         'ConfigMap "a" is invalid: metadata.uid: Invalid value: "another": '
         "field is immutable"
     )
-    # Two rules find this problem, the server reports it once.
+    # Two rules report this error; the server removes the duplicate.
     assert len(problem["details"]["causes"]) == 2
 
 
@@ -236,7 +236,7 @@ async def test_custom_resource_update_requires_version(
 async def warned(
     http: aiohttp.ClientSession, method: str, path: str, body: object, **params: str
 ) -> tuple[int, dict[str, Any], str]:
-    """Send a body, and return the status, the answer and all warnings."""
+    """Send a body, and return the status, the response and all warnings."""
     async with http.request(method, path, json=body, params=params) as answer:
         warnings = ", ".join(answer.headers.getall("Warning", []))
         return answer.status, await answer.json(), warnings

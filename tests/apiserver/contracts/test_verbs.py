@@ -30,7 +30,7 @@ async def test_paths_support_discovered_verbs(
 ) -> None:
     root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
     _, document = await ask(http, "GET", root)
-    told = {it["name"]: it["verbs"] for it in document["resources"]}
+    reported = {it["name"]: it["verbs"] for it in document["resources"]}
 
     taken = {}
     for kind in built_in_kinds():
@@ -40,7 +40,7 @@ async def test_paths_support_discovered_verbs(
             taken[resource.plural] = await verbs_of(http, path)
 
     assert taken == {
-        plural: [it for it in CALLS if it in told[plural]] for plural in taken
+        plural: [it for it in CALLS if it in reported[plural]] for plural in taken
     }
 
 

@@ -235,7 +235,7 @@ async def test_get_shows_newest_state(
     missing, _ = await ask(http, "GET", f"{path}/none", resourceVersion=wanted)
 
     assert (code, missing) == (200, 404)
-    # The watch cache may answer "0" with an older state, but sees changes at once.
+    # The watch cache may return an older state for "0", but gets changes at once.
     assert found["metadata"]["name"] == "a"
     if version != "0":
         assert found == changed or version == "1"

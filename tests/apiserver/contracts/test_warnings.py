@@ -127,11 +127,11 @@ async def test_long_warnings_are_truncated(
     path = target.path("configmaps")
     fields = [f"{number}{'x' * 1000}" for number in range(6)]
 
-    _, told = await warned(
+    _, reported = await warned(
         http, "POST", path, named("a", **dict.fromkeys(fields, 1)), dryRun="All"
     )
 
-    assert told == [it[:256] for it in unknown(*fields)]
+    assert reported == [it[:256] for it in unknown(*fields)]
 
 
 async def test_excess_warnings_are_dropped(
@@ -140,12 +140,12 @@ async def test_excess_warnings_are_dropped(
     path = target.path("configmaps")
     fields = [f"{number:03}{'x' * 61}" for number in range(200)]
 
-    _, told = await warned(
+    _, reported = await warned(
         http, "POST", path, named("a", **dict.fromkeys(fields, 1)), dryRun="All"
     )
 
     # 80 characters each
-    assert told == unknown(*fields)[:52]
+    assert reported == unknown(*fields)[:52]
 
 
 async def test_finalizer_warning_requires_valid_object(

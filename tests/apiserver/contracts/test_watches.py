@@ -18,19 +18,20 @@ from api_calls import (
     next_events,
     remove,
     settle,
-    told,
+    types_and_names,
     version_of,
     versions,
     watching,
     widget,
 )
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
     from contract_servers import ServerUnderTest
 
 
-# -------------------------------------------------------------------- where it begins
+# -------------------------------------------------------------------- start versions
 
 
 @pytest.mark.parametrize("custom", [False, True], ids=["typed", "custom"])
@@ -48,7 +49,11 @@ async def test_watch_sends_events_after_its_version(
         await remove(http, f"{path}/a")
         events = await next_events(watch, 3)
 
-    assert told(events) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
+    assert types_and_names(events) == [
+        ("ADDED", "a"),
+        ("MODIFIED", "a"),
+        ("DELETED", "a"),
+    ]
     assert events[0]["object"] == made
     assert events[1]["object"] == changed
     # Last body of the object, with the version of the deletion.
@@ -71,7 +76,7 @@ async def test_watch_replays_history(
     async with watching(http, path, resourceVersion=version, timeoutSeconds="1") as it:
         events = await all_events(it)
 
-    assert told(events) == [("ADDED", "b"), ("DELETED", "a")]
+    assert types_and_names(events) == [("ADDED", "b"), ("DELETED", "a")]
 
 
 @pytest.mark.parametrize("params", [{}, {"resourceVersion": "0"}], ids=str)
@@ -95,7 +100,7 @@ async def test_watch_without_version_starts_with_existing_objects(
         await remove(http, f"{path}/a")
         events += await next_events(watch, 1)
 
-    assert told(events) == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
+    assert types_and_names(events) == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
 
 
 async def test_watch_events_are_ordered_by_version(
@@ -177,7 +182,7 @@ async def test_newest_version_survives_compaction(
 
     async with watching(http, path, resourceVersion=version) as watch:
         await make(http, path, an_event("b", target.namespace))
-        assert told(await next_events(watch, 1)) == [("ADDED", "b")]
+        assert types_and_names(await next_events(watch, 1)) == [("ADDED", "b")]
 
 
 @pytest.mark.parametrize("plural", ["configmaps", "events"])
@@ -207,10 +212,14 @@ async def test_watch_of_single_object_selects_by_name(
         await remove(http, f"{path}/b")
         events = await next_events(watch, 3)
 
-    assert told(events) == [("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "b")]
+    assert types_and_names(events) == [
+        ("ADDED", "b"),
+        ("MODIFIED", "b"),
+        ("DELETED", "b"),
+    ]
 
 
-# -------------------------------------------------------------------- how it ends
+# -------------------------------------------------------------------- ends
 
 
 async def test_watch_timeout_ends_stream_cleanly(
@@ -255,7 +264,7 @@ async def test_selector_watch_sends_added_and_deleted_for_matches(
         await make(http, path, named("b", labels={"app": "web"}))
         events = await next_events(watch, 4)
 
-    assert told(events) == [
+    assert types_and_names(events) == [
         ("ADDED", "a"),
         ("MODIFIED", "a"),
         ("DELETED", "a"),
@@ -282,7 +291,7 @@ async def test_selector_watch_skips_deletion_of_other_objects(
         await remove(http, f"{path}/a")
         await make(http, path, named("b", labels={"app": "x"}))
 
-        assert told(await next_events(watch, 1)) == [("ADDED", "b")]
+        assert types_and_names(await next_events(watch, 1)) == [("ADDED", "b")]
 
 
 async def test_namespace_watch_sends_own_events_only(
@@ -296,7 +305,7 @@ async def test_namespace_watch_sends_own_events_only(
         await make(http, f"/api/v1/namespaces/{other}/configmaps", named("elsewhere"))
         await make(http, path, named("here"))
 
-        assert told(await next_events(watch, 1)) == [("ADDED", "here")]
+        assert types_and_names(await next_events(watch, 1)) == [("ADDED", "here")]
 
     await remove(http, f"/api/v1/namespaces/{other}")
 
@@ -319,7 +328,7 @@ async def test_watch_parameter_is_true_unless_false(
         answer.connection.transport.abort()
 
 
-@pytest.mark.parametrize("text", ["0", "false", "False"])
+@each_case("text", ["0", "false", "False"])
 async def test_watch_false_is_list(
     target: ServerUnderTest, http: aiohttp.ClientSession, text: str
 ) -> None:
@@ -328,9 +337,9 @@ async def test_watch_false_is_list(
     assert found["kind"] == "ConfigMapList"
 
 
-@pytest.mark.parametrize("name", ["limit", "timeoutSeconds"])
-@pytest.mark.parametrize(
-    ("text", "why"),
+@each_case("name", ["limit", "timeoutSeconds"])
+@each_case(
+    "text, why",
     [
         ("x", "invalid syntax"),
         ("1.5", "invalid syntax"),
@@ -368,7 +377,7 @@ async def test_negative_limit_is_ignored(
         events = await next_events(watch, 2)
 
     assert len(found["items"]) == 2
-    assert told(events) == [("ADDED", "a"), ("ADDED", "b")]
+    assert types_and_names(events) == [("ADDED", "a"), ("ADDED", "b")]
 
 
 # -------------------------------------------------------------------- older paths
@@ -392,7 +401,7 @@ async def test_deprecated_watch_path_is_served(
             assert answer.connection.transport is not None
             answer.connection.transport.abort()
 
-        assert told(events) == [("ADDED", "a")]
+        assert types_and_names(events) == [("ADDED", "a")]
 
 
 async def test_deprecated_watch_path_of_object_selects_by_name(

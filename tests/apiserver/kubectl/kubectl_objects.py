@@ -1,4 +1,4 @@
-"""What the kubectl tests create, as files of a user look."""
+"""Manifests for the kubectl tests."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ spec:
     targetPort: 8080
 """
 
-# With every part that kubectl looks at: columns, a status, a scale, defaults, limits.
+# With every part that kubectl uses: columns, a status, a scale, defaults, limits.
 CRD = """
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

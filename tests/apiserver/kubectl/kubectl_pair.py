@@ -1,9 +1,9 @@
-"""Runs each kubectl command against our server and a real one, and compares what it says.
+"""Runs each kubectl command against our server and a real one, and compares the output.
 
 A pytest plugin with the fixture `kubectl`. Both servers have a namespace of the same name
-for each test, so that the two answers are to be equal, but for times, uids, versions and
-addresses. The real server is that of `make e2e`; ours is `aioinformer apiserver`, as a
-user would start it.
+for each test. So both outputs must be equal, except for times, uids, versions and
+addresses. The real server is that of `make e2e`; ours is the command
+`aioinformer apiserver`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["Pair", "Said", "Server", "plain"]
+__all__ = ["CommandResult", "Pair", "Server", "plain"]
 
 _COMMAND = "from aioinformer.cli.main import main; main()"
 
-# What no two servers have in common. An age is one in a column: there are seconds, too, in
-# what must be the same. The widths of columns depend on it.
+# Values that differ between any two servers. Only ages in columns are replaced, because
+# other durations must be equal. The widths of columns depend on the ages.
 _VARYING = [
     (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UID"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "TIME"),
@@ -47,7 +47,7 @@ _VARYING = [
 
 
 def plain(text: str) -> str:
-    """Take out of kubectl's output what differs between any two servers."""
+    """Replace the values in kubectl's output that differ between any two servers."""
     for pattern, word in _VARYING:
         text = pattern.sub(word, text)
 
@@ -55,8 +55,8 @@ def plain(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """How a command ended, and what it printed."""
+class CommandResult:
+    """Exit status and output of a command."""
 
     status: int
     out: str
@@ -64,13 +64,13 @@ class Said:
 
     @property
     def all(self) -> str:
-        """Everything, comparable."""
+        """Status and normalized output, for comparison."""
         return f"status {self.status}\n{plain(self.out)}\n{plain(self.err)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One of the two, as kubectl sees it."""
+    """One of the two servers, with its kubeconfig."""
 
     program: str
     environment: Mapping[str, str]
@@ -88,8 +88,8 @@ class Server:
             text=True,
         )
 
-    def say(self, *arguments: str, stdin: str = "") -> Said:
-        """Run kubectl to its end."""
+    def say(self, *arguments: str, stdin: str = "") -> CommandResult:
+        """Run kubectl until it exits."""
         return _end(self.start(*arguments), stdin)
 
 
@@ -107,36 +107,36 @@ class Pair:
         stdin: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> str:
-        """Run a command that succeeds with the same words; returns them."""
+        """Run a command that succeeds with equal output, and return the output."""
         ours = self._same(arguments, stdin, environment)
         assert ours.status == 0, ours.err
         return ours.out
 
     def with_namespace(self) -> Pair:
-        """Make a new namespace, of one name on both; it stays until the servers end.
+        """Create a namespace of one name on both servers; it is not deleted.
 
-        A real one cannot be deleted where no controller empties it.
+        A real server without controllers cannot delete a namespace.
         """
         pair = Pair(self.ours, self.real, f"k-{secrets.token_hex(5)}")
         pair("create", "namespace", pair.namespace)
         return pair
 
     def fails(self, *arguments: str, stdin: str = "") -> str:
-        """Run a command that fails with the same words; returns those of stderr."""
+        """Run a command that fails with equal output, and return its stderr."""
         ours = self._same(arguments, stdin, None)
         assert ours.status, ours.out
         return ours.err
 
     def differs(self, *arguments: str, stdin: str = "") -> str:
-        """Run a command whose status 1 is an answer; returns stdout."""
+        """Run a command that reports a difference by status 1, and return its stdout."""
         ours = self._same(arguments, stdin, None)
         assert ours.status == 1, ours.err
         return ours.out
 
     def body(self, *what: str) -> dict[str, Any]:
-        """Return an object as it is now, the same on both but for what varies.
+        """Return the current object, after comparing it on both servers.
 
-        Who manages its fields counts, in whatever order: that is by time, in seconds.
+        The order of managed fields does not count, because it depends on the time.
         """
         arguments = ("get", *what, "-o", "json", "--show-managed-fields")
         ours, real = (_comparable(it) for it in self.each(*arguments))
@@ -146,13 +146,15 @@ class Pair:
 
         return ours
 
-    def each(self, *arguments: str, stdin: str = "") -> tuple[Said, Said]:
-        """Run a command on both, and leave the comparison to the test."""
+    def each(
+        self, *arguments: str, stdin: str = ""
+    ) -> tuple[CommandResult, CommandResult]:
+        """Run a command on both servers, without comparing the output."""
         return self._run(arguments, stdin, None)
 
     @contextmanager
     def watching(self, *arguments: str) -> Iterator[_Watches]:
-        """Run a command that has no end on both, for as long as the block lasts."""
+        """Run an endless command on both servers until the end of the block."""
         command = ("-n", self.namespace, *arguments)
         children = [server.start(*command) for server in (self.ours, self.real)]
         try:
@@ -167,7 +169,7 @@ class Pair:
         arguments: tuple[str, ...],
         stdin: str,
         environment: Mapping[str, str] | None,
-    ) -> Said:
+    ) -> CommandResult:
         ours, real = self._run(arguments, stdin, environment)
         if ours.all != real.all:
             pytest.fail(f"kubectl {' '.join(arguments)}\n{_diff(ours.all, real.all)}")
@@ -179,7 +181,7 @@ class Pair:
         arguments: tuple[str, ...],
         stdin: str,
         environment: Mapping[str, str] | None,
-    ) -> tuple[Said, Said]:
+    ) -> tuple[CommandResult, CommandResult]:
         command = ("-n", self.namespace, *arguments)
         ours = self.ours.start(*command, environment=environment)
         real = self.real.start(*command, environment=environment)
@@ -187,14 +189,14 @@ class Pair:
 
 
 def _diff(ours: str, real: str) -> str:
-    """Show in full what ours says instead; pytest would cut it short."""
+    """Return the complete difference; pytest would truncate it."""
     lines = real.splitlines(), ours.splitlines()
     return "\n".join(difflib.unified_diff(*lines, "real", "ours", lineterm=""))
 
 
-def _comparable(said: Said) -> dict[str, Any]:
-    assert said.status == 0, said.err
-    body: dict[str, Any] = json.loads(plain(said.out))
+def _comparable(printed: CommandResult) -> dict[str, Any]:
+    assert printed.status == 0, printed.err
+    body: dict[str, Any] = json.loads(plain(printed.out))
     managers = body["metadata"].get("managedFields", [])
     managers.sort(
         key=lambda it: [it["manager"], it["operation"], it.get("subresource", "")]
@@ -204,12 +206,12 @@ def _comparable(said: Said) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Watches:
-    """Commands that print as things happen."""
+    """Running commands that print changes."""
 
     children: list[subprocess.Popen[str]]
 
     def lines(self, count: int) -> list[str]:
-        """Wait until both have printed so many lines, the same; returns them."""
+        """Wait until both have printed a number of equal lines, and return them."""
         ours, real = (
             [plain(_read_line(child)) for _ in range(count)] for child in self.children
         )
@@ -217,14 +219,14 @@ class _Watches:
         return ours
 
     def begun(self) -> None:
-        """Wait until both watch; they must have been started with `-v=6`."""
+        """Wait until both watch. They must have been started with `-v=6`."""
         for child in self.children:
             assert child.stderr is not None
             while "watch=true" not in (line := child.stderr.readline()):
                 assert line, "it has ended"
 
     def end(self) -> None:
-        """Wait until both have ended by themselves, well."""
+        """Wait until both have exited successfully."""
         assert [child.wait() for child in self.children] == [0, 0]
 
 
@@ -233,14 +235,14 @@ def _read_line(child: subprocess.Popen[str]) -> str:
     return child.stdout.readline()
 
 
-def _end(child: subprocess.Popen[str], stdin: str) -> Said:
+def _end(child: subprocess.Popen[str], stdin: str) -> CommandResult:
     try:
         out, err = child.communicate(stdin)
     finally:
-        # Interrupted, by a time-out for example: it may wait for ever.
+        # After an interruption, such as a timeout, it might wait forever.
         child.kill()
 
-    return Said(child.returncode, out, err)
+    return CommandResult(child.returncode, out, err)
 
 
 # ---------------------------------------------------------------- fixtures
@@ -248,7 +250,7 @@ def _end(child: subprocess.Popen[str], stdin: str) -> Said:
 
 @pytest.fixture(scope="session")
 def kubectl_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """Yield both servers, ours started for it."""
+    """Start our server, and yield both."""
     program = os.environ.get("AIOINFORMER_E2E_KUBECTL")
     if not program:
         pytest.fail("no kubectl, and no real server: run `make e2e`")
@@ -268,7 +270,7 @@ def kubectl_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 @pytest.fixture
 def kubectl(kubectl_servers: Pair) -> Pair:
-    """Return both servers with an empty namespace of the test's own."""
+    """Return both servers with an empty namespace of this test."""
     return kubectl_servers.with_namespace()
 
 
@@ -283,7 +285,7 @@ def _our_server(kubeconfig: Path) -> Iterator[None]:
     )
     try:
         assert child.stdout is not None
-        # Said when the file is there, and requests are answered.
+        # Printed when the kubeconfig exists and the server accepts requests.
         assert "http://127.0.0.1:" in child.stdout.readline()
         yield
     finally:

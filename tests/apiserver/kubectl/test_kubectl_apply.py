@@ -22,17 +22,17 @@ def apply(kubectl: Pair, text: str, *options: str) -> str:
     return kubectl("apply", *options, "-f", "-", stdin=text)
 
 
-# ---------------------------------------------------------------- by the client
+# ---------------------------------------------------------------- client-side apply
 
 
-def test_kubectl_creates_what_is_missing(kubectl: Pair) -> None:
-    said = apply(kubectl, ALL)
+def test_kubectl_apply_creates_missing_object(kubectl: Pair) -> None:
+    printed = apply(kubectl, ALL)
 
-    assert said.count(" created\n") == 4
+    assert printed.count(" created\n") == 4
     assert LAST_APPLIED in kubectl.body("cm", "settings")["metadata"]["annotations"]
 
 
-def test_kubectl_leaves_what_is_as_it_should_be(kubectl: Pair) -> None:
+def test_kubectl_apply_leaves_equal_object_unchanged(kubectl: Pair) -> None:
     apply(kubectl, ALL)
     before = kubectl.each("get", "cm,deploy,pod,svc", "-o", "json")
 
@@ -40,17 +40,17 @@ def test_kubectl_leaves_what_is_as_it_should_be(kubectl: Pair) -> None:
     assert kubectl.each("get", "cm,deploy,pod,svc", "-o", "json") == before
 
 
-def test_kubectl_changes_what_differs(kubectl: Pair) -> None:
+def test_kubectl_apply_changes_different_fields(kubectl: Pair) -> None:
     apply(kubectl, DEPLOYMENT)
 
-    said = apply(
+    printed = apply(
         kubectl, DEPLOYMENT.replace("example.com/side:1", "example.com/side:2")
     )
-    assert said == "deployment.apps/web configured\n"
+    assert printed == "deployment.apps/web configured\n"
     assert "example.com/side:2" in json.dumps(kubectl.body("deploy", "web"))
 
 
-def test_kubectl_removes_what_is_no_longer_applied(kubectl: Pair) -> None:
+def test_kubectl_apply_removes_fields_no_longer_applied(kubectl: Pair) -> None:
     apply(kubectl, DEPLOYMENT)
     without, _, _ = DEPLOYMENT.partition("      - name: side")
 
@@ -59,7 +59,7 @@ def test_kubectl_removes_what_is_no_longer_applied(kubectl: Pair) -> None:
     assert [it["name"] for it in spec["containers"]] == ["main"]
 
 
-def test_kubectl_keeps_what_others_have_added(kubectl: Pair) -> None:
+def test_kubectl_apply_keeps_fields_added_by_others(kubectl: Pair) -> None:
     apply(kubectl, CONFIG_MAP)
     kubectl("patch", "cm", "settings", "-p", '{"data":{"added":"1"}}')
 
@@ -68,7 +68,7 @@ def test_kubectl_keeps_what_others_have_added(kubectl: Pair) -> None:
     assert data == {"colour": "green", "added": "1"}
 
 
-def test_kubectl_takes_back_what_others_have_changed(kubectl: Pair) -> None:
+def test_kubectl_apply_reverts_fields_changed_by_others(kubectl: Pair) -> None:
     apply(kubectl, CONFIG_MAP)
     kubectl("patch", "cm", "settings", "-p", '{"data":{"colour":"red"}}')
 
@@ -76,7 +76,7 @@ def test_kubectl_takes_back_what_others_have_changed(kubectl: Pair) -> None:
     assert kubectl.body("cm", "settings")["data"]["colour"] == "green"
 
 
-def test_kubectl_warns_of_what_was_not_applied_before(kubectl: Pair) -> None:
+def test_kubectl_apply_warns_about_object_created_otherwise(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=CONFIG_MAP)
 
     ours, real = kubectl.each("apply", "-f", "-", stdin=CONFIG_MAP)
@@ -88,11 +88,11 @@ def test_kubectl_apply_rejects_immutable_field(kubectl: Pair) -> None:
     apply(kubectl, DEPLOYMENT)
 
     text = DEPLOYMENT.replace("app: web", "app: other")
-    said = kubectl.fails("apply", "-f", "-", stdin=text)
-    assert "field is immutable" in said
+    printed = kubectl.fails("apply", "-f", "-", stdin=text)
+    assert "field is immutable" in printed
 
 
-def test_kubectl_applies_nothing_in_a_dry_run(kubectl: Pair) -> None:
+def test_kubectl_apply_dry_run_changes_nothing(kubectl: Pair) -> None:
     apply(kubectl, CONFIG_MAP)
 
     text = CONFIG_MAP.replace("green", "blue")
@@ -105,11 +105,11 @@ def test_kubectl_prunes(kubectl: Pair) -> None:
     another = CONFIG_MAP.replace("name: settings", "name: another")
     kinds = "--prune-allowlist=core/v1/ConfigMap"
 
-    said = apply(kubectl, another, "--prune", "-l", "app=web", kinds)
-    assert "configmap/settings pruned" in said
+    printed = apply(kubectl, another, "--prune", "-l", "app=web", kinds)
+    assert "configmap/settings pruned" in printed
 
 
-def test_kubectl_views_and_sets_what_was_applied(kubectl: Pair) -> None:
+def test_kubectl_views_and_sets_last_applied_configuration(kubectl: Pair) -> None:
     apply(kubectl, CONFIG_MAP)
 
     kubectl("apply", "view-last-applied", "cm", "settings")
@@ -118,7 +118,7 @@ def test_kubectl_views_and_sets_what_was_applied(kubectl: Pair) -> None:
     assert "blue" in kubectl("apply", "view-last-applied", "cm", "settings")
 
 
-# ---------------------------------------------------------------- by the server
+# ---------------------------------------------------------------- server-side apply
 
 SERVER_SIDE = "--server-side"
 OTHER = ("--server-side", "--field-manager=other")
@@ -133,7 +133,7 @@ OTHER = ("--server-side", "--field-manager=other")
         pytest.param(SERVICE, id="service"),
     ],
 )
-def test_kubectl_server_side_twice_is_once(kubectl: Pair, text: str) -> None:
+def test_kubectl_server_side_apply_is_idempotent(kubectl: Pair, text: str) -> None:
     name = apply(kubectl, text, SERVER_SIDE).split()[0]
     before = kubectl.each("get", name, "-o", "json", "--show-managed-fields")
 
@@ -146,9 +146,9 @@ def test_kubectl_server_side_conflicts_with_another_manager(kubectl: Pair) -> No
     apply(kubectl, DEPLOYMENT, SERVER_SIDE)
 
     text = DEPLOYMENT.replace("replicas: 2", "replicas: 3").replace("green", "blue")
-    said = kubectl.fails("apply", *OTHER, "-f", "-", stdin=text)
-    assert "2 conflicts" in said
-    assert ".spec.replicas" in said
+    printed = kubectl.fails("apply", *OTHER, "-f", "-", stdin=text)
+    assert "2 conflicts" in printed
+    assert ".spec.replicas" in printed
 
 
 def test_kubectl_server_side_takes_fields_by_force(kubectl: Pair) -> None:
@@ -163,8 +163,8 @@ def test_kubectl_server_side_conflicts_with_an_update(kubectl: Pair) -> None:
     apply(kubectl, CONFIG_MAP, SERVER_SIDE)
     kubectl("patch", "cm", "settings", "-p", '{"data":{"colour":"red"}}')
 
-    said = kubectl.fails("apply", SERVER_SIDE, "-f", "-", stdin=CONFIG_MAP)
-    assert 'conflict with "kubectl-patch" using v1: .data.colour' in said
+    printed = kubectl.fails("apply", SERVER_SIDE, "-f", "-", stdin=CONFIG_MAP)
+    assert 'conflict with "kubectl-patch" using v1: .data.colour' in printed
 
 
 def test_kubectl_server_side_shares_equal_fields(kubectl: Pair) -> None:
@@ -175,7 +175,9 @@ def test_kubectl_server_side_shares_equal_fields(kubectl: Pair) -> None:
     assert [it["manager"] for it in managers] == ["kubectl", "other"]
 
 
-def test_kubectl_server_side_removes_what_is_no_longer_applied(kubectl: Pair) -> None:
+def test_kubectl_server_side_apply_removes_fields_no_longer_applied(
+    kubectl: Pair,
+) -> None:
     apply(kubectl, DEPLOYMENT, SERVER_SIDE)
     without, _, _ = DEPLOYMENT.partition("      - name: side")
 
@@ -184,7 +186,9 @@ def test_kubectl_server_side_removes_what_is_no_longer_applied(kubectl: Pair) ->
     assert [it["name"] for it in spec["containers"]] == ["main"]
 
 
-def test_kubectl_server_side_keeps_what_another_applies_too(kubectl: Pair) -> None:
+def test_kubectl_server_side_apply_keeps_fields_of_other_appliers(
+    kubectl: Pair,
+) -> None:
     apply(kubectl, CONFIG_MAP, SERVER_SIDE)
     apply(kubectl, CONFIG_MAP, *OTHER)
 
@@ -217,7 +221,7 @@ spec:
     assert '"NEW"' in json.dumps(kubectl.body("deploy", "web"))
 
 
-def test_kubectl_server_side_refuses_what_is_invalid(kubectl: Pair) -> None:
+def test_kubectl_server_side_apply_rejects_invalid_object(kubectl: Pair) -> None:
     for old, new in (
         ("web:1", "web:1\n        imagex: 1"),
         ("- name: side", "- name: S"),
@@ -226,7 +230,7 @@ def test_kubectl_server_side_refuses_what_is_invalid(kubectl: Pair) -> None:
         kubectl.fails("apply", SERVER_SIDE, "-f", "-", stdin=text)
 
 
-def test_kubectl_server_side_applies_nothing_in_a_dry_run(kubectl: Pair) -> None:
+def test_kubectl_server_side_apply_dry_run_changes_nothing(kubectl: Pair) -> None:
     apply(kubectl, CONFIG_MAP, SERVER_SIDE, "--dry-run=server")
 
     kubectl.fails("get", "cm", "settings")
@@ -235,7 +239,7 @@ def test_kubectl_server_side_applies_nothing_in_a_dry_run(kubectl: Pair) -> None
 # ---------------------------------------------------------------- diff
 
 
-def test_kubectl_diff_shows_what_apply_would_change(kubectl: Pair) -> None:
+def test_kubectl_diff_shows_changes_of_apply(kubectl: Pair) -> None:
     apply(kubectl, DEPLOYMENT)
     text = DEPLOYMENT.replace("replicas: 2", "replicas: 3")
 
@@ -245,7 +249,7 @@ def test_kubectl_diff_shows_what_apply_would_change(kubectl: Pair) -> None:
     assert "+  replicas: 3" in _changes(ours.out)
 
 
-def test_kubectl_diff_of_the_server_shows_what_it_would_change(kubectl: Pair) -> None:
+def test_kubectl_diff_shows_changes_of_server_side_apply(kubectl: Pair) -> None:
     apply(kubectl, CONFIG_MAP, SERVER_SIDE)
     text = CONFIG_MAP.replace("green", "blue")
 
@@ -255,13 +259,13 @@ def test_kubectl_diff_of_the_server_shows_what_it_would_change(kubectl: Pair) ->
     assert "+  colour: blue" in _changes(ours.out)
 
 
-def test_kubectl_diff_of_nothing_is_silent(kubectl: Pair) -> None:
+def test_kubectl_diff_without_changes_prints_nothing(kubectl: Pair) -> None:
     apply(kubectl, ALL)
 
     assert kubectl("diff", "-f", "-", stdin=ALL) == ""
 
 
 def _changes(diff: str) -> list[str]:
-    """The lines that differ, without the names of temporary files."""
+    """Return the differing lines, without the names of temporary files."""
     lines = diff.splitlines()
     return [it for it in lines if it[:1] in "+-" and it[:3] not in {"+++", "---"}]

@@ -1,4 +1,4 @@
-"""Custom resources: a definition, its objects, and all that kubectl does with them."""
+"""kubectl with custom resources: definitions and their objects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.e2e
 
 @dataclass(frozen=True)
 class Custom:
-    """A custom resource of one test module, in a namespace of one test."""
+    """Custom resource of one test module, in a namespace of one test."""
 
     kubectl: Pair
     word: str
@@ -132,7 +132,7 @@ def test_custom_kind_is_listed_as_a_resource(custom: Custom) -> None:
 
 def test_custom_kind_is_explained(custom: Custom) -> None:
     assert "How large it is." in custom.kubectl("explain", f"{custom.word}.spec.size")
-    # Of the fields that every object has, we do not carry the real server's sentences.
+    # Our schemas have no descriptions of the common fields.
     ours, real = custom.kubectl.each("explain", custom.word, "--recursive")
     assert ours.out.partition("FIELDS:")[2] == real.out.partition("FIELDS:")[2]
     assert "parts\t<[]string>" in ours.out
@@ -158,9 +158,9 @@ def test_custom_kind_gets_defaults(custom: Custom) -> None:
 def test_custom_kind_is_checked(custom: Custom, size: str, more: str) -> None:
     text = custom.text(size=size, more=more)
 
-    said = custom.kubectl.fails("create", "-f", "-", stdin=text)
-    assert "spec" in said
-    # Without the check of kubectl, it is the server's alone.
+    printed = custom.kubectl.fails("create", "-f", "-", stdin=text)
+    assert "spec" in printed
+    # Without validation by kubectl, only the server validates.
     arguments = ("create", "--validate=ignore", "-f", "-")
     ours, real = custom.kubectl.each(*arguments, stdin=text)
     assert ours.all == real.all
@@ -181,7 +181,7 @@ def test_custom_kind_is_patched(custom: Custom) -> None:
 
     kubectl("patch", name, "--type=merge", "-p", '{"spec":{"size":"large"}}')
     kubectl.fails("patch", name, "--type=merge", "-p", '{"spec":{"size":"huge"}}')
-    # Only the built-in kinds know how their lists are merged.
+    # Only built-in kinds support strategic merge patches.
     kubectl.fails("patch", name, "--type=strategic", "-p", '{"spec":{}}')
     status = '{"spec":{"size":"small"},"status":{"phase":"Up"}}'
     kubectl("patch", name, "--subresource=status", "--type=merge", "-p", status)
@@ -198,8 +198,8 @@ def test_custom_kind_is_applied(custom: Custom) -> None:
         ("unchanged", "small"),
         ("conf", "large"),
     ):
-        said = kubectl("apply", "-f", "-", stdin=custom.text(size=size))
-        assert f" {expected}" in said
+        printed = kubectl("apply", "-f", "-", stdin=custom.text(size=size))
+        assert f" {expected}" in printed
 
     kubectl.body(custom.word, "a")
 
@@ -210,10 +210,10 @@ def test_custom_kind_is_applied_by_the_server(custom: Custom) -> None:
     kubectl(*apply, stdin=custom.text(more="parts: [a, b]"))
     kubectl(*apply, stdin=custom.text(more="parts: [a]"))
 
-    said = kubectl.fails(
+    printed = kubectl.fails(
         *apply, "--field-manager=other", stdin=custom.text(size="large")
     )
-    assert ".spec.size" in said
+    assert ".spec.size" in printed
     kubectl.body(custom.word, "a")
 
 
@@ -240,8 +240,10 @@ def test_custom_kind_ends_with_its_definition(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=custom.text())
 
     kubectl("delete", "crd", f"{custom.plural}.kubectl.example.com")
-    said = kubectl.fails("get", custom.plural)
-    assert "could not find the requested resource" in said or "resource type" in said
+    printed = kubectl.fails("get", custom.plural)
+    assert (
+        "could not find the requested resource" in printed or "resource type" in printed
+    )
 
 
 @pytest.mark.parametrize(

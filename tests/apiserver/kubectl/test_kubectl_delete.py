@@ -16,7 +16,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture
 def maps(kubectl: Pair) -> Pair:
-    """A namespace with the config maps a, b and c, where a has the label x=1."""
+    """Create the config maps a, b and c; a has the label x=1."""
     texts = [CONFIG_MAP.replace("settings", name) for name in "abc"]
     texts[0] = texts[0].replace("app: web", "x: '1'")
     kubectl("create", "-f", "-", stdin="\n---\n".join(texts))
@@ -45,13 +45,13 @@ def test_kubectl_deletes_all(maps: Pair) -> None:
     assert left(maps) == []
 
 
-def test_kubectl_deletes_what_a_file_names(maps: Pair) -> None:
+def test_kubectl_deletes_objects_in_file(maps: Pair) -> None:
     maps("delete", "-f", "-", stdin=CONFIG_MAP.replace("settings", "a"))
 
     assert left(maps) == ["configmap/b", "configmap/c"]
 
 
-def test_kubectl_deletes_nothing_in_a_dry_run(maps: Pair) -> None:
+def test_kubectl_delete_dry_run_deletes_nothing(maps: Pair) -> None:
     maps("delete", "cm", "a", "--dry-run=server")
 
     assert len(left(maps)) == 3
@@ -64,7 +64,7 @@ def test_kubectl_delete_of_missing_object_fails(kubectl: Pair) -> None:
 
 @pytest.mark.parametrize("cascade", ["background", "foreground", "orphan"])
 def test_kubectl_deletes_with_every_cascade(kubectl: Pair, cascade: str) -> None:
-    # There is no garbage collector on either: what it is to remove stays, marked.
+    # Neither server has a garbage collector, so the object stays marked.
     kubectl("create", "-f", "-", stdin=DEPLOYMENT)
 
     kubectl("delete", "deploy", "web", f"--cascade={cascade}", "--wait=false")
@@ -108,7 +108,7 @@ def test_kubectl_waits_for_a_finalizer_to_be_removed(kubectl: Pair) -> None:
 
 
 def test_kubectl_deletes_a_namespace(kubectl: Pair) -> None:
-    # A real one stays without the controller that empties it; ours plays that, too.
+    # Only our server has the namespace controller, which empties a namespace.
     ours, real = kubectl.each("delete", "namespace", kubectl.namespace, "--wait=false")
 
     assert ours.all == real.all
@@ -117,7 +117,7 @@ def test_kubectl_deletes_a_namespace(kubectl: Pair) -> None:
     assert "Terminating" in real.out
 
 
-# ---------------------------------------------------------------- waiting
+# ---------------------------------------------------------------- kubectl wait
 
 
 def status(kubectl: Pair, text: str) -> None:
@@ -153,13 +153,13 @@ def test_kubectl_waits_for_a_deletion(kubectl: Pair) -> None:
         waits.end()
 
 
-def test_kubectl_does_not_wait_for_what_is_true(kubectl: Pair) -> None:
+def test_kubectl_wait_returns_at_once_if_condition_holds(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=POD)
 
     kubectl("wait", "pod/web-1", "--for=jsonpath={.status.phase}=Pending")
 
 
-def test_kubectl_waits_no_longer_than_asked(kubectl: Pair) -> None:
+def test_kubectl_wait_fails_after_timeout(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=POD)
 
     arguments = ("--for=condition=Ready", "--timeout=100ms")

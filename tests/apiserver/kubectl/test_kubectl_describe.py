@@ -69,7 +69,7 @@ def test_kubectl_describes(filled: Pair, what: str, word: str) -> None:
 def test_kubectl_describes_a_config_map(filled: Pair) -> None:
     ours, real = filled.each("describe", "cm/settings")
 
-    # kubectl tells data in an order of chance.
+    # kubectl prints data in random order.
     assert sorted(ours.all.splitlines()) == sorted(real.all.splitlines())
     assert "green" in ours.out
 
@@ -97,8 +97,8 @@ def test_kubectl_lists_the_events_of_one(filled: Pair) -> None:
     assert "No events found" in filled.each("events", "--for", "pod/other")[0].err
 
 
-def test_kubectl_selects_events_by_what_they_are_about(filled: Pair) -> None:
+def test_kubectl_selects_events_by_involved_object(filled: Pair) -> None:
     selector = "involvedObject.name=web-1,reason=Pulled,type!=Warning"
 
-    said = filled("get", "events", "--field-selector", selector, "-o", "name")
-    assert said == "event/web-1.1\n"
+    printed = filled("get", "events", "--field-selector", selector, "-o", "name")
+    assert printed == "event/web-1.1\n"

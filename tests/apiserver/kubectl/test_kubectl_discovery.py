@@ -1,4 +1,4 @@
-"""What kubectl finds out about a server: its kinds, their fields, its health."""
+"""kubectl with discovery, OpenAPI and health checks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rows(table: str) -> set[tuple[str, ...]]:
 def test_kubectl_lists_kinds_as_the_real_server_does(kubectl: Pair) -> None:
     ours, real = kubectl.each("api-resources", "-o", "wide")
 
-    # Ours has fewer of them, but none of its own.
+    # Our server has fewer of them, and no additional ones.
     assert (ours.status, ours.err) == (0, "")
     assert len(rows(ours.out)) > 20
     assert rows(ours.out) <= rows(real.out)
@@ -58,7 +58,7 @@ def test_kubectl_finds_kinds_by_their_short_names(kubectl: Pair, alias: str) -> 
     assert (ours.status, real.status) == (0, 0)
 
 
-def test_kubectl_tells_its_version(kubectl: Pair) -> None:
+def test_kubectl_prints_server_version(kubectl: Pair) -> None:
     ours, real = (json.loads(it.out) for it in kubectl.each("version", "-o", "json"))
 
     assert ours["clientVersion"] == real["clientVersion"]
@@ -68,20 +68,20 @@ def test_kubectl_tells_its_version(kubectl: Pair) -> None:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
-def test_kubectl_tells_its_health(kubectl: Pair, path: str) -> None:
+def test_kubectl_prints_server_health(kubectl: Pair, path: str) -> None:
     assert kubectl("get", "--raw", path) == "ok"
 
 
 def test_kubectl_gets_a_raw_path(kubectl: Pair) -> None:
-    said = kubectl("get", "--raw", f"/api/v1/namespaces/{kubectl.namespace}/pods")
+    printed = kubectl("get", "--raw", f"/api/v1/namespaces/{kubectl.namespace}/pods")
 
-    assert json.loads(said)["items"] == []
+    assert json.loads(printed)["items"] == []
 
 
 def test_kubectl_get_raw_of_missing_path_fails(kubectl: Pair) -> None:
-    said = kubectl.fails("get", "--raw", "/nothing/here")
+    printed = kubectl.fails("get", "--raw", "/nothing/here")
 
-    assert "the server could not find the requested resource" in said
+    assert "the server could not find the requested resource" in printed
 
 
 # ---------------------------------------------------------------- explain
@@ -98,7 +98,7 @@ def test_kubectl_get_raw_of_missing_path_fails(kubectl: Pair) -> None:
     ],
 )
 def test_kubectl_explains_the_type_of_a_field(kubectl: Pair, field: str) -> None:
-    # We carry the facts of the schemas, and not their sentences.
+    # Our schemas have no descriptions.
     ours, real = kubectl.each("explain", field)
 
     assert (ours.status, ours.err) == (0, "")
@@ -113,9 +113,9 @@ def test_kubectl_explains_all_fields(kubectl: Pair) -> None:
 
 
 def test_kubectl_explain_of_missing_field_fails(kubectl: Pair) -> None:
-    said = kubectl.fails("explain", "pod.spec.nothing")
+    printed = kubectl.fails("explain", "pod.spec.nothing")
 
-    assert 'field "nothing" does not exist' in said
+    assert 'field "nothing" does not exist' in printed
 
 
 def _heads(text: str) -> list[str]:
@@ -124,11 +124,11 @@ def _heads(text: str) -> list[str]:
 
 
 def _tree(text: str) -> list[str]:
-    """The fields with their types, indented as they are nested."""
+    """Return the fields with their types, indented by nesting."""
     return text.partition("FIELDS:")[2].splitlines()
 
 
-# ---------------------------------------------------------------- rights
+# ---------------------------------------------------------------- permissions
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""kubectl about nodes that are emptied, autoscalers, and events."""
+"""kubectl drain, autoscale, and events."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_kubectl_drains_a_node(kubectl: Pair) -> None:
     try:
         kubectl("create", "-f", "-", stdin=pod("web-1", node))
         drain = ("drain", node, "--disable-eviction=false", "--ignore-daemonsets")
-        said = kubectl(*drain, "--force")
-        assert f"node/{node} drained" in said
+        printed = kubectl(*drain, "--force")
+        assert f"node/{node} drained" in printed
         kubectl.fails("get", "pod", "web-1")
     finally:
         kubectl("delete", "node", node)
@@ -89,7 +89,7 @@ def test_kubectl_autoscales(kubectl: Pair) -> None:
     kubectl("describe", "hpa", "web")
 
 
-def test_kubectl_tells_events(kubectl: Pair) -> None:
+def test_kubectl_prints_events(kubectl: Pair) -> None:
     event = f"""
 apiVersion: events.k8s.io/v1
 kind: Event

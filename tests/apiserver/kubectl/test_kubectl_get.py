@@ -1,4 +1,4 @@
-"""`kubectl get`: what is shown, in every form."""
+"""`kubectl get` in all output formats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = ["pods", "configmaps", "deployments", "services"]
 
 @pytest.fixture(scope="module")
 def filled(kubectl_servers: Pair) -> Pair:
-    """A namespace with one of each, and some more config maps; nobody changes them."""
+    """Create one object of each kind, and more config maps, for reading only."""
     kubectl = kubectl_servers.with_namespace()
     maps = [
         CONFIG_MAP.replace("settings", f"settings-{number}").replace(
@@ -57,23 +57,23 @@ def test_kubectl_prints_json_of_one(filled: Pair) -> None:
     assert document["status"]["phase"] == "Pending"
 
 
-def test_kubectl_prints_who_manages_what(filled: Pair) -> None:
-    said = filled("get", "deploy", "web", "-o", "yaml", "--show-managed-fields")
+def test_kubectl_prints_managed_fields(filled: Pair) -> None:
+    printed = filled("get", "deploy", "web", "-o", "yaml", "--show-managed-fields")
 
-    assert "manager: kubectl-create" in said
+    assert "manager: kubectl-create" in printed
 
 
 def test_kubectl_prints_names(filled: Pair) -> None:
-    said = filled("get", "pods,deploy,svc", "-o", "name")
+    printed = filled("get", "pods,deploy,svc", "-o", "name")
 
-    assert said.split() == ["pod/web-1", "deployment.apps/web", "service/web"]
+    assert printed.split() == ["pod/web-1", "deployment.apps/web", "service/web"]
 
 
 def test_kubectl_prints_a_json_path(filled: Pair) -> None:
     path = "jsonpath={range .items[*]}{.metadata.name}={.data.colour} {end}"
 
-    said = filled("get", "cm", "-o", path)
-    assert said == "settings-0=green settings-1=green settings-2=green "
+    printed = filled("get", "cm", "-o", path)
+    assert printed == "settings-0=green settings-1=green settings-2=green "
 
 
 def test_kubectl_prints_a_go_template(filled: Pair) -> None:
@@ -97,20 +97,20 @@ def test_kubectl_prints_no_headers(filled: Pair) -> None:
 
 
 def test_kubectl_prints_the_kinds_of_several(filled: Pair) -> None:
-    said = filled("get", "pods,svc,cm", "--show-kind")
+    printed = filled("get", "pods,svc,cm", "--show-kind")
 
-    assert "configmap/settings-0" in said
+    assert "configmap/settings-0" in printed
 
 
 def test_kubectl_prints_all(filled: Pair) -> None:
-    said = filled("get", "all")
+    printed = filled("get", "all")
 
-    assert "pod/web-1" in said
-    assert "deployment.apps/web" in said
-    assert "configmap" not in said
+    assert "pod/web-1" in printed
+    assert "deployment.apps/web" in printed
+    assert "configmap" not in printed
 
 
-# ---------------------------------------------------------------- which ones
+# ---------------------------------------------------------------- selection
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_kubectl_prints_all(filled: Pair) -> None:
     ],
 )
 def test_kubectl_selects_by_labels(filled: Pair, selector: str, names: str) -> None:
-    said = filled("get", "cm", "-l", selector, "-o", "name")
+    printed = filled("get", "cm", "-l", selector, "-o", "name")
 
-    assert said.split() == [f"configmap/{name}" for name in names.split()]
+    assert printed.split() == [f"configmap/{name}" for name in names.split()]
 
 
 @pytest.mark.parametrize(
@@ -141,27 +141,27 @@ def test_kubectl_selects_by_labels(filled: Pair, selector: str, names: str) -> N
     ],
 )
 def test_kubectl_selects_by_fields(filled: Pair, selector: str, count: int) -> None:
-    said = filled("get", "pods", "--field-selector", selector, "-o", "name")
+    printed = filled("get", "pods", "--field-selector", selector, "-o", "name")
 
-    assert len(said.split()) == count
+    assert len(printed.split()) == count
 
 
 def test_kubectl_get_rejects_unselectable_field(filled: Pair) -> None:
-    said = filled.fails("get", "pods", "--field-selector", "spec.foo=1")
+    printed = filled.fails("get", "pods", "--field-selector", "spec.foo=1")
 
-    assert "field label not supported" in said
+    assert "field label not supported" in printed
 
 
 def test_kubectl_reads_in_chunks(filled: Pair) -> None:
-    said = filled("get", "cm", "--chunk-size=1", "-o", "name")
+    printed = filled("get", "cm", "--chunk-size=1", "-o", "name")
 
-    assert len(said.split()) == 3
+    assert len(printed.split()) == 3
 
 
 def test_kubectl_sorts(filled: Pair) -> None:
-    said = filled("get", "cm", "--sort-by=.metadata.labels.app", "-o", "name")
+    printed = filled("get", "cm", "--sort-by=.metadata.labels.app", "-o", "name")
 
-    assert said.split()[0] == "configmap/settings-0"
+    assert printed.split()[0] == "configmap/settings-0"
 
 
 def test_kubectl_sorts_a_table(filled: Pair) -> None:
@@ -172,16 +172,16 @@ def test_kubectl_gets_several_by_name(filled: Pair) -> None:
     filled("get", "cm", "settings-2", "settings-0")
 
 
-def test_kubectl_gets_what_a_file_names(filled: Pair) -> None:
-    said = filled("get", "-f", "-", stdin=f"{POD}\n---\n{SERVICE}")
+def test_kubectl_gets_objects_in_file(filled: Pair) -> None:
+    printed = filled("get", "-f", "-", stdin=f"{POD}\n---\n{SERVICE}")
 
-    assert "pod/web-1" in said
+    assert "pod/web-1" in printed
 
 
 def test_kubectl_get_of_missing_object_fails(filled: Pair) -> None:
-    said = filled.fails("get", "pod", "nothing")
+    printed = filled.fails("get", "pod", "nothing")
 
-    assert said == 'Error from server (NotFound): pods "nothing" not found\n'
+    assert printed == 'Error from server (NotFound): pods "nothing" not found\n'
 
 
 def test_kubectl_get_can_ignore_missing_object(filled: Pair) -> None:
@@ -196,17 +196,17 @@ def test_kubectl_get_reports_empty_namespace(kubectl: Pair) -> None:
 
 
 def test_kubectl_get_of_unknown_resource_fails(kubectl: Pair) -> None:
-    said = kubectl.fails("get", "gadgets")
+    printed = kubectl.fails("get", "gadgets")
 
-    assert 'the server doesn\'t have a resource type "gadgets"' in said
+    assert 'the server doesn\'t have a resource type "gadgets"' in printed
 
 
 def test_kubectl_gets_from_all_namespaces(filled: Pair) -> None:
     selector = f"metadata.namespace={filled.namespace}"
 
-    said = filled("get", "cm", "-A", "--field-selector", selector)
-    assert said.startswith("NAMESPACE ")
-    assert said.count(filled.namespace) == 3
+    printed = filled("get", "cm", "-A", "--field-selector", selector)
+    assert printed.startswith("NAMESPACE ")
+    assert printed.count(filled.namespace) == 3
 
 
 def test_kubectl_gets_a_namespace(kubectl: Pair) -> None:
@@ -214,7 +214,7 @@ def test_kubectl_gets_a_namespace(kubectl: Pair) -> None:
     kubectl("get", "namespace", kubectl.namespace, "-o", "yaml")
 
 
-# ---------------------------------------------------------------- watching
+# ---------------------------------------------------------------- watches
 
 
 def test_kubectl_watches_names(kubectl: Pair) -> None:

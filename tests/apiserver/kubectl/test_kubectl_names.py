@@ -1,4 +1,4 @@
-"""Names of resources, and files of what a server has: ours and kubectl's are the same."""
+"""Names of resources and discovery caches are equal to those of kubectl."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def server() -> AsyncIterator[APIServer]:
 
 
 async def kubectl(server: APIServer, folder: Path, *arguments: str) -> tuple[str, str]:
-    """What it prints, and what it asked the server for."""
+    """Run kubectl, and return its output and its requests."""
     command = ["kubectl", f"--cache-dir={folder}", "-s", server.url, "-v6", *arguments]
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder)}
     process = await asyncio.create_subprocess_exec(
@@ -108,8 +108,10 @@ async def test_kubectl_uses_our_discovery_cache(
     out, err = await kubectl(server, tmp_path, "get", "wd", "-A")
 
     assert "No resources found" in out + err
-    asked = [it.split()[0] for it in err.split(server.url)[1:]]
-    assert [it.partition("?")[0] for it in asked] == ["/apis/example.com/v1/widgets"]
+    requested = [it.split()[0] for it in err.split(server.url)[1:]]
+    assert [it.partition("?")[0] for it in requested] == [
+        "/apis/example.com/v1/widgets"
+    ]
 
     out, err = await kubectl(server, tmp_path, "api-resources", "-o", "wide")
     assert "widgets" in out
@@ -124,7 +126,7 @@ async def test_aioinformer_uses_discovery_cache_of_kubectl(
     async with server.client() as client:
         expected = await client.discovery.resources()
 
-    # Of a server that is not asked: it would refuse.
+    # The cache is that of a server which would refuse requests.
     stranger = Client.from_url(server.url)
     await stranger.start()
     await stranger.close()

@@ -1,11 +1,11 @@
-"""What counts as the same answer of two servers, and what does not."""
+"""Normalization of kubectl's output for comparisons."""
 
 from __future__ import annotations
 
 import pytest
 from each_case import each_case
 
-# The plugin is imported where it is used: pytest is to load it first.
+# Imported late, because pytest must load the plugin first.
 pytest_plugins = ["kubectl_pair"]
 
 

@@ -1,4 +1,4 @@
-"""kubectl's plain writes: create, replace, patch, label, edit, scale and the like."""
+"""Writes of kubectl: create, replace, patch, label, edit, scale."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ def test_kubectl_creates_a_kind(kubectl: Pair, arguments: tuple[str, ...]) -> No
     kubectl.body(kind, "x")
 
 
-def test_kubectl_creates_twice_only_once(kubectl: Pair) -> None:
+def test_kubectl_create_fails_for_existing_object(kubectl: Pair) -> None:
     kubectl("create", "configmap", "x")
 
-    said = kubectl.fails("create", "configmap", "x")
-    assert 'configmaps "x" already exists' in said
+    printed = kubectl.fails("create", "configmap", "x")
+    assert 'configmaps "x" already exists' in printed
 
 
-def test_kubectl_creates_nothing_in_a_dry_run(kubectl: Pair) -> None:
-    said = kubectl("create", "configmap", "x", "--dry-run=server")
+def test_kubectl_create_dry_run_creates_nothing(kubectl: Pair) -> None:
+    printed = kubectl("create", "configmap", "x", "--dry-run=server")
 
-    assert said == "configmap/x created (server dry run)\n"
+    assert printed == "configmap/x created (server dry run)\n"
     kubectl.fails("get", "configmap", "x")
 
 
@@ -82,9 +82,9 @@ def test_kubectl_creates_a_generated_name(kubectl: Pair) -> None:
 
 
 def test_kubectl_create_rejects_unknown_field(kubectl: Pair) -> None:
-    said = kubectl.fails("create", "-f", "-", stdin=POD.replace("ports:", "portz:"))
+    printed = kubectl.fails("create", "-f", "-", stdin=POD.replace("ports:", "portz:"))
 
-    assert 'unknown field "spec.containers[0].portz"' in said
+    assert 'unknown field "spec.containers[0].portz"' in printed
 
 
 def test_kubectl_create_warns_of_unknown_field(kubectl: Pair) -> None:
@@ -114,15 +114,15 @@ def test_kubectl_create_rejects_invalid_object(
 
 
 def test_kubectl_create_rejects_unknown_kind(kubectl: Pair) -> None:
-    said = kubectl.fails("create", "-f", "-", stdin=POD.replace("Pod", "Gadget"))
+    printed = kubectl.fails("create", "-f", "-", stdin=POD.replace("Pod", "Gadget"))
 
-    assert 'no matches for kind "Gadget"' in said
+    assert 'no matches for kind "Gadget"' in printed
 
 
 def test_kubectl_create_reports_missing_namespace(kubectl: Pair) -> None:
-    said = kubectl.fails("create", "configmap", "x", "-n", "nowhere")
+    printed = kubectl.fails("create", "configmap", "x", "-n", "nowhere")
 
-    assert 'namespaces "nowhere" not found' in said
+    assert 'namespaces "nowhere" not found' in printed
 
 
 def test_kubectl_runs_a_pod(kubectl: Pair) -> None:
@@ -142,8 +142,8 @@ def test_kubectl_exposes_a_deployment(kubectl: Pair) -> None:
 def test_kubectl_replaces(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=CONFIG_MAP)
 
-    said = kubectl("replace", "-f", "-", stdin=CONFIG_MAP.replace("green", "blue"))
-    assert said == "configmap/settings replaced\n"
+    printed = kubectl("replace", "-f", "-", stdin=CONFIG_MAP.replace("green", "blue"))
+    assert printed == "configmap/settings replaced\n"
     assert kubectl.body("cm", "settings")["data"]["colour"] == "blue"
 
 
@@ -160,11 +160,11 @@ def test_kubectl_replaces_no_other_version(kubectl: Pair) -> None:
         "  name: settings", '  name: settings\n  resourceVersion: "1"'
     )
 
-    said = kubectl.fails("replace", "-f", "-", stdin=old)
-    assert "the object has been modified" in said
+    printed = kubectl.fails("replace", "-f", "-", stdin=old)
+    assert "the object has been modified" in printed
 
 
-def test_kubectl_replaces_only_what_there_is(kubectl: Pair) -> None:
+def test_kubectl_replace_fails_for_missing_object(kubectl: Pair) -> None:
     assert "not found" in kubectl.fails("replace", "-f", "-", stdin=CONFIG_MAP)
 
 
@@ -174,12 +174,12 @@ EDITOR = {"KUBE_EDITOR": "sed -i s/green/blue/"}
 def test_kubectl_edits(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=DEPLOYMENT)
 
-    said = kubectl("edit", "deployment", "web", environment=EDITOR)
-    assert said == "deployment.apps/web edited\n"
+    printed = kubectl("edit", "deployment", "web", environment=EDITOR)
+    assert printed == "deployment.apps/web edited\n"
     assert '"value": "blue"' in json.dumps(kubectl.body("deploy", "web"))
 
 
-def test_kubectl_edits_nothing(kubectl: Pair) -> None:
+def test_kubectl_edit_without_change_is_cancelled(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=DEPLOYMENT)
 
     environment = {"KUBE_EDITOR": "true"}
@@ -220,16 +220,16 @@ def test_kubectl_edits_nothing(kubectl: Pair) -> None:
 def test_kubectl_patches(kubectl: Pair, kind: str, patch: str) -> None:
     kubectl("create", "-f", "-", stdin=DEPLOYMENT)
 
-    said = kubectl("patch", "deploy", "web", "--type", kind, "-p", patch)
-    assert said == "deployment.apps/web patched\n"
+    printed = kubectl("patch", "deploy", "web", "--type", kind, "-p", patch)
+    assert printed == "deployment.apps/web patched\n"
     kubectl.body("deploy", "web")
 
 
-def test_kubectl_patches_nothing(kubectl: Pair) -> None:
+def test_kubectl_patch_without_change_changes_nothing(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=CONFIG_MAP)
 
-    said = kubectl("patch", "cm", "settings", "-p", '{"data":{"colour":"green"}}')
-    assert said == "configmap/settings patched (no change)\n"
+    printed = kubectl("patch", "cm", "settings", "-p", '{"data":{"colour":"green"}}')
+    assert printed == "configmap/settings patched (no change)\n"
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_kubectl_patches_a_status(kubectl: Pair) -> None:
     assert kubectl.body("pod", "web-1")["status"]["phase"] == "Running"
 
 
-# ---------------------------------------------------------------- small changes
+# ---------------------------------------------------------------- other writes
 
 
 def test_kubectl_labels(kubectl: Pair) -> None:

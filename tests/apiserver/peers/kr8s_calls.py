@@ -1,4 +1,4 @@
-"""What the tests of kr8s share."""
+"""Helpers for the tests of kr8s."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NEWER_THAN_IT_KNOWS", "connected", "made"]
 
-# It knows Kubernetes up to 1.35, and says so to newer servers.
+# kr8s supports Kubernetes up to 1.35, and warns about newer servers.
 NEWER_THAN_IT_KNOWS = pytest.mark.filterwarnings(
     "ignore:Kubernetes version v.* is not supported:UserWarning"
 )
@@ -23,18 +23,18 @@ NEWER_THAN_IT_KNOWS = pytest.mark.filterwarnings(
 
 @asynccontextmanager
 async def connected(kubeconfig: Path | dict[str, Any]) -> AsyncIterator[Any]:
-    """Open it with a kubeconfig, or with what would be written there."""
+    """Open kr8s with a kubeconfig, as a file or as its content."""
     given = kubeconfig if isinstance(kubeconfig, dict) else str(kubeconfig)
     api = await kr8s.asyncio.api(kubeconfig=given)
     try:
         yield api
     finally:
-        # It has no public way to close its connections.
+        # kr8s has no public method to close its connections.
         await api._session.aclose()
 
 
 async def made(api: Any, body: dict[str, Any]) -> Any:
-    """Create an object of whatever class its kind has, or gets."""
+    """Create an object with the class of its kind."""
     it = await object_from_spec(body, api=api, allow_unknown_type=True)
     await it.create()
     return it

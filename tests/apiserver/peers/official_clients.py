@@ -47,7 +47,8 @@ _PARTS = ("client", "config", "dynamic", "utils", "watch")
 async def connected(name: str, kubeconfig: Path) -> AsyncIterator[SimpleNamespace]:
     """Load an asynchronous client, and open it with this kubeconfig.
 
-    Yields its modules, its connection as `api`, and its two most used groups.
+    Yields:
+        Namespace with the modules, the API client `api`, and the groups `core` and `apps`.
     """
     parts = {part: import_module(f"{name}.{part}") for part in _PARTS}
     config: Any = parts["config"]
@@ -65,5 +66,5 @@ def established(it: Any) -> bool:
 
 
 def types_and_names(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Reduce events to (type, name)."""
+    """Return the type and name of each event."""
     return [(it["type"], it["raw_object"]["metadata"]["name"]) for it in events]

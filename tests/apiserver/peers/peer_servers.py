@@ -1,15 +1,17 @@
-"""What the tests of other people's clients share: how to reach a server, and bodies.
+"""Helpers for the tests of other clients: connections and bodies.
 
-The clients are used as their own documentation shows, and by nothing but their public
-names. Those that block run in a thread, beside the loop that our server lives in.
+Tests use only public names of the clients, as their documentation shows. Blocking clients
+run in a thread, because our server runs in the loop of the test.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import ssl
 from typing import TYPE_CHECKING, Any, ParamSpec
 
+import pytest
 import yaml
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ADDED_CHANGED_DELETED",
+    "SHARED_SSL",
     "config_map",
     "definition",
     "deployment",
@@ -31,14 +34,29 @@ __all__ = [
 
 P = ParamSpec("P")
 
-# What each watch of one object's short life tells.
+# Events of a watch of one object that is created, changed and deleted.
 ADDED_CHANGED_DELETED = [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
+
+
+SHARED_SSL = pytest.mark.usefixtures("shared_ssl_contexts")
+
+
+@pytest.fixture
+def shared_ssl_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Create each SSL context once.
+
+    Clients create one even for plain HTTP, which takes longer than most tests.
+    """
+    monkeypatch.setattr(ssl, "create_default_context", _ssl_context)
+
+
+_ssl_context = functools.cache(ssl.create_default_context)
 
 
 def kubeconfig_of(
     target: ServerUnderTest, folder: Path, *, token: str | None = None
 ) -> Path:
-    """Write the file that a user would have; its namespace is that of the test."""
+    """Write a kubeconfig file for the namespace of the test."""
     file = folder / "kubeconfig"
     if target.ours is not None and token is None:
         return target.ours.kubeconfig(file, namespace=target.namespace)
@@ -61,17 +79,17 @@ def kubeconfig_of(
 
 
 def in_a_thread(test: Callable[P, None]) -> Callable[P, Awaitable[None]]:
-    """Make a test of plain calls, which block, into one beside the loop of a server."""
+    """Run a blocking test in a thread, while the loop runs the server."""
 
     @functools.wraps(test)
-    async def beside(*args: P.args, **kwargs: P.kwargs) -> None:
+    async def run(*args: P.args, **kwargs: P.kwargs) -> None:
         await asyncio.to_thread(test, *args, **kwargs)
 
-    return beside
+    return run
 
 
 def config_map(name: str, **data: str) -> dict[str, Any]:
-    """Return a new object, labelled with its own name."""
+    """Return a ConfigMap with a label that holds its name."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -81,7 +99,7 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
 
 
 def deployment(name: str) -> dict[str, Any]:
-    """Return a new object with two containers, which a strategic patch tells apart."""
+    """Return a Deployment with two containers, for strategic patches."""
     containers = [
         {"name": part, "image": f"registry.example/{part}:1"} for part in ("web", "log")
     ]
@@ -101,7 +119,7 @@ def deployment(name: str) -> dict[str, Any]:
 
 
 def definition(target: ServerUnderTest) -> dict[str, Any]:
-    """Describe gadgets, with a status and a scale, in a group of this test alone."""
+    """Return a definition of gadgets with status and scale, in a group of this test."""
     group = f"{target.namespace}.example.org"
     count = {"type": "object", "properties": {"replicas": {"type": "integer"}}}
     fields = {"spec": count, "status": count}
@@ -133,12 +151,12 @@ def definition(target: ServerUnderTest) -> dict[str, Any]:
 
 
 def short_name(target: ServerUnderTest) -> str:
-    """Return the short name of gadgets; also that of no other test."""
+    """Return the short name of gadgets, unique for each test."""
     return f"gg-{target.namespace[-6:]}"
 
 
 def gadget(target: ServerUnderTest, name: str) -> dict[str, Any]:
-    """Return a new object of what `definition()` describes."""
+    """Return an object of the kind in `definition()`."""
     return {
         "apiVersion": f"{target.namespace}.example.org/v1",
         "kind": "Gadget",

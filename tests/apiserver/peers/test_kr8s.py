@@ -1,4 +1,4 @@
-"""kr8s reads and writes: its objects, and kinds that it looks up in the discovery."""
+"""kr8s reads and writes: its own classes, and kinds from discovery."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from kr8s.asyncio.objects import (
 )
 from kr8s_calls import NEWER_THAN_IT_KNOWS, connected, made
 from peer_servers import (
+    SHARED_SSL,
     config_map,
     definition,
     deployment,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from contract_servers import ServerUnderTest
 
-pytestmark = NEWER_THAN_IT_KNOWS
+pytestmark = [NEWER_THAN_IT_KNOWS, SHARED_SSL]
 
 
 @pytest.fixture
@@ -224,14 +225,14 @@ async def test_kr8s_raises_forbidden(target: ServerUnderTest, tmp_path: Path) ->
 
 
 def established(it: Any) -> bool:
-    """Tell if its objects are served; the conditions are null at first."""
+    """Return whether a definition is established; its conditions are null at first."""
     conditions = {one.type: one.status for one in it.status.conditions or ()}
     return conditions.get("Established") == "True"
 
 
 @asynccontextmanager
 async def defined(api: Any, target: ServerUnderTest) -> AsyncIterator[None]:
-    """Define gadgets through the client, until the test is over."""
+    """Create the definition of gadgets, and delete it after the test."""
     it = await made(api, definition(target))
     assert isinstance(it, CustomResourceDefinition)
     try:

@@ -1,4 +1,4 @@
-"""kr8s watches: what they tell, and how they end or begin again."""
+"""kr8s watches: events, ends and restarts."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from kr8s.objects import ConfigMap as BlockingConfigMap
 from kr8s_calls import NEWER_THAN_IT_KNOWS, connected, made
 from peer_servers import (
     ADDED_CHANGED_DELETED,
+    SHARED_SSL,
     config_map,
     deployment,
     in_a_thread,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from contract_servers import ServerUnderTest
 
-pytestmark = NEWER_THAN_IT_KNOWS
+pytestmark = [NEWER_THAN_IT_KNOWS, SHARED_SSL]
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ async def api(target: ServerUnderTest, tmp_path: Path) -> AsyncIterator[Any]:
 async def first(
     count: int, api: Any, kind: Any, **options: Any
 ) -> list[tuple[str, str]]:
-    """Watch until this many events have come."""
+    """Watch until a number of events has arrived."""
     seen: list[tuple[str, str]] = []
     async with aclosing(api.watch(kind, **options)) as events:
         async for event, it in events:
@@ -114,7 +115,7 @@ async def test_kr8s_wait_for_deletion_ends_after_finalizer(api: Any) -> None:
 
 
 async def test_kr8s_watch_ends_with_server(tmp_path: Path) -> None:
-    """It asks for no length, and says nothing about the end."""
+    """kr8s requests no timeout, and does not report the end."""
     async with (
         APIServer(watch_seconds=5) as server,
         connected(server.kubeconfig(tmp_path / "config")) as api,
@@ -149,7 +150,7 @@ async def test_kr8s_resumes_watch_after_410(tmp_path: Path) -> None:
 def test_kr8s_sync_client_lists_before_watch(
     target: ServerUnderTest, tmp_path: Path
 ) -> None:
-    """Its loop runs in a thread of its own, for as long as the program does."""
+    """The loop of kr8s runs in its own thread until the program ends."""
     api = kr8s.api(kubeconfig=str(kubeconfig_of(target, tmp_path)))
     it = BlockingConfigMap(config_map("a"), api=api)
     it.create()

@@ -1,4 +1,4 @@
-"""The official client, which blocks: reads, writes, custom resources, dynamic client."""
+"""Official client: reads, writes, custom resources, dynamic client."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import yaml
 from kubernetes import client, config, dynamic, utils
 from official_clients import APPLY, JSON_PATCH, MERGE_PATCH, established
 from peer_servers import (
+    SHARED_SSL,
     config_map,
     definition,
     deployment,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from contract_servers import ServerUnderTest
 
-pytestmark = [pytest.mark.realtime, pytest.mark.looptime(False)]
+pytestmark = [pytest.mark.realtime, pytest.mark.looptime(False), SHARED_SSL]
 
 
 @pytest.fixture
@@ -40,26 +41,28 @@ def core(api: Any) -> Any:
 
 
 @pytest.fixture
-def place(target: ServerUnderTest) -> str:
+def namespace(target: ServerUnderTest) -> str:
     return target.namespace
 
 
 @in_a_thread
-def test_kubernetes_client_creates_and_deletes_object(core: Any, place: str) -> None:
+def test_kubernetes_client_creates_and_deletes_object(
+    core: Any, namespace: str
+) -> None:
     metadata = client.V1ObjectMeta(name="a", labels={"is": "a"})
     body = client.V1ConfigMap(metadata=metadata, data={"colour": "red"})
-    made = core.create_namespaced_config_map(place, body)
-    got = core.read_namespaced_config_map("a", place)
+    made = core.create_namespaced_config_map(namespace, body)
+    got = core.read_namespaced_config_map("a", namespace)
     got.data = {"colour": "green"}
-    replaced = core.replace_namespaced_config_map("a", place, got)
-    found = core.list_namespaced_config_map(place, label_selector="is=a")
-    core.delete_namespaced_config_map("a", place)
+    replaced = core.replace_namespaced_config_map("a", namespace, got)
+    found = core.list_namespaced_config_map(namespace, label_selector="is=a")
+    core.delete_namespaced_config_map("a", namespace)
 
     assert isinstance(made, client.V1ConfigMap)
     assert made.metadata.uid == got.metadata.uid
     assert [it.data for it in found.items] == [{"colour": "green"}]
     assert [it.metadata for it in found.items] == [replaced.metadata]
-    assert core.list_namespaced_config_map(place).items == []
+    assert core.list_namespaced_config_map(namespace).items == []
 
 
 @in_a_thread
@@ -82,15 +85,17 @@ def test_kubernetes_client_accepts_configuration_in_memory(
 
 
 @in_a_thread
-def test_kubernetes_client_error_has_status_of_server(core: Any, place: str) -> None:
-    old = core.create_namespaced_config_map(place, config_map("a"))
-    core.patch_namespaced_config_map("a", place, {"data": {"k": "v"}})
+def test_kubernetes_client_error_has_status_of_server(
+    core: Any, namespace: str
+) -> None:
+    old = core.create_namespaced_config_map(namespace, config_map("a"))
+    core.patch_namespaced_config_map("a", namespace, {"data": {"k": "v"}})
 
     with pytest.raises(client.ApiException) as conflict:
-        core.replace_namespaced_config_map("a", place, old)
+        core.replace_namespaced_config_map("a", namespace, old)
 
     with pytest.raises(client.ApiException) as missing:
-        core.read_namespaced_config_map("b", place)
+        core.read_namespaced_config_map("b", namespace)
 
     assert (conflict.value.status, conflict.value.reason) == (409, "Conflict")
     assert '"reason":"Conflict"' in conflict.value.body
@@ -98,11 +103,13 @@ def test_kubernetes_client_error_has_status_of_server(core: Any, place: str) -> 
 
 
 @in_a_thread
-def test_kubernetes_client_sends_every_patch_type(core: Any, place: str) -> None:
-    core.create_namespaced_config_map(place, config_map("a", colour="red", size="3"))
+def test_kubernetes_client_sends_every_patch_type(core: Any, namespace: str) -> None:
+    core.create_namespaced_config_map(
+        namespace, config_map("a", colour="red", size="3")
+    )
 
     def patched(body: Any, **options: Any) -> Any:
-        changed = core.patch_namespaced_config_map("a", place, body, **options)
+        changed = core.patch_namespaced_config_map("a", namespace, body, **options)
         return dict(changed.data)
 
     assert patched({"data": {"size": "4"}}) == {"colour": "red", "size": "4"}
@@ -122,51 +129,53 @@ def test_kubernetes_client_sends_every_patch_type(core: Any, place: str) -> None
 
 
 @in_a_thread
-def test_kubernetes_client_reads_status_and_scale(api: Any, place: str) -> None:
+def test_kubernetes_client_reads_status_and_scale(api: Any, namespace: str) -> None:
     apps = client.AppsV1Api(api)
-    apps.create_namespaced_deployment(place, deployment("a"))
+    apps.create_namespaced_deployment(namespace, deployment("a"))
 
-    scale = apps.read_namespaced_deployment_scale("a", place)
+    scale = apps.read_namespaced_deployment_scale("a", namespace)
     scale.spec.replicas = 5
-    apps.replace_namespaced_deployment_scale("a", place, scale)
+    apps.replace_namespaced_deployment_scale("a", namespace, scale)
     status = {"status": {"observedGeneration": 2, "replicas": 5}}
-    apps.patch_namespaced_deployment_status("a", place, status)
+    apps.patch_namespaced_deployment_status("a", namespace, status)
 
-    got = apps.read_namespaced_deployment("a", place)
+    got = apps.read_namespaced_deployment("a", namespace)
     assert (got.spec.replicas, got.status.replicas) == (5, 5)
     assert (got.metadata.generation, got.status.observed_generation) == (2, 2)
 
 
 @in_a_thread
 def test_kubernetes_client_creates_yaml_file(
-    api: Any, core: Any, place: str, tmp_path: Path
+    api: Any, core: Any, namespace: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "all.yaml"
     file.write_text(yaml.safe_dump_all([config_map("a"), deployment("b")]))
 
-    utils.create_from_yaml(api, str(file), namespace=place)
+    utils.create_from_yaml(api, str(file), namespace=namespace)
     with pytest.raises(utils.FailToCreateError, match="already exists"):
-        utils.create_from_yaml(api, str(file), namespace=place)
+        utils.create_from_yaml(api, str(file), namespace=namespace)
 
-    found = client.AppsV1Api(api).list_namespaced_deployment(place)
-    assert core.read_namespaced_config_map("a", place).metadata.labels == {"is": "a"}
+    found = client.AppsV1Api(api).list_namespaced_deployment(namespace)
+    assert core.read_namespaced_config_map("a", namespace).metadata.labels == {
+        "is": "a"
+    }
     assert [it.metadata.name for it in found.items] == ["b"]
 
 
 @in_a_thread
-def test_kubernetes_client_retries_conflict(core: Any, place: str) -> None:
-    stale = core.create_namespaced_config_map(place, config_map("a"))
-    core.patch_namespaced_config_map("a", place, {"data": {"other": "1"}})
+def test_kubernetes_client_retries_conflict(core: Any, namespace: str) -> None:
+    stale = core.create_namespaced_config_map(namespace, config_map("a"))
+    core.patch_namespaced_config_map("a", namespace, {"data": {"other": "1"}})
     tries = []
 
     def write() -> Any:
         tries.append(1)
         it = stale
         if len(tries) > 1:
-            it = core.read_namespaced_config_map("a", place)
+            it = core.read_namespaced_config_map("a", namespace)
 
         it.data = {**(it.data or {}), "mine": "1"}
-        return core.replace_namespaced_config_map("a", place, it)
+        return core.replace_namespaced_config_map("a", namespace, it)
 
     changed = utils.retry_on_conflict(write)
 
@@ -179,7 +188,7 @@ def test_kubernetes_client_retries_conflict(core: Any, place: str) -> None:
 
 @contextmanager
 def defined(api: Any, target: ServerUnderTest) -> Iterator[dict[str, str]]:
-    """Define gadgets until the test is over; yields where they are."""
+    """Create the definition of gadgets, and yield their path parameters."""
     extensions = client.ApiextensionsV1Api(api)
     body = definition(target)
     name = body["metadata"]["name"]
@@ -224,28 +233,28 @@ def test_kubernetes_client_reads_and_writes_custom_objects(
 def test_kubernetes_dynamic_client_reads_and_writes_any_kind(
     api: Any, target: ServerUnderTest, tmp_path: Path
 ) -> None:
-    place = target.namespace
+    namespace = target.namespace
     it = dynamic.DynamicClient(api, cache_file=str(tmp_path / "cache"))
     with defined(api, target) as where:
         group_version = f"{where['group']}/v1"
         gadgets = it.resources.get(api_version=group_version, kind="Gadget")
-        gadgets.create(body=gadget(target, "a"), namespace=place)
+        gadgets.create(body=gadget(target, "a"), namespace=namespace)
         applied = gadgets.server_side_apply(
             body={**gadget(target, "a"), "spec": {"replicas": 3}},
-            namespace=place,
+            namespace=namespace,
             field_manager="me",
             force_conflicts=True,
         )
         gadgets.status.patch(
             body={"metadata": {"name": "a"}, "status": {"replicas": 1}},
-            namespace=place,
+            namespace=namespace,
             content_type=MERGE_PATCH,
         )
-        found = gadgets.get(namespace=place)
+        found = gadgets.get(namespace=namespace)
         maps = it.resources.get(api_version="v1", kind="ConfigMap")
-        maps.create(body=config_map("a"), namespace=place)
-        maps.delete(name="a", namespace=place)
+        maps.create(body=config_map("a"), namespace=namespace)
+        maps.delete(name="a", namespace=namespace)
 
     assert applied.spec.replicas == 3
     assert [one.status.replicas for one in found.items] == [1]
-    assert maps.get(namespace=place).items == []
+    assert maps.get(namespace=namespace).items == []

@@ -14,13 +14,15 @@ from official_clients import (
     STRATEGIC_PATCH,
     connected,
 )
-from peer_servers import config_map, deployment, kubeconfig_of
+from peer_servers import SHARED_SSL, config_map, deployment, kubeconfig_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from contract_servers import ServerUnderTest
+
+pytestmark = SHARED_SSL
 
 
 @pytest.fixture(params=ASYNC_CLIENTS)
@@ -32,12 +34,12 @@ async def k(
 
 
 @pytest.fixture
-def place(target: ServerUnderTest) -> str:
+def namespace(target: ServerUnderTest) -> str:
     return target.namespace
 
 
-async def names(k: Any, place: str, **options: Any) -> list[str]:
-    found = await k.core.list_namespaced_config_map(place, **options)
+async def names(k: Any, namespace: str, **options: Any) -> list[str]:
+    found = await k.core.list_namespaced_config_map(namespace, **options)
     return [it.metadata.name for it in found.items]
 
 
@@ -46,35 +48,35 @@ async def names(k: Any, place: str, **options: Any) -> list[str]:
 
 @pytest.mark.parametrize("name", ["kubernetes_asyncio", "kubernetes.aio"])
 async def test_kubernetes_asyncio_gets_created_object(
-    name: str, target: ServerUnderTest, place: str, tmp_path: Path
+    name: str, target: ServerUnderTest, namespace: str, tmp_path: Path
 ) -> None:
     async with connected(name, kubeconfig_of(target, tmp_path)) as k:
         metadata = k.client.V1ObjectMeta(name="a", labels={"is": "a"})
         body = k.client.V1ConfigMap(metadata=metadata, data={"colour": "red"})
-        made = await k.core.create_namespaced_config_map(place, body)
+        made = await k.core.create_namespaced_config_map(namespace, body)
 
-        got = await k.core.read_namespaced_config_map("a", place)
+        got = await k.core.read_namespaced_config_map("a", namespace)
 
     assert isinstance(got, k.client.V1ConfigMap)
     assert got == made
     assert got.data == {"colour": "red"}
-    assert got.metadata.namespace == place
+    assert got.metadata.namespace == namespace
     assert got.metadata.creation_timestamp.tzinfo is not None
 
 
-async def test_kubernetes_asyncio_lists_in_pages(k: Any, place: str) -> None:
+async def test_kubernetes_asyncio_lists_in_pages(k: Any, namespace: str) -> None:
     for name in "abc":
-        await k.core.create_namespaced_config_map(place, config_map(name))
+        await k.core.create_namespaced_config_map(namespace, config_map(name))
 
-    page = await k.core.list_namespaced_config_map(place, limit=2)
+    page = await k.core.list_namespaced_config_map(namespace, limit=2)
     left = page.metadata.remaining_item_count
-    # Each of the two has its own name for a word that Python reserves.
+    # The clients have different names for the reserved word `continue`.
     token = next(
         getattr(page.metadata, name)
         for name in ("_continue", "var_continue")
         if hasattr(page.metadata, name)
     )
-    rest = await k.core.list_namespaced_config_map(place, limit=2, _continue=token)
+    rest = await k.core.list_namespaced_config_map(namespace, limit=2, _continue=token)
 
     assert [it.metadata.name for it in page.items] == ["a", "b"]
     assert left == 1
@@ -82,27 +84,29 @@ async def test_kubernetes_asyncio_lists_in_pages(k: Any, place: str) -> None:
     assert rest.metadata.resource_version == page.metadata.resource_version
 
 
-async def test_kubernetes_asyncio_lists_by_labels_or_fields(k: Any, place: str) -> None:
+async def test_kubernetes_asyncio_lists_by_labels_or_fields(
+    k: Any, namespace: str
+) -> None:
     for name in "abc":
-        await k.core.create_namespaced_config_map(place, config_map(name))
+        await k.core.create_namespaced_config_map(namespace, config_map(name))
 
     everywhere = await k.core.list_config_map_for_all_namespaces(
-        field_selector=f"metadata.namespace={place}"
+        field_selector=f"metadata.namespace={namespace}"
     )
 
-    assert await names(k, place, label_selector="is in (a, c)") == ["a", "c"]
-    assert await names(k, place, field_selector="metadata.name=b") == ["b"]
+    assert await names(k, namespace, label_selector="is in (a, c)") == ["a", "c"]
+    assert await names(k, namespace, field_selector="metadata.name=b") == ["b"]
     assert [it.metadata.name for it in everywhere.items] == ["a", "b", "c"]
 
 
-async def test_kubernetes_asyncio_reads_defaults_of_pod(k: Any, place: str) -> None:
+async def test_kubernetes_asyncio_reads_defaults_of_pod(k: Any, namespace: str) -> None:
     container = k.client.V1Container(name="main", image="registry.example/app:1")
     pod = k.client.V1Pod(
         metadata=k.client.V1ObjectMeta(name="a"),
         spec=k.client.V1PodSpec(containers=[container]),
     )
 
-    made = await k.core.create_namespaced_pod(place, pod)
+    made = await k.core.create_namespaced_pod(namespace, pod)
 
     assert (made.status.phase, made.status.qos_class) == ("Pending", "BestEffort")
     assert made.spec.termination_grace_period_seconds == 30
@@ -159,25 +163,25 @@ async def test_kubernetes_asyncio_with_wrong_token_gets_401(
     ids=["json", "merge", "strategic", "unnamed", "unnamed-list"],
 )
 async def test_kubernetes_asyncio_patch_changes_given_fields(
-    k: Any, place: str, kind: str | None, patch: Any
+    k: Any, namespace: str, kind: str | None, patch: Any
 ) -> None:
     options = {} if kind is None else {"_content_type": kind}
     body = config_map("a", colour="red", shape="round")
-    await k.core.create_namespaced_config_map(place, body)
+    await k.core.create_namespaced_config_map(namespace, body)
 
-    changed = await k.core.patch_namespaced_config_map("a", place, patch, **options)
+    changed = await k.core.patch_namespaced_config_map("a", namespace, patch, **options)
 
     assert changed.data == {"colour": "blue", "shape": "round"}
 
 
 async def test_kubernetes_asyncio_strategic_patch_merges_container_by_name(
-    k: Any, place: str
+    k: Any, namespace: str
 ) -> None:
-    await k.apps.create_namespaced_deployment(place, deployment("a"))
+    await k.apps.create_namespaced_deployment(namespace, deployment("a"))
     containers = [{"name": "log", "image": "registry.example/log:2"}]
     patch = {"spec": {"template": {"spec": {"containers": containers}}}}
 
-    changed = await k.apps.patch_namespaced_deployment("a", place, patch)
+    changed = await k.apps.patch_namespaced_deployment("a", namespace, patch)
 
     assert [it.image for it in changed.spec.template.spec.containers] == [
         "registry.example/web:1",
@@ -186,13 +190,13 @@ async def test_kubernetes_asyncio_strategic_patch_merges_container_by_name(
 
 
 async def test_kubernetes_asyncio_apply_removes_dropped_fields(
-    k: Any, place: str
+    k: Any, namespace: str
 ) -> None:
     options = {"_content_type": APPLY, "field_manager": "me"}
     first, then = config_map("a", colour="red", size="3"), config_map("a", colour="red")
 
-    made = await k.core.patch_namespaced_config_map("a", place, first, **options)
-    changed = await k.core.patch_namespaced_config_map("a", place, then, **options)
+    made = await k.core.patch_namespaced_config_map("a", namespace, first, **options)
+    changed = await k.core.patch_namespaced_config_map("a", namespace, then, **options)
 
     assert made.data == {"colour": "red", "size": "3"}
     assert changed.data == {"colour": "red"}
@@ -200,106 +204,108 @@ async def test_kubernetes_asyncio_apply_removes_dropped_fields(
 
 
 async def test_kubernetes_asyncio_apply_conflicts_unless_forced(
-    k: Any, place: str
+    k: Any, namespace: str
 ) -> None:
     mine = {"_content_type": APPLY, "field_manager": "me"}
     yours = {"_content_type": APPLY, "field_manager": "you"}
     red, blue = config_map("a", colour="red"), config_map("a", colour="blue")
-    await k.core.patch_namespaced_config_map("a", place, red, **mine)
+    await k.core.patch_namespaced_config_map("a", namespace, red, **mine)
 
     with pytest.raises(k.client.ApiException, match='conflict with \\\\"me\\\\"'):
-        await k.core.patch_namespaced_config_map("a", place, blue, **yours)
+        await k.core.patch_namespaced_config_map("a", namespace, blue, **yours)
 
     changed = await k.core.patch_namespaced_config_map(
-        "a", place, blue, **yours, force=True
+        "a", namespace, blue, **yours, force=True
     )
     assert changed.data == {"colour": "blue"}
 
 
 async def test_kubernetes_asyncio_replace_with_old_version_conflicts(
-    k: Any, place: str
+    k: Any, namespace: str
 ) -> None:
-    old = await k.core.create_namespaced_config_map(place, config_map("a"))
-    new = await k.core.read_namespaced_config_map("a", place)
+    old = await k.core.create_namespaced_config_map(namespace, config_map("a"))
+    new = await k.core.read_namespaced_config_map("a", namespace)
     new.data = {"colour": "green"}
-    await k.core.replace_namespaced_config_map("a", place, new)
+    await k.core.replace_namespaced_config_map("a", namespace, new)
 
     with pytest.raises(k.client.ApiException, match="has been modified") as caught:
-        await k.core.replace_namespaced_config_map("a", place, old)
+        await k.core.replace_namespaced_config_map("a", namespace, old)
 
     assert (caught.value.status, caught.value.reason) == (409, "Conflict")
 
 
 async def test_kubernetes_asyncio_deletes_object_and_collection(
-    k: Any, place: str
+    k: Any, namespace: str
 ) -> None:
     for name in "abc":
-        await k.core.create_namespaced_config_map(place, config_map(name))
+        await k.core.create_namespaced_config_map(namespace, config_map(name))
 
-    await k.core.delete_namespaced_config_map("a", place)
+    await k.core.delete_namespaced_config_map("a", namespace)
     await k.core.delete_collection_namespaced_config_map(
-        place, label_selector="is in (b)"
+        namespace, label_selector="is in (b)"
     )
 
-    assert await names(k, place) == ["c"]
+    assert await names(k, namespace) == ["c"]
     with pytest.raises(k.client.ApiException) as caught:
-        await k.core.read_namespaced_config_map("a", place)
+        await k.core.read_namespaced_config_map("a", namespace)
 
     assert (caught.value.status, caught.value.reason) == (404, "Not Found")
 
 
-async def test_kubernetes_asyncio_deletes_pod_with_options(k: Any, place: str) -> None:
+async def test_kubernetes_asyncio_deletes_pod_with_options(
+    k: Any, namespace: str
+) -> None:
     spec = {"containers": [{"name": "main", "image": "registry.example/app:1"}]}
     body = {"metadata": {"name": "a"}, "spec": spec}
-    made = await k.core.create_namespaced_pod(place, body)
+    made = await k.core.create_namespaced_pod(namespace, body)
     options = k.client.V1DeleteOptions(
         grace_period_seconds=0,
         preconditions=k.client.V1Preconditions(uid=made.metadata.uid),
     )
 
-    gone = await k.core.delete_namespaced_pod("a", place, body=options)
+    gone = await k.core.delete_namespaced_pod("a", namespace, body=options)
 
     assert gone.metadata.uid == made.metadata.uid
-    assert (await k.core.list_namespaced_pod(place)).items == []
+    assert (await k.core.list_namespaced_pod(namespace)).items == []
 
 
 async def test_kubernetes_asyncio_patches_status_subresource(
-    k: Any, place: str
+    k: Any, namespace: str
 ) -> None:
-    await k.apps.create_namespaced_deployment(place, deployment("a"))
+    await k.apps.create_namespaced_deployment(namespace, deployment("a"))
     patch = {"spec": {"replicas": 9}, "status": {"observedGeneration": 1}}
 
-    changed = await k.apps.patch_namespaced_deployment_status("a", place, patch)
+    changed = await k.apps.patch_namespaced_deployment_status("a", namespace, patch)
 
     assert changed.status.observed_generation == 1
     assert changed.spec.replicas == 2
 
 
-async def test_kubernetes_asyncio_scales_deployment(k: Any, place: str) -> None:
-    await k.apps.create_namespaced_deployment(place, deployment("a"))
-    scale = await k.apps.read_namespaced_deployment_scale("a", place)
+async def test_kubernetes_asyncio_scales_deployment(k: Any, namespace: str) -> None:
+    await k.apps.create_namespaced_deployment(namespace, deployment("a"))
+    scale = await k.apps.read_namespaced_deployment_scale("a", namespace)
     assert (scale.spec.replicas, scale.status.selector) == (2, "app=a")
 
     scale.spec.replicas = 5
-    await k.apps.replace_namespaced_deployment_scale("a", place, scale)
+    await k.apps.replace_namespaced_deployment_scale("a", namespace, scale)
     await k.apps.patch_namespaced_deployment_scale(
-        "a", place, {"spec": {"replicas": 6}}
+        "a", namespace, {"spec": {"replicas": 6}}
     )
 
-    got = await k.apps.read_namespaced_deployment("a", place)
+    got = await k.apps.read_namespaced_deployment("a", namespace)
     assert got.spec.replicas == 6
 
 
 async def test_kubernetes_asyncio_creates_yaml_file(
-    k: Any, place: str, tmp_path: Path
+    k: Any, namespace: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "all.yaml"
     file.write_text(yaml.safe_dump_all([config_map("a"), deployment("b")]))
 
-    await k.utils.create_from_yaml(k.api, str(file), namespace=place)
+    await k.utils.create_from_yaml(k.api, str(file), namespace=namespace)
 
-    assert await names(k, place) == ["a"]
-    found = await k.apps.list_namespaced_deployment(place)
+    assert await names(k, namespace) == ["a"]
+    found = await k.apps.list_namespaced_deployment(namespace)
     assert [it.metadata.name for it in found.items] == ["b"]
 
 

@@ -15,6 +15,7 @@ from official_clients import (
 )
 from peer_servers import (
     ADDED_CHANGED_DELETED,
+    SHARED_SSL,
     config_map,
     definition,
     gadget,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
     from contract_servers import ServerUnderTest
 
+pytestmark = SHARED_SSL
+
 
 @pytest.fixture(params=ASYNC_CLIENTS)
 async def k(
@@ -38,7 +41,7 @@ async def k(
 
 @asynccontextmanager
 async def defined(k: Any, target: ServerUnderTest) -> AsyncIterator[dict[str, str]]:
-    """Define gadgets until the test is over; yields where they are."""
+    """Create the definition of gadgets, and yield their path parameters."""
     extensions = k.client.ApiextensionsV1Api(k.api)
     body = definition(target)
     name = body["metadata"]["name"]
@@ -101,44 +104,46 @@ async def test_kubernetes_asyncio_gets_schema_error(
 async def test_kubernetes_asyncio_dynamic_client_finds_built_in_kinds(
     k: Any, target: ServerUnderTest, tmp_path: Path
 ) -> None:
-    place = target.namespace
+    namespace = target.namespace
     dynamic = await k.dynamic.DynamicClient(k.api, cache_file=str(tmp_path / "cache"))
     maps = await dynamic.resources.get(api_version="v1", kind="ConfigMap")
 
-    await maps.create(body=config_map("a", colour="red"), namespace=place)
+    await maps.create(body=config_map("a", colour="red"), namespace=namespace)
     patch = {"metadata": {"name": "a"}, "data": {"size": "3"}}
-    changed = await maps.patch(body=patch, namespace=place)
+    changed = await maps.patch(body=patch, namespace=namespace)
     applied = await maps.server_side_apply(
-        body=config_map("b"), namespace=place, field_manager="me"
+        body=config_map("b"), namespace=namespace, field_manager="me"
     )
-    found = await maps.get(namespace=place)
-    await maps.delete(name="a", namespace=place)
+    found = await maps.get(namespace=namespace)
+    await maps.delete(name="a", namespace=namespace)
 
     assert changed.data.to_dict() == {"colour": "red", "size": "3"}
     assert applied.metadata.managedFields[0].operation == "Apply"
     assert [it.metadata.name for it in found.items] == ["a", "b"]
-    assert [it.metadata.name for it in (await maps.get(namespace=place)).items] == ["b"]
+    assert [it.metadata.name for it in (await maps.get(namespace=namespace)).items] == [
+        "b"
+    ]
 
 
 async def test_kubernetes_asyncio_dynamic_client_finds_new_kind(
     k: Any, target: ServerUnderTest, tmp_path: Path
 ) -> None:
-    """It keeps what it has discovered in a file, and looks again for what is not there."""
-    place = target.namespace
+    """The client caches discovery in a file, and refreshes it for an unknown kind."""
+    namespace = target.namespace
     dynamic = await k.dynamic.DynamicClient(k.api, cache_file=str(tmp_path / "cache"))
     async with defined(k, target) as where:
         gadgets = await dynamic.resources.get(
             api_version=f"{where['group']}/v1", kind="Gadget"
         )
-        made = await gadgets.create(body=gadget(target, "a"), namespace=place)
+        made = await gadgets.create(body=gadget(target, "a"), namespace=namespace)
         version = str(int(made.metadata.resourceVersion) - 1)
         patch = {"metadata": {"name": "a"}, "spec": {"replicas": 3}}
-        await gadgets.patch(body=patch, namespace=place, content_type=MERGE_PATCH)
-        await gadgets.delete(name="a", namespace=place)
+        await gadgets.patch(body=patch, namespace=namespace, content_type=MERGE_PATCH)
+        await gadgets.delete(name="a", namespace=namespace)
         seen = [
             event
             async for event in gadgets.watch(
-                namespace=place, resource_version=version, timeout=1
+                namespace=namespace, resource_version=version, timeout=1
             )
         ]
 

@@ -1,4 +1,4 @@
-"""kubernetes_asyncio and kubernetes.aio watch: what they tell, how they go on or end."""
+"""kubernetes_asyncio and kubernetes.aio watches: events, resumption and ends."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from official_clients import ASYNC_CLIENTS, connected, types_and_names
-from peer_servers import ADDED_CHANGED_DELETED, config_map, kubeconfig_of
+from peer_servers import ADDED_CHANGED_DELETED, SHARED_SSL, config_map, kubeconfig_of
 
 from aioinformer.testing import APIServer, faults
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from contract_servers import ServerUnderTest
+
+pytestmark = SHARED_SSL
 
 each_client = pytest.mark.parametrize("name", ASYNC_CLIENTS)
 
@@ -29,14 +31,14 @@ async def k(
 
 
 @pytest.fixture
-def place(target: ServerUnderTest) -> str:
+def namespace(target: ServerUnderTest) -> str:
     return target.namespace
 
 
 async def events(
     k: Any, call: Callable[..., Any], *args: Any, stop_after: int = 0, **options: Any
 ) -> list[Any]:
-    """Watch until the watch ends, or until this many events have come."""
+    """Watch until the end, or until a number of events has arrived."""
     seen = []
     async with k.watch.Watch() as watch:
         async for event in watch.stream(call, *args, **options):
@@ -47,24 +49,24 @@ async def events(
     return seen
 
 
-async def life_of(k: Any, place: str, name: str) -> str:
-    """Let an object come, change and go; returns the version before."""
-    before = await k.core.list_namespaced_config_map(place, limit=1)
-    await k.core.create_namespaced_config_map(place, config_map(name))
-    await k.core.patch_namespaced_config_map(name, place, {"data": {"k": "v"}})
-    await k.core.delete_namespaced_config_map(name, place)
+async def life_of(k: Any, namespace: str, name: str) -> str:
+    """Create, change and delete an object; return the version before."""
+    before = await k.core.list_namespaced_config_map(namespace, limit=1)
+    await k.core.create_namespaced_config_map(namespace, config_map(name))
+    await k.core.patch_namespaced_config_map(name, namespace, {"data": {"k": "v"}})
+    await k.core.delete_namespaced_config_map(name, namespace)
     return str(before.metadata.resource_version)
 
 
 async def test_kubernetes_asyncio_watch_returns_models_until_timeout(
-    k: Any, place: str
+    k: Any, namespace: str
 ) -> None:
-    version = await life_of(k, place, "a")
+    version = await life_of(k, namespace, "a")
 
     seen = await events(
         k,
         k.core.list_namespaced_config_map,
-        place,
+        namespace,
         resource_version=version,
         timeout_seconds=1,
     )
@@ -74,31 +76,33 @@ async def test_kubernetes_asyncio_watch_returns_models_until_timeout(
     assert [it["object"].data for it in seen] == [None, {"k": "v"}, {"k": "v"}]
 
 
-async def test_kubernetes_asyncio_watch_gets_events_at_once(k: Any, place: str) -> None:
-    nothing = await k.core.list_namespaced_config_map(place)
+async def test_kubernetes_asyncio_watch_gets_events_at_once(
+    k: Any, namespace: str
+) -> None:
+    nothing = await k.core.list_namespaced_config_map(namespace)
     version = nothing.metadata.resource_version
     async with k.watch.Watch() as watch:
         stream = watch.stream(
-            k.core.list_namespaced_config_map, place, resource_version=version
+            k.core.list_namespaced_config_map, namespace, resource_version=version
         )
         async with asyncio.TaskGroup() as group:
             first = group.create_task(anext(stream))
-            await life_of(k, place, "a")
+            await life_of(k, namespace, "a")
             seen = [await first, await anext(stream), await anext(stream)]
 
     assert types_and_names(seen) == ADDED_CHANGED_DELETED
 
 
 async def test_kubernetes_asyncio_watch_without_version_gets_existing_objects(
-    k: Any, place: str
+    k: Any, namespace: str
 ) -> None:
     for name in "abc":
-        await k.core.create_namespaced_config_map(place, config_map(name))
+        await k.core.create_namespaced_config_map(namespace, config_map(name))
 
     seen = await events(
         k,
         k.core.list_namespaced_config_map,
-        place,
+        namespace,
         label_selector="is!=b",
         timeout_seconds=1,
     )
@@ -107,13 +111,13 @@ async def test_kubernetes_asyncio_watch_without_version_gets_existing_objects(
 
 
 async def test_kubernetes_asyncio_watches_custom_objects_as_dictionaries(
-    k: Any, place: str
+    k: Any, namespace: str
 ) -> None:
     custom = k.client.CustomObjectsApi(k.api)
     where: dict[str, Any] = {
         "group": "example.com",
         "version": "v1",
-        "namespace": place,
+        "namespace": namespace,
         "plural": "widgets",
     }
     body = {
@@ -133,7 +137,7 @@ async def test_kubernetes_asyncio_watches_custom_objects_as_dictionaries(
 
 
 async def test_kubernetes_asyncio_watch_of_old_version_raises_410(k: Any) -> None:
-    """With a time-out it is raised at once; without one it would be tried twice."""
+    """With a timeout, the client raises at once; without one, it would retry once."""
     custom = k.client.CustomObjectsApi(k.api)
 
     with pytest.raises(k.client.ApiException, match=r"too old resource version: 1 \("):
@@ -149,15 +153,15 @@ async def test_kubernetes_asyncio_watch_of_old_version_raises_410(k: Any) -> Non
 
 
 async def test_kubernetes_asyncio_watch_advances_version_by_bookmarks(
-    k: Any, place: str
+    k: Any, namespace: str
 ) -> None:
-    await k.core.create_namespaced_config_map(place, config_map("a"))
+    await k.core.create_namespaced_config_map(namespace, config_map("a"))
     options = {"send_initial_events": True, "allow_watch_bookmarks": True}
 
     async with k.watch.Watch() as watch:
         stream = watch.stream(
             k.core.list_namespaced_config_map,
-            place,
+            namespace,
             resource_version_match="NotOlderThan",
             timeout_seconds=5,
             **options,
@@ -171,7 +175,7 @@ async def test_kubernetes_asyncio_watch_advances_version_by_bookmarks(
     assert version == mark["resourceVersion"]
 
 
-# ----------------------------------------------------- what a test server is made for
+# ----------------------------------------------------- faults
 
 
 @each_client

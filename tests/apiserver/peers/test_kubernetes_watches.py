@@ -13,6 +13,7 @@ from kubernetes import client, config, informer, watch
 from official_clients import types_and_names
 from peer_servers import (
     ADDED_CHANGED_DELETED,
+    SHARED_SSL,
     config_map,
     in_a_thread,
     kubeconfig_of,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from contract_servers import ServerUnderTest
 
-pytestmark = [pytest.mark.realtime, pytest.mark.looptime(False)]
+pytestmark = [pytest.mark.realtime, pytest.mark.looptime(False), SHARED_SSL]
 
 # Long enough that only a hanging test fails.
 PATIENCE_SECONDS = 20
@@ -40,7 +41,7 @@ def core(target: ServerUnderTest, tmp_path: Path) -> Iterator[Any]:
 
 
 @pytest.fixture
-def place(target: ServerUnderTest) -> str:
+def namespace(target: ServerUnderTest) -> str:
     return target.namespace
 
 
@@ -57,24 +58,24 @@ def ours(server: APIServer, tmp_path: Path) -> Iterator[Any]:
         yield client.CoreV1Api(api)
 
 
-def live(core: Any, place: str, name: str) -> None:
+def live(core: Any, namespace: str, name: str) -> None:
     """Create, change and delete an object."""
-    core.create_namespaced_config_map(place, config_map(name))
-    core.patch_namespaced_config_map(name, place, {"data": {"k": "v"}})
-    core.delete_namespaced_config_map(name, place)
+    core.create_namespaced_config_map(namespace, config_map(name))
+    core.patch_namespaced_config_map(name, namespace, {"data": {"k": "v"}})
+    core.delete_namespaced_config_map(name, namespace)
 
 
 # -------------------------------------------------------------------------- Watch
 
 
 @in_a_thread
-def test_kubernetes_watch_returns_models(core: Any, place: str) -> None:
-    listed = core.list_namespaced_config_map(place)
-    live(core, place, "a")
+def test_kubernetes_watch_returns_models(core: Any, namespace: str) -> None:
+    listed = core.list_namespaced_config_map(namespace)
+    live(core, namespace, "a")
     version = listed.metadata.resource_version
 
     stream = watch.Watch().stream(
-        core.list_namespaced_config_map, place, resource_version=version
+        core.list_namespaced_config_map, namespace, resource_version=version
     )
     seen = list(islice(stream, 3))
 
@@ -84,12 +85,12 @@ def test_kubernetes_watch_returns_models(core: Any, place: str) -> None:
 
 
 @in_a_thread
-def test_kubernetes_watch_can_be_stopped_in_loop(core: Any, place: str) -> None:
+def test_kubernetes_watch_can_be_stopped_in_loop(core: Any, namespace: str) -> None:
     for name in "abc":
-        core.create_namespaced_config_map(place, config_map(name))
+        core.create_namespaced_config_map(namespace, config_map(name))
 
     watcher, seen = watch.Watch(), []
-    for event in watcher.stream(core.list_namespaced_config_map, place):
+    for event in watcher.stream(core.list_namespaced_config_map, namespace):
         seen.append(event)
         if len(seen) == 2:
             watcher.stop()
@@ -99,12 +100,12 @@ def test_kubernetes_watch_can_be_stopped_in_loop(core: Any, place: str) -> None:
 
 
 @in_a_thread
-def test_kubernetes_watch_gets_end_of_initial_events(core: Any, place: str) -> None:
-    core.create_namespaced_config_map(place, config_map("a"))
+def test_kubernetes_watch_gets_end_of_initial_events(core: Any, namespace: str) -> None:
+    core.create_namespaced_config_map(namespace, config_map("a"))
     watcher = watch.Watch()
     stream = watcher.stream(
         core.list_namespaced_config_map,
-        place,
+        namespace,
         allow_watch_bookmarks=True,
         send_initial_events=True,
         resource_version_match="NotOlderThan",
@@ -154,56 +155,58 @@ def test_kubernetes_watch_resumes_after_cut(server: APIServer, ours: Any) -> Non
 
 
 @contextmanager
-def informed(core: Any, place: str, **options: Any) -> Iterator[tuple[Any, Queue[Any]]]:
+def informed(
+    core: Any, namespace: str, **options: Any
+) -> Iterator[tuple[Any, Queue[Any]]]:
     """Run an informer of config maps; yield it and a queue of its notifications."""
     it = informer.SharedInformer(
-        core.list_namespaced_config_map, namespace=place, **options
+        core.list_namespaced_config_map, namespace=namespace, **options
     )
-    heard: Queue[tuple[str, str]] = Queue()
+    notifications: Queue[tuple[str, str]] = Queue()
     for kind in (informer.ADDED, informer.MODIFIED, informer.DELETED):
         it.add_event_handler(
-            kind, lambda obj, kind=kind: heard.put((kind, obj.metadata.name))
+            kind, lambda obj, kind=kind: notifications.put((kind, obj.metadata.name))
         )
     it.add_event_handler(
-        informer.ERROR, lambda error: heard.put(("ERROR", str(error.status)))
+        informer.ERROR, lambda error: notifications.put(("ERROR", str(error.status)))
     )
     it.start()
     try:
-        yield it, heard
+        yield it, notifications
     finally:
         it.stop()
 
 
-def next_of(heard: Queue[Any], count: int) -> list[Any]:
-    return [heard.get(timeout=PATIENCE_SECONDS) for _ in range(count)]
+def next_of(notifications: Queue[Any], count: int) -> list[Any]:
+    return [notifications.get(timeout=PATIENCE_SECONDS) for _ in range(count)]
 
 
 @in_a_thread
-def test_kubernetes_informer_caches_objects(core: Any, place: str) -> None:
-    core.create_namespaced_config_map(place, config_map("before"))
-    with informed(core, place) as (it, heard):
-        assert next_of(heard, 1) == [("ADDED", "before")]
+def test_kubernetes_informer_caches_objects(core: Any, namespace: str) -> None:
+    core.create_namespaced_config_map(namespace, config_map("before"))
+    with informed(core, namespace) as (it, notifications):
+        assert next_of(notifications, 1) == [("ADDED", "before")]
 
-        live(core, place, "a")
-        assert next_of(heard, 3) == ADDED_CHANGED_DELETED
+        live(core, namespace, "a")
+        assert next_of(notifications, 3) == ADDED_CHANGED_DELETED
 
-        core.create_namespaced_config_map(place, config_map("b"))
-        assert next_of(heard, 1) == [("ADDED", "b")]
-        assert sorted(it.cache.list_keys()) == [f"{place}/b", f"{place}/before"]
+        core.create_namespaced_config_map(namespace, config_map("b"))
+        assert next_of(notifications, 1) == [("ADDED", "b")]
+        assert sorted(it.cache.list_keys()) == [f"{namespace}/b", f"{namespace}/before"]
 
 
 @in_a_thread
 def test_kubernetes_informer_relists_after_410(server: APIServer, ours: Any) -> None:
     ours.create_namespaced_config_map("default", config_map("a"))
     server.faults.add(faults.Gone(verb="watch"))
-    with informed(ours, "default") as (it, heard):
+    with informed(ours, "default") as (it, notifications):
         # The relist reports known objects as modified.
         expected = [("ADDED", "a"), ("ERROR", "410"), ("MODIFIED", "a")]
-        assert next_of(heard, 3) == expected
+        assert next_of(notifications, 3) == expected
 
         ours.create_namespaced_config_map("default", config_map("b"))
-        assert next_of(heard, 1) == [("ADDED", "b")]
+        assert next_of(notifications, 1) == [("ADDED", "b")]
         assert it.cache.get_by_key("default/b").metadata.labels == {"is": "b"}
 
-    asked = Counter(one.verb for one in server.requests)
-    assert (asked["list"], asked["watch"]) == (2, 2)
+    requested = Counter(one.verb for one in server.requests)
+    assert (requested["list"], requested["watch"]) == (2, 2)

@@ -1,4 +1,4 @@
-"""lightkube reads and writes: typed objects, patches of each kind, subresources."""
+"""lightkube reads and writes: typed objects, all patch types, subresources."""
 
 from __future__ import annotations
 
@@ -19,13 +19,22 @@ from lightkube.resources.apiextensions_v1 import CustomResourceDefinition
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import ConfigMap, Namespace, Pod
 from lightkube.types import PatchType
-from peer_servers import config_map, definition, deployment, gadget, kubeconfig_of
+from peer_servers import (
+    SHARED_SSL,
+    config_map,
+    definition,
+    deployment,
+    gadget,
+    kubeconfig_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from contract_servers import ServerUnderTest
+
+pytestmark = SHARED_SSL
 
 
 @pytest.fixture
@@ -290,7 +299,7 @@ async def test_lightkube_scales_deployment(client: AsyncClient) -> None:
 
 @asynccontextmanager
 async def defined(client: AsyncClient, target: ServerUnderTest) -> AsyncIterator[None]:
-    """Define gadgets through the client, until the test is over."""
+    """Create the definition of gadgets, and delete it after the test."""
     body = definition(target)
     name = body["metadata"]["name"]
     await client.create(codecs.from_dict(body))

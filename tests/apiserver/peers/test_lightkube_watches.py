@@ -1,4 +1,4 @@
-"""lightkube watches: what they tell, and how they go on after an end or an error."""
+"""lightkube watches: events, and resumption after an end or an error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lightkube.generic_resource import create_namespaced_resource
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap
 from lightkube.types import PatchType, on_error_retry
-from peer_servers import ADDED_CHANGED_DELETED, in_a_thread, kubeconfig_of
+from peer_servers import ADDED_CHANGED_DELETED, SHARED_SSL, in_a_thread, kubeconfig_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from contract_servers import ServerUnderTest
+
+pytestmark = SHARED_SSL
 
 Widget = create_namespaced_resource("example.com", "v1", "Widget", "widgets")
 
@@ -50,7 +52,7 @@ async def version(client: AsyncClient) -> str:
 async def first(
     count: int, client: AsyncClient, kind: Any = ConfigMap, **options: Any
 ) -> list[tuple[str, Any]]:
-    """Watch until this many events have come."""
+    """Watch until a number of events has arrived."""
     seen: list[tuple[str, Any]] = []
     async with aclosing(client.watch(kind, **options)) as events:
         async for event in events:
@@ -109,7 +111,7 @@ async def test_lightkube_watches_custom_objects_as_dictionaries(
 async def test_lightkube_watch_resumes_after_end(
     client: AsyncClient,
 ) -> None:
-    """The second event comes from a second watch: the server ends each at once."""
+    """The second event comes from a second watch, because the server ends each early."""
     await client.create(a_map("a"))
     seen = []
     async with aclosing(client.watch(ConfigMap, server_timeout=1)) as events:

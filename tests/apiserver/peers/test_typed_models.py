@@ -9,7 +9,7 @@ import pytest
 from kind_samples import SAMPLES, Sample
 from lightkube import AsyncClient, KubeConfig, codecs
 from official_clients import ASYNC_CLIENTS, MERGE_PATCH, connected
-from peer_servers import kubeconfig_of
+from peer_servers import SHARED_SSL, kubeconfig_of
 
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS, LIMIT_RANGES
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import aiohttp
     from contract_servers import ServerUnderTest
 
+pytestmark = SHARED_SSL
 
 # The server changes the status of a new definition; other tests cover definitions.
 KINDS = [it for it in SAMPLES.values() if it.resource != CUSTOM_RESOURCE_DEFINITIONS]

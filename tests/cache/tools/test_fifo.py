@@ -1,4 +1,4 @@
-"""`FIFO`: the newest state of each object, once, and a store of what waits."""
+"""`FIFO`: the newest state of each object, and reads of queued objects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def take_all(fifo: FIFO[Thing]) -> list[str]:
     return [f"{thing.key}{thing.version}" for thing in taken]
 
 
-async def test_the_objects_of_each_producer_keep_their_order(
+async def test_fifo_keeps_order_of_each_producer(
     fifo: FIFO[Thing],
 ) -> None:
     seen: dict[str, list[int]] = defaultdict(list)
@@ -47,7 +47,7 @@ async def test_the_objects_of_each_producer_keep_their_order(
     assert seen == {"a": list(range(500)), "b": list(range(500))}
 
 
-def test_the_newest_state_comes_once(fifo: FIFO[Thing]) -> None:
+def test_fifo_pops_newest_state_once(fifo: FIFO[Thing]) -> None:
     fifo.add(Thing("a", 1))
     fifo.update(Thing("a", 2))
 
@@ -55,14 +55,14 @@ def test_the_newest_state_comes_once(fifo: FIFO[Thing]) -> None:
     assert fifo.get_by_key("a") is None
 
 
-def test_an_object_that_changes_keeps_its_place(fifo: FIFO[Thing]) -> None:
+def test_fifo_object_that_changes_keeps_its_place(fifo: FIFO[Thing]) -> None:
     for thing in things("a1 b1 c1 a2"):
         fifo.add(thing)
 
     assert take_all(fifo) == ["a2", "b1", "c1"]
 
 
-def test_changed_objects_do_not_overtake_others(fifo: FIFO[Thing]) -> None:
+def test_fifo_changed_objects_do_not_overtake_others(fifo: FIFO[Thing]) -> None:
     for thing in things("a1 b1 c1"):
         fifo.add(thing)
 
@@ -73,7 +73,7 @@ def test_changed_objects_do_not_overtake_others(fifo: FIFO[Thing]) -> None:
     assert take_all(fifo) == ["b1", "c1", "a2"]
 
 
-def test_a_deleted_object_is_not_handed_out(fifo: FIFO[Thing]) -> None:
+def test_fifo_does_not_pop_deleted_object(fifo: FIFO[Thing]) -> None:
     for thing in things("a1 b1"):
         fifo.add(thing)
 
@@ -93,7 +93,7 @@ def test_recreated_object_is_queued_at_the_end(fifo: FIFO[Thing]) -> None:
     assert take_all(fifo) == ["b1", "a2"]
 
 
-def test_list_replaces_all_queued_objects(fifo: FIFO[Thing]) -> None:
+def test_fifo_replace_replaces_all_queued_objects(fifo: FIFO[Thing]) -> None:
     fifo.add(Thing("x"))
 
     fifo.replace(things("b1 a1 b2"), "7")
@@ -131,7 +131,7 @@ def test_resync_of_a_fifo_changes_nothing(fifo: FIFO[Thing]) -> None:
     assert take_all(fifo) == ["b1"]
 
 
-def test_an_object_without_a_key_is_refused() -> None:
+def test_fifo_rejects_object_without_key() -> None:
     fifo = FIFO[object]()
 
     for call in (fifo.add, fifo.delete, lambda obj: fifo.replace([obj])):
@@ -152,7 +152,7 @@ def test_an_object_without_a_key_is_refused() -> None:
         pytest.param("a1 a2", 1, id="a-key-twice"),
     ],
 )
-async def test_has_synced_once_the_first_list_was_processed(
+async def test_fifo_has_synced_after_first_list_was_processed(
     fifo: FIFO[Thing], listed: str, pops: int
 ) -> None:
     before = fifo.has_synced
@@ -168,14 +168,14 @@ async def test_has_synced_once_the_first_list_was_processed(
     assert flags == [not synced for synced in history]
 
 
-def test_an_object_alone_makes_it_synced(fifo: FIFO[Thing]) -> None:
+def test_fifo_has_synced_after_add_without_list(fifo: FIFO[Thing]) -> None:
     fifo.add(Thing("a"))
     fifo.replace(things("b1"))
 
     assert fifo.has_synced
 
 
-def test_a_deletion_alone_makes_it_synced(fifo: FIFO[Thing]) -> None:
+def test_fifo_has_synced_after_delete_without_list(fifo: FIFO[Thing]) -> None:
     fifo.delete(Thing("a"))
 
     assert fifo.has_synced
@@ -209,7 +209,9 @@ def test_sync_does_not_wait_for_objects_missing_in_a_second_list(
 
 
 @pytest.mark.parametrize("call", ["add", "replace"])
-async def test_waiting_pop_is_notified_by(fifo: FIFO[Thing], call: str) -> None:
+async def test_waiting_fifo_pop_is_notified_of_each_change(
+    fifo: FIFO[Thing], call: str
+) -> None:
     popper = asyncio.create_task(fifo.pop(nothing))
     await settle()
 

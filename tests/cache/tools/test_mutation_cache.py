@@ -1,4 +1,4 @@
-"""`MutationCache`: own writes are read until the store has caught up."""
+"""`MutationCache`: own writes are returned until the store has them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 from store_helpers import ManualClock
 
 from aioinformer.cache import (
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Item:
-    """A version of an object: a small `KubeObject`."""
+    """Version of an object: a small `KubeObject`."""
 
     key: str
     resource_version: str
@@ -124,7 +125,7 @@ def test_include_adds_shows_objects_the_store_does_not_have(
 # ---------------------------------------------------------------- mutation
 
 
-def test_the_newest_write_of_a_key_is_kept(cache: MutationCache[Item]) -> None:
+def test_newest_write_of_a_key_is_kept(cache: MutationCache[Item]) -> None:
     cache.mutation(item(6, tags=("first",)))
     cache.mutation(item(6, tags=("second",)))
     equal_overwrites = cache.get_by_key(KEY)
@@ -134,7 +135,7 @@ def test_the_newest_write_of_a_key_is_kept(cache: MutationCache[Item]) -> None:
     assert cache.get_by_key(KEY) == equal_overwrites
 
 
-def test_write_without_a_decimal_version_is_refused(
+def test_mutation_rejects_version_that_is_not_decimal(
     cache: MutationCache[Item],
 ) -> None:
     with pytest.raises(OptionsError, match="'v1'"):
@@ -143,7 +144,7 @@ def test_write_without_a_decimal_version_is_refused(
     assert len(cache) == 0
 
 
-def test_a_write_without_a_key_is_refused(clock: ManualClock) -> None:
+def test_mutation_rejects_object_without_key(clock: ManualClock) -> None:
     cache = MutationCache[Any](Store[Any](), clock=clock)
 
     for step in (cache.mutation, cache.on_add_or_update, cache.on_delete):
@@ -165,7 +166,7 @@ def test_least_recently_used_write_is_dropped_first(clock: ManualClock) -> None:
 
 
 @pytest.mark.parametrize("ttl", [300, timedelta(minutes=5), None])
-def test_a_write_is_kept_for_its_time(clock: ManualClock, ttl: Any) -> None:
+def test_write_is_kept_for_ttl(clock: ManualClock, ttl: Any) -> None:
     options = {} if ttl is None else {"ttl": ttl}
     cache = MutationCache[Item](Store(), include_adds=True, clock=clock, **options)
     cache.mutation(item(6))
@@ -190,10 +191,8 @@ async def test_default_clock_is_that_of_the_loop() -> None:
     assert (in_time, cache.get_by_key(KEY)) == (item(6), None)
 
 
-@pytest.mark.parametrize(
-    "options", [{"ttl": 0}, {"ttl": -1}, {"ttl": float("inf")}, {"max_size": 0}]
-)
-def test_refuses_options_that_cannot_work(options: Any) -> None:
+@each_case("options", [{"ttl": 0}, {"ttl": -1}, {"ttl": float("inf")}, {"max_size": 0}])
+def test_mutation_cache_rejects_invalid_options(options: Any) -> None:
     with pytest.raises(OptionsError):
         MutationCache[Item](Store(), **options)
 
@@ -210,7 +209,7 @@ def test_refuses_options_that_cannot_work(options: Any) -> None:
         pytest.param("abc", 0, id="not-comparable-clears-it"),
     ],
 )
-def test_on_add_or_update(
+def test_on_add_or_update_drops_outdated_write(
     cache: MutationCache[Item], version: object, kept: int
 ) -> None:
     cache.mutation(item(6))
@@ -220,7 +219,7 @@ def test_on_add_or_update(
     assert len(cache) == kept
 
 
-def test_as_a_handler_of_updates_it_takes_the_newer_state(
+def test_on_add_or_update_as_update_handler_uses_new_state(
     cache: MutationCache[Item],
 ) -> None:
     cache.mutation(item(6))
@@ -233,7 +232,7 @@ def test_as_a_handler_of_updates_it_takes_the_newer_state(
 
 
 @pytest.mark.parametrize(
-    ("gone", "read"),
+    ("deleted", "read"),
     [
         pytest.param(item(4, "A"), None, id="same-uid-older"),
         pytest.param(item(7, "B"), None, id="other-uid-newer"),
@@ -251,15 +250,17 @@ def test_as_a_handler_of_updates_it_takes_the_newer_state(
         ),
     ],
 )
-def test_on_delete(cache: MutationCache[Item], gone: Any, read: Item | None) -> None:
+def test_on_delete_drops_write_to_deleted_object(
+    cache: MutationCache[Item], deleted: Any, read: Item | None
+) -> None:
     cache.mutation(item(6, "A"))
 
-    cache.on_delete(gone)
+    cache.on_delete(deleted)
 
     assert cache.get_by_key(KEY) == read
 
 
-def test_uids_that_are_not_known_are_not_the_same(cache: MutationCache[Item]) -> None:
+def test_unknown_uids_are_not_equal(cache: MutationCache[Item]) -> None:
     cache.mutation(item(6, ""))
     cache.on_delete(item(5, ""))
     newer_is_kept = cache.get_by_key(KEY)
@@ -342,7 +343,7 @@ def test_by_index_returns_the_newer_objects(
     assert cache.by_index("tag", "y") == [Item("c", "6", tags=("x", "y"))]
 
 
-def test_a_written_object_is_found_under_the_values_it_has_now(
+def test_by_index_finds_written_object_by_its_new_values(
     indexer: Indexer[Item], clock: ManualClock
 ) -> None:
     cache = MutationCache(indexer, clock=clock)
@@ -353,7 +354,7 @@ def test_a_written_object_is_found_under_the_values_it_has_now(
     assert cache.by_index("tag", "y") == [item(6, tags=("y",))]
 
 
-def test_a_written_object_whose_index_function_fails_is_not_found(
+def test_by_index_omits_written_object_whose_index_function_fails(
     indexer: Indexer[Item], cache: MutationCache[Item]
 ) -> None:
     indexer.add(item(5, tags=("x",)))
@@ -364,7 +365,7 @@ def test_a_written_object_whose_index_function_fails_is_not_found(
     assert cache.get_by_key(KEY) == item(6, tags=("x", "bad"))
 
 
-def test_a_deleted_object_is_found_no_more(cache: MutationCache[Item]) -> None:
+def test_by_index_omits_deleted_object(cache: MutationCache[Item]) -> None:
     cache.mutation(item(6, tags=("x",)))
     before = cache.by_index("tag", "x")
     cache.on_delete(item(6))
@@ -373,7 +374,7 @@ def test_a_deleted_object_is_found_no_more(cache: MutationCache[Item]) -> None:
     assert cache.by_index("tag", "x") == []
 
 
-def test_by_index_refuses_an_unknown_index(
+def test_by_index_rejects_unknown_index(
     cache: MutationCache[Item], clock: ManualClock
 ) -> None:
     with pytest.raises(OptionsError, match="'node'"):

@@ -1,4 +1,4 @@
-"""`MutationCache` in several threads: no read goes back behind a write."""
+"""`MutationCache` in threads: no read returns a state before a write."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Item:
-    """A version of an object: a small `KubeObject`."""
+    """Version of an object: a small `KubeObject`."""
 
     key: str
     resource_version: str
@@ -35,7 +35,7 @@ def clock() -> ManualClock:
 
 
 class CatchingUp(Indexer[Item]):
-    """Answers, and by the time that the answer arrives something has happened."""
+    """Store that changes between a look-up and its return."""
 
     then: Callable[[], None] | None = None
 
@@ -60,10 +60,10 @@ class CatchingUp(Indexer[Item]):
         pytest.param(lambda it: it.by_index("tag", "x")[0], id="by_index"),
     ],
 )
-def test_a_write_that_the_store_gets_meanwhile_is_read(
+def test_write_that_reaches_store_during_read_is_returned(
     read: Callable[[MutationCache[Item]], Item], clock: ManualClock
 ) -> None:
-    """Another thread forgets the write, because the store has it now."""
+    """Another thread drops the write, because the store has it now."""
     indexer = CatchingUp({"tag": by_tag})
     cache = MutationCache(indexer, clock=clock)
     indexer.add(Item("a", "5"))
@@ -98,8 +98,8 @@ def test_mutation_cache_may_be_used_from_any_thread(clock: ManualClock) -> None:
     assert len(cache) <= 5
 
 
-def test_a_write_made_meanwhile_is_kept(clock: ManualClock) -> None:
-    """Another thread writes again while a read finds that the store has the first."""
+def test_write_made_during_read_is_kept(clock: ManualClock) -> None:
+    """Another thread writes again while a read finds the first write in the store."""
     indexer = CatchingUp({"tag": by_tag})
     cache = MutationCache(indexer, clock=clock)
     indexer.add(Item("a", "5"))

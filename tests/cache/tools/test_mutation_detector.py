@@ -1,4 +1,4 @@
-"""`MutationDetector`: whoever changes an object of a cache is found out."""
+"""`MutationDetector`: detection of changed objects."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from conftest import pod
+from each_case import each_case
 
 from aioinformer.cache import Mutation, MutationDetector
 from aioinformer.errors import OptionsError
@@ -35,7 +36,7 @@ class Slotted:
 
 
 class Bare:
-    """Equal to nothing but itself."""
+    """Object that equals only itself."""
 
     def __init__(self, **attributes: Any) -> None:
         self.__dict__.update(attributes)
@@ -46,13 +47,13 @@ class Struct(msgspec.Struct):
 
 
 class Sized(list[int]):
-    """A list with an attribute."""
+    """List with an attribute."""
 
     limit = 1
 
 
 class Unequal:
-    """Cannot be compared."""
+    """Object that cannot be compared."""
 
     def __reduce_ex__(self, protocol: object) -> str:
         raise TypeError
@@ -67,7 +68,7 @@ class Unequal:
 
 
 class Stated:
-    """Copied by a state of its own."""
+    """Object copied by a custom state."""
 
     def __init__(self) -> None:
         self.size = 1
@@ -80,7 +81,7 @@ class Stated:
 
 
 class Global:
-    """Copied by its name, so that its copy is itself."""
+    """Object copied by name, so that its copy is itself."""
 
     def __reduce__(self) -> str:
         return "Global"
@@ -108,8 +109,8 @@ def found_in(obj: Any, change: Callable[[Any], object]) -> list[tuple[str, ...]]
 # ---------------------------------------------------------------- what is found
 
 
-@pytest.mark.parametrize(
-    ("obj", "change", "path"),
+@each_case(
+    "obj, change, path",
     [
         pytest.param({"a": 1}, putting("a", 2), "a", id="value"),
         pytest.param({"a": 1}, putting("b", 2), "b", id="key-added"),
@@ -173,7 +174,7 @@ def found_in(obj: Any, change: Callable[[Any], object]) -> list[tuple[str, ...]]
         ),
     ],
 )
-def test_a_change_is_found_where_it_is(
+def test_mutation_detector_reports_path_of_change(
     obj: Any, change: Callable[[Any], object], path: str
 ) -> None:
     [paths] = found_in(obj, change)
@@ -181,7 +182,7 @@ def test_a_change_is_found_where_it_is(
     assert {it[: len(path)] for it in paths} == {path}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "obj",
     [
         pytest.param({"a": [1, "b", None, 1.5, True, b"c"]}, id="json"),
@@ -226,13 +227,13 @@ def test_objects_of_informers_are_not_copied() -> None:
     assert len(detector) == 0
 
 
-# ---------------------------------------------------------------- how it is told
+# ---------------------------------------------------------------- reports
 
 
-def test_a_change_is_logged_without_values(caplog: pytest.LogCaptureFixture) -> None:
-    told: list[Mutation[Machine]] = []
+def test_mutation_is_logged_without_values(caplog: pytest.LogCaptureFixture) -> None:
+    reported: list[Mutation[Machine]] = []
     detector = MutationDetector[Machine](
-        "machines", enabled=True, on_mutation=told.append
+        "machines", enabled=True, on_mutation=reported.append
     )
     machine = Machine("m", notes={"token": "secret"})
     detector.add(machine)
@@ -242,8 +243,8 @@ def test_a_change_is_logged_without_values(caplog: pytest.LogCaptureFixture) -> 
     found = detector.check()
     again = detector.check()
 
-    assert found == told
-    assert [(it.obj, set(it.paths)) for it in told] == [
+    assert found == reported
+    assert [(it.obj, set(it.paths)) for it in reported] == [
         (machine, {"name", "notes.token"})
     ]
     assert again == []
@@ -254,7 +255,7 @@ def test_a_change_is_logged_without_values(caplog: pytest.LogCaptureFixture) -> 
     assert "hidden" not in caplog.text
 
 
-def test_a_callback_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_on_mutation_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     def fail(mutation: Mutation[list[int]]) -> None:
         raise OSError("disk full")
 
@@ -327,6 +328,6 @@ async def test_disabled_detector_does_nothing(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     "options", [{"period": 0}, {"retain": -1}, {"period": float("inf")}]
 )
-def test_refuses_options_that_cannot_work(options: dict[str, float]) -> None:
+def test_mutation_detector_rejects_invalid_options(options: dict[str, float]) -> None:
     with pytest.raises(OptionsError):
         MutationDetector[Any](**options)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""`MutationDetector`: when it looks, and for how long; objects that are added again."""
+"""`MutationDetector`: times of comparison, and objects that are added again."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from aioinformer.cache import Mutation, MutationDetector
 
 @pytest.fixture
 def slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the loop turn behind each object."""
+    """Let the loop turn after each object."""
     monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
 
 
 async def test_run_compares_in_every_period() -> None:
-    told: list[Mutation[dict[str, int]]] = []
+    reported: list[Mutation[dict[str, int]]] = []
     detector = MutationDetector[dict[str, int]](
-        enabled=True, period=2, on_mutation=told.append
+        enabled=True, period=2, on_mutation=reported.append
     )
     obj = {"a": 1}
     detector.add(obj)
@@ -28,10 +28,10 @@ async def test_run_compares_in_every_period() -> None:
         await asyncio.sleep(0)
         obj["a"] = 2
         await asyncio.sleep(1.9)
-        before = len(told)
+        before = len(reported)
         await asyncio.sleep(0.2)
 
-    assert (before, len(told)) == (0, 1)
+    assert (before, len(reported)) == (0, 1)
 
 
 async def test_object_is_compared_for_retain_to_twice_retain() -> None:
@@ -48,9 +48,9 @@ async def test_object_is_compared_for_retain_to_twice_retain() -> None:
 
 
 async def test_late_change_is_found_in_the_older_generation() -> None:
-    told: list[Mutation[dict[str, int]]] = []
+    reported: list[Mutation[dict[str, int]]] = []
     detector = MutationDetector[dict[str, int]](
-        enabled=True, retain=60, on_mutation=told.append
+        enabled=True, retain=60, on_mutation=reported.append
     )
     obj = {"a": 1}
     detector.add(obj)
@@ -60,12 +60,12 @@ async def test_late_change_is_found_in_the_older_generation() -> None:
         obj["a"] = 2
         await asyncio.sleep(2)
 
-    assert [it.obj for it in told] == [obj]
+    assert [it.obj for it in reported] == [obj]
     assert len(detector) == 0
 
 
 @pytest.mark.usefixtures("slices")
-async def test_many_are_compared_in_slices() -> None:
+async def test_mutation_detector_compares_in_slices() -> None:
     detector = MutationDetector[dict[str, int]](enabled=True, period=1)
     objects = [{"a": number} for number in range(50)]
     for obj in objects:
@@ -88,8 +88,8 @@ async def test_many_are_compared_in_slices() -> None:
 # ---------------------------------------------------------------- added again
 
 
-def test_a_change_is_found_though_the_object_is_added_again() -> None:
-    """Whoever takes an object out, changes it, and puts it back, has changed it."""
+def test_change_is_found_after_object_is_added_again() -> None:
+    """Code that takes an object out, changes it and puts it back is found."""
     detector = MutationDetector[dict[str, int]](enabled=True)
     obj = {"a": 1}
     detector.add(obj)
@@ -103,9 +103,9 @@ def test_a_change_is_found_though_the_object_is_added_again() -> None:
 
 
 async def test_object_added_again_is_compared_for_retain_again() -> None:
-    told: list[Mutation[dict[str, int]]] = []
+    reported: list[Mutation[dict[str, int]]] = []
     detector = MutationDetector[dict[str, int]](
-        enabled=True, retain=60, on_mutation=told.append
+        enabled=True, retain=60, on_mutation=reported.append
     )
     obj = {"a": 1}
     detector.add(obj)
@@ -119,15 +119,15 @@ async def test_object_added_again_is_compared_for_retain_again() -> None:
         await asyncio.sleep(3)
 
     assert kept == 1
-    assert [it.obj for it in told] == [obj]
+    assert [it.obj for it in reported] == [obj]
     assert len(detector) == 0
 
 
 @pytest.mark.usefixtures("slices")
 async def test_mutation_is_reported_once_despite_concurrent_checks() -> None:
-    told: list[Mutation[dict[str, int]]] = []
+    reported: list[Mutation[dict[str, int]]] = []
     detector = MutationDetector[dict[str, int]](
-        enabled=True, period=1, retain=2, on_mutation=told.append
+        enabled=True, period=1, retain=2, on_mutation=reported.append
     )
     objects = [{"a": number} for number in range(50)]
     for obj in objects:
@@ -139,7 +139,7 @@ async def test_mutation_is_reported_once_despite_concurrent_checks() -> None:
             obj["a"] += 1
 
         await asyncio.sleep(0.5)
-        while len(told) < 10:
+        while len(reported) < 10:
             await asyncio.sleep(0)
 
         for obj in objects[10:]:
@@ -148,6 +148,6 @@ async def test_mutation_is_reported_once_despite_concurrent_checks() -> None:
         detector.check()
         await asyncio.sleep(5)
 
-    numbers = [it.obj["a"] for it in told]
+    numbers = [it.obj["a"] for it in reported]
     assert numbers == sorted(set(numbers))
     assert len(numbers) == len(objects)

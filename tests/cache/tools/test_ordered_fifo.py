@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each_case import each_case
 from fifo_helpers import Thing, deltas, holding, nothing, put, take_all, text_of, things
 
 from aioinformer.cache import OrderedFIFO, Replacement, Store
@@ -31,14 +32,14 @@ def use(fifo: OrderedFIFO[Thing], text: str) -> None:
     "changes",
     [
         pytest.param("+a1 ~a2 -a3", id="one-key"),
-        pytest.param("+a1 +b1 +c1 ~a2 ~b2", id="nobody-jumps-the-line"),
+        pytest.param("+a1 +b1 +c1 ~a2 ~b2", id="in-order"),
         pytest.param("-a1 -a2 !a3", id="deletions-of-what-is-unknown"),
         pytest.param("~a1 ~a1", id="equal-updates"),
         pytest.param("+a1 =5 ~a2 =6 =7 -a3", id="whole-lists-stay-where-they-came"),
         pytest.param("+a1 @ ~a2 @ @", id="resyncs-stay-where-they-came"),
     ],
 )
-def test_everything_comes_in_the_order_it_came(
+def test_ordered_fifo_pops_changes_in_order(
     fifo: OrderedFIFO[Thing], changes: str
 ) -> None:
     put(fifo, *changes.split())
@@ -71,7 +72,7 @@ def test_ordered_newest_returns_the_delta_after_the_last_list(
 # ---------------------------------------------------------------- in one entry
 
 
-def test_a_list_is_one_entry(fifo: OrderedFIFO[Thing]) -> None:
+def test_ordered_fifo_queues_list_as_one_entry(fifo: OrderedFIFO[Thing]) -> None:
     use(fifo, "+a1, [a2 b2 a3], []")
 
     entries = [fifo.pop_nowait() for _ in range(len(fifo))]
@@ -85,7 +86,7 @@ def test_a_list_is_one_entry(fifo: OrderedFIFO[Thing]) -> None:
     assert [entry.resource_version for entry in whole] == ["1", "2"]
 
 
-def test_a_list_can_be_swapped_into_an_indexed_store() -> None:
+def test_ordered_fifo_list_can_be_swapped_into_indexer() -> None:
     fifo = OrderedFIFO[str](key_func=lambda text: text[0])
     store = Store[str](key_func=lambda text: text[0])
     fifo.replace(["apple", "banana"], "7")
@@ -109,7 +110,7 @@ def test_a_list_can_be_swapped_into_an_indexed_store() -> None:
         pytest.param("[a1], [b1]", 1, id="only-the-first"),
     ],
 )
-async def test_has_synced_once_the_first_list_was_processed(
+async def test_ordered_fifo_has_synced_after_first_list_was_processed(
     fifo: OrderedFIFO[Thing], calls: str, pops: int
 ) -> None:
     before = fifo.has_synced
@@ -171,15 +172,15 @@ async def test_bookmarks_keep_their_place_between_changes(
 # ---------------------------------------------------------------- by objects
 
 
-@pytest.mark.parametrize(
-    ("calls", "known", "entries"),
+@each_case(
+    "calls, known, entries",
     [
         pytest.param("[a1 b1]", "", "*a1 *b1", id="in-list-order"),
         pytest.param("[a1 a2]", "", "*a1 *a2", id="one-key-twice"),
         pytest.param("[]", "", "", id="of-nothing"),
         pytest.param("+a1, [a2]", "", "+a1 *a2", id="added-and-listed"),
         pytest.param("-a1, [a2]", "", "-a1 *a2", id="deleted-and-listed"),
-        # Ends come first: of what is queued, as it was queued, then of what is known.
+        # Deletions come first: of queued objects in their order, then of known ones.
         pytest.param("+a1, []", "", "+a1 !a1", id="only-queued"),
         pytest.param("+a1, -a2, []", "", "+a1 -a2", id="deleted-before"),
         pytest.param("+a1, [], []", "", "+a1 !a1", id="two-empty-lists"),
@@ -192,17 +193,17 @@ async def test_bookmarks_keep_their_place_between_changes(
         ),
         pytest.param("-a2, [b1]", "a1", "-a2 *b1", id="known-but-deleted-before"),
         pytest.param("@, [b1]", "a1", ".a1 !a1 *b1", id="resynced-before"),
-        pytest.param("[a1], [b1]", "", "*a1 !a1 *b1", id="lists-one-behind-the-other"),
+        pytest.param("[a1], [b1]", "", "*a1 !a1 *b1", id="two-lists"),
         pytest.param("+d1, =5, [a1]", "e1", "+d1 =5 !b0 !c0 *a1", id="whole-list"),
         pytest.param("=5, /, [a1]", "e1", "!e1 *a1", id="whole-list-taken"),
         # Resyncs.
         pytest.param("@", "a1 b1", ".a1 .b1", id="resync"),
-        pytest.param("~a2, @", "a1 b1", "~a2 .b1", id="resync-behind-a-change"),
-        pytest.param("-a2, @", "a1", "-a2", id="resync-behind-a-deletion"),
+        pytest.param("~a2, @", "a1 b1", "~a2 .b1", id="resync-after-a-change"),
+        pytest.param("-a2, @", "a1", "-a2", id="resync-after-a-deletion"),
         pytest.param("~a2, /, @", "a1", ".a1", id="resync-after-it-was-taken"),
     ],
 )
-def test_with_known_objects_lists_and_resyncs_come_by_objects(
+def test_ordered_fifo_with_known_objects_queues_lists_by_objects(
     calls: str, known: str, entries: str
 ) -> None:
     fifo = OrderedFIFO(known_objects=holding(known))
@@ -222,7 +223,7 @@ def test_with_known_objects_lists_and_resyncs_come_by_objects(
         pytest.param("[a1], [b1]", "", 1, id="only-the-first"),
     ],
 )
-async def test_by_objects_it_has_synced_once_each_was_processed(
+async def test_ordered_fifo_by_objects_has_synced_after_each_was_processed(
     calls: str, known: str, pops: int
 ) -> None:
     fifo = OrderedFIFO(known_objects=holding(known))
@@ -236,7 +237,7 @@ async def test_by_objects_it_has_synced_once_each_was_processed(
     assert flags == [not synced for synced in history]
 
 
-def test_a_list_by_objects_comes_with_its_version() -> None:
+def test_ordered_fifo_list_by_objects_applies_its_version() -> None:
     fifo = OrderedFIFO(known_objects=holding("c0"))
     fifo.replace(things("a1"), "7")
 
@@ -248,7 +249,7 @@ def test_a_list_by_objects_comes_with_its_version() -> None:
     assert history == [None, "7"]
 
 
-def test_a_list_by_objects_without_a_version_brings_none() -> None:
+def test_ordered_fifo_list_by_objects_without_version_applies_none() -> None:
     fifo = OrderedFIFO(known_objects=holding(""))
     fifo.replace(things("a1"))
     fifo.pop_nowait()

@@ -1,4 +1,4 @@
-"""`ExpirationStore`: objects are gone when they have been there for too long."""
+"""`ExpirationStore`: objects expire by age."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 from queue_helpers import error_in_thread
 from store_helpers import ManualClock, Thing
 
@@ -24,15 +25,15 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def store(clock: ManualClock) -> ExpirationStore[Thing]:
-    """Its objects expire after ten seconds."""
+    """Provide a store whose objects expire after ten seconds."""
     return ExpirationStore(TTLPolicy(10), clock=clock)
 
 
 # ---------------------------------------------------------------- the policy
 
 
-@pytest.mark.parametrize(
-    ("ttl", "age", "expired"),
+@each_case(
+    "ttl, age, expired",
     [
         pytest.param(10, 9.9, False, id="younger"),
         pytest.param(10, 10.0, False, id="exactly"),
@@ -43,19 +44,19 @@ def store(clock: ManualClock) -> ExpirationStore[Thing]:
         pytest.param(timedelta(seconds=-1), 1e9, False, id="negative-timedelta"),
     ],
 )
-def test_a_ttl_is_exceeded_when_it_has_passed(
+def test_ttl_policy_expires_objects_above_ttl(
     ttl: Any, age: float, expired: bool
 ) -> None:
     assert TTLPolicy(ttl).is_expired(Thing("a"), age) is expired
 
 
 @pytest.mark.parametrize("ttl", [float("inf"), float("nan")])
-def test_a_ttl_is_finite(ttl: float) -> None:
+def test_ttl_policy_rejects_infinite_ttl(ttl: float) -> None:
     with pytest.raises(OptionsError):
         TTLPolicy(ttl)
 
 
-def test_a_policy_may_look_at_the_object(clock: ManualClock) -> None:
+def test_policy_may_read_object(clock: ManualClock) -> None:
     class Policy:
         def is_expired(self, obj: Thing, age: float) -> bool:
             return age > obj.version
@@ -121,7 +122,7 @@ def test_reads_of_missing_objects_return_none(store: ExpirationStore[Thing]) -> 
     assert len(store) == 0
 
 
-def test_a_policy_that_reads_the_store_expires_each_once(clock: ManualClock) -> None:
+def test_policy_that_reads_store_expires_each_object_once(clock: ManualClock) -> None:
     class Group:
         """If one of them has expired, all have."""
 
@@ -132,9 +133,9 @@ def test_a_policy_that_reads_the_store_expires_each_once(clock: ManualClock) -> 
                 return age > 10
 
             self.depth = 1
-            gone = group.get_by_key("first") is None
+            expired = group.get_by_key("first") is None
             self.depth = 0
-            return gone
+            return expired
 
     group: ExpirationStore[Thing] = ExpirationStore(Group(), clock=clock)
     group.add(Thing("first"))
@@ -167,7 +168,7 @@ def test_object_written_by_the_policy_has_not_expired(clock: ManualClock) -> Non
     assert renewed.get_by_key("a") == Thing("a", version=2)
 
 
-def test_error_of_a_policy_is_raised_to_the_reader(clock: ManualClock) -> None:
+def test_error_of_policy_is_raised_to_reader(clock: ManualClock) -> None:
     class Broken:
         def is_expired(self, obj: Thing, age: float) -> bool:
             raise ZeroDivisionError
@@ -209,7 +210,7 @@ def test_expired_object_can_be_written_again(
     assert store.get_by_key("a") == Thing("a", version=2)
 
 
-def test_a_list_is_written_at_one_time(
+def test_replace_writes_all_objects_at_one_time(
     store: ExpirationStore[Thing], clock: ManualClock
 ) -> None:
     store.add(Thing("old"))
@@ -234,20 +235,20 @@ def test_a_list_is_written_at_one_time(
 
 
 @pytest.mark.parametrize(
-    "gone", [Thing("a", version=5), DeletedFinalStateUnknown("a", None), "a"]
+    "deleted", [Thing("a", version=5), DeletedFinalStateUnknown("a", None), "a"]
 )
-def test_delete_removes_the_object_with_the_key(gone: Any) -> None:
+def test_delete_removes_the_object_with_the_key(deleted: Any) -> None:
     store = ExpirationStore[Any](TTLPolicy(10), clock=ManualClock())
     store.add(Thing("a"))
     store.add(Thing("b"))
 
-    store.delete(gone)
-    store.delete(gone)
+    store.delete(deleted)
+    store.delete(deleted)
 
     assert store.list_keys() == ["b"]
 
 
-def test_keys_come_from_the_key_function() -> None:
+def test_expiration_store_uses_key_function() -> None:
     store = ExpirationStore[Thing](
         TTLPolicy(10), key_func=lambda it: f"v{it.version}", clock=ManualClock()
     )
@@ -257,7 +258,7 @@ def test_keys_come_from_the_key_function() -> None:
     assert store.list_keys() == ["v3"]
 
 
-def test_an_object_without_a_key_changes_nothing() -> None:
+def test_expiration_store_rejects_object_without_key() -> None:
     store = ExpirationStore[Any](TTLPolicy(10), clock=ManualClock())
     store.add(Thing("a"))
     store.applied("7")
@@ -289,7 +290,7 @@ async def test_default_clock_is_that_of_the_loop() -> None:
     assert store.list() == []
 
 
-async def test_threads_read_by_the_time_of_the_loop_that_wrote() -> None:
+async def test_threads_use_clock_of_loop_that_wrote() -> None:
     store = ExpirationStore[Thing](TTLPolicy(10))
     empty = error_in_thread(store.list)
     store.add(Thing("a"))

@@ -1,4 +1,4 @@
-"""`UndeltaStore`: after each write the whole content is handed on."""
+"""`UndeltaStore`: all objects are pushed after each write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Pushes(list[list[Thing]]):
-    """All that was pushed."""
+    """Record of pushed lists."""
 
     def push(self, things: list[Thing]) -> None:
         self.append(things)
@@ -54,7 +54,7 @@ def store(pushes: Pushes) -> UndeltaStore[Thing]:
         ),
     ],
 )
-def test_each_write_pushes_the_whole_content_once(
+def test_undelta_store_pushes_all_objects_after_each_write(
     store: UndeltaStore[Thing],
     pushes: Pushes,
     write: Callable[[UndeltaStore[Thing]], None],
@@ -66,7 +66,9 @@ def test_each_write_pushes_the_whole_content_once(
     assert pushes == [store.list()]
 
 
-def test_reads_push_nothing(store: UndeltaStore[Thing], pushes: Pushes) -> None:
+def test_undelta_store_reads_push_nothing(
+    store: UndeltaStore[Thing], pushes: Pushes
+) -> None:
     store.list()
     store.list_keys()
     store.get(Thing("a"))

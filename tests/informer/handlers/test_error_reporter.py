@@ -1,4 +1,4 @@
-"""Failures of a user's code: told once, and never raised."""
+"""`ErrorReporter` and `LogLimit`: each failure is reported once and never raised."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aioinformer.informer.handlers.error_reporter import (
 
 
 class Counter(Sink):
-    """Counts by all labels."""
+    """A sink that counts by all labels."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,14 +33,16 @@ class Counter(Sink):
 def test_failure_is_logged_counted_and_passed_on_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    told: list[HandlerError] = []
+    received: list[HandlerError] = []
     metrics = Counter()
     cause = ValueError("no")
     obj = thing("a")
 
-    ErrorReporter("pods", told.append, metrics).failed("handler", "greet", obj, cause)
+    ErrorReporter("pods", received.append, metrics).failed(
+        "handler", "greet", obj, cause
+    )
 
-    (failure,) = told
+    (failure,) = received
     assert (failure.where, failure.name, failure.subject) == ("handler", "greet", obj)
     assert failure.__cause__ is cause
     (record,) = caplog.records
@@ -112,27 +114,27 @@ def test_cancellation_raised_by_on_error_is_logged(
 
 
 def test_failure_with_a_cause_is_reported_unchanged() -> None:
-    told: list[HandlerError] = []
+    received: list[HandlerError] = []
     failure = HandlerError("index function", "node", thing("a"))
 
-    ErrorReporter("pods", told.append).report(failure)
+    ErrorReporter("pods", received.append).report(failure)
 
-    assert told == [failure]
+    assert received == [failure]
 
 
 @pytest.mark.parametrize("where", ["transform", "index function", "handler"])
 def test_repeated_failure_is_logged_in_full_only_a_few_times(
     where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[HandlerError] = []
+    received: list[HandlerError] = []
     metrics = Counter()
-    reporter = ErrorReporter("pods", told.append, metrics)
+    reporter = ErrorReporter("pods", received.append, metrics)
     cause = ValueError("no")
 
     for _ in range(1000):
         reporter.failed(where, "shrink", thing("a"), cause)
 
-    assert (len(told), len(metrics.counted)) == (1000, 1000)
+    assert (len(received), len(metrics.counted)) == (1000, 1000)
     in_full = [bool(record.exc_info) for record in caplog.records]
     assert in_full == sorted(in_full, reverse=True)
     assert in_full[0]

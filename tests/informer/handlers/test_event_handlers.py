@@ -1,4 +1,4 @@
-"""`EventHandlers`, and calls that wait: run in the caller's task up to their first wait."""
+"""`EventHandlers`: called functions, their arguments, and invalid ones."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ EVENTS = [Added(NEW), Updated(OLD, NEW), Deleted(NEW)]
 
 
 def ignore(*_: object) -> None:
-    """A handler that does nothing."""
+    """Do nothing."""
 
 
-# ---------------------------------------------------------------- which, and with what
+# ---------------------------------------------------------------- calls
 
 
 def test_each_handler_gets_its_arguments() -> None:
@@ -101,7 +101,7 @@ def test_invalid_handlers_are_refused(handlers: dict[str, Any], complaint: str) 
 
 
 def two(_old: object, _new: object) -> None:
-    """What an `on_update` takes."""
+    """Accept the arguments of `on_update`."""
 
 
 @pytest.mark.parametrize(
@@ -123,10 +123,10 @@ def test_handlers_with_other_parameters_are_refused(
 
 def test_handler_without_a_signature_is_accepted() -> None:
     class Unknown:
-        """Its signature cannot be read, as that of some functions of C."""
+        """A handler whose signature cannot be read, like some C functions."""
 
         def __call__(self, _: object) -> None:
-            """A handler."""
+            """Handle an event."""
 
         @property
         def __signature__(self) -> inspect.Signature:
@@ -143,10 +143,10 @@ def test_handler_without_a_signature_is_accepted() -> None:
 
 class Greeter:
     def greet(self, *_: object) -> None:
-        """A method."""
+        """Handle an object."""
 
     def __call__(self, *_: object) -> None:
-        """An object that can be called."""
+        """Handle an object."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`HandlerFilter`: what a handler is told that wants only some objects."""
+"""`HandlerFilter`: notifications of a handler with a filter."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_web(obj: KubeObject) -> bool:
 
 
 class Filtered:
-    """A filter, and what it told of each event in turn."""
+    """A filter, and its result for each event."""
 
     def __init__(self, accepts: Callable[[KubeObject], object] = is_web) -> None:
         self.failures: list[HandlerError] = []
@@ -45,11 +45,11 @@ class Filtered:
         return list(self._filter.passing(iter(events)))
 
 
-# ---------------------------------------------------------------- what passes
+# ---------------------------------------------------------------- events that pass
 
 
 @pytest.mark.parametrize(
-    ("before", "event", "told"),
+    ("before", "event", "received"),
     [
         pytest.param(web(1), Updated(web(1), web(2)), Updated(web(1), web(2)), id="uu"),
         pytest.param(other(1), Updated(other(1), web(2)), Added(web(2)), id="begins"),
@@ -65,12 +65,12 @@ class Filtered:
     ],
 )
 def test_old_and_new_state_decide_the_event(
-    before: KubeObject, event: Notification, told: Notification | None
+    before: KubeObject, event: Notification, received: Notification | None
 ) -> None:
     first, second = Filtered()(Added(before), event)
 
     assert first == (Added(before) if is_web(before) else None)
-    assert second == told
+    assert second == received
 
 
 def test_initial_addition_stays_initial() -> None:
@@ -78,31 +78,31 @@ def test_initial_addition_stays_initial() -> None:
 
 
 def test_update_that_starts_to_pass_is_a_noninitial_addition() -> None:
-    told = Filtered()(Added(other(1), True), Updated(other(1), web(2)))
+    received = Filtered()(Added(other(1), True), Updated(other(1), web(2)))
 
-    assert told == [None, Added(web(2), False)]
+    assert received == [None, Added(web(2), False)]
 
 
 def test_update_that_no_longer_passes_is_a_deletion() -> None:
-    told = Filtered()(Added(web(1)), Updated(web(1), other(2)))
+    received = Filtered()(Added(web(1)), Updated(web(1), other(2)))
 
-    assert told[1] == Deleted(web(1), False)
+    assert received[1] == Deleted(web(1), False)
 
 
 def test_deletion_is_delivered_although_the_final_state_does_not_pass() -> None:
-    told = Filtered()(Added(web(1)), Deleted(other(2)))
+    received = Filtered()(Added(web(1)), Deleted(other(2)))
 
-    assert told == [Added(web(1)), Deleted(other(2))]
+    assert received == [Added(web(1)), Deleted(other(2))]
 
 
 def test_deletion_of_an_undelivered_object_is_not_delivered() -> None:
-    told = Filtered()(Added(other(1)), Deleted(web(2)))
+    received = Filtered()(Added(other(1)), Deleted(web(2)))
 
-    assert told == [None, None]
+    assert received == [None, None]
 
 
 def test_object_can_pass_again() -> None:
-    told = Filtered()(
+    received = Filtered()(
         Added(web(1)),
         Updated(web(1), other(2)),
         Deleted(other(3)),
@@ -110,7 +110,7 @@ def test_object_can_pass_again() -> None:
         Deleted(web(5)),
     )
 
-    assert told == [
+    assert received == [
         Added(web(1)),
         Deleted(web(1)),
         None,
@@ -120,23 +120,23 @@ def test_object_can_pass_again() -> None:
 
 
 def test_objects_are_filtered_independently() -> None:
-    told = Filtered()(
+    received = Filtered()(
         Added(web(1, "a")),
         Added(other(1, "b")),
         Deleted(other(2, "b")),
         Deleted(web(2)),
     )
 
-    assert told == [Added(web(1, "a")), None, None, Deleted(web(2))]
+    assert received == [Added(web(1, "a")), None, None, Deleted(web(2))]
 
 
 def test_merged_away_event_does_not_reach_the_filter() -> None:
-    asked: list[KubeObject] = []
+    called: list[KubeObject] = []
     reporter = ErrorReporter("pods")
-    passing = HandlerFilter(asked.append, "pods/greet", reporter).passing
+    passing = HandlerFilter(called.append, "pods/greet", reporter).passing
 
     assert list(passing(iter([None]))) == [None]
-    assert asked == []
+    assert called == []
 
 
 @pytest.mark.parametrize("answer", [1, "yes", [0]])
@@ -148,25 +148,27 @@ def test_filter_that_changes_its_mind_causes_no_contradiction() -> None:
     wanted = {"a"}
     filtered = Filtered(lambda obj: obj.name in wanted)
     a, b = web(1, "a"), web(1, "b")
-    told = filtered(Added(a), Added(b))
+    received = filtered(Added(a), Added(b))
     wanted.clear()
     wanted.add("b")
 
-    told += filtered(Updated(a, a, True), Updated(b, b, True), Updated(b, web(2, "b")))
+    received += filtered(
+        Updated(a, a, True), Updated(b, b, True), Updated(b, web(2, "b"))
+    )
 
-    assert told == [Added(a), None, Deleted(a), Added(b), Updated(b, web(2, "b"))]
+    assert received == [Added(a), None, Deleted(a), Added(b), Updated(b, web(2, "b"))]
 
 
 def test_filter_is_called_once_for_each_state() -> None:
-    asked: list[str] = []
+    called: list[str] = []
 
     def accepts(obj: KubeObject) -> bool:
-        asked.append(obj.resource_version)
+        called.append(obj.resource_version)
         return True
 
     Filtered(accepts)(Added(web(1)), Updated(web(1), web(2)), Deleted(web(3)))
 
-    assert asked == ["1", "2"]
+    assert called == ["1", "2"]
 
 
 # ---------------------------------------------------------------- failures
@@ -186,11 +188,11 @@ def test_failing_filter_passes_and_is_reported(
 
     filtered = Filtered(accepts)
 
-    told = filtered(
+    received = filtered(
         Added(web(1)), Updated(web(1), web(2)), Updated(web(2), web(3)), Deleted(web(3))
     )
 
-    assert told == [None, Added(web(2)), Deleted(web(2)), None]
+    assert received == [None, Added(web(2)), Deleted(web(2)), None]
     (failure,) = filtered.failures
     assert (failure.where, failure.name) == ("filter", "pods/greet")
     assert failure.subject == Updated(web(1), web(2))
@@ -216,7 +218,7 @@ def test_filter_must_be_a_plain_function(accepts: Any) -> None:
         HandlerOptions(filter=accepts)
 
 
-# ---------------------------------------------------------------- in a listener
+# ---------------------------------------------------------------- running handlers
 
 
 async def test_handler_is_synced_although_its_filter_rejects_everything() -> None:

@@ -1,4 +1,4 @@
-"""Slow handlers: what is said about them, and how often."""
+"""`HandlerMonitor`: log records about slow handlers, and their number."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
 
 
-# ---------------------------------------------------------------- a single call
+# ---------------------------------------------------------------- single calls
 
 
 async def never(_: Notification) -> None:
@@ -116,10 +116,10 @@ async def test_long_call_after_short_ones_is_logged_in_time(
 
     async with running(stage.run()):
         stage.publish(events("a", "b"))
-        await asyncio.sleep(46)  # b began at 45
+        await asyncio.sleep(46)  # b started at 45
         slow.seconds = 1000
         stage.publish(events("c"))
-        await asyncio.sleep(44 + 59)  # c began at 90
+        await asyncio.sleep(44 + 59)  # c started at 90
         early = len(caplog.records)
         await asyncio.sleep(2)
 
@@ -167,7 +167,7 @@ async def test_no_timer_remains_after_the_stop(stage: Stage, handler: Handler) -
     assert timers() == []
 
 
-# ---------------------------------------------------------------- many of them
+# ---------------------------------------------------------------- many calls
 
 
 async def test_first_nine_blocking_calls_of_a_minute_are_logged_one_by_one(
@@ -240,7 +240,7 @@ async def test_handler_that_is_slow_again_is_logged_again(
 
 
 def filled(*batches: float) -> Inbox:
-    """An inbox with 10,000 events of each of these times."""
+    """Make an inbox with 10,000 events of each of these times."""
     inbox = Inbox()
     for time in batches:
         inbox.put(events("a") * 10_000, time)
@@ -288,7 +288,7 @@ def test_handler_that_hangs_again_is_logged_again(
 
 
 class FailingSink(Sink):
-    """A user's sink that fails."""
+    """A user's sink that raises."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__()
@@ -304,10 +304,10 @@ class FailingSink(Sink):
 async def test_failing_sink_is_logged_and_ends_nothing(
     caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:
-    told: list[str] = []
+    received: list[str] = []
 
     def handler(event: Notification) -> None:
-        told.append(name_of(event))
+        received.append(name_of(event))
         keep_busy(2 * BLOCKING_SECONDS)
 
     listener = Listener(
@@ -323,6 +323,6 @@ async def test_failing_sink_is_logged_and_ends_nothing(
         processor.publish(events("a", "b"))
         await listener.wait_idle()
 
-    assert told == ["a", "b"]
+    assert received == ["a", "b"]
     failures = [it for it in caplog.messages if "sink" in it]
     assert failures == ["handler pods/greet: the metrics sink failed"] * 2

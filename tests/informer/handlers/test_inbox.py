@@ -1,4 +1,4 @@
-"""`CoalescingInbox`: what waits for one object comes to one notification."""
+"""`CoalescingInbox`: queued events of one object become one notification."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ A1, A2, A3 = (thing("a", version) for version in (1, 2, 3))
 OTHER = thing("a", 4, uid="another")
 
 
-# ---------------------------------------------------------------- two come to one
+# ---------------------------------------------------------------- merged pairs
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ OTHER = thing("a", 4, uid="another")
             Updated(A1, A2), Updated(A2, A2, True), Updated(A1, A2), id="reminded"
         ),
         pytest.param(Added(A1), Updated(A1, A1, True), Added(A1), id="added-reminded"),
-        pytest.param(Updated(A1, A1, True), Deleted(A2), Deleted(A2), id="gone"),
+        pytest.param(Updated(A1, A1, True), Deleted(A2), Deleted(A2), id="deleted"),
     ],
 )
 def test_two_events_of_one_object_are_merged(
@@ -86,28 +86,28 @@ def test_events_that_cannot_be_merged_are_kept(
 
 
 class Busy:
-    """A handler that waits in its first call until it is let go on."""
+    """A handler whose first call waits for an event."""
 
     def __init__(self) -> None:
         self.stage = Stage()
-        self.told: list[Notification] = []
+        self.received: list[Notification] = []
         self.free = asyncio.Event()
         self.listener = self.stage.listen(self.handle, coalesce=True)
 
     async def handle(self, event: Notification) -> None:
-        self.told.append(event)
+        self.received.append(event)
         await self.free.wait()
 
     async def begin(self) -> None:
         self.stage.publish([Added(thing("first"))])
         await settle()
-        assert len(self.told) == 1
+        assert len(self.received) == 1
 
     async def finish(self) -> list[Notification]:
-        """What it is told of all that has come while it was busy."""
+        """Release the call; return the notifications queued during it."""
         self.free.set()
         await self.listener.wait_idle()
-        return self.told[1:]
+        return self.received[1:]
 
 
 async def test_merged_event_keeps_the_place_of_the_first() -> None:
@@ -119,9 +119,9 @@ async def test_merged_event_keeps_the_place_of_the_first() -> None:
         busy.stage.publish([Added(A1), Added(b1)])
         busy.stage.publish([Added(c1), Updated(A1, A2), Updated(b1, b2)])
         busy.stage.publish([Updated(A2, A3), Deleted(c1)])
-        told = await busy.finish()
+        received = await busy.finish()
 
-    assert told == [Added(A3), Added(b2)]
+    assert received == [Added(A3), Added(b2)]
 
 
 async def test_deletion_and_new_addition_keep_their_order() -> None:
@@ -132,9 +132,9 @@ async def test_deletion_and_new_addition_keep_their_order() -> None:
         await busy.begin()
         busy.stage.publish([Updated(A1, A2), Deleted(A2, True), Added(OTHER)])
         busy.stage.publish([Deleted(OTHER), Added(third)])
-        told = await busy.finish()
+        received = await busy.finish()
 
-    assert told == [Deleted(A2, True), Added(third)]
+    assert received == [Deleted(A2, True), Added(third)]
 
 
 async def test_event_that_is_being_handled_is_not_merged() -> None:
@@ -144,21 +144,21 @@ async def test_event_that_is_being_handled_is_not_merged() -> None:
         await busy.begin()
         first = thing("first")
         busy.stage.publish([Updated(first, thing("first", 2))])
-        told = await busy.finish()
+        received = await busy.finish()
 
-    assert told == [Updated(first, thing("first", 2))]
+    assert received == [Updated(first, thing("first", 2))]
 
 
 async def test_handler_that_keeps_up_gets_each_change() -> None:
-    stage, told = Stage(), list[object]()
-    stage.listen(told.append, coalesce=True)
+    stage, received = Stage(), list[object]()
+    stage.listen(received.append, coalesce=True)
 
     async with running(stage.run()):
         for event in (Added(A1), Updated(A1, A2), Deleted(A3)):
             stage.publish([event])
             await settle()
 
-    assert told == [Added(A1), Updated(A1, A2), Deleted(A3)]
+    assert received == [Added(A1), Updated(A1, A2), Deleted(A3)]
 
 
 async def test_handlers_without_coalescing_get_every_event() -> None:
@@ -193,10 +193,10 @@ async def test_queue_is_bounded_by_the_number_of_objects() -> None:
             busy.stage.publish([Updated(states[-1], states[0])])
             await settle()
 
-        told = await busy.finish()
+        received = await busy.finish()
 
     assert deepest < CROWDED + 200
-    assert told == [Added(states[0])]
+    assert received == [Added(states[0])]
 
 
 async def test_objects_that_come_and_go_leave_nothing_queued() -> None:
@@ -221,7 +221,7 @@ async def test_replaced_state_is_released_while_the_handler_is_busy() -> None:
 
     async with running(busy.stage.run()):
         await busy.begin()
-        replaced = thing("a", 2)  # of which nobody else knows
+        replaced = thing("a", 2)  # without another reference
         before = sys.getrefcount(replaced)
         busy.stage.publish([Added(A1)])
         for _ in range(CROWDED):
@@ -233,7 +233,7 @@ async def test_replaced_state_is_released_while_the_handler_is_busy() -> None:
     assert held == 0
 
 
-# ---------------------------------------------------------------- how it is doing
+# ---------------------------------------------------------------- state
 
 
 async def test_depth_counts_the_events_to_deliver() -> None:
@@ -268,7 +268,7 @@ async def test_age_is_that_of_the_first_merged_event() -> None:
         await settle()
         ages.append(busy.listener.age(now()))
 
-    assert busy.told[1:] == [Added(A2)]
+    assert busy.received[1:] == [Added(A2)]
     assert ages == pytest.approx([7, 4])
 
 
@@ -293,7 +293,7 @@ async def test_handler_is_synced_when_the_merged_initial_state_was_delivered() -
 
         stage.publish(events("c"))
         states = [listener.synced]
-        await asyncio.sleep(1)  # a is told, b is in work
+        await asyncio.sleep(1)  # a is delivered, b is being handled
         states.append(listener.synced)
         await listener.wait_synced()
 
@@ -314,7 +314,7 @@ async def test_waiters_wake_up_when_all_events_cancelled_out() -> None:
         await busy.listener.wait_synced()
         await busy.listener.wait_idle()
 
-    assert len(busy.told) == 1
+    assert len(busy.received) == 1
 
 
 async def test_waiters_wake_up_although_events_keep_arriving() -> None:
@@ -339,7 +339,7 @@ async def test_waiters_wake_up_although_events_keep_arriving() -> None:
 
 @pytest.fixture
 def tiny_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything waits for its slice, behind each notification."""
+    """Make every notification wait for a slice of its own."""
     monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
 
 
@@ -395,11 +395,11 @@ async def test_handler_removed_during_a_merge_gets_no_further_event(
         for _ in range(turns):
             await asyncio.sleep(0)
 
-        told = list(record.record)
+        received = list(record.record)
         stage.remove(listener)
         await listener.wait_ended()
 
-    assert record.record == told
+    assert record.record == received
     assert listener.depth == 0
 
 
@@ -408,7 +408,7 @@ async def test_removed_busy_handler_keeps_no_object() -> None:
 
     async with running(busy.stage.run()):
         await busy.begin()
-        waiting = thing("a", 1)  # of which nobody else knows
+        waiting = thing("a", 1)  # without another reference
         before = sys.getrefcount(waiting)
         busy.stage.publish([Added(waiting)])
         await busy.listener.tidy()
@@ -422,4 +422,4 @@ async def test_removed_busy_handler_keeps_no_object() -> None:
         busy.free.set()
         await busy.listener.wait_ended()
 
-    assert len(busy.told) == 1
+    assert len(busy.received) == 1

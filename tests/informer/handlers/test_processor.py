@@ -1,4 +1,4 @@
-"""Listeners and their processor: delivery, what waits, the end."""
+"""`Processor` and `Listener`: delivery, queued events, and the stop."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ async def test_age_is_that_of_the_oldest_batch(processor: Stage) -> None:
         await asyncio.sleep(4)
         processor.publish(events("b"))
         ages.append(listener.age(loop.time()))
-        await asyncio.sleep(7)  # a is done at 10, b was queued at 4
+        await asyncio.sleep(7)  # a ends at 10, b was queued at 4
         ages.append(listener.age(loop.time()))
         await asyncio.sleep(20)
         ages.append(listener.age(loop.time()))
@@ -249,7 +249,7 @@ async def test_slow_handler_is_logged_at_10000_events_and_at_each_doubling(
                 warned.append(number)
                 caplog.clear()
 
-    # Looked at when something more is queued.
+    # Checked when more events are queued.
     assert warned == [11, 22]
 
 
@@ -268,7 +268,7 @@ async def test_long_first_list_does_not_count_as_slow(
     assert not caplog.records
 
 
-# ---------------------------------------------------------------- the end
+# ---------------------------------------------------------------- stop
 
 
 async def test_stop_ends_every_handler(processor: Stage) -> None:
@@ -278,7 +278,7 @@ async def test_stop_ends_every_handler(processor: Stage) -> None:
 
     async with running(processor.run()):
         await settle()
-        late = processor.listen(Recorder())  # has not had a turn when the end comes
+        late = processor.listen(Recorder())  # has had no turn before the stop
 
     assert [listener.ended for listener in (*listeners, late)] == [True] * 3
     assert (stuck.record, stuck.running) == ([], 0)

@@ -1,4 +1,4 @@
-"""Handlers that fail, cancel themselves, or will not end."""
+"""`Processor` with handlers that fail, cancel themselves, or do not stop."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ async def stream(_: Notification) -> AsyncIterator[None]:
 async def test_handler_that_returns_a_generator_is_reported(
     processor: Stage, returned: Any
 ) -> None:
-    processor.listen(lambda event: returned(event))  # no signature tells of it
+    processor.listen(lambda event: returned(event))  # its signature does not show it
 
     async with running(processor.run()):
         processor.publish(events("a"))
@@ -285,7 +285,7 @@ async def test_stop_in_the_turn_in_which_a_handler_cancels_itself_ends_it(
 async def test_processor_fails_when_the_task_of_a_handler_is_cancelled_from_outside(
     processor: Stage, waits: bool
 ) -> None:
-    """Its handler would miss every later change, and nobody who relies on it knew."""
+    """Otherwise the handler would silently miss every later change."""
 
     async def handler(_: Notification) -> None:
         await asyncio.Event().wait()
@@ -312,7 +312,7 @@ async def test_processor_fails_when_the_task_of_a_handler_is_cancelled_from_outs
 async def test_processor_that_drains_removes_a_handler_whose_task_is_cancelled(
     processor: Stage, caplog: pytest.LogCaptureFixture, waits: bool
 ) -> None:
-    """The informer is ending: the other handlers go on with queued events."""
+    """The informer is stopping, and other handlers continue with queued events."""
     listener = processor.listen(Slow())
     slow = Slow(2.0)
     processor.listen(slow, name="pods/other")
@@ -327,7 +327,7 @@ async def test_processor_that_drains_removes_a_handler_whose_task_is_cancelled(
         await settle()
 
         assert listener.ended
-        assert listener.depth == 0, "nothing piles up for it"
+        assert listener.depth == 0, "no events are queued for it"
         assert slow.record == (["a", "b"] if waits else [])
 
     assert caplog.messages == [
@@ -348,7 +348,7 @@ async def test_removal_and_stop_are_not_reported_as_cancellations(
     assert caplog.messages == []
 
 
-# ---------------------------------------------------------------- cancels that stay
+# ---------------------------------------------------------------- leftover cancellations
 
 
 async def has_a_group_that_fails(_: Notification) -> None:
@@ -373,7 +373,7 @@ async def cancels_itself_and_has_a_timeout(event: Notification) -> None:
 async def test_cancellation_left_by_a_call_does_not_end_the_handler(
     processor: Stage, handler: Handler
 ) -> None:
-    """Up to Python 3.12 a TaskGroup does not always take back what it has asked for."""
+    """Up to Python 3.12 a TaskGroup does not always take back its cancellation."""
     calls = 0
 
     def counted(event: Notification) -> Awaitable[None] | None:
@@ -396,7 +396,7 @@ async def test_cancellation_left_by_a_call_does_not_end_the_handler(
 async def test_cancellation_of_one_call_does_not_count_for_the_next(
     processor: Stage, waits: bool
 ) -> None:
-    """And not by that of the call before it, which runs into it without a wait."""
+    """The calls follow each other without a wait."""
     calls = 0
 
     async def handler(event: Notification) -> None:
@@ -422,7 +422,7 @@ async def test_cancellation_of_one_call_does_not_count_for_the_next(
 async def test_stop_works_after_a_call_took_back_its_cancellation(
     processor: Stage,
 ) -> None:
-    """What a call once asked for itself excuses no later end that it is asked for."""
+    """A cancellation by a call does not excuse it from a later stop."""
     handled = asyncio.Event()
     ended = False
 

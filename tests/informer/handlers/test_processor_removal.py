@@ -1,4 +1,4 @@
-"""Waiting for listeners, and their removal."""
+"""`Listener`: waits for its sync and idleness, and its removal."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ async def test_handler_is_synced_when_its_initial_events_are_delivered(
         processor.publish(events("a", "b"))
         processor.mark_synced()
         processor.publish(events("c", "d"))
-        processor.mark_synced()  # only the first time counts
+        processor.mark_synced()  # only the first call counts
         states.append(listener.synced)
         await listener.wait_synced()
         states.append(listener.synced)
 
     assert states == [False, False, True]
     assert looptime == 2
-    assert listener.synced, "for ever"
+    assert listener.synced, "permanently"
 
 
 async def test_handler_without_events_is_synced_at_once(processor: Stage) -> None:
@@ -177,7 +177,7 @@ async def test_running_call_finishes_when_its_handler_is_removed(
 
 async def test_removal_releases_queued_events(processor: Stage) -> None:
     class Batch(list[Any]):
-        """Can be watched over."""
+        """A list that supports weak references."""
 
     listener = processor.listen(Slow(5))
 
@@ -223,7 +223,9 @@ async def test_handler_removed_before_its_first_turn_ends(
     async with running(processor.run()) as task:
         await settle()
         task.cancel()
-        listener = processor.listen(Recorder())  # its task is cancelled unbegun
+        listener = processor.listen(
+            Recorder()
+        )  # its task is cancelled before it begins
         processor.remove(listener)
 
     await listener.wait_ended()

@@ -1,4 +1,4 @@
-"""`Registration`: how a handler is doing, and its removal."""
+"""`Registration`: state of a handler, and its removal."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_depth_and_age_describe_the_queued_events(
         await asyncio.sleep(4)
         values.append((registration.depth, registration.age))
         stream.send(added(thing("c", 6)))
-        await asyncio.sleep(14)  # both of the list are delivered after 20 s
+        await asyncio.sleep(14)  # both listed objects are delivered after 20 s
         values.append((registration.depth, registration.age))
         await asyncio.sleep(4)
         values.append((registration.depth, registration.age))

@@ -1,4 +1,4 @@
-"""Resyncs: each handler is reminded of everything by its own timer."""
+"""`Resync`: each handler gets all objects again by its own timer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class MapStore:
-    """What a resync asks of a store."""
+    """The part of a store that a resync needs."""
 
     def __init__(self, *objects: KubeObject) -> None:
         self.objects = {obj.key: obj for obj in objects}
@@ -45,20 +45,20 @@ class MapStore:
 
 
 class Log:
-    """A handler that notes when it was told what."""
+    """A handler that records notifications with their times."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.told: list[tuple[float, Notification]] = []
+        self.received: list[tuple[float, Notification]] = []
 
     def __call__(self, event: Notification) -> None:
-        self.told.append((round(self.loop.time(), 3), event))
+        self.received.append((round(self.loop.time(), 3), event))
 
     @property
     def reminders(self) -> list[tuple[float, str]]:
         return [
             (when, event.new.name)
-            for when, event in self.told
+            for when, event in self.received
             if isinstance(event, Updated) and event.resync
         ]
 
@@ -143,7 +143,7 @@ async def test_handlers_with_different_periods_are_different() -> None:
     assert {when for when, _ in log.reminders} == {2.0, 7.5}
 
 
-# ---------------------------------------------------------------- what is told
+# ---------------------------------------------------------------- notifications
 
 
 async def test_resync_delivers_updates_from_a_state_to_itself() -> None:
@@ -157,7 +157,7 @@ async def test_resync_delivers_updates_from_a_state_to_itself() -> None:
     async with running(pods.run()):
         await asyncio.sleep(2.5)
 
-    assert log.told[1:] == [(2.0, Updated(thing("a", 3), thing("a", 3), True))]
+    assert log.received[1:] == [(2.0, Updated(thing("a", 3), thing("a", 3), True))]
     assert updates == [(thing("a", 3), thing("a", 3))]
 
 
@@ -168,10 +168,10 @@ async def test_resync_sends_no_request() -> None:
 
     async with running(pods.run()):
         await settle()
-        asked = list(source.asked)
+        requested = list(source.requested)
         await asyncio.sleep(20)
 
-        assert source.asked == asked
+        assert source.requested == requested
 
 
 async def test_nothing_is_resynced_before_the_first_list() -> None:
@@ -181,10 +181,10 @@ async def test_nothing_is_resynced_before_the_first_list() -> None:
 
     async with running(pods.run()):
         await asyncio.sleep(4)
-        assert (log.told, registration.depth) == ([], 0)
+        assert (log.received, registration.depth) == ([], 0)
         await asyncio.sleep(1.5)
 
-    assert log.told[0][1] == Added(thing("a"), True)
+    assert log.received[0][1] == Added(thing("a"), True)
     assert log.reminders == [(5.0, "a")]
 
 
@@ -200,7 +200,7 @@ async def test_newest_state_is_resynced() -> None:
         stream.send(added(thing("c", 8)))
         await asyncio.sleep(2.5)
 
-    new = [event.new for when, event in log.told if isinstance(event, Updated)]
+    new = [event.new for when, event in log.received if isinstance(event, Updated)]
     assert new == [thing("a", 6), thing("a", 6), thing("c", 8)]
 
 
@@ -241,7 +241,7 @@ async def test_large_resync_is_one_entry_delivered_in_slices(
     assert store.lists == 1
 
 
-# ---------------------------------------------------------------- what waits
+# ---------------------------------------------------------------- queued resyncs
 
 
 async def test_handlers_resynced_together_share_one_list() -> None:
@@ -258,9 +258,9 @@ async def test_handlers_resynced_together_share_one_list() -> None:
         await asyncio.sleep(10)
 
     assert together == 1
-    assert store.lists == 2, "the next ones are reminded of what is stored then"
-    told = [(10.0, "a"), (20.0, "a"), (20.0, "b")]
-    assert [log.reminders for log in logs] == [told] * 100
+    assert store.lists == 2, "the next resync takes the objects stored then"
+    received = [(10.0, "a"), (20.0, "a"), (20.0, "b")]
+    assert [log.reminders for log in logs] == [received] * 100
 
 
 async def test_objects_with_queued_events_are_not_resynced(
@@ -281,10 +281,10 @@ async def test_objects_with_queued_events_are_not_resynced(
         stage.publish([Added(thing("x"), True), Added(a, True), Added(b, True)])
         store.objects[a.key] = a2
         stage.publish([Updated(a, a2)])
-        # At 5 s the first is in work, then b and a wait, until 12 s.
+        # At 5 s the first event is being handled, then b and a are queued until 12 s.
         await asyncio.sleep(19)
 
-    assert [when for when, _ in log.told] == [0, 3, 6, 9, 15, 18]
+    assert [when for when, _ in log.received] == [0, 3, 6, 9, 15, 18]
     assert log.reminders == [(15, "a"), (18, "b")]
 
 
@@ -293,21 +293,21 @@ async def test_objects_changed_since_the_resync_began_are_not_resynced() -> None
     c = thing("c", 1)
     store = MapStore(a, b, c)
     stage = Stage()
-    told: list[Notification] = []
+    received: list[Notification] = []
 
     async def slow(event: Notification) -> None:
-        told.append(event)
+        received.append(event)
         await asyncio.sleep(2)
 
     stage.listen(slow, resync=Resync(4.0, store))
     async with running(stage.run()):
-        await asyncio.sleep(5)  # is at a
+        await asyncio.sleep(5)  # is handling a
         store.objects[b.key] = b2
         del store.objects[c.key]
         stage.publish([Updated(b, b2), Deleted(c)])
         await asyncio.sleep(6)
 
-    assert told[:3] == [Updated(a, a, True), Updated(b, b2), Deleted(c)]
+    assert received[:3] == [Updated(a, a, True), Updated(b, b2), Deleted(c)]
 
 
 async def test_slow_handler_has_one_resync_at_a_time() -> None:
@@ -339,7 +339,7 @@ async def test_events_during_a_resync_stay_in_order() -> None:
     assert slow.record[:3] == ["a", "b", "new"]
 
 
-# ---------------------------------------------------------------- its timer
+# ---------------------------------------------------------------- timer
 
 
 def timers() -> list[asyncio.TimerHandle]:
@@ -393,7 +393,7 @@ async def test_resync_keeps_its_schedule_when_the_loop_is_late() -> None:
 
     async with running(stage.run()):
         await settle()
-        # As if the loop had come to it 0.7 s late.
+        # Call it 0.7 s late, as a busy loop would.
         assert resync._timer is not None
         resync._timer.cancel()
         asyncio.get_running_loop().call_at(2.7, resync._due)

@@ -1,4 +1,4 @@
-"""`Steps`: what is awaited through it is the same, and is watched step by step."""
+"""`Steps`: transparent for the awaited coroutine, with measured steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Ready:
-    """An awaitable that is no coroutine, and does not wait."""
+    """An awaitable without a coroutine that does not wait."""
 
     def __await__(self) -> Generator[None, None, int]:
         yield from ()
@@ -24,7 +24,7 @@ class Ready:
 
 
 class Waits:
-    """An awaitable that is no coroutine, and waits for one turn."""
+    """An awaitable without a coroutine that waits for one turn."""
 
     def __await__(self) -> Generator[None, None, int]:
         yield
@@ -194,7 +194,7 @@ async def test_cancellations_of_its_own_task_are_counted() -> None:
         task.uncancel()
 
     with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.sleep(0)  # until Python 3.13 the second one arrives here
+        await asyncio.sleep(0)  # before Python 3.13 the second one arrives here
 
     assert inside == [1, 2]
     assert steps.own_cancels == 2

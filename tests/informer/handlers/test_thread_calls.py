@@ -1,4 +1,4 @@
-"""Handlers in threads: gates say when a call goes on, and nothing is timed."""
+"""`ThreadCalls`: handlers in threads, controlled by gates instead of timing."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from aioinformer.informer.notifications import Notification
 
-# Threads do not know of virtual time.
+# Threads have no virtual time.
 pytestmark = pytest.mark.looptime(False)
 
-# Far more than anything needs, so that only what hangs fails.
+# Far more than needed, so that only a hanging thread fails.
 PATIENCE_SECONDS = 60.0
 
 WHO: ContextVar[str] = ContextVar("who", default="nobody")
@@ -37,14 +37,14 @@ def stage() -> Stage:
 
 
 def thread_of(name: str) -> threading.Thread | None:
-    """The thread of the handler of that name."""
+    """Return the thread of a handler."""
     threads = [it for it in threading.enumerate() if it.name == f"handler {name}"]
     assert len(threads) <= 1, "one thread for one handler"
     return threads[0] if threads else None
 
 
 class Gated:
-    """A handler whose calls go on when the gate is opened, and must not overlap."""
+    """A handler whose calls wait for a gate, and must not overlap."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -67,7 +67,7 @@ class Gated:
 
 @contextmanager
 def gated() -> Iterator[Gated]:
-    """A gated handler; whatever happens, its gate is open behind the block."""
+    """Yield a gated handler, and open its gate at the end in any case."""
     handler = Gated()
     try:
         yield handler
@@ -127,7 +127,7 @@ async def test_loop_and_other_handlers_continue_during_a_call(
 
 
 async def test_hanging_thread_does_not_block_other_handlers(stage: Stage) -> None:
-    count = 40  # more than the threads that a loop has for everybody
+    count = 40  # more than the threads of the default executor
     with gated() as hangs:
         stage.listen(hangs, name="hangs", thread=True)
         together = threading.Barrier(count, timeout=PATIENCE_SECONDS)
@@ -141,13 +141,13 @@ async def test_hanging_thread_does_not_block_other_handlers(stage: Stage) -> Non
             for listener in listeners:
                 await listener.wait_idle()
 
-            assert stage.failures == [], "the barrier lets pass all of them, or breaks"
+            assert stage.failures == [], "the barrier opens for all threads, or breaks"
             assert hangs.record == ["begin a"]
             hangs.gate.set()
 
 
 def void(_: object) -> None:
-    """A plain handler returns nothing that matters."""
+    """Return nothing."""
 
 
 async def test_thread_starts_with_the_first_call(stage: Stage) -> None:
@@ -178,7 +178,7 @@ async def test_calls_see_the_context_variables_of_the_processor(stage: Stage) ->
 
 async def test_finished_call_keeps_no_reference(stage: Stage) -> None:
     class Traced:
-        """What a call has made, and the thread must not hold on to."""
+        """An object that the thread must not keep."""
 
     made: list[weakref.ref[Traced]] = []
 
@@ -189,7 +189,7 @@ async def test_finished_call_keeps_no_reference(stage: Stage) -> None:
     calls = ThreadCalls("x", lambda *_: None)
     call = calls.wrap(handle)
     for event in events("a", "b"):
-        await call(event)  # the second begins when the first is let go
+        await call(event)  # the second starts when the first is released
 
     calls.close()
 
@@ -232,7 +232,7 @@ async def test_error_of_a_call_is_reported_and_the_next_event_delivered(
 
 
 class Ends(SystemExit):
-    """Ends a program."""
+    """An exit of the program."""
 
 
 async def test_system_exit_in_a_call_is_raised_in_the_loop(
@@ -287,7 +287,7 @@ async def test_call_that_returns_a_generator_is_reported(
     assert "which has not run" in str(failure.__cause__)
 
 
-# ---------------------------------------------------------------- the end
+# ---------------------------------------------------------------- stop
 
 
 async def test_removal_waits_for_the_running_call(
@@ -346,7 +346,7 @@ async def test_call_running_at_the_stop_is_abandoned_and_logged(
         await patiently(handler.ended)
         thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive()
-        assert handler.record == ["begin a", "end a"], "what waited is dropped"
+        assert handler.record == ["begin a", "end a"], "queued events are dropped"
         assert stage.failures == []
 
 
@@ -363,7 +363,7 @@ async def test_queued_call_is_not_made_after_the_stop(
         await asyncio.wait({second})
         handler.gate.set()
         await first
-        # Behind it, in the same thread.
+        # Queued after it in the same thread.
         await calls.wrap(record)(events("c")[0])
         calls.close()
 
@@ -402,7 +402,7 @@ asyncio.run(main())
 
 
 def test_call_that_never_returns_does_not_keep_the_process_alive() -> None:
-    """Without a daemon the interpreter would wait for its thread, for ever."""
+    """The interpreter would wait forever for a thread that is no daemon."""
     done = subprocess.run(
         [sys.executable, "-c", HANGS],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""`InitialEvents`: what they add up to, where they end, and for how long that may take."""
+"""`InitialEvents`: the listed objects, the end of the list, and the patience for it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from fake_source import (
     error_event,
     initial_events_end,
     modified,
+    states_of,
     thing,
-    told,
 )
 
 from aioinformer.errors import DecodeError, ResourceExpired
@@ -32,13 +32,13 @@ def test_objects_are_taken_in_any_order_of_versions() -> None:
 
     portion = initial.take([added(A), added(B), added(C)], 0)
 
-    assert told(portion.present) == ["a@5", "b@3", "c@4"]
+    assert states_of(portion.present) == ["a@5", "b@3", "c@4"]
     assert (portion.deleted, portion.rest, initial.complete) == ([], [], False)
     assert initial.count == 3
 
 
 @pytest.mark.parametrize(
-    ("events", "present", "gone"),
+    ("events", "present", "removed"),
     [
         pytest.param([added(A), modified(thing("a", 9))], ["a@9"], [], id="modified"),
         pytest.param([modified(thing("a", 9))], ["a@9"], [], id="never-added"),
@@ -50,21 +50,21 @@ def test_objects_are_taken_in_any_order_of_versions() -> None:
     ],
 )
 def test_last_event_of_an_object_counts(
-    events: list[WatchEvent], present: list[str], gone: list[str]
+    events: list[WatchEvent], present: list[str], removed: list[str]
 ) -> None:
     portion = InitialEvents().take(events, 0)
 
-    assert (told(portion.present), portion.deleted) == (present, gone)
+    assert (states_of(portion.present), portion.deleted) == (present, removed)
 
 
 def test_annotated_bookmark_ends_the_list_and_the_rest_is_returned() -> None:
     initial = InitialEvents()
-    behind = [modified(thing("a", 12)), bookmark(13)]
+    after = [modified(thing("a", 12)), bookmark(13)]
 
-    portion = initial.take([added(A), initial_events_end(11), *behind], 0)
+    portion = initial.take([added(A), initial_events_end(11), *after], 0)
 
     assert (initial.complete, initial.version) == (True, "11")
-    assert (told(portion.present), portion.rest) == (["a@5"], behind)
+    assert (states_of(portion.present), portion.rest) == (["a@5"], after)
     assert initial.count == 2
 
 

@@ -1,6 +1,6 @@
-"""The list-watch machine: answers that succeed, requests, and what errors mean.
+"""The list-watch machine: successful responses, requests, and recoveries from errors.
 
-What every error leads to in every phase is in test_machine_table.py.
+test_machine_table.py has the next phase after every error in every phase.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ GONE = NotFound("no such resource", status=404)
             PageListed("5"),
             Watching("5", streaming=True),
             [Commit("5")],
-            id="streams-again-behind-a-detour",
+            id="streams-again-after-a-detour",
         ),
         pytest.param(
             Watching("5", streaming=True),
@@ -338,7 +338,7 @@ def test_every_class_of_api_error_has_a_row_in_the_recovery_table() -> None:
     marks = next(it for it in test_recovery.pytestmark if it.name == "parametrize")  # type: ignore[attr-defined]
     covered = {type(row.values[0]) for row in marks.args[1]}
 
-    # What the server for tests derives from them is theirs.
+    # Subclasses of the server for tests do not count.
     ours = {it for it in kinds(ApiError) if it.__module__ == ApiError.__module__}
     assert ours <= covered
 
@@ -399,18 +399,18 @@ def test_list_options(
 
 
 @pytest.mark.parametrize(
-    ("version", "asked"),
+    ("version", "requested"),
     [
         pytest.param("0", "", id="first"),
         pytest.param("", "", id="newest"),
         pytest.param("5", "5", id="not-older-than"),
     ],
 )
-def test_stream_options(version: str, asked: str) -> None:
+def test_stream_options(version: str, requested: str) -> None:
     options = stream_options(Listing(version, streaming=True), 300)
 
     assert options == WatchOptions(
-        resource_version=asked,
+        resource_version=requested,
         timeout_seconds=300,
         bookmarks=True,
         send_initial_events=True,

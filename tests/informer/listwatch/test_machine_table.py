@@ -1,7 +1,7 @@
-"""What every error leads to in every phase: the list-watch machine, exhaustively.
+"""The list-watch machine: the next phase after every error in every phase.
 
-Errors of one kind are treated alike. The tables say which error is of which kind, and
-where each kind leads from each situation; the tests put every error into each.
+Errors of one kind have the same effect. The tables contain the kind of each error, and
+the next phase for each kind in each case. The tests check every combination.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from aioinformer.informer.listwatch.machine import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# ---------------------------------------------------------------- situations
+# ---------------------------------------------------------------- cases
 
 
 @dataclass(frozen=True)
 class Case:
-    """A phase, what else is said about the failure, and where each kind leads.
+    """A phase, flags of the failure, and the next phase for each kind of error.
 
-    `then` is for all kinds that are not in `unless`.
+    `then` is the next phase for all kinds that are not in `unless`.
     """
 
     phase: Phase
@@ -246,7 +246,7 @@ ABSENT = {
     ),
 }
 
-# Where nothing is known, that the resource is absent changes nothing.
+# If nothing is known, an absent resource changes nothing.
 LISTS["absent-first"] = Case(
     NEW, {"absent": True}, then=NEW, unless=LISTS["first"].unless
 )
@@ -259,7 +259,7 @@ STREAMS["absent-first-stream"] = Case(
 
 
 def relists(streaming: bool, kinds: dict[str, str]) -> dict[str, Phase]:
-    """Lists behind a watch that ended at version 8."""
+    """Return the lists that follow a watch that ended at version 8."""
     return {
         kind: Listing(
             how.strip("!"), known="8", anew=how.endswith("!"), streaming=streaming
@@ -268,7 +268,7 @@ def relists(streaming: bool, kinds: dict[str, str]) -> dict[str, Phase]:
     }
 
 
-# "8" is a list not older than that, "" one of the newest state, "!" one anew.
+# "8" is a list not older than 8, "" one of the newest state, "!" one after a reset.
 AFTER_WATCH = {STUCK: "8", UNSUPPORTED: "8", VERSION: "", INVALID: "", RESET: "!"}
 
 WATCHES = {
@@ -329,7 +329,7 @@ def test_watch_without_a_version_is_followed_by_a_list() -> None:
         assert got == (then, [Report(error)])
 
 
-# ---------------------------------------------------------------- what cannot happen
+# ---------------------------------------------------------------- impossible input
 
 A_PAGE, A_STREAM, A_WATCH = Listing("5", "t", "6"), stream("5"), Watching("5")
 BROKEN = TransportError("broken")
@@ -361,7 +361,7 @@ def test_impossible_input_raises_internal_error(phase: Phase, happened: Input) -
         advance(phase, happened)
 
 
-# ---------------------------------------------------------------- nothing is left out
+# ---------------------------------------------------------------- completeness
 
 
 def test_every_error_class_is_in_the_table_or_excluded() -> None:
@@ -382,7 +382,7 @@ def test_every_kind_of_error_is_in_the_table() -> None:
 
 
 def test_every_phase_is_tested_with_every_input() -> None:
-    """A new phase or input has to be entered in the tables."""
+    """A new phase or input must be added to the tables."""
     successes = {(Listing, PageListed), (Listing, StreamListed)}
     possible = {(type(it.phase), type(it.failed(BROKEN))) for it in ALL.values()}
     refused = {(type(phase), type(it)) for phase, it in IMPOSSIBLE.values()}
@@ -392,7 +392,7 @@ def test_every_phase_is_tested_with_every_input() -> None:
 
 
 def test_every_field_of_a_phase_has_several_values_in_the_table() -> None:
-    """A new field has to be entered in the tables."""
+    """A new field must be added to the tables."""
     for kind in get_args(Phase):
         phases = [it.phase for it in ALL.values() if isinstance(it.phase, kind)]
         for field in fields(kind):
@@ -401,7 +401,7 @@ def test_every_field_of_a_phase_has_several_values_in_the_table() -> None:
 
 
 def test_every_combination_of_flags_is_in_the_table() -> None:
-    """All flags of a failure, by whether it was a stream and something was known."""
+    """Combine all flags of failures with streams and with watches."""
 
     def flags_of(kind: type) -> list[str]:
         return [it.name for it in fields(kind) if it.type == "bool"]

@@ -1,4 +1,4 @@
-"""What an error means for a list-watch, beyond the table in test_machine.py."""
+"""`recovery_for`, classes of errors, and `Absence`; test_machine.py has the table."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_interruption_keeps_a_confirmed_absence() -> None:
 
     absence.interrupted()
 
-    assert not absence.answered(False, 70), "the minute counts again from here"
+    assert not absence.answered(False, 70), "the minute restarts here"
     assert absence.confirmed
 
 

@@ -1,4 +1,4 @@
-"""`Reflector`: which requests it makes, and how it ends."""
+"""`Reflector`: its requests, failed attempts, and end."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_pages_are_read_without_a_pause() -> None:
     async with running(reflector_of(source, store, page_size=3).run()):
         await settle()
 
-    assert source.asked == ["list '0'", "list t1", "list t2", "watch '7'"]
+    assert source.requested == ["list '0'", "list t1", "list t2", "watch '7'"]
     assert source.times == [0, 0, 0, 0]
     assert [getattr(it.options, "limit", None) for it in source.requests] == [
         *(3, 3, 3),
@@ -145,7 +145,7 @@ async def test_reflector_continues_after_any_end_of_a_watch(
     async with running(reflector_of(source).run()):
         await asyncio.sleep(10)
 
-    assert source.asked[:3] == ["list '0'", "watch '7'", then]
+    assert source.requested[:3] == ["list '0'", "watch '7'", then]
 
 
 async def test_list_that_fails_between_pages_starts_again() -> None:
@@ -161,7 +161,7 @@ async def test_list_that_fails_between_pages_starts_again() -> None:
     async with running(reflector_of(source, store).run()):
         await asyncio.sleep(10)
 
-    assert source.asked == ["list '0'", "list t1", "list ''", "watch '9'"]
+    assert source.requested == ["list '0'", "list t1", "list ''", "watch '9'"]
     assert (store.names, store.discards) == (["c@1"], 1)
 
 
@@ -187,7 +187,7 @@ async def test_list_after_a_history_reset_is_taken_as_it_is() -> None:
         await asyncio.sleep(10)
 
         assert reflector.history_resets == 1
-        assert source.asked == ["list '0'", "watch '80'", "list ''", "watch '5'"]
+        assert source.requested == ["list '0'", "watch '80'", "list ''", "watch '5'"]
         assert (store.names, store.version) == (["b@4"], "5")
 
 
@@ -204,7 +204,7 @@ async def test_history_reset_names_both_versions() -> None:
     assert (reflector.history_resets, reflector.restarts) == (1, 1)
 
 
-# ---------------------------------------------------------------- its end
+# ---------------------------------------------------------------- end
 
 
 async def test_broken_invariant_ends_the_reflector() -> None:
@@ -268,7 +268,7 @@ async def test_any_error_of_the_source_is_a_failed_attempt(
 
 
 class StuckStore(FakeStore):
-    """Waits for ever in one of its coroutines."""
+    """A store that hangs in one of its coroutines."""
 
     def __init__(self, where: str) -> None:
         super().__init__()
@@ -291,10 +291,10 @@ async def test_cancellation_while_the_store_waits_leaves_nothing(where: str) -> 
 
     assert task.cancelled()
     assert source.open == 0
-    del task  # which keeps what its traceback refers to
+    del task  # its traceback keeps references
     gc.collect()
     for _ in range(3):
-        assert asyncio.all_tasks() == tasks, "nothing is closed later, by another task"
+        assert asyncio.all_tasks() == tasks, "nothing is closed later by another task"
         await asyncio.sleep(0)
 
 

@@ -1,4 +1,4 @@
-"""`Reflector`: a resource that the server does not have, or has no more."""
+"""`Reflector`: resources that the server does not serve, or no longer serves."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ BUSY = ServerError("busy", status=503)
 HERE = Page([thing("a", 3)], version=7)
 
 
-def there_then_gone(*more: Page | Exception, served: object = (False,)) -> ServedSource:
-    """A resource that is listed, watched for a second, and then unknown."""
+def listed_then_removed(
+    *more: Page | Exception, served: object = (False,)
+) -> ServedSource:
+    """Make a source that is listed, watched for a second, and then unknown."""
     watches: list[Stream | Exception] = [Stream(1.0, END), GONE]
     assert isinstance(served, tuple)
     return ServedSource([HERE, *(more or (GONE,))], watches, served)
@@ -34,7 +36,7 @@ def there_then_gone(*more: Page | Exception, served: object = (False,)) -> Serve
 async def test_resource_not_served_for_a_minute_is_vacated(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    source, store = there_then_gone(), FakeStore()
+    source, store = listed_then_removed(), FakeStore()
     reflector = reflector_of(source, store)
 
     async with running(reflector.run()):
@@ -51,8 +53,8 @@ async def test_resource_not_served_for_a_minute_is_vacated(
         assert (store.vacated, reflector.phase) == (1, "absent")
 
     listed = [it.time for it in source.requests if it.verb == "list"][1:]
-    assert source.questions == pytest.approx(listed, abs=1e-3), (
-        "after each 404, freshly"
+    assert source.served_checks == pytest.approx(listed, abs=1e-3), (
+        "after each 404, without a cache"
     )
     assert caplog.text.count("resource is no longer served; removing all objects") == 1
 
@@ -68,19 +70,19 @@ async def test_resource_listed_at_version_0_is_vacated() -> None:
 
 
 async def test_lists_of_an_absent_resource_start_at_version_0() -> None:
-    source = there_then_gone()
+    source = listed_then_removed()
 
     async with running(reflector_of(source).run()):
         await asyncio.sleep(400)
 
-    lists = [it for it in source.asked if it.startswith("list")]
+    lists = [it for it in source.requested if it.startswith("list")]
     assert lists[:2] == ["list '0'", "list '7'"]
-    assert lists[-1] == "list '0'", "what was known is void"
+    assert lists[-1] == "list '0'", "known versions are void"
 
 
 async def test_resource_that_returns_is_listed_and_watched() -> None:
     back = Page([thing("b", 90)], version=91)
-    source, store = there_then_gone(*[GONE] * 9, back), FakeStore()
+    source, store = listed_then_removed(*[GONE] * 9, back), FakeStore()
     reflector = reflector_of(source, store)
 
     async with running(reflector.run()):
@@ -94,7 +96,7 @@ async def test_resource_that_returns_is_listed_and_watched() -> None:
 
 async def test_resource_that_returns_may_have_older_versions() -> None:
     back = Page([thing("b", 2)], version=3)
-    source, store = there_then_gone(*[GONE] * 9, back), FakeStore()
+    source, store = listed_then_removed(*[GONE] * 9, back), FakeStore()
     reflector = reflector_of(source, store)
 
     async with running(reflector.run()):
@@ -116,7 +118,7 @@ async def test_resource_that_returns_may_have_older_versions() -> None:
 async def test_nothing_is_vacated_unless_the_server_denies_the_resource(
     served: object,
 ) -> None:
-    source, store = there_then_gone(served=served), FakeStore()
+    source, store = listed_then_removed(served=served), FakeStore()
     reflector = reflector_of(source, store)
 
     async with running(reflector.run()):
@@ -124,7 +126,7 @@ async def test_nothing_is_vacated_unless_the_server_denies_the_resource(
 
         assert reflector.phase != "absent"
 
-    assert len(source.questions) > 5
+    assert len(source.served_checks) > 5
     assert (store.names, store.vacated, source.open) == (["a@3"], 0, 0)
 
 
@@ -139,15 +141,15 @@ async def test_source_without_discovery_is_never_vacated() -> None:
 
 
 async def test_minute_restarts_after_the_server_was_unreachable() -> None:
-    # 404 for half a minute, then away, then 404 as it has just started.
+    # 404 for half a minute, then unreachable, then 404 as it has just started.
     lists = [*[GONE] * 4, BUSY, *[GONE] * 2]
-    source, store = there_then_gone(*lists, Page(version=9)), FakeStore()
+    source, store = listed_then_removed(*lists, Page(version=9)), FakeStore()
 
     async with running(reflector_of(source, store).run()):
         await asyncio.sleep(400)
 
     assert (store.vacated, store.commits) == (0, ["7", "9"])
-    assert source.questions[-1] - source.questions[0] > 60
+    assert source.served_checks[-1] - source.served_checks[0] > 60
 
 
 async def test_resource_that_never_existed_becomes_absent() -> None:

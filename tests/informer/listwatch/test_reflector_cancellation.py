@@ -1,4 +1,4 @@
-"""`Reflector`: cancelled in every turn of the loop, it leaves nothing open or running."""
+"""`Reflector`: cancellation in any turn of the loop leaves nothing open or running."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GONE = NotFound("?", status=404)
 
 
 def scripted() -> ServedSource:
-    """Streams break off, succeed and go on; pages come ahead; the resource goes."""
+    """Make a source whose streams break and succeed, and whose resource is removed."""
     return ServedSource(
         [
             Page([thing("a"), thing("b"), thing("c")], version=7, token="t1"),
@@ -60,14 +60,14 @@ def streaming() -> ServedSource:
     return ServedSource([], [stream])
 
 
-# What a store may ever show.
+# Possible contents of the store.
 STATES = {
     scripted: ["", "a@1 b@1 c@1 d@1 e@1", "a@9 b@1 c@1 d@1 e@1"],
     streaming: ["", "a@3", "a@3 c@6", "a@3 c@7"],
 }
 
-# When the attempts of the first script begin: three streams, of which the last gives
-# way to pages and a watch, and then 404s.
+# Starts of the attempts of the first script: three streams, of which the last is
+# replaced by pages and a watch, then 404s.
 MOMENTS = [0.0, 1.2, 3.6, 5.6, 10.4]
 
 
@@ -96,12 +96,12 @@ async def test_script_of_the_source_is_used_up() -> None:
     task.cancel()
     await asyncio.wait({task})
 
-    assert answers.asked == [
+    assert answers.requested == [
         *("stream ''", "stream ''", "stream ''"),
         *("list '0'", "list t1", "list t2", "watch '7'"),
         *("list '9'", "list '9'"),
     ]
-    assert answers.questions
+    assert answers.served_checks
     assert store.discards == 5
 
 

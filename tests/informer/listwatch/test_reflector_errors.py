@@ -1,4 +1,4 @@
-"""`Reflector`: who is told of what went wrong, and internal errors of the server."""
+"""`Reflector`: its error handler, and internal errors of the server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BROKEN = TransportError("broken")
 INTERNAL = ServerError("etcd is on fire", status=500)
 
 
-# ---------------------------------------------------------------- the handler
+# ---------------------------------------------------------------- error handler
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ async def test_failing_error_handler_is_logged(
     async with running(reflector.run()):
         await asyncio.sleep(2)
 
-    assert source.asked == ["list '0'", "list '0'", "watch '1'"]
+    assert source.requested == ["list '0'", "list '0'", "watch '1'"]
     assert "pods: the watch error handler failed" in caplog.text
     assert "a bug of the user" in caplog.text
 
@@ -155,37 +155,39 @@ def test_error_handler_must_be_a_plain_function(handler: object) -> None:
 
 
 def always_internal() -> list[Stream | Exception]:
-    """Internal errors by turns as an event and as an answer."""
+    """Return internal errors, alternately as an event and as a response."""
     return [
         answer for _ in range(10) for answer in (Stream([error_event(500)]), INTERNAL)
     ]
 
 
-async def asked_in(seconds: float, source: FakeSource, **options: float) -> list[str]:
+async def requested_in(
+    seconds: float, source: FakeSource, **options: float
+) -> list[str]:
     async with running(reflector_of(source, None, **options).run()):
         await asyncio.sleep(seconds)
 
-    return source.asked
+    return source.requested
 
 
 async def test_internal_errors_cause_a_list_after_a_minute_of_resumes() -> None:
     source = FakeSource([Page(version=7)], always_internal())
 
-    asked = await asked_in(121, source)
+    requested = await requested_in(121, source)
 
-    assert asked[:2] == ["list '0'", "watch '7'"]
-    assert asked[-2:] == ["list '7'", "watch '7'"]
-    assert set(asked[2:-2]) == {"watch '7'"}
+    assert requested[:2] == ["list '0'", "watch '7'"]
+    assert requested[-2:] == ["list '7'", "watch '7'"]
+    assert set(requested[2:-2]) == {"watch '7'"}
     assert source.times[-2] > 60
 
 
 async def test_minute_of_resumes_restarts_after_that_list() -> None:
     source = FakeSource([Page(version=7)], always_internal())
 
-    asked = await asked_in(400, source)
+    requested = await requested_in(400, source)
 
     lists = [it.time for it in source.requests if it.verb == "list"]
-    assert len(asked) > 8
+    assert len(requested) > 8
     assert len(lists) > 3
     assert all(later - one > 60 for one, later in pairwise(lists))
 
@@ -193,26 +195,26 @@ async def test_minute_of_resumes_restarts_after_that_list() -> None:
 async def test_internal_errors_cause_a_list_at_once_if_the_limit_is_0() -> None:
     source = FakeSource([Page(version=7)], always_internal())
 
-    asked = await asked_in(5, source, internal_error_seconds=0)
+    requested = await requested_in(5, source, internal_error_seconds=0)
 
-    assert asked[:4] == ["list '0'", "watch '7'", "list '7'", "watch '7'"]
+    assert requested[:4] == ["list '0'", "watch '7'", "list '7'", "watch '7'"]
 
 
 async def test_events_in_between_restart_the_minute_of_resumes() -> None:
     streams = [Stream([bookmark(8 + n), error_event(500)]) for n in range(20)]
     source = FakeSource([Page(version=7)], streams)
 
-    asked = await asked_in(300, source)
+    requested = await requested_in(300, source)
 
-    assert [it for it in asked if it.startswith("list")] == ["list '0'"]
+    assert [it for it in requested if it.startswith("list")] == ["list '0'"]
 
 
 async def test_other_errors_are_always_resumed() -> None:
     source = FakeSource([Page(version=7)], [BUSY] * 100)
 
-    asked = await asked_in(1000, source)
+    requested = await requested_in(1000, source)
 
-    assert [it for it in asked if it.startswith("list")] == ["list '0'"]
+    assert [it for it in requested if it.startswith("list")] == ["list '0'"]
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])

@@ -1,4 +1,4 @@
-"""What a reflector measures, under which names, and what a failing sink changes."""
+"""Metrics of a `Reflector`: names, values, and failing sinks."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ BUSY = ServerError("busy", status=503)
 
 
 class Sink:
-    """Keeps what it is told, by name and labels other than the reflector's name."""
+    """A sink that keeps values by name and labels other than the reflector's name."""
 
     enabled = True
 
     def __init__(self) -> None:
-        self.told: dict[str, list[float]] = defaultdict(list)
+        self.recorded: dict[str, list[float]] = defaultdict(list)
 
     def count(self, name: str, amount: float = 1.0, /, **labels: str) -> None:
         self._note(name, amount, labels)
@@ -49,7 +49,7 @@ class Sink:
     def _note(self, name: str, value: float, labels: dict[str, str]) -> None:
         assert labels.pop("name") == "pods"
         short = name.removeprefix("aioinformer_").removeprefix("reflector_")
-        self.told[" ".join([short, *labels.values()])].append(value)
+        self.recorded[" ".join([short, *labels.values()])].append(value)
 
 
 class Failing(Sink):
@@ -83,7 +83,7 @@ async def test_list_in_pages_counts_as_one_list() -> None:
     async with running(measured(FakeSource(pages), sink).run()):
         await asyncio.sleep(3)
 
-    assert sink.told == {
+    assert sink.recorded == {
         "lists_total": [1],
         "list_duration_seconds": [1.5],
         "items_per_list": [3],
@@ -101,10 +101,10 @@ async def test_watch_is_measured_when_it_ends() -> None:
     async with running(measured(FakeSource([Page(version=7)], [stream]), sink).run()):
         await asyncio.sleep(7.5)
 
-    assert sink.told["watch_duration_seconds"][0] == 7
-    assert sink.told["items_per_watch"][0] == 3
-    assert sink.told["last_resource_version"] == [7, 9, 12]
-    assert sink.told["watches_total"] == [1, 1]
+    assert sink.recorded["watch_duration_seconds"][0] == 7
+    assert sink.recorded["items_per_watch"][0] == 3
+    assert sink.recorded["last_resource_version"] == [7, 9, 12]
+    assert sink.recorded["watches_total"] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ async def test_short_watches_are_counted(stream: object, short: int) -> None:
 
     async with running(measured(FakeSource([Page()], [stream()]), sink).run()):
         await asyncio.sleep(1.1)
-        assert sum(sink.told["short_watches_total"]) == short
+        assert sum(sink.recorded["short_watches_total"]) == short
 
 
 async def test_streaming_list_counts_as_a_list_and_a_watch() -> None:
@@ -136,11 +136,11 @@ async def test_streaming_list_counts_as_a_list_and_a_watch() -> None:
     async with running(reflector.run()):
         await asyncio.sleep(6)
 
-    assert sink.told["lists_total"] == [1]
-    assert sink.told["list_duration_seconds"] == [2]
-    assert sink.told["items_per_list"] == [2]
-    assert sink.told["watch_duration_seconds"][0] == 3
-    assert sink.told["items_per_watch"][0] == 1
+    assert sink.recorded["lists_total"] == [1]
+    assert sink.recorded["list_duration_seconds"] == [2]
+    assert sink.recorded["items_per_list"] == [2]
+    assert sink.recorded["watch_duration_seconds"][0] == 3
+    assert sink.recorded["items_per_watch"][0] == 1
 
 
 async def test_failures_are_counted_by_class() -> None:
@@ -150,10 +150,10 @@ async def test_failures_are_counted_by_class() -> None:
     async with running(measured(source, sink).run()):
         await asyncio.sleep(10)
 
-    assert sink.told["failures_total ServerError"] == [1, 1]
-    assert sink.told["failures_total Forbidden"] == [1]
-    assert sink.told["lists_total"] == [1, 1, 1]
-    assert len(sink.told["list_duration_seconds"]) == 1
+    assert sink.recorded["failures_total ServerError"] == [1, 1]
+    assert sink.recorded["failures_total Forbidden"] == [1]
+    assert sink.recorded["lists_total"] == [1, 1, 1]
+    assert len(sink.recorded["list_duration_seconds"]) == 1
 
 
 async def test_abandoned_stream_and_its_list_count_as_two_lists() -> None:
@@ -163,8 +163,8 @@ async def test_abandoned_stream_and_its_list_count_as_two_lists() -> None:
     async with running(measured(source, sink, streaming_list=True).run()):
         await asyncio.sleep(1)
 
-    assert sink.told["lists_total"] == [1, 1]
-    assert len(sink.told["items_per_list"]) == 1
+    assert sink.recorded["lists_total"] == [1, 1]
+    assert len(sink.recorded["items_per_list"]) == 1
 
 
 async def test_version_that_is_no_number_is_not_measured() -> None:
@@ -173,7 +173,7 @@ async def test_version_that_is_no_number_is_not_measured() -> None:
     async with running(measured(FakeSource([Page(version="abc")]), sink).run()):
         await asyncio.sleep(1)
 
-    assert "last_resource_version" not in sink.told
+    assert "last_resource_version" not in sink.recorded
 
 
 async def test_failing_sink_is_logged_once_and_changes_nothing(
@@ -185,8 +185,8 @@ async def test_failing_sink_is_logged_once_and_changes_nothing(
     async with running(measured(source, sink).run()):
         await asyncio.sleep(10)
 
-    assert source.asked == ["list '0'", "list '0'", "watch '1'", "watch '9'"]
-    assert len(sink.told) > 5
+    assert source.requested == ["list '0'", "list '0'", "watch '1'", "watch '9'"]
+    assert len(sink.recorded) > 5
     assert caplog.text.count("pods: the metrics sink failed") == 1
     assert "a bug of the user" in caplog.text
 
@@ -197,4 +197,4 @@ async def test_disabled_sink_is_not_called() -> None:
     async with running(measured(FakeSource([BUSY, Page()]), sink).run()):
         await asyncio.sleep(10)
 
-    assert sink.told == {}
+    assert sink.recorded == {}

@@ -1,4 +1,4 @@
-"""`Reflector`: lists in pages, of which the next is asked for while one is read."""
+"""`Reflector`: lists in pages, with the next page requested while one is read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def things(*names: str) -> list[KubeObject]:
 
 
 async def test_next_page_is_requested_when_the_first_objects_arrive() -> None:
-    # Each page takes a second until its head is here, and four for its objects.
+    # Each page takes a second until its head, and four for its objects.
     source = FakeSource(
         [
             Page(things("a"), version=7, token="t1", head=1.0),
@@ -37,7 +37,7 @@ async def test_next_page_is_requested_when_the_first_objects_arrive() -> None:
     async with running(reflector_of(source, store).run()):
         await asyncio.sleep(20)
 
-    assert source.asked == ["list '0'", "list t1", "list t2", "watch '7'"]
+    assert source.requested == ["list '0'", "list t1", "list t2", "watch '7'"]
     assert source.times == pytest.approx([0, 1, 5, 13], abs=1e-3)
     assert store.names == ["a@1", "b@1", "c@1"]
 
@@ -124,7 +124,7 @@ async def test_failing_next_page_fails_the_list(second: Page | Exception) -> Non
         await asyncio.sleep(5)
 
     again = "list ''" if isinstance(second, Exception) else "list '0'"
-    assert source.asked == ["list '0'", "list t1", again, "watch '9'"]
+    assert source.requested == ["list '0'", "list t1", again, "watch '9'"]
     assert (store.names, len(errors)) == (["c@1"], 1)
 
 
@@ -135,10 +135,10 @@ async def test_aborted_list_closes_the_next_page() -> None:
     async with running(reflector_of(source, StoreThatTakesTime(0.5)).run()):
         await asyncio.sleep(0.4)
 
-        assert (source.asked, source.open) == (["list '0'", "list t1"], 2)
+        assert (source.requested, source.open) == (["list '0'", "list t1"], 2)
         await asyncio.sleep(0.4)
 
-        assert (source.asked, source.open) == (["list '0'", "list t1"], 0)
+        assert (source.requested, source.open) == (["list '0'", "list t1"], 0)
 
 
 @pytest.mark.parametrize("length", [1, 2, 5])
@@ -153,7 +153,7 @@ async def test_repeated_continue_token_fails_the_list(length: int) -> None:
     async with running(reflector.run()):
         await settle()
 
-        assert source.asked == ["list '0'", *(f"list {token}" for token in circle)]
+        assert source.requested == ["list '0'", *(f"list {token}" for token in circle)]
         assert (source.open, reflector.phase) == (0, "backing off")
         await asyncio.sleep(5)
 
@@ -212,7 +212,7 @@ async def test_cancellation_closes_the_next_page(
     async with running(reflector_of(source, store).run()):
         await asyncio.sleep(1)
 
-        assert source.asked == ["list '0'", "list t1"]
+        assert source.requested == ["list '0'", "list t1"]
 
     assert source.open == 0
 
@@ -230,5 +230,5 @@ async def test_pages_are_one_attempt_whose_gap_starts_at_its_end() -> None:
     async with running(reflector_of(source).run()):
         await asyncio.sleep(3)
 
-    assert source.asked[3] == "list '0'"
+    assert source.requested[3] == "list '0'"
     assert source.times[3] == pytest.approx(1.4 + 1.2, abs=1e-3)

@@ -1,4 +1,4 @@
-"""`Reflector`: what it logs, counts, and says of itself."""
+"""`Reflector`: log records, counters, and state."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BROKEN = TransportError("broken")
 EXPIRED = ResourceExpired("too old", status=410)
 
 
-# ---------------------------------------------------------------- what it says
+# ---------------------------------------------------------------- log records
 
 
 async def test_failures_are_logged_at_growing_intervals(
@@ -83,8 +83,8 @@ async def test_successful_watch_restarts_the_log_intervals(
     async with running(reflector_of(source).run()):
         await asyncio.sleep(200)
 
-    told = [record.getMessage() for record in caplog.records]
-    assert [text.split()[3] for text in told] == ["(1", "(2", "(1"]
+    received = [record.getMessage() for record in caplog.records]
+    assert [text.split()[3] for text in received] == ["(1", "(2", "(1"]
 
 
 async def test_watches_that_always_fail_after_their_start_are_logged(
@@ -153,7 +153,7 @@ async def test_failures_restarts_and_refusals_are_counted() -> None:
 
     async with running(reflector.run()):
         note()
-        for moment in (0.6, 1.8, 4.8, 4.8):  # behind the starts at 0, 1.2, 3.6 and 8.4
+        for moment in (0.6, 1.8, 4.8, 4.8):  # after the starts at 0, 1.2, 3.6 and 8.4
             await asyncio.sleep(moment)
             note()
 
@@ -230,7 +230,7 @@ async def test_duplicates_and_unreadable_events_are_counted() -> None:
 
     assert reflector.duplicates == 1
     assert counted == 5
-    assert reflector.skipped == 7, "what came behind the last batch counts too"
+    assert reflector.skipped == 7, "events after the last batch count too"
 
 
 async def test_unreadable_events_of_several_watches_are_added_up() -> None:
@@ -267,7 +267,7 @@ async def test_time_of_the_last_synced_state_is_recorded() -> None:
     moments = []
 
     async with running(reflector.run()):
-        for moment in (2, 4, 10, 10, 10):  # listed at 5, watched at 5, 25 and 35 s
+        for moment in (2, 4, 10, 10, 10):  # listed at 5 s, watched at 5, 25 and 35 s
             await asyncio.sleep(moment)
             moments.append(reflector.in_step)
 
@@ -307,4 +307,4 @@ async def test_reflector_works_with_defaults() -> None:
     async with running(Reflector(source, FakeStore()).run()):
         await asyncio.sleep(2)
 
-    assert source.asked == ["list '0'", "list '0'", "watch '1'"]
+    assert source.requested == ["list '0'", "list '0'", "watch '1'"]

@@ -1,4 +1,4 @@
-"""`Reflector`: lists that come as streams, and what it does where they do not."""
+"""`Reflector`: streaming lists, and lists in pages where they fail."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def streaming(source: FakeSource, store: FakeStore | None = None) -> Reflector:
 
 
 def listed(*more: WatchEvent | float) -> Stream:
-    """A stream whose initial events are one object, up to version 9."""
+    """Make a stream with one initial object, up to version 9."""
     steps: list[list[WatchEvent] | float] = [[added(thing("a", 3))]]
     steps.append([initial_events_end(9)])
     return Stream(*steps, *([it] if not isinstance(it, float) else it for it in more))
 
 
-# ---------------------------------------------------------------- the good way
+# ---------------------------------------------------------------- working streams
 
 
 async def test_stream_lists_and_watches_in_one_request() -> None:
@@ -127,7 +127,7 @@ async def test_versions_are_compared_again_after_the_end() -> None:
         await settle()
 
     assert reflector.history_resets == 1
-    assert source.asked == ["stream ''"]
+    assert source.requested == ["stream ''"]
 
 
 async def test_stream_that_ends_after_the_list_is_resumed_by_a_watch() -> None:
@@ -137,7 +137,7 @@ async def test_stream_that_ends_after_the_list_is_resumed_by_a_watch() -> None:
     async with running(streaming(source).run()):
         await asyncio.sleep(6)
 
-    assert source.asked == ["stream ''", "watch '12'"]
+    assert source.requested == ["stream ''", "watch '12'"]
 
 
 async def test_relist_streams_state_not_older_than_known() -> None:
@@ -149,7 +149,7 @@ async def test_relist_streams_state_not_older_than_known() -> None:
     async with running(streaming(source).run()):
         await asyncio.sleep(10)
 
-    assert source.asked == ["stream ''", "stream '9'"]
+    assert source.requested == ["stream ''", "stream '9'"]
 
 
 async def test_stream_older_than_known_resets_the_history() -> None:
@@ -162,10 +162,10 @@ async def test_stream_older_than_known_resets_the_history() -> None:
     async with running(reflector.run()):
         await asyncio.sleep(20)
 
-        assert source.open == 1, "the one not believed was left"
+        assert source.open == 1, "the older stream was closed"
 
     assert reflector.history_resets == 1
-    assert source.asked == ["stream ''", "stream '9'", "stream ''"]
+    assert source.requested == ["stream ''", "stream '9'", "stream ''"]
     assert store.commits == ["9"]
 
 
@@ -194,11 +194,11 @@ async def test_slow_stream_that_progresses_is_not_abandoned() -> None:
     async with running(streaming(source, store).run()):
         await asyncio.sleep(291)
 
-    assert source.asked == ["stream ''"]
+    assert source.requested == ["stream ''"]
     assert len(store.objects) == 10
 
 
-# ---------------------------------------------------------------- where there are none
+# ---------------------------------------------------------------- servers without streams
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ async def test_refused_stream_is_replaced_by_pages_permanently(
         assert (reflector.phase, reflector.refusals) == ("watching", 0)
         await asyncio.sleep(10)
 
-    assert source.asked == [
+    assert source.requested == [
         *("stream ''", "list '0'", "watch '7'"),
         *("list '7'", "watch '7'"),
     ]
@@ -237,7 +237,7 @@ async def test_refusal_of_a_stream_does_not_count_as_refusal() -> None:
     async with running(reflector.run()):
         await settle()
 
-        assert reflector.refusals == 1, "the list's, not that of the stream"
+        assert reflector.refusals == 1, "the refusal of the list"
 
 
 async def test_retry_after_is_respected_before_pages() -> None:
@@ -247,7 +247,7 @@ async def test_retry_after_is_respected_before_pages() -> None:
     async with running(streaming(source).run()):
         await asyncio.sleep(10)
 
-    assert source.asked[:2] == ["stream ''", "list '0'"]
+    assert source.requested[:2] == ["stream ''", "list '0'"]
     assert source.times[:2] == pytest.approx([0, 9], abs=1e-3)
 
 
@@ -260,7 +260,7 @@ async def test_silent_stream_is_abandoned_after_30_s() -> None:
 
         assert reflector.phase == "watching"
 
-    assert source.asked == ["stream ''", "list '0'", "watch '7'"]
+    assert source.requested == ["stream ''", "list '0'", "watch '7'"]
     assert source.times[1] == pytest.approx(30, abs=1e-3)
     assert (store.discards, source.open) == (1, 0)
 
@@ -284,7 +284,7 @@ async def test_ordinary_watch_in_reply_is_abandoned_after_30_s(kind: object) -> 
     async with running(streaming(source).run()):
         await asyncio.sleep(40)
 
-    assert source.asked == ["stream ''", "list '0'", "watch '2000'"]
+    assert source.requested == ["stream ''", "list '0'", "watch '2000'"]
     assert source.times[1] == pytest.approx(30.1, abs=1e-3)
 
 
@@ -302,10 +302,10 @@ async def test_waiting_for_the_end_of_a_stream_is_logged(
     (warned,) = [it.getMessage() for it in caplog.records]
     assert warned.startswith("pods: waiting for the end of a streamed list")
     assert warned.endswith("(1 events so far, none for the last 10 s)")
-    assert store.names == ["a@3", "b@4"], "the one that came late was not lost"
+    assert store.names == ["a@3", "b@4"], "the late object is not lost"
 
 
-# ---------------------------------------------------------------- that break
+# ---------------------------------------------------------------- broken streams
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ async def test_broken_stream_is_requested_again(
     async with running(reflector.run()):
         await asyncio.sleep(5)
 
-    assert source.asked == ["stream ''", "stream ''"]
+    assert source.requested == ["stream ''", "stream ''"]
     assert source.times == pytest.approx([0, 1.2], abs=1e-3)
     assert (store.names, store.discards, len(errors)) == (["b@4"], 1, 1)
 
@@ -341,7 +341,7 @@ async def test_three_broken_streams_in_a_row_are_replaced_by_pages() -> None:
     async with running(streaming(source).run()):
         await asyncio.sleep(10)
 
-    assert source.asked == [*(["stream ''"] * 3), "list '0'", "watch '7'"]
+    assert source.requested == [*(["stream ''"] * 3), "list '0'", "watch '7'"]
 
 
 async def test_expired_stream_requests_the_newest_state() -> None:
@@ -353,7 +353,7 @@ async def test_expired_stream_requests_the_newest_state() -> None:
     async with running(streaming(source).run()):
         await asyncio.sleep(30)
 
-    assert source.asked == ["stream ''", "stream '9'", "stream ''"]
+    assert source.requested == ["stream ''", "stream '9'", "stream ''"]
 
 
 async def test_too_many_requests_delay_the_next_stream() -> None:
@@ -363,10 +363,10 @@ async def test_too_many_requests_delay_the_next_stream() -> None:
     async with running(streaming(source).run()):
         await asyncio.sleep(60)
 
-    assert source.asked == ["stream ''"] * 5
+    assert source.requested == ["stream ''"] * 5
 
 
-# ---------------------------------------------------------------- what cannot be read
+# ---------------------------------------------------------------- unreadable events
 
 
 async def test_unreadable_events_of_the_first_stream_are_counted(
@@ -397,11 +397,11 @@ async def test_unreadable_events_of_a_later_stream_delete_nothing() -> None:
     async with running(streaming(source, store).run()):
         await asyncio.sleep(60)
 
-    assert source.asked[:5] == ["stream ''", *(["stream '9'"] * 3), "list '9'"]
+    assert source.requested[:5] == ["stream ''", *(["stream '9'"] * 3), "list '9'"]
     assert (store.commits, store.unreadable) == (["9", "13"], ["default/a"])
 
 
-# ---------------------------------------------------------------- its end
+# ---------------------------------------------------------------- cancellation
 
 
 @pytest.mark.parametrize(

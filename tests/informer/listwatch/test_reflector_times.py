@@ -1,4 +1,4 @@
-"""`Reflector`: exactly when its attempts begin, and how long its watches last."""
+"""`Reflector`: exact times of its attempts, and duration of its watches."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TOO_LARGE = ServerError(
 
 
 def attempts(seed: int, number: int) -> list[float]:
-    """When attempts should start that all fail at once."""
+    """Return the expected starts of attempts that all fail at once."""
     draw, d, starts = random.Random(seed), 0.8, [0.0]
     while len(starts) < number:
         starts.append(starts[-1] + d * (1 + draw.random()))
@@ -85,7 +85,7 @@ async def test_another_seed_gives_another_jitter() -> None:
 async def test_gap_after_a_slow_failing_list_starts_at_its_end(
     error: Exception,
 ) -> None:
-    """Else such a list would be under way all the time."""
+    """Otherwise such a list would be in progress all the time."""
     slow = Page([thing("a")], seconds=20.0, error=error)
     source = FakeSource([slow])
 
@@ -110,7 +110,7 @@ async def test_gap_after_a_slow_failing_list_starts_at_its_end(
 async def test_expired_version_is_relisted_within_a_second(
     error: Exception | WatchEvent,
 ) -> None:
-    """Though attempts have failed before, so that their gaps are long."""
+    """Earlier failures have made the gaps long."""
     end = error if isinstance(error, Exception) else Stream([error])
     source = FakeSource([*[BUSY] * 4, Page(version=7)], [end, Stream()])
 
@@ -124,7 +124,7 @@ async def test_expired_version_is_relisted_within_a_second(
 
 
 async def test_stream_counts_as_a_watch_from_the_end_of_its_list() -> None:
-    # Each list takes longer than its gap, and the watch behind it expires at once.
+    # Each list takes longer than its gap, and the watch after it expires at once.
     def slow_list() -> Stream:
         return Stream(2.0, [initial_events_end(7)], [error_event(410, "Expired")])
 
@@ -145,7 +145,7 @@ async def test_watch_that_outlived_its_gap_does_not_change_the_spacing() -> None
     async with running(reflector_of(source).run()):
         await asyncio.sleep(41.3)
 
-    # At 40 s the first failure: the gap behind it is still the first one, 1.2 s.
+    # The first failure is at 40 s, and the gap after it is still the first one, 1.2 s.
     assert source.times == pytest.approx([0, 0, 10, 20, 30, 40, 41.2], abs=1e-3)
 
 
@@ -187,7 +187,7 @@ async def test_watch_of_two_minutes_resets_the_spacing(
 
 
 @pytest.mark.parametrize(
-    ("asked", "waited"),
+    ("requested", "waited"),
     [
         pytest.param(None, 1.2, id="none"),
         pytest.param(0.5, 1.2, id="shorter-than-the-gap"),
@@ -197,9 +197,9 @@ async def test_watch_of_two_minutes_resets_the_spacing(
 )
 @pytest.mark.parametrize("where", ["list", "watch"])
 async def test_retry_after_is_a_lower_bound(
-    asked: float | None, waited: float, where: str
+    requested: float | None, waited: float, where: str
 ) -> None:
-    error = TooManyRequests("patience", status=429, retry_after=asked)
+    error = TooManyRequests("patience", status=429, retry_after=requested)
     source = (
         FakeSource([error, Page()])
         if where == "list"
@@ -231,7 +231,7 @@ async def test_error_event_can_carry_retry_after() -> None:
 async def test_watches_that_always_cause_a_list_slow_down(
     end: Exception | list[WatchEvent],
 ) -> None:
-    """Though each lives for some seconds: lists are dear."""
+    """Each watch lasts some seconds, but lists are expensive."""
     source = FakeSource([Page(version=7)], [Stream(5.0, end) for _ in range(500)])
 
     async with running(reflector_of(source).run()):

@@ -1,4 +1,4 @@
-"""`Reflector`: a watch that says nothing is checked, for the server may be another one."""
+"""`Reflector`: version checks of silent watches, which detect a replaced server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def test_silent_watch_is_checked_once_after_a_minute() -> None:
         await asyncio.sleep(290)
 
     assert source.checks == [pytest.approx(60, abs=0.1)]
-    assert source.asked == ["list '0'", "watch '7'"]
+    assert source.requested == ["list '0'", "watch '7'"]
 
 
 async def test_watch_with_events_is_not_checked() -> None:
@@ -48,7 +48,7 @@ async def test_server_with_an_older_version_resets_the_history() -> None:
     async with running(reflector.run()):
         await asyncio.sleep(70)
 
-    assert source.asked[:4] == ["list '0'", "watch '7'", "list ''", "watch '3'"]
+    assert source.requested[:4] == ["list '0'", "watch '7'", "list ''", "watch '3'"]
     assert store.anew == [False, True]
     assert store.names == ["b@3"]
     assert reflector.history_resets == 1
@@ -63,7 +63,7 @@ async def test_slow_check_is_abandoned() -> None:
         await asyncio.sleep(70)
         stream.send(bookmark(9))
         await asyncio.sleep(19)
-        assert store.version == "7", "nobody reads the watch during the check"
+        assert store.version == "7", "the watch is not read during the check"
         await asyncio.sleep(2)
 
         assert store.version == "9"
@@ -89,5 +89,5 @@ async def test_inconclusive_check_changes_nothing(
         await asyncio.sleep(100)
 
     assert len(source.checks) == 1
-    assert store.version == "9", "what came after the check was not lost"
+    assert store.version == "9", "events after the check are not lost"
     assert not isinstance(reflector.last_error, HistoryReset)

@@ -1,4 +1,4 @@
-"""`Reflector`: a watch whose bookmarks stop to come is dead, and is ended."""
+"""`Reflector`: watches without the usual bookmarks are stalled, and are ended."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from aioinformer.errors import HistoryReset, TransportError
 
 
 def rhythm(bookmarks: int, every: float = 60.0) -> Stream:
-    """A stream with some bookmarks in a rhythm, which then falls silent."""
+    """Make a stream with regular bookmarks that then falls silent."""
     stream = Stream()
     for number in range(bookmarks):
         stream.then(every)
@@ -43,11 +43,11 @@ async def test_stalled_watch_is_ended_and_resumed() -> None:
     reflector.set_watch_error_handler(errors.append)
 
     async with running(reflector.run()):
-        await asyncio.sleep(226)  # 2.5 times 50 s behind the last bookmark at 100 s
+        await asyncio.sleep(226)  # 2.5 times 50 s after the last bookmark at 100 s
 
         assert source.open == 1
 
-    assert source.asked == ["list '0'", "watch '7'", "watch '11'"]
+    assert source.requested == ["list '0'", "watch '7'", "watch '11'"]
     assert watches(source)[1] == pytest.approx(225, abs=0.1)
     (error,) = errors
     assert isinstance(error, TransportError)
@@ -74,7 +74,7 @@ async def test_watch_without_bookmarks_may_be_silent(bookmarks: int) -> None:
 
 
 async def test_error_event_does_not_count_as_a_bookmark() -> None:
-    # A bookmark, an ERROR event a minute later; then a watch that is just silent.
+    # A bookmark, an ERROR event a minute later, then a watch that is only silent.
     stream = Stream(1.0, [bookmark(8)], 60.0, [error_event(500)])
     source = FakeSource([Page(version=7)], [stream])
 
@@ -148,12 +148,12 @@ async def test_stream_is_watched_after_its_list() -> None:
     async with running(reflector_of(source, streaming_list=True).run()):
         await asyncio.sleep(300)
 
-    assert source.asked == ["stream ''", "watch '11'"]
+    assert source.requested == ["stream ''", "watch '11'"]
     assert watches(source) == pytest.approx([120 + 150], abs=0.1)
 
 
 class StoreThatWaits(FakeStore):
-    """Takes long for its third batch."""
+    """A store that takes long for its third batch."""
 
     async def feed(self, deltas, resource_version):  # type: ignore[no-untyped-def]
         await super().feed(deltas, resource_version)

@@ -1,4 +1,4 @@
-"""The events of a watch: duplicates, broken history, versions of all kinds."""
+"""`to_changes`: duplicates, history resets, and versions of all kinds."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def test_versions_are_compared_from_the_first_change_on() -> None:
     assert isinstance(result.error, HistoryReset)
 
 
-# ---------------------------------------------------------------- any split
+# ---------------------------------------------------------------- batching
 
 EVENTS = st.builds(
     lambda kind, name, version: (
@@ -263,7 +263,7 @@ def test_batching_of_events_does_not_change_the_result(
 
 
 def outcome(batches: list[list[WatchEvent]], version: str) -> tuple[object, ...]:
-    """What a store holds and knows behind a watch that brought these batches."""
+    """Return the objects and the version of a store after these batches of a watch."""
     objects = {"default/a": thing("a", 2)}
     duplicates = 0
     seen: list[str] = []

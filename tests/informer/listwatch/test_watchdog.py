@@ -1,4 +1,4 @@
-"""`Watchdog`: after how much silence a watch counts as dead, computed without a clock."""
+"""`Watchdog`: the deadline of a silent watch, computed without a clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def watched(*bookmarks: float, begun: float = 0.0) -> Watchdog:
-    """One that has seen a watch with bookmarks at these times."""
+    """Make a watchdog that has seen a watch with bookmarks at these times."""
     watchdog = Watchdog()
     watchdog.begin(begun)
     for time in bookmarks:
@@ -24,7 +24,7 @@ def watched(*bookmarks: float, begun: float = 0.0) -> Watchdog:
     return watchdog
 
 
-# ---------------------------------------------------------------- what it learns
+# ---------------------------------------------------------------- measured gaps
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_repr_names_the_state() -> None:
     assert repr(watched(60, 120)) == "<Watchdog armed, 150s>"
 
 
-# ---------------------------------------------------------------- whatever happens
+# ---------------------------------------------------------------- invariants
 
 SECONDS = st.sampled_from([0.0, 1.0, 5.0, 10.0, 60.0, 75.0, 120.0, 200.0, 20_000.0])
 STEPS = st.lists(
@@ -202,7 +202,7 @@ STEPS = st.lists(
 def test_deadline_is_bounded_and_at_most_two_watches_are_ended_in_a_row(
     steps: list[tuple[str, float]],
 ) -> None:
-    """In a row: no gap was learnt in between, and no watch ended by itself."""
+    """In a row means without a measured gap or a watch that ended by itself."""
     watchdog = Watchdog()
     now, heard, alarms, bitten = 0.0, 0.0, 0, True
     for what, seconds in steps:
@@ -234,7 +234,7 @@ def test_deadline_is_bounded_and_at_most_two_watches_are_ended_in_a_row(
             alarms = 0
 
 
-# As the differences of times they are rounded, and must stay within the bounds.
+# Differences of times are rounded, and must stay within the bounds.
 @given(
     gaps=st.lists(st.floats(5.001, 119.999), min_size=1, max_size=20),
     traffic=st.lists(st.floats(0, 1), max_size=5),
@@ -242,7 +242,7 @@ def test_deadline_is_bounded_and_at_most_two_watches_are_ended_in_a_row(
 def test_watch_of_a_steady_server_is_never_ended(
     gaps: list[float], traffic: list[float]
 ) -> None:
-    """As long as no gap is 2.5 times as long as the longest of the eight before it."""
+    """No gap is 2.5 times as long as the longest of the eight before it."""
     watchdog = watched(0.0)
     now = 0.0
     for number, gap in enumerate(gaps):

@@ -1,4 +1,4 @@
-"""An informer with compression: what it stores, tells and learns its dictionary from."""
+"""Pipelines with compression: stored objects, notifications, and dictionaries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from compression_helpers import (
     web,
     webs,
 )
-from fake_source import Page, Stream, told
+from fake_source import Page, Stream, states_of
 from informer_helpers import pods_of, running
 from pipeline_helpers import Rig, add, delete, update
 
@@ -36,7 +36,7 @@ from aioinformer.model.views import ObjectContext
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Training takes a thread, and the clock must not run ahead of that.
+# Training runs in a thread, so the clock must be real.
 pytestmark = [pytest.mark.realtime, pytest.mark.looptime(False)]
 
 LETTERS = string.ascii_letters + string.digits + string.punctuation.replace('"', "")
@@ -167,14 +167,14 @@ async def test_object_deleted_during_a_streaming_list_stays_deleted() -> None:
 
 
 class Slow:
-    """A codec that reads nothing before it may."""
+    """A codec whose reads wait for an event."""
 
     def __init__(self) -> None:
-        self.asked = threading.Event()
+        self.called = threading.Event()
         self.may = threading.Event()
 
     def read(self, body: bytes, what: str) -> bytes:
-        self.asked.set()
+        self.called.set()
         assert self.may.wait(timeout=60)
         return web("slow").raw
 
@@ -196,7 +196,7 @@ async def test_list_can_be_repeated_after_its_training_was_cancelled(
     async with running(rig.run()):
         await rig.pipeline.stage([first, *webs(3)])
         commit = asyncio.create_task(rig.pipeline.commit("5"))
-        while not slow.asked.is_set():
+        while not slow.called.is_set():
             await asyncio.sleep(0.001)
 
         commit.cancel()
@@ -218,10 +218,10 @@ async def test_list_can_be_repeated_after_its_training_was_cancelled(
 
 
 async def test_index_functions_are_called_once_with_uncompressed_objects() -> None:
-    asked: list[bool] = []
+    called: list[bool] = []
 
     def by_image(obj: KubeObject) -> list[str]:
-        asked.append(is_compressed(obj))
+        called.append(is_compressed(obj))
         return [obj.at("spec.containers.0.image"), obj.name]
 
     rig = Rig(compression="zstd")
@@ -234,7 +234,7 @@ async def test_index_functions_are_called_once_with_uncompressed_objects() -> No
         await rig.relist(*webs(SAMPLES + 5), version=8)
         await applied(rig)
 
-    assert asked == [False] * (SAMPLES + 5 + 2 + 1)  # the last list takes one back
+    assert called == [False] * (SAMPLES + 5 + 2 + 1)  # the last list reverts one object
     (found,) = rig.indexer.by_index("image", "web-0001")
     assert found is rig.indexer.get_by_key("default/web-0001")
     assert is_compressed(found)
@@ -249,21 +249,21 @@ async def test_indexes_added_later_read_compressed_objects() -> None:
         rig.indexer.add_indexers({"own": index_by("spec.own.0")})
         value = web("web-0003").at("spec.own.0")
 
-        assert told(rig.indexer.by_index("own", value)) == ["web-0003@1"]
+        assert states_of(rig.indexer.by_index("own", value)) == ["web-0003@1"]
 
 
 async def test_missing_index_value_of_a_damaged_body_is_reported() -> None:
     async with a_rig(*webs(2)) as rig:
         rig.indexer.contents.objects["default/web-0001"] = damaged(web("web-0001"))
-        told_of: list[Any] = []
-        rig.indexer._on_error = told_of.append
+        received_by: list[Any] = []
+        rig.indexer._on_error = received_by.append
         rig.indexer.add_indexers({"own": index_by("spec.own.0")})
 
-        (failure,) = told_of
+        (failure,) = received_by
         assert isinstance(failure.__cause__, InternalError)
 
 
-# ---------------------------------------------------------------- what is told
+# ---------------------------------------------------------------- notifications
 
 
 async def test_handlers_get_the_stored_objects() -> None:
@@ -287,11 +287,11 @@ async def test_handlers_get_the_stored_objects() -> None:
 
         await rig.relist(web("web-0000", 8), version=8)
         await applied(rig)
-        (gone, other, relisted) = rig.take()
-        assert isinstance(gone, Deleted)
+        (removed, other, relisted) = rig.take()
+        assert isinstance(removed, Deleted)
         assert isinstance(other, Deleted)
         assert isinstance(relisted, Updated)
-        assert gone.obj is first[1]
+        assert removed.obj is first[1]
         assert other.obj is came.obj
         assert relisted.old is changed.new
         assert relisted.new is rig.indexer.get_by_key("default/web-0000")
@@ -304,9 +304,9 @@ async def test_final_state_of_a_deletion_is_not_compressed() -> None:
         await rig.change(delete(last), version=9)
         await applied(rig)
 
-        (gone,) = rig.take()
-        assert isinstance(gone, Deleted)
-        assert gone.obj is last
+        (removed,) = rig.take()
+        assert isinstance(removed, Deleted)
+        assert removed.obj is last
 
 
 async def test_resync_delivers_the_stored_objects() -> None:
@@ -344,7 +344,7 @@ async def test_relist_does_not_compress_unchanged_objects() -> None:
 
 
 async def test_list_after_a_history_reset_compares_bodies() -> None:
-    """The same version may be another state then."""
+    """The same version may be another state after the reset."""
     async with a_rig(*webs(3)) as rig:
         rig.take()
         before = rig.indexer.list()

@@ -1,4 +1,4 @@
-"""`CompressionFit`: when a dictionary has to be made anew."""
+"""`CompressionFit`: when a new dictionary is trained."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def asks(
     after: int = 100,
     available: int = SAMPLES,
 ) -> int:
-    """How often it asks for a training while so many bodies come."""
+    """Return the number of requests for a training during so many bodies."""
     count = 0
     for _ in range(bodies):
         if fit.note(before, after):
-            count += fit.asks_for_training(available)
+            count += fit.needs_training(available)
 
     return count
 
 
-# ---------------------------------------------------------------- what fits
+# ---------------------------------------------------------------- bodies that fit
 
 
 def test_bodies_that_fit_request_no_training() -> None:
@@ -82,7 +82,7 @@ def test_only_bodies_after_a_training_count() -> None:
     assert asks(fit, 10 * WINDOW, after=100) == 0
 
 
-# ---------------------------------------------------------------- what is outgrown
+# ---------------------------------------------------------------- outgrown dictionaries
 
 
 def test_dictionary_of_few_samples_is_outgrown_by_twice_as_many() -> None:
@@ -107,7 +107,7 @@ def test_few_objects_that_change_often_request_no_training() -> None:
     assert asks(fit_of(120), 1000 * WINDOW, available=120) == 0
 
 
-# ---------------------------------------------------------------- no end of trainings
+# ---------------------------------------------------------------- number of trainings
 
 
 def test_each_training_doubles_the_bodies_before_the_next() -> None:
@@ -143,9 +143,7 @@ def test_trainings_are_few_for_any_bodies(
     for (before, share, available), count in phases:
         for _ in range(count):
             bodies += 1
-            if fit.note(before, int(before * share)) and fit.asks_for_training(
-                available
-            ):
+            if fit.note(before, int(before * share)) and fit.needs_training(available):
                 trainings += 1
                 fit.trained(*outcomes[trainings % len(outcomes)])
 

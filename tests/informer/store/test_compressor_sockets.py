@@ -1,4 +1,4 @@
-"""With compression and without, over HTTP: the same is told, kept and read."""
+"""Informers with and without compression over HTTP deliver, store and read the same."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from aioinformer import KubeObject, SharedInformer
 
-# Training takes a thread, and the clock must not run ahead of that.
+# Training runs in a thread, so the clock must be real.
 pytestmark = [pytest.mark.realtime, pytest.mark.looptime(False)]
 
 COUNT = SAMPLES + 60
 
 
 def content(name: str, kind: str) -> dict[str, Any]:
-    """What all of a kind have, and something of their own."""
+    """Return fields common to a kind, and one of its own."""
     common = {f"{kind}.{number}": digest(f"{kind}{number}", 64) for number in range(12)}
     return common | {"own": digest(name), "kind": kind}
 
@@ -57,11 +57,11 @@ def change(server: APIServer, number: int, kind: str) -> None:
 
 
 class Record:
-    """What a handler was told, by object: all of it, read in full."""
+    """Notifications of a handler by object, with decoded bodies."""
 
     def __init__(self, informer: SharedInformer) -> None:
-        self.told: dict[str, list[object]] = {}
-        # States that were still stored when they were told; and others, equal to them.
+        self.received: dict[str, list[object]] = {}
+        # Delivered states that were the stored object, and copies of it.
         self.stored = self.copies = 0
         self._store = informer.store
         informer.add_event_handler(on_event=self._note)
@@ -81,7 +81,7 @@ class Record:
         else:
             entry.append(event.initial)
 
-        self.told.setdefault(obj.key, []).append(entry)
+        self.received.setdefault(obj.key, []).append(entry)
 
 
 def versions(server: APIServer) -> dict[str, str]:
@@ -90,7 +90,7 @@ def versions(server: APIServer) -> dict[str, str]:
 
 
 async def reached(server: APIServer, *informers: SharedInformer) -> None:
-    """Wait until they have everything, and their handlers have been told."""
+    """Wait until stores equal the server, and handlers have all notifications."""
     expected = versions(server)
     async with asyncio.timeout(60):
         for informer in informers:
@@ -106,7 +106,7 @@ async def reached(server: APIServer, *informers: SharedInformer) -> None:
 async def both(
     server: APIServer, **options: Any
 ) -> AsyncIterator[tuple[SharedInformer, SharedInformer]]:
-    """The same informer twice, the second one with compression; synced."""
+    """Run the same informer twice, the second with compression, and wait for the sync."""
     factory = SharedInformerFactory(server.client())
     indexers = {"kind": index_by("data.kind"), "own": by_own}
     plain = factory.informer("v1", "configmaps", indexers=indexers, **options)
@@ -128,7 +128,7 @@ def by_own(obj: KubeObject) -> list[str]:
 
 
 def by_key(objects: list[KubeObject]) -> dict[str, KubeObject]:
-    """Several namespaces come in any order."""
+    """Return the objects by key, as namespaces are listed in any order."""
     return {obj.key: obj for obj in objects}
 
 
@@ -138,7 +138,7 @@ def items(informer: SharedInformer) -> list[Any]:
 
 
 def check_same(plain: SharedInformer, packed: SharedInformer) -> None:
-    """Whatever is read of one is read of the other."""
+    """Assert that every read of both informers returns the same."""
     assert by_key(packed.store.list()) == by_key(plain.store.list())
     assert items(packed) == items(plain)
     for name in ("kind", "own", "namespace"):
@@ -196,10 +196,10 @@ async def test_compressed_informer_delivers_and_stores_the_same(
             await reached(server, plain, packed)
             check_same(plain, packed)
             assert raws(packed) == raws(plain)
-            assert len(records[0].told) == COUNT
+            assert len(records[0].received) == COUNT
             assert [it.stored > COUNT for it in records] == [True, True]
             assert [it.copies for it in records] == [0, 0]
-            assert records[1].told == records[0].told
+            assert records[1].received == records[0].received
 
 
 async def test_relist_keeps_unchanged_objects() -> None:
@@ -223,11 +223,11 @@ async def test_relist_keeps_unchanged_objects() -> None:
             after = {obj.key: obj for obj in packed.store.list()}
             kept = [key for key, obj in after.items() if before[key] is obj]
             assert len(kept) == COUNT - len(changed) - 1
-            assert records[1].told == records[0].told
-            assert records[1].told["b/cm-001"][-1] == [
+            assert records[1].received == records[0].received
+            assert records[1].received["b/cm-001"][-1] == [
                 "Deleted",
                 before["b/cm-001"].to_dict(),
-                True,  # so it was a list that told
+                True,  # so a list found the deletion
             ]
 
 

@@ -1,4 +1,4 @@
-"""Dictionaries that are made anew, and informers with compression as a whole."""
+"""`BodyCompressor`: new dictionaries, and compression with other options."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from aioinformer.model.compression import LEAST_SAMPLES, SAMPLES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Training takes a thread, and the clock must not run ahead of that.
+# Training runs in a thread, so the clock must be real.
 pytestmark = [pytest.mark.realtime, pytest.mark.looptime(False)]
 
 
@@ -40,11 +40,11 @@ def trainings() -> Iterator[list[str]]:
         yield found
 
 
-# ---------------------------------------------------------------- trained anew
+# ---------------------------------------------------------------- trainings
 
 
 async def change_all(rig: Rig, objects: list[KubeObject]) -> None:
-    """One by one, as a watch does."""
+    """Change the objects one by one, as a watch does."""
     for obj in objects:
         await rig.change(update(obj), version=obj.resource_version)
         await settle()
@@ -80,12 +80,12 @@ async def test_changed_bodies_get_another_dictionary(
 async def test_relist_with_changed_bodies_gets_another_dictionary(
     trainings: list[str],
 ) -> None:
-    """Made of what is listed, and not of what is in the store."""
+    """The dictionary is trained on the list, not on the store."""
     async with a_rig(*webs(SAMPLES)) as rig:
         await rig.relist(*webs(2 * SAMPLES, 9, "other"), version=9)
         await applied(rig)
 
-        # One behind the first window, and one of twice as many samples.
+        # One after the first window, and one with twice as many samples.
         assert [line.split()[-1] for line in trainings] == ["500", "250", "500"]
         large = [obj for obj in rig.indexer.list() if len(obj.body) > 1000]
         assert WINDOW <= len(large) <= WINDOW + 2
@@ -96,7 +96,7 @@ async def test_growing_store_gets_a_dictionary(trainings: list[str]) -> None:
     async with a_rig() as rig:
         await change_all(rig, webs(2 * WINDOW))
 
-        # None at first, then one of half of them, and none of a few more.
+        # None at first, then one with half of the samples, and none for a few more.
         assert [line.split()[-1] for line in trainings] == ["0", str(WINDOW)]
         assert rig.indexer.list() == webs(2 * WINDOW)
 
@@ -128,7 +128,7 @@ async def test_informer_stopped_during_a_training_ends_at_once() -> None:
 async def test_waiter_for_a_training_does_not_start_another(
     trainings: list[str],
 ) -> None:
-    """As the pipelines of several namespaces do."""
+    """The pipelines of several namespaces share a compressor."""
     compressing = BodyCompressor("zstd")
     for _ in range(2):
         async with asyncio.TaskGroup() as group:
@@ -172,7 +172,7 @@ async def test_informer_without_compression_trains_nothing(
         assert not rig.compressing.waits
 
 
-# ---------------------------------------------------------------- with the rest
+# ---------------------------------------------------------------- other options
 
 
 async def informed(pods: SharedInformer) -> list[KubeObject]:
@@ -239,7 +239,7 @@ async def test_transform_may_return_a_compressed_object() -> None:
 
 
 async def test_object_that_arrives_compressed_is_stored_so() -> None:
-    """From a source that is an informer itself, say; with compression here or not."""
+    """A source may be an informer itself."""
     objects = [compressed(obj) for obj in webs(3)]
     for compression in ("zstd", None):
         pods = pods_of(Page(objects), compression=compression)

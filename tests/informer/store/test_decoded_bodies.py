@@ -1,4 +1,4 @@
-"""Decoded bodies: an informer keeps none of objects that have left its store."""
+"""Decoded bodies: an informer keeps none of objects that left its store."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def settled(server: APIServer, informer: SharedInformer) -> None:
 
 
 def decoded(informer: SharedInformer) -> list[str]:
-    """The names in the bodies that are decoded."""
+    """Return the names in the decoded bodies."""
     obj = informer.lister.list()[0]
     bodies = obj.context.decoded_bodies.bodies.values()
     return sorted(

@@ -1,4 +1,4 @@
-"""`Pipeline`: what becomes of lists and changes, in the store and for handlers."""
+"""`Pipeline`: effects of lists and changes on the store and on handlers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from fake_source import thing, told
+from fake_source import states_of, thing
 from informer_helpers import running, settle
 from namespace_helpers import slow_machine
 from pipeline_helpers import Rig, add, delete, update
@@ -59,8 +59,8 @@ async def test_empty_list_is_a_list(rig: Rig) -> None:
 async def test_relist_delivers_deletions_first_then_the_rest_in_list_order(
     rig: Rig,
 ) -> None:
-    gone, also_gone, new = thing("g", 1), thing("h", 1), thing("n", 7)
-    await rig.relist(gone, A1, also_gone, B1, version=5)
+    removed, also_gone, new = thing("g", 1), thing("h", 1), thing("n", 7)
+    await rig.relist(removed, A1, also_gone, B1, version=5)
     await rig.applied()
     rig.take()
 
@@ -68,7 +68,7 @@ async def test_relist_delivers_deletions_first_then_the_rest_in_list_order(
     await rig.applied()
 
     assert rig.take() == [
-        Deleted(gone, True),
+        Deleted(removed, True),
         Deleted(also_gone, True),
         Updated(B1, B2),
         Added(new),
@@ -100,7 +100,7 @@ async def test_relist_keeps_unchanged_objects(rig: Rig) -> None:
     assert rig.indexer.get_by_key("default/a") is A1
     assert rig.indexer.get_by_key("default/b") is B2
     assert rig.take() == [Updated(B1, B2)]
-    assert told(rig.indexer.by_index("node", "node-1")) == ["a@1", "b@2"]
+    assert states_of(rig.indexer.by_index("node", "node-1")) == ["a@1", "b@2"]
 
 
 async def test_objects_without_a_version_are_never_taken_for_unchanged(
@@ -133,7 +133,7 @@ async def test_list_with_an_object_twice_stores_its_newest_state(
     assert rig.holds == ["a@8"]
     assert rig.indexer.by_index("node", "node-1") == []
     assert rig.indexer.by_index("node", "node-2") == []
-    assert told(rig.indexer.by_index("node", "node-3")) == ["a@8"]
+    assert states_of(rig.indexer.by_index("node", "node-3")) == ["a@8"]
 
 
 async def test_discarded_list_leaves_no_trace(rig: Rig) -> None:
@@ -158,13 +158,13 @@ async def test_changes_queued_before_the_list_do_not_undo_it(rig: Rig) -> None:
     rig.take()
 
     await rig.pipeline.stage([A1])
-    await rig.change(update(A2), version=6)  # applied while the list is under way
+    await rig.change(update(A2), version=6)  # applied while the list arrives
     await rig.applied()
     await rig.pipeline.stage([B1])
     await rig.pipeline.commit("7")
     await rig.applied()
 
-    # The list was asked for later, and says otherwise: it is taken as it is.
+    # The list was requested later, so its state is taken.
     assert rig.take() == [Updated(A1, A2), Updated(A2, A1)]
     assert rig.holds == ["a@1", "b@1"]
 
@@ -177,11 +177,11 @@ async def test_update_contained_in_the_list_is_delivered_once(rig: Rig) -> None:
     await rig.pipeline.stage([A2])
     await rig.change(update(thing("a", 2)), version=6)
     await rig.applied()
-    told_by_watch = rig.take()
+    watched = rig.take()
     await rig.pipeline.commit("6")
     await rig.applied()
 
-    assert told_by_watch == [Updated(A1, A2)]
+    assert watched == [Updated(A1, A2)]
     assert rig.take() == []
 
 
@@ -267,7 +267,7 @@ async def test_many_changes_are_applied_in_slices(
         await asyncio.sleep(0)
 
     await rig.applied()
-    assert versions == {"5"}, "the version comes with the last change of a batch"
+    assert versions == {"5"}, "the last change of a batch sets the version"
     assert rig.indexer.resource_version == "5000"
     assert len(rig.take()) == 4000
     assert rig.steps - steps > 2
@@ -322,11 +322,11 @@ async def test_changes_before_a_relist_are_delivered_first(rig: Rig) -> None:
     assert rig.indexer.resource_version == "8"
 
 
-# ---------------------------------------------------------------- what is known
+# ---------------------------------------------------------------- known states
 
 
 async def test_known_returns_the_newest_applied_or_queued_state() -> None:
-    rig = Rig()  # does not run yet: all of it stays queued
+    rig = Rig()  # does not run yet, so everything stays queued
     key = "default/a"
     states = [rig.pipeline.known(key)]
 
@@ -366,7 +366,7 @@ async def test_known_returns_the_state_of_the_last_queued_list() -> None:
     async with running(pipeline.run()):
         await settle()
 
-    assert set(told(obj for obj in known if obj is not None)) == {"a@2"}
+    assert set(states_of(obj for obj in known if obj is not None)) == {"a@2"}
 
 
 # ---------------------------------------------------------------- stop
@@ -385,4 +385,4 @@ async def test_stop_drops_queued_changes() -> None:
 
     assert (rig.holds, rig.indexer.resource_version) == (["a@1"], "5")
     assert rig.take() == []
-    assert rig.pipeline.known(B1.key) == B1, "it was queued"
+    assert rig.pipeline.known(B1.key) == B1, "still queued"

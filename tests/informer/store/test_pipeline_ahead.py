@@ -1,6 +1,6 @@
-"""`Pipeline`: a list that is newer than the version it names leads nowhere back.
+"""`Pipeline`: a list with objects newer than the version of the list.
 
-The watch from that version tells once more how things came to be as they were listed.
+The watch from that version repeats events that the listed states already contain.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ B6 = thing("b", 6)
 
 @pytest.fixture
 async def rig() -> AsyncIterator[Rig]:
-    """A list of version 5, in which an object has version 9."""
+    """Run a pipeline with a list of version 5, in which an object has version 9."""
     made = Rig()
     async with running(made.run()):
         await made.relist(A9, version=5)
@@ -67,7 +67,7 @@ async def test_states_from_the_listed_one_on_are_delivered(rig: Rig) -> None:
 
 @pytest.mark.parametrize("order", [1, -1], ids=["lowest-first", "highest-first"])
 async def test_versions_are_compared_up_to_the_highest_listed_one(order: int) -> None:
-    """Which has more digits than the others."""
+    """The highest version has more digits than the others."""
     rig = Rig()
     listed = [A9, thing("c", 10), thing("d", 8)]
     async with running(rig.run()):
@@ -89,10 +89,10 @@ async def test_object_missing_in_the_list_is_delivered(rig: Rig) -> None:
 
 
 async def test_older_states_of_a_left_out_object_are_not_delivered() -> None:
-    asked: list[str] = []
+    requested: list[str] = []
 
     def only_below_9(obj: KubeObject) -> KubeObject | None:
-        asked.append(obj.resource_version)
+        requested.append(obj.resource_version)
         return None if obj.resource_version == "9" else obj
 
     rig = Rig(only_below_9)
@@ -102,20 +102,20 @@ async def test_older_states_of_a_left_out_object_are_not_delivered() -> None:
         await rig.applied()
 
     assert rig.take() == []
-    assert asked == ["9"]
+    assert requested == ["9"]
 
 
 @pytest.mark.parametrize(
-    ("behind", "version"),
+    ("after", "version"),
     [
         pytest.param(lambda rig: rig.change(version=9), 9, id="watched"),
         pytest.param(lambda rig: rig.pipeline.vacate(), 5, id="vacated"),
     ],
 )
 async def test_versions_are_not_compared_after_the_highest_listed_one(
-    rig: Rig, behind: Callable[[Rig], Awaitable[None]], version: int
+    rig: Rig, after: Callable[[Rig], Awaitable[None]], version: int
 ) -> None:
-    await behind(rig)
+    await after(rig)
     await rig.applied()
     rig.take()
 
@@ -128,7 +128,7 @@ async def test_versions_are_not_compared_after_the_highest_listed_one(
 async def test_version_of_a_kept_unreadable_object_is_ignored_after_a_restore(
     rig: Rig,
 ) -> None:
-    """Of an unreadable object the old state is kept, whose version is of no meaning."""
+    """The old state of an unreadable object is kept; its version means nothing now."""
     await rig.pipeline.stage([B6], anew=True)
     await rig.pipeline.stage_unreadable([A9.key])
     await rig.pipeline.commit("6")

@@ -1,4 +1,4 @@
-"""`Pipeline`: relists that must not trust what is known, or cannot be read in full."""
+"""`Pipeline`: relists after a history reset, unreadable items, and removed resources."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 import pytest
-from fake_source import thing, told
+from fake_source import states_of, thing
 from informer_helpers import running
 from pipeline_helpers import Rig, add, update
 
@@ -37,7 +37,7 @@ def state(name: str, version: int, phase: str) -> KubeObject:
 
 
 async def test_list_after_a_history_reset_replaces_equal_versions(rig: Rig) -> None:
-    """A restored server hands out the same versions again, for other states."""
+    """A restored server uses the same versions again for other states."""
     old, same = state("a", 105, "Old"), state("b", 7, "Same")
     await rig.relist(old, same, version=105)
     await rig.applied()
@@ -83,11 +83,11 @@ async def test_unreadable_item_keeps_its_known_state(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("versions", "kept"),
     [
-        pytest.param((9, 8), 9, id="older-behind"),
-        pytest.param((8, 9), 9, id="newer-behind"),
+        pytest.param((9, 8), 9, id="older-last"),
+        pytest.param((8, 9), 9, id="newer-last"),
         pytest.param((10, 9), 10, id="more-digits"),
         pytest.param(("x", 8), 8, id="not-comparable"),
-        pytest.param((9, "x"), "x", id="not-comparable-behind"),
+        pytest.param((9, "x"), "x", id="not-comparable-last"),
     ],
 )
 async def test_list_with_two_states_of_an_object_keeps_the_newer_one(
@@ -146,7 +146,7 @@ async def test_object_deleted_during_a_streaming_list_is_not_stored(rig: Rig) ->
 
     assert rig.take() == [Deleted(a, True), Updated(b, thing("b", 7))]
     assert rig.holds == ["b@7", "c@1"]
-    assert told(rig.indexer.by_index("node", "node-1")) == ["b@7", "c@1"]
+    assert states_of(rig.indexer.by_index("node", "node-1")) == ["b@7", "c@1"]
 
 
 async def test_list_can_start_with_a_deletion(rig: Rig) -> None:
@@ -157,7 +157,7 @@ async def test_list_can_start_with_a_deletion(rig: Rig) -> None:
     assert (rig.holds, rig.pipeline.synced) == ([], True)
 
 
-# ---------------------------------------------------------------- vacated
+# ---------------------------------------------------------------- removed resources
 
 
 async def test_vacate_deletes_every_object(rig: Rig) -> None:
@@ -167,7 +167,7 @@ async def test_vacate_deletes_every_object(rig: Rig) -> None:
     await rig.applied()
     rig.take()
 
-    await rig.pipeline.stage([a])  # a list that had begun
+    await rig.pipeline.stage([a])  # an unfinished list
     await rig.pipeline.vacate()
     known = [rig.pipeline.known(obj.key) for obj in (a, b, c)]
     await rig.applied()
@@ -175,8 +175,8 @@ async def test_vacate_deletes_every_object(rig: Rig) -> None:
     assert known == [None, None, None]
     assert rig.take() == [Deleted(a, True), Deleted(b, True), Deleted(c, True)]
     assert (rig.holds, rig.indexer.by_index("node", "node-1")) == ([], [])
-    assert rig.pipeline.synced, "what is synced stays so"
-    assert rig.indexer.resource_version == "7", "all up to there was seen"
+    assert rig.pipeline.synced, "still synced"
+    assert rig.indexer.resource_version == "7", "the version is kept"
 
 
 async def test_resource_that_returns_is_listed_as_usual(rig: Rig) -> None:
@@ -227,7 +227,7 @@ async def test_vacate_before_the_first_list_does_nothing(rig: Rig) -> None:
 async def test_repeated_change_is_not_delivered(
     rig: Rig,
 ) -> None:
-    """As when the second page of a list is newer than the version of the list."""
+    """The second page of a list can be newer than the version of the list."""
     listed = thing("a", 7)
     await rig.relist(listed, version=5)
     await rig.change(add(thing("a", 7)), update(thing("a", 8)), version=8)
@@ -241,12 +241,12 @@ async def test_idle_handler_keeps_no_replaced_object(
     rig: Rig,
 ) -> None:
     class Marked(dict[str, str]):
-        """A label set that can be watched."""
+        """A label set that supports weak references."""
 
     labels = Marked()
     first = thing("a", 1)
     marked = KubeObject(first.body, first.key, first.uid, "1", labels, first.context)
-    gone = weakref.ref(labels)
+    removed = weakref.ref(labels)
     await rig.relist(marked, version=1)
     await rig.applied()
     await rig.relist(thing("a", 2), version=2)
@@ -257,4 +257,4 @@ async def test_idle_handler_keeps_no_replaced_object(
     await asyncio.sleep(1)
     gc.collect()
 
-    assert gone() is None
+    assert removed() is None

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 MANY = 20_000
 PAGE = 500
-MOST = 200  # objects between two looks at the budget
+MOST = 200  # objects between two checks of the budget
 
 
 class Meter:
-    """Counts what is done, and how much of it between two looks at the budget."""
+    """A counter of objects processed, in all and between two checks of the budget."""
 
     def __init__(self) -> None:
         self.looks = 0
@@ -46,7 +46,7 @@ class Meter:
 
 
 class Metered(dict[str, KubeObject]):
-    """Objects by key; each that is looked at, written or passed by is counted."""
+    """Objects by key; each read, write and iteration is counted."""
 
     meter: Meter
 
@@ -71,7 +71,7 @@ class MeteredItems(ItemsView[str, KubeObject]):
 
 
 class MeteredIndexer(Indexer[KubeObject]):
-    """An indexer whose contents are counted."""
+    """An indexer with counted contents."""
 
     meter: Meter
 
@@ -84,7 +84,7 @@ class MeteredIndexer(Indexer[KubeObject]):
 
 
 class Rig:
-    """A pipeline into a metered store, with a handler that counts."""
+    """A pipeline into a counted store, with a handler that counts."""
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
@@ -94,7 +94,7 @@ class Rig:
         )
         self.indexer.meter = meter
         self.processor = Stage()
-        self.told = 0
+        self.received = 0
         self.pipeline = Pipeline(self.indexer, self.processor)
         self.processor.listen(self._count)
 
@@ -103,7 +103,7 @@ class Rig:
         return (obj.resource_version,)
 
     def _count(self, event: Notification) -> None:
-        self.told += 1
+        self.received += 1
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -111,7 +111,7 @@ class Rig:
             group.create_task(self.pipeline.run())
 
     async def relist(self, objects: list[KubeObject], version: int) -> None:
-        """A list arrives in pages; returns when it is in the store and told."""
+        """Pass a list in pages; return when it is stored and delivered."""
         for start in range(0, len(objects), PAGE):
             await self.pipeline.stage(objects[start : start + PAGE])
 
@@ -144,7 +144,7 @@ MODEL = KubeObject.of({"metadata": {"name": "model", "namespace": "default"}})
 
 
 def states(version: int) -> list[KubeObject]:
-    """All objects, each of this version."""
+    """Make all objects, each of this version."""
     body, labels, context = MODEL.body, MODEL.label_set, MODEL.context
     return [
         KubeObject(body, f"n/p{number}", f"u{number}", str(version), labels, context)
@@ -156,7 +156,7 @@ SAMPLE = [f"n/p{number}" for number in (0, 1, MANY // 2, MANY - 1)]
 
 
 def seen_in(indexer: Indexer[KubeObject]) -> tuple[object, ...]:
-    """What a reader sees at this moment, of all objects the number, of some the rest."""
+    """Return the current number of objects, and the versions of a sample and an index."""
     found = [indexer.get_by_key(key) for key in SAMPLE]
     buckets = indexer.contents.indexes["version"].buckets
     return (
@@ -189,7 +189,7 @@ async def test_replacement_respects_the_budget_and_is_visible_in_one_step(
 
     assert old == (MANY, {"1"}, {"1": MANY}, "1")
     assert seen == [old, (MANY, {"2"}, {"2": MANY}, "2")]
-    assert rig.told == 2 * MANY
+    assert rig.received == 2 * MANY
     assert meter.longest <= MOST
     assert meter.looks >= MANY // MOST
     assert turns > 20
@@ -202,13 +202,13 @@ async def test_relist_keeps_unchanged_objects_and_delivers_nothing(
     stored = states(1)
     async with running(rig.run()):
         await rig.relist(stored, 1)
-        told = rig.told
+        received = rig.received
         meter.looks = meter.longest = 0
         await rig.relist(states(1), 2)
 
     assert all(map(lambda now, was: now is was, rig.indexer.list(), stored))
     assert len(rig.indexer) == MANY
-    assert rig.told == told == MANY
+    assert rig.received == received == MANY
     assert meter.longest <= MOST
     assert meter.looks >= MANY // MOST
 
@@ -216,7 +216,7 @@ async def test_relist_keeps_unchanged_objects_and_delivers_nothing(
 async def test_unreadable_list_keeps_all_objects_within_the_budget(
     meter: Meter,
 ) -> None:
-    """As when a server begins to send what is no object."""
+    """A server may start to send invalid objects."""
     rig = Rig(meter)
     stored = states(1)
     async with running(rig.run()):
@@ -226,7 +226,7 @@ async def test_unreadable_list_keeps_all_objects_within_the_budget(
         await rig.relist([], 2)
 
     assert all(map(lambda now, was: now is was, rig.indexer.list(), stored))
-    assert len(rig.indexer) == rig.told == MANY
+    assert len(rig.indexer) == rig.received == MANY
     assert meter.longest <= MOST
     assert meter.looks >= MANY // MOST
 
@@ -234,12 +234,12 @@ async def test_unreadable_list_keeps_all_objects_within_the_budget(
 async def test_index_added_to_a_queued_list_is_built_within_the_budget(
     meter: Meter,
 ) -> None:
-    """The list was begun without it, and gets it before it takes its place."""
-    asked = 0
+    """The list was started without the index, and gets it before it becomes visible."""
+    called = 0
 
     def late(obj: KubeObject) -> Iterable[str]:
-        nonlocal asked
-        asked += 1
+        nonlocal called
+        called += 1
         meter.did()
         return ("all",)
 
@@ -257,7 +257,7 @@ async def test_index_added_to_a_queued_list_is_built_within_the_budget(
 
         found = len(rig.indexer.contents.indexes["late"].buckets["all"])
 
-    assert (found, asked) == (MANY, MANY)
+    assert (found, called) == (MANY, MANY)
     assert meter.longest <= MOST
     assert meter.looks >= MANY // MOST
 

@@ -1,4 +1,4 @@
-"""`Pipeline`: between two turns of the loop all is as it was, or as it will be."""
+"""`Pipeline`: readers see each list in one step, before it or after it."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ MANY = 12
 
 @pytest.fixture
 def tiny_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the loop turn several times behind each object that is worked on."""
+    """Let the loop turn several times after each object."""
     monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
 
 
 def state(version: int) -> list[KubeObject]:
-    """Every object of it has this version, and lives on the node of this number."""
+    """Make objects of a version, on the node of that number."""
     node = {"nodeName": f"node-{version}"}
     return [thing(f"p{n}", version, spec=node) for n in range(MANY)]
 
@@ -88,7 +88,7 @@ async def test_handler_added_at_any_turn_of_a_list_misses_nothing(
             for _ in range(turns):
                 await asyncio.sleep(0)
 
-            # As an informer adds it.
+            # An informer adds handlers like this.
             listener = rig.processor.listen(view)
             listener.put(Snapshot(rig.indexer.list()), 0.0)
             if rig.pipeline.synced:
@@ -108,11 +108,11 @@ async def test_handler_added_at_any_turn_of_a_list_misses_nothing(
 async def test_turns_of_the_test_above_cover_the_whole_list(rig: Rig) -> None:
     await rig.relist(*state(1), version=1)
     await rig.applied()
-    told_before = len(rig.events)
+    received_before = len(rig.events)
 
     arriving = asyncio.create_task(rig.relist(*state(2)[: MANY // 2], version=2))
     turns = 0
-    while len(rig.events) == told_before:
+    while len(rig.events) == received_before:
         turns += 1
         await asyncio.sleep(0)
 
@@ -157,7 +157,7 @@ async def test_handler_removed_before_delivery_of_a_list_gets_nothing(
 
 
 async def test_changes_before_the_first_list_are_not_initial(rig: Rig) -> None:
-    """As of a store that was filled by another reflector."""
+    """The changes may come from another reflector."""
     await rig.change(add(A1), version=3)
     await rig.applied()
     first = rig.take()

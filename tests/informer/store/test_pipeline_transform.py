@@ -1,4 +1,4 @@
-"""`Pipeline` with a transform: once for each state, and what None makes of it."""
+"""`Pipeline` with a transform: one call for each state, and left out objects."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from fake_source import thing, told
+from fake_source import states_of, thing
 from informer_helpers import running
 from pipeline_helpers import Rig, add, delete, update
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Marking:
-    """Notes what it is called with, marks it, and leaves out what is called so."""
+    """A transform that records and marks objects, and leaves out unwanted ones."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -50,7 +50,7 @@ def marked(obj: KubeObject) -> KubeObject:
 
 @asynccontextmanager
 async def a_rig(marking: Marking, *objects: KubeObject) -> AsyncIterator[Rig]:
-    """A pipeline that has applied a first list of these objects."""
+    """Run a pipeline that has applied a first list of these objects."""
     rig = Rig(marking)
     async with running(rig.run()):
         await rig.relist(*objects, version=5)
@@ -69,7 +69,7 @@ A1, A2, A3 = thing("a", 1), thing("a", 2), thing("a", 3)
 B1, B2 = thing("b", 1), thing("b", 2)
 OTHER_A = thing("a", 9, "another-uid")
 
-# ---------------------------------------------------------------- once
+# ---------------------------------------------------------------- one call for each state
 
 
 async def test_listed_object_is_transformed_once(marking: Marking) -> None:
@@ -82,7 +82,7 @@ async def test_listed_object_is_transformed_once(marking: Marking) -> None:
     assert marking.calls == ["a@1", "b@1"]
     assert rig.take() == [Added(marked(A1), True), Added(marked(B1), True)]
     assert rig.indexer.list() == [marked(A1), marked(B1)]
-    assert told(rig.indexer.by_index("node", "node-1")) == ["a@1", "b@1"]
+    assert states_of(rig.indexer.by_index("node", "node-1")) == ["a@1", "b@1"]
 
 
 async def test_unchanged_object_is_not_transformed_by_a_relist(
@@ -154,7 +154,7 @@ async def test_list_after_a_history_reset_is_transformed_and_keeps_equal_objects
 async def test_known_final_state_is_not_transformed(
     marking: Marking,
 ) -> None:
-    """Some servers delete under the last version of the object."""
+    """Some servers delete with the last version of the object."""
     async with a_rig(marking, A1) as rig:
         await rig.change(delete(thing("a", 1)), version=6)
         await rig.applied()
@@ -181,7 +181,7 @@ async def test_many_objects_are_transformed_in_slices(
     marking: Marking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
-    rig = Rig(marking)  # does not run: nobody else takes turns
+    rig = Rig(marking)  # does not run, so no other task takes turns
     many = [add(thing(f"p{n}", n + 1)) for n in range(10)]
     seen: list[int] = []
 
@@ -190,7 +190,7 @@ async def test_many_objects_are_transformed_in_slices(
         seen.append(len(marking.calls))
         await asyncio.sleep(0)
 
-    assert set(seen) >= set(range(1, 10)), "the loop turned behind each of them"
+    assert set(seen) >= set(range(1, 10)), "the loop turned after each object"
     assert rig.pipeline.waiting == 10
 
 
@@ -216,7 +216,7 @@ async def test_changes_cancelled_halfway_leave_no_trace(
     assert rig.pipeline.known("default/b") is None
 
 
-# ---------------------------------------------------------------- left out
+# ---------------------------------------------------------------- left out objects
 
 
 async def test_left_out_object_is_missing_after_the_first_list(
@@ -361,7 +361,7 @@ async def test_unreadable_left_out_object_stays_left_out(
 
 
 async def test_left_out_object_is_known_by_uid_and_version(marking: Marking) -> None:
-    """So a watch can tell a repetition, and a deletion, from broken history."""
+    """A watch needs both to recognise duplicates and deletions."""
     marking.unwanted = {"a", "b@2"}
     async with a_rig(marking, A1, B1) as rig:
         await rig.change(update(B2), version=6)

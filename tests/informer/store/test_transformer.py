@@ -1,4 +1,4 @@
-"""`Transformer`: the results of a user's transform, and its failures."""
+"""`Transformer`: results and failures of a transform."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ NODE = KubeObject.of({"metadata": {"name": "n", "uid": "u", "resourceVersion": "
 
 
 class Case:
-    """A transform, and what is reported of it."""
+    """A transform, and its reported failures."""
 
     def __init__(self, function: Callable[[Any], Any] | None) -> None:
-        self.told: list[HandlerError] = []
-        self.transforming = Transformer(ErrorReporter("pods", self.told.append))
+        self.received: list[HandlerError] = []
+        self.transforming = Transformer(ErrorReporter("pods", self.received.append))
         self.transforming.function = function
 
     def __call__(self, obj: KubeObject) -> KubeObject | None:
@@ -39,7 +39,7 @@ class Case:
 
 
 def changed(**metadata: str | None) -> Callable[[KubeObject], KubeObject]:
-    """Changes fields of the metadata; None takes one away."""
+    """Return a transform that sets fields of the metadata; None removes one."""
 
     def change(obj: KubeObject) -> KubeObject:
         content = obj.to_dict()
@@ -69,7 +69,7 @@ def test_none_leaves_the_object_out() -> None:
     case = Case(lambda _: None)
 
     assert case(A) is None
-    assert case.told == []
+    assert case.received == []
 
 
 def test_result_uses_the_context_of_the_informer() -> None:
@@ -78,7 +78,9 @@ def test_result_uses_the_context_of_the_informer() -> None:
     assert result is not None
     assert result["spec"] == {}
     assert (result.key, result.uid, result.resource_version) == (A.key, A.uid, "7")
-    assert result.context is A.context, "of the informer's few decoded bodies"
+    assert result.context is A.context, (
+        "it is in the informer's cache of decoded bodies"
+    )
     assert result.label_set is A.label_set
 
 
@@ -101,7 +103,7 @@ def test_missing_identity_is_restored(field: str) -> None:
     assert result is not A
     assert result.to_dict() == A.to_dict()
     assert (result.key, result.uid, result.resource_version) == (A.key, A.uid, "7")
-    assert case.told == []
+    assert case.received == []
 
 
 @pytest.mark.parametrize(
@@ -139,7 +141,7 @@ def test_changed_identity_is_an_error(obj: KubeObject, field: str) -> None:
     case = Case(changed(**{field: "other"}))
 
     assert case(obj) is obj
-    (failure,) = case.told
+    (failure,) = case.received
     assert f"changed {field} from" in str(failure.__cause__)
 
 
@@ -168,9 +170,9 @@ def test_object_is_kept_as_received_when_the_transform_fails(
     assert case(A) is A
     assert case(NODE) is NODE
     assert case.transforming.failures == 2
-    assert [failure.subject for failure in case.told] == [A, NODE]
-    assert {failure.where for failure in case.told} == {"transform"}
-    assert {type(failure.__cause__) for failure in case.told} == {kind}
+    assert [failure.subject for failure in case.received] == [A, NODE]
+    assert {failure.where for failure in case.received} == {"transform"}
+    assert {type(failure.__cause__) for failure in case.received} == {kind}
 
 
 def test_error_for_a_returned_dict_explains_the_fix() -> None:
@@ -178,8 +180,8 @@ def test_error_for_a_returned_dict_explains_the_fix() -> None:
 
     case(A)
 
-    assert "not a dict (for functions of dicts there is transform_dict)" in str(
-        case.told[0].__cause__
+    assert "not a dict (use transform_dict for functions of dicts)" in str(
+        case.received[0].__cause__
     )
 
 

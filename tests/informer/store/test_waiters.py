@@ -1,4 +1,4 @@
-"""`StoreWaiters`: who is woken by what, and that nobody else is."""
+"""`StoreWaiters`: each change wakes its waiters and no others."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_waiter_that_left_gets_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "told"),
+    ("before", "now", "received"),
     [
         pytest.param([], [thing("a", 5)], ["5"], id="came"),
         pytest.param([thing("a", 1)], [thing("a", 5)], ["5"], id="changed"),
@@ -80,14 +80,14 @@ async def test_waiter_that_left_gets_nothing() -> None:
     ],
 )
 async def test_waiters_get_the_changes_of_a_list(
-    before: list[KubeObject], now: list[KubeObject], told: list[str | None]
+    before: list[KubeObject], now: list[KubeObject], received: list[str | None]
 ) -> None:
     waiting = StoreWaiters()
 
     with waiting.for_key(A) as waiter:
         waiting.replaced(by_key(*before), by_key(*now))
 
-        assert states(waiter) == told
+        assert states(waiter) == received
 
 
 async def test_waiters_get_nothing_for_an_object_kept_by_a_list() -> None:
@@ -174,7 +174,7 @@ async def test_several_waiters_can_wait_for_the_same_version() -> None:
         assert other.is_set()
 
 
-# ---------------------------------------------------------------- all of them
+# ---------------------------------------------------------------- all waiters
 
 
 async def test_waiter_for_any_step_wakes_up_at_each() -> None:
@@ -186,7 +186,7 @@ async def test_waiter_for_any_step_wakes_up_at_each() -> None:
         news.clear()
         waiting.changed([Added(thing("a"))])
 
-        assert (woken, news.is_set()) == (True, False), "the end of a step counts"
+        assert (woken, news.is_set()) == (True, False), "woken at the end of a step"
 
     assert len(waiting) == 0
 

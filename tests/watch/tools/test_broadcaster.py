@@ -1,4 +1,4 @@
-"""One sequence of events, told to any number of watches."""
+"""`Broadcaster`: one sequence of events for any number of watches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from canned import told
+from canned import summaries
 from conftest import pod
 
 from aioinformer.errors import OptionsError, WrongLoop
@@ -32,14 +32,14 @@ async def turns(number: int = 5) -> None:
 
 
 async def read(watch: Watch, number: int) -> list[str]:
-    return told([await anext(watch) for _ in range(number)])
+    return summaries([await anext(watch) for _ in range(number)])
 
 
 # ---------------------------------------------------------------- distribution
 
 
 @pytest.mark.parametrize("length", [0, 1, 10])
-async def test_every_watch_gets_every_event_in_order(length: int) -> None:
+async def test_broadcaster_sends_events_to_all_watches_in_order(length: int) -> None:
     broadcaster = Broadcaster(length)
     watches = [await broadcaster.watch(), await broadcaster.watch()]
 
@@ -50,7 +50,7 @@ async def test_every_watch_gets_every_event_in_order(length: int) -> None:
 
         await broadcaster.shutdown()
 
-    assert [reader.result() for reader in readers] == [told(TABLE)] * 2
+    assert [reader.result() for reader in readers] == [summaries(TABLE)] * 2
     assert [await watch.next_batch() for watch in watches] == [[], []]
 
 
@@ -62,8 +62,8 @@ async def test_watch_gets_no_earlier_events() -> None:
     second = await broadcaster.watch()
     await broadcaster.action("ADDED", pod("c"))
 
-    assert told(await first.next_batch()) == ["ADDED b", "ADDED c"]
-    assert told(await second.next_batch()) == ["ADDED c"]
+    assert summaries(await first.next_batch()) == ["ADDED b", "ADDED c"]
+    assert summaries(await second.next_batch()) == ["ADDED c"]
 
 
 async def test_watch_starts_after_waiting_events() -> None:
@@ -79,18 +79,21 @@ async def test_watch_starts_after_waiting_events() -> None:
 
     assert await read(first, 4) == ["ADDED a", "ADDED b", "ADDED c", "ADDED d"]
     second = await asking
-    assert told(await second.next_batch()) == ["ADDED d"]
+    assert summaries(await second.next_batch()) == ["ADDED d"]
 
 
-async def test_a_watch_with_a_prefix_gives_that_first() -> None:
+async def test_watch_with_prefix_returns_prefix_first() -> None:
     broadcaster = Broadcaster(1)
     watch = await broadcaster.watch_with_prefix(TABLE)
 
-    # Room for all of the prefix and one more: nobody is held up.
+    # Room for the whole prefix and one more, so others are not blocked.
     await broadcaster.action("ADDED", pod("new"))
     await asyncio.create_task(broadcaster.shutdown())
 
-    assert told([event async for event in watch]) == [*told(TABLE), "ADDED new"]
+    assert summaries([event async for event in watch]) == [
+        *summaries(TABLE),
+        "ADDED new",
+    ]
 
 
 async def test_full_watch_blocks_later_events_for_all_watches() -> None:
@@ -99,33 +102,33 @@ async def test_full_watch_blocks_later_events_for_all_watches() -> None:
     for name in "abcd":
         await broadcaster.action("ADDED", pod(name))
 
-    assert told(await quick.next_batch()) == ["ADDED a", "ADDED b"]
+    assert summaries(await quick.next_batch()) == ["ADDED a", "ADDED b"]
     reading = asyncio.create_task(quick.next_batch())
     await turns()
     assert not reading.done()
 
     assert await read(slow, 1) == ["ADDED a"]
 
-    assert told(await reading) == ["ADDED c"]
+    assert summaries(await reading) == ["ADDED c"]
     assert await read(slow, 3) == ["ADDED b", "ADDED c", "ADDED d"]
 
 
-async def test_full_watch_misses_events_if_they_are_dropped() -> None:
+async def test_full_watch_misses_events_with_drop_behavior() -> None:
     broadcaster = Broadcaster(1, DROP)
     slow, quick = await broadcaster.watch(), await broadcaster.watch()
     seen = []
     for event in TABLE:
         await broadcaster.action(event)
-        seen += told(await quick.next_batch())
+        seen += summaries(await quick.next_batch())
 
     await broadcaster.shutdown()
 
-    assert told([event async for event in slow]) == ["ADDED foo"]
-    assert seen == told(TABLE)
+    assert summaries([event async for event in slow]) == ["ADDED foo"]
+    assert seen == summaries(TABLE)
     assert (slow.skipped, quick.skipped) == (len(TABLE) - 1, 0)
 
 
-async def test_a_burst_of_one_sender_does_not_outrun_the_readers() -> None:
+async def test_burst_of_one_sender_is_not_dropped() -> None:
     broadcaster = Broadcaster(1, DROP)
     watch = await broadcaster.watch()
     reader = asyncio.create_task(read(watch, 100))
@@ -138,7 +141,7 @@ async def test_a_burst_of_one_sender_does_not_outrun_the_readers() -> None:
     assert watch.skipped == 0
 
 
-async def test_events_without_a_watch_are_dropped() -> None:
+async def test_events_without_watches_are_dropped() -> None:
     broadcaster = Broadcaster(1)
     for event in TABLE * 20:
         await broadcaster.action(event)
@@ -149,10 +152,10 @@ async def test_events_without_a_watch_are_dropped() -> None:
 # ---------------------------------------------------------------- senders
 
 
-async def test_sender_waits_while_the_incoming_queue_is_full() -> None:
+async def test_sender_waits_while_incoming_queue_is_full() -> None:
     broadcaster = Broadcaster(1)
     watch = await broadcaster.watch()
-    # One lies in the watch, one more than that holds up the line of 25.
+    # One is in the watch, and another one blocks the incoming queue of 25.
     names = [f"p-{number}" for number in range(28)]
     for name in names[:27]:
         await broadcaster.action("ADDED", pod(name))
@@ -168,14 +171,14 @@ async def test_sender_waits_while_the_incoming_queue_is_full() -> None:
     assert await read(watch, 27) == [f"ADDED {name}" for name in names[1:]]
 
 
-async def test_action_or_drop_sends_unless_the_incoming_queue_is_full() -> None:
+async def test_action_or_drop_sends_unless_incoming_queue_is_full() -> None:
     broadcaster = Broadcaster(0, incoming_length=1)
     watch = await broadcaster.watch()
 
     kept = [broadcaster.action_or_drop(event) for event in TABLE]
 
     assert kept == [True, True, False, False]
-    assert await read(watch, 2) == told(TABLE[:2])
+    assert await read(watch, 2) == summaries(TABLE[:2])
     assert broadcaster.action_or_drop(TABLE[3])
 
 
@@ -190,7 +193,7 @@ async def test_incoming_length_limits_waiting_events() -> None:
     assert len(await read(watch, 1001)) == 1001
 
 
-async def test_a_cancelled_sender_takes_its_event_back() -> None:
+async def test_cancelled_sender_withdraws_event() -> None:
     broadcaster = Broadcaster(0, incoming_length=1)
     watch = await broadcaster.watch()
     for event in TABLE[:2]:
@@ -203,13 +206,13 @@ async def test_a_cancelled_sender_takes_its_event_back() -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(broadcaster.action(TABLE[3]))
 
-        assert await read(watch, 3) == told([*TABLE[:2], TABLE[3]])
+        assert await read(watch, 3) == summaries([*TABLE[:2], TABLE[3]])
 
 
 # ---------------------------------------------------------------- stopping a watch
 
 
-async def test_watches_are_stopped_before_during_and_after_the_shutdown() -> None:
+async def test_watches_can_be_stopped_around_shutdown() -> None:
     broadcaster = Broadcaster(0)
     first, second = await broadcaster.watch(), await broadcaster.watch()
     first.stop()
@@ -222,7 +225,7 @@ async def test_watches_are_stopped_before_during_and_after_the_shutdown() -> Non
     await broadcaster.shutdown()
 
 
-async def test_stopping_a_full_watch_unblocks_the_others() -> None:
+async def test_stopping_full_watch_unblocks_others() -> None:
     broadcaster = Broadcaster(1)
     stuck, watch = await broadcaster.watch(), await broadcaster.watch()
 
@@ -234,11 +237,11 @@ async def test_stopping_a_full_watch_unblocks_the_others() -> None:
         assert not reader.done()
         stuck.stop()
 
-    assert reader.result() == told(TABLE)
+    assert reader.result() == summaries(TABLE)
     await broadcaster.shutdown()
 
 
-async def test_two_watches_are_stopped_while_they_hold_up_each_other() -> None:
+async def test_stopping_two_full_watches_unblocks_broadcaster() -> None:
     broadcaster = Broadcaster(1)
     watches = [await broadcaster.watch(), await broadcaster.watch()]
     for event in TABLE:
@@ -251,7 +254,7 @@ async def test_two_watches_are_stopped_while_they_hold_up_each_other() -> None:
             watch.stop()
 
 
-async def test_stopping_wakes_its_reader_at_once() -> None:
+async def test_stop_wakes_reader() -> None:
     loop = asyncio.get_running_loop()
     broadcaster = Broadcaster(1)
     watch = await broadcaster.watch()
@@ -264,7 +267,7 @@ async def test_stopping_wakes_its_reader_at_once() -> None:
     assert loop.time() == pytest.approx(1.0)
 
 
-async def test_a_cancelled_reader_loses_nothing() -> None:
+async def test_cancelled_reader_loses_no_events() -> None:
     for number in range(4):
         broadcaster = Broadcaster(1)
         watch = await broadcaster.watch()
@@ -279,7 +282,7 @@ async def test_a_cancelled_reader_loses_nothing() -> None:
         await broadcaster.shutdown()
         seen += [event async for event in watch]
 
-        assert told(seen) == ["ADDED foo"]
+        assert summaries(seen) == ["ADDED foo"]
 
 
 # ---------------------------------------------------------------- the rest
@@ -293,14 +296,14 @@ async def test_a_cancelled_reader_loses_nothing() -> None:
         pytest.param(1, WAIT, 0, id="nothing-comes-in"),
     ],
 )
-def test_lengths_that_cannot_work_are_refused(
+def test_broadcaster_rejects_invalid_lengths(
     length: int, behavior: FullChannelBehavior, incoming: int
 ) -> None:
     with pytest.raises(OptionsError, match="_length"):
         Broadcaster(length, behavior, incoming_length=incoming)
 
 
-async def test_broadcaster_refuses_invalid_events() -> None:
+async def test_broadcaster_rejects_invalid_events() -> None:
     broadcaster = Broadcaster(1)
 
     with pytest.raises(OptionsError, match="SURPRISE"):
@@ -326,18 +329,18 @@ async def test_broadcaster_raises_wrong_loop_in_another_loop() -> None:
     await asyncio.to_thread(elsewhere)
 
     await broadcaster.action(TABLE[1])
-    assert told(await watch.next_batch()) == ["ADDED bar"]
+    assert summaries(await watch.next_batch()) == ["ADDED bar"]
 
 
-async def test_broadcaster_may_be_made_before_its_loop_runs() -> None:
+async def test_broadcaster_can_be_created_outside_a_loop() -> None:
     broadcaster = await asyncio.to_thread(Broadcaster, 1)
     watch = await broadcaster.watch()
 
     assert broadcaster.action_or_drop(TABLE[0])
-    assert told(await watch.next_batch()) == ["ADDED foo"]
+    assert summaries(await watch.next_batch()) == ["ADDED foo"]
 
 
-async def test_says_in_what_state_it_is() -> None:
+async def test_broadcaster_repr_shows_state() -> None:
     broadcaster = Broadcaster(0)
     watch = await broadcaster.watch()
     await broadcaster.action(TABLE[0])

@@ -1,4 +1,4 @@
-"""The end of a broadcaster, and of those who wait for it."""
+"""`Broadcaster.shutdown()`, and tasks that wait for a broadcaster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from canned import told
+from canned import summaries
 from conftest import pod
 
 from aioinformer.errors import QueueShutDown
@@ -31,7 +31,7 @@ async def turns(number: int = 5) -> None:
 
 
 async def read(watch: Watch, number: int) -> list[str]:
-    return told([await anext(watch) for _ in range(number)])
+    return summaries([await anext(watch) for _ in range(number)])
 
 
 CALLS: dict[str, Callable[[Broadcaster], Coroutine[None, None, object]]] = {
@@ -42,7 +42,7 @@ CALLS: dict[str, Callable[[Broadcaster], Coroutine[None, None, object]]] = {
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-async def test_watch_after_shutdown_raises(
+async def test_watch_after_shutdown_raises_queue_shut_down(
     call: Callable[[Broadcaster], Coroutine[None, None, object]],
 ) -> None:
     broadcaster = Broadcaster(10)
@@ -52,7 +52,7 @@ async def test_watch_after_shutdown_raises(
         await call(broadcaster)
 
 
-async def test_action_after_shutdown_raises() -> None:
+async def test_action_after_shutdown_raises_queue_shut_down() -> None:
     broadcaster = Broadcaster(10)
     await broadcaster.shutdown()
 
@@ -68,7 +68,7 @@ async def test_unread_events_can_be_read_after_shutdown() -> None:
 
     await broadcaster.shutdown()
 
-    assert told([event async for event in watch]) == told(TABLE)
+    assert summaries([event async for event in watch]) == summaries(TABLE)
 
 
 async def test_shutdown_waits_until_all_events_are_delivered() -> None:
@@ -88,9 +88,9 @@ async def test_shutdown_waits_until_all_events_are_delivered() -> None:
     assert not ending.done()
     seen += await read(watch, 1)
     await ending
-    seen += told([event async for event in watch])
+    seen += summaries([event async for event in watch])
 
-    assert seen == told(TABLE)
+    assert seen == summaries(TABLE)
     assert all(it.exception() is None for it in sending)
 
 
@@ -107,10 +107,10 @@ async def test_watch_requested_before_shutdown_is_registered() -> None:
     await ending
 
     second = await asking
-    assert told([event async for event in second]) == told(TABLE[1:])
+    assert summaries([event async for event in second]) == summaries(TABLE[1:])
 
 
-async def test_a_cancelled_shutdown_goes_on() -> None:
+async def test_cancelled_shutdown_continues() -> None:
     broadcaster = Broadcaster(0)
     watch = await broadcaster.watch()
     await broadcaster.action(TABLE[0])
@@ -118,13 +118,13 @@ async def test_a_cancelled_shutdown_goes_on() -> None:
         async with asyncio.timeout(1):
             await broadcaster.shutdown()
 
-    assert told([event async for event in watch]) == ["ADDED foo"]
+    assert summaries([event async for event in watch]) == ["ADDED foo"]
 
     async with asyncio.timeout(1):
         await broadcaster.shutdown()
 
 
-async def test_watches_begun_during_a_shutdown_race_with_it_and_end() -> None:
+async def test_watches_started_during_shutdown_end() -> None:
     broadcaster = Broadcaster(1)
     ended: list[bool] = []
 
@@ -164,7 +164,7 @@ async def test_watch_cancelled_in_any_turn_blocks_no_other(
         asking = asyncio.create_task(broadcaster.watch())
         await turns(number)
         if read_first:
-            assert await read(first, 2) == told(TABLE[:2])
+            assert await read(first, 2) == summaries(TABLE[:2])
 
         asking.cancel()
         await asyncio.wait({asking})

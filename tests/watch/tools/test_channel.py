@@ -1,4 +1,4 @@
-"""The channel below fakes and broadcasters: room, order, and who is woken."""
+"""`Channel`: room, order and wake-ups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def turns(number: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-async def test_holds_as_many_as_there_is_room_for() -> None:
+async def test_channel_holds_items_up_to_its_room() -> None:
     channel: Channel[str] = Channel(2)
 
     assert [channel.offer(it) for it in "abc"] == [True, True, False]
@@ -23,7 +23,7 @@ async def test_holds_as_many_as_there_is_room_for() -> None:
     assert channel.take() == ["a", "b"]
 
 
-async def test_put_without_room_makes_the_channel_overfull() -> None:
+async def test_put_without_room_makes_channel_overfull() -> None:
     channel: Channel[str] = Channel(1)
     states = []
     for item in "ab":
@@ -36,7 +36,7 @@ async def test_put_without_room_makes_the_channel_overfull() -> None:
     assert not channel.overfull
 
 
-async def test_without_room_a_sender_waits_until_its_item_is_taken() -> None:
+async def test_sender_to_channel_without_room_waits_until_taken() -> None:
     channel: Channel[str] = Channel(0)
     sending = asyncio.create_task(channel.send("a"))
     await turns()
@@ -47,7 +47,7 @@ async def test_without_room_a_sender_waits_until_its_item_is_taken() -> None:
     assert await sending
 
 
-async def test_senders_follow_in_the_order_in_which_they_came() -> None:
+async def test_channel_senders_are_served_in_order() -> None:
     channel: Channel[str] = Channel(1)
     sending = [asyncio.create_task(channel.send(it)) for it in "abc"]
     await turns()
@@ -61,7 +61,7 @@ async def test_senders_follow_in_the_order_in_which_they_came() -> None:
     assert all([await it for it in sending])
 
 
-async def test_later_items_do_not_overtake_a_waiting_sender() -> None:
+async def test_offer_does_not_overtake_waiting_sender() -> None:
     channel: Channel[str] = Channel(1)
     channel.put("a")
     sending = asyncio.create_task(channel.send("b"))
@@ -74,7 +74,7 @@ async def test_later_items_do_not_overtake_a_waiting_sender() -> None:
     assert await sending
 
 
-async def test_a_cancelled_sender_takes_its_item_back() -> None:
+async def test_cancelled_sender_withdraws_item() -> None:
     channel: Channel[str] = Channel(0)
     sending = [asyncio.create_task(channel.send(it)) for it in "abc"]
     await turns()
@@ -88,7 +88,7 @@ async def test_a_cancelled_sender_takes_its_item_back() -> None:
     assert await sending[2]
 
 
-async def test_cancelled_senders_leave_nothing_behind() -> None:
+async def test_cancelled_senders_leave_no_items() -> None:
     channel: Channel[str] = Channel(0)
     for _ in range(3):
         sending = asyncio.create_task(channel.send("a"))
@@ -99,7 +99,7 @@ async def test_cancelled_senders_leave_nothing_behind() -> None:
     assert len(channel._senders) == 0
 
 
-async def test_an_item_is_back_before_its_cancelled_sender_has_run() -> None:
+async def test_item_is_withdrawn_before_cancelled_sender_runs() -> None:
     channel: Channel[str] = Channel(0)
     sending = asyncio.create_task(channel.send("a"))
     await turns()
@@ -111,7 +111,7 @@ async def test_an_item_is_back_before_its_cancelled_sender_has_run() -> None:
     assert sending.cancelled()
 
 
-async def test_a_receiver_waits_on_when_the_sender_that_woke_it_is_cancelled() -> None:
+async def test_receiver_waits_again_after_sender_was_cancelled() -> None:
     channel: Channel[str] = Channel(0)
     receiving = asyncio.create_task(channel.filled())
     await turns()
@@ -127,7 +127,7 @@ async def test_a_receiver_waits_on_when_the_sender_that_woke_it_is_cancelled() -
     assert channel.take() == ["b"]
 
 
-async def test_an_accepted_item_stays_when_its_sender_is_cancelled() -> None:
+async def test_accepted_item_stays_after_cancellation() -> None:
     channel: Channel[str] = Channel(1)
     channel.put("a")
     sending = asyncio.create_task(channel.send("b"))
@@ -140,7 +140,7 @@ async def test_an_accepted_item_stays_when_its_sender_is_cancelled() -> None:
     assert channel.take() == ["b"]
 
 
-async def test_a_sender_whose_coroutine_is_closed_takes_its_item_back() -> None:
+async def test_closed_sender_coroutine_withdraws_item() -> None:
     channel: Channel[str] = Channel(0)
     sending = channel.send("a")
     sending.send(None)
@@ -150,7 +150,7 @@ async def test_a_sender_whose_coroutine_is_closed_takes_its_item_back() -> None:
     assert channel.take() == []
 
 
-async def test_a_cancelled_receiver_takes_nothing() -> None:
+async def test_cancelled_receiver_takes_nothing() -> None:
     channel: Channel[str] = Channel(1)
     receiving = asyncio.create_task(channel.filled())
     await turns()
@@ -162,7 +162,7 @@ async def test_a_cancelled_receiver_takes_nothing() -> None:
     assert channel.take() == ["a"]
 
 
-async def test_closing_lets_what_is_in_it_be_received() -> None:
+async def test_items_of_closed_channel_can_be_received() -> None:
     channel: Channel[str] = Channel(2)
     channel.put("a")
 
@@ -202,7 +202,7 @@ async def test_close_wakes_waiting_receivers() -> None:
     assert not await receiving
 
 
-def test_receiving_fails_where_the_sender_would_not_be_woken() -> None:
+def test_receive_in_other_loop_than_sender_raises_wrong_loop() -> None:
     channel: Channel[str] = Channel(0)
     loop = asyncio.new_event_loop()
     sending = loop.create_task(channel.send("a"))
@@ -243,7 +243,7 @@ def test_channel_may_be_used_by_one_loop_after_another() -> None:
     assert asyncio.run(use()) == ["b"]
 
 
-def test_putting_fails_where_the_receiver_would_not_be_woken() -> None:
+def test_send_in_other_loop_than_receiver_raises_wrong_loop() -> None:
     channel: Channel[str] = Channel(0)
     loop = asyncio.new_event_loop()
     receiving = loop.create_task(channel.filled())

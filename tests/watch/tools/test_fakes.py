@@ -1,4 +1,4 @@
-"""Watches whose events a test sends."""
+"""Watches whose events are sent by a test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
-from canned import told
+from canned import summaries
 from conftest import pod
 
 from aioinformer.errors import (
@@ -36,7 +36,7 @@ async def turns(number: int = 5) -> None:
 
 
 async def send(watch: Fake, name: str) -> None:
-    """Send by either of them: one waits, the other does not."""
+    """Send an event by either fake: one of them waits."""
     waiting = watch.add(pod(name))
     if waiting is not None:
         await waiting
@@ -45,14 +45,14 @@ async def send(watch: Fake, name: str) -> None:
 # ---------------------------------------------------------------- empty
 
 
-async def test_an_empty_watch_has_ended() -> None:
+async def test_empty_watch_has_ended() -> None:
     watch = EmptyWatch()
 
     assert await watch.next_batch() == []
     assert [event async for event in watch] == []
 
 
-async def test_stopping_an_empty_watch_is_harmless() -> None:
+async def test_empty_watch_can_be_stopped() -> None:
     watch = EmptyWatch()
 
     watch.stop()
@@ -65,7 +65,7 @@ async def test_stopping_an_empty_watch_is_harmless() -> None:
 # ---------------------------------------------------------------- fake
 
 
-async def test_a_sequence_of_actions_is_read_in_order() -> None:
+async def test_fake_watch_returns_actions_in_order() -> None:
     watch = FakeWatch()
 
     async def talk() -> None:
@@ -81,7 +81,7 @@ async def test_a_sequence_of_actions_is_read_in_order() -> None:
         group.create_task(talk())
         events = [event async for event in watch]
 
-    assert told(events[:4]) == [
+    assert summaries(events[:4]) == [
         *("ADDED foo", "MODIFIED qux", "MODIFIED bar", "DELETED bar")
     ]
     assert events[4].type is EventType.BOOKMARK
@@ -90,31 +90,31 @@ async def test_a_sequence_of_actions_is_read_in_order() -> None:
     assert len(events) == 6
 
 
-async def test_sender_waits_until_the_event_is_read() -> None:
+async def test_fake_watch_sender_waits_for_reader() -> None:
     watch = FakeWatch()
     sending = asyncio.create_task(watch.add(pod("a")))
     await asyncio.sleep(60)
     assert not sending.done()
 
-    assert told([await anext(watch)]) == ["ADDED a"]
+    assert summaries([await anext(watch)]) == ["ADDED a"]
 
     await sending
 
 
-async def test_an_iteration_takes_one_event_at_a_time() -> None:
+async def test_fake_watch_iteration_takes_one_event_at_a_time() -> None:
     watch = FakeWatch()
     sending = [asyncio.create_task(watch.add(pod(name))) for name in "abc"]
     await turns()
 
-    assert told([await anext(watch)]) == ["ADDED a"]
+    assert summaries([await anext(watch)]) == ["ADDED a"]
     await turns()
 
     assert [it.done() for it in sending] == [True, False, False]
-    assert told(await watch.next_batch()) == ["ADDED b", "ADDED c"]
+    assert summaries(await watch.next_batch()) == ["ADDED b", "ADDED c"]
     await asyncio.wait(sending)
 
 
-async def test_sender_with_a_buffer_waits_for_room() -> None:
+async def test_fake_watch_sender_waits_for_room_in_buffer() -> None:
     watch = FakeWatch(2)
     await watch.add(pod("a"))
     await watch.add(pod("b"))
@@ -125,7 +125,7 @@ async def test_sender_with_a_buffer_waits_for_room() -> None:
     await anext(watch)
     await sending
 
-    assert told(await watch.next_batch()) == ["ADDED b", "ADDED c"]
+    assert summaries(await watch.next_batch()) == ["ADDED b", "ADDED c"]
 
 
 async def test_stop_raises_queue_shut_down_to_all_waiting_senders() -> None:
@@ -145,7 +145,7 @@ async def test_stop_raises_queue_shut_down_to_all_waiting_senders() -> None:
         await watch.add(pod("d"))
 
 
-async def test_a_cancelled_sender_takes_its_event_back() -> None:
+async def test_cancelled_sender_withdraws_event() -> None:
     watch = FakeWatch()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
@@ -154,10 +154,10 @@ async def test_a_cancelled_sender_takes_its_event_back() -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(watch.add(pod("b")))
 
-        assert told(await watch.next_batch()) == ["ADDED b"]
+        assert summaries(await watch.next_batch()) == ["ADDED b"]
 
 
-async def test_a_buffer_cannot_be_negative() -> None:
+async def test_fake_watch_rejects_negative_size() -> None:
     with pytest.raises(OptionsError, match="-1"):
         FakeWatch(-1)
 
@@ -165,7 +165,7 @@ async def test_a_buffer_cannot_be_negative() -> None:
 # ---------------------------------------------------------------- race-free
 
 
-async def test_a_sequence_of_plain_actions_is_read_in_order() -> None:
+async def test_race_free_fake_watch_returns_actions_in_order() -> None:
     watch = RaceFreeFakeWatch()
     watch.add(pod("foo"))
     watch.action(EventType.MODIFIED, pod("qux"))
@@ -177,7 +177,7 @@ async def test_a_sequence_of_plain_actions_is_read_in_order() -> None:
 
     events = [event async for event in watch]
 
-    assert told(events[:4]) == [
+    assert summaries(events[:4]) == [
         *("ADDED foo", "MODIFIED qux", "MODIFIED bar", "DELETED bar")
     ]
     assert events[4].object.resource_version == "7"
@@ -185,7 +185,7 @@ async def test_a_sequence_of_plain_actions_is_read_in_order() -> None:
     assert len(events) == 6
 
 
-async def test_events_after_stop_are_ignored() -> None:
+async def test_race_free_fake_watch_ignores_events_after_stop() -> None:
     watch = RaceFreeFakeWatch()
     watch.stop()
 
@@ -205,10 +205,10 @@ async def test_race_free_fake_watch_buffers_100_events() -> None:
 
     assert len(await watch.next_batch()) == 100
     watch.add(pod("one-more"))
-    assert told(await watch.next_batch()) == ["ADDED one-more"]
+    assert summaries(await watch.next_batch()) == ["ADDED one-more"]
 
 
-async def test_an_iteration_makes_room_for_one_event() -> None:
+async def test_race_free_fake_watch_iteration_frees_room_for_one_event() -> None:
     watch = RaceFreeFakeWatch(2)
     watch.add(pod("a"))
     watch.add(pod("b"))
@@ -219,12 +219,12 @@ async def test_an_iteration_makes_room_for_one_event() -> None:
         watch.add(pod("d"))
 
 
-async def test_a_buffer_for_nothing_is_refused() -> None:
+async def test_race_free_fake_watch_rejects_size_of_zero() -> None:
     with pytest.raises(OptionsError, match="at least 1"):
         RaceFreeFakeWatch(0)
 
 
-async def test_sending_from_another_thread_says_what_is_wrong() -> None:
+async def test_send_from_other_thread_raises_wrong_loop() -> None:
     watch = RaceFreeFakeWatch()
     reading = asyncio.create_task(watch.next_batch())
     await turns()
@@ -233,14 +233,14 @@ async def test_sending_from_another_thread_says_what_is_wrong() -> None:
         await asyncio.to_thread(watch.add, pod("a"))
 
     watch.add(pod("b"))
-    assert told(await reading) == ["ADDED b"]
+    assert summaries(await reading) == ["ADDED b"]
 
 
 # ---------------------------------------------------------------- both
 
 
 @both
-async def test_stop_ends_a_waiting_reader_at_once(make: Callable[[], Fake]) -> None:
+async def test_stop_wakes_waiting_reader(make: Callable[[], Fake]) -> None:
     loop = asyncio.get_running_loop()
     watch = make()
     reading = asyncio.create_task(watch.next_batch())
@@ -254,7 +254,7 @@ async def test_stop_ends_a_waiting_reader_at_once(make: Callable[[], Fake]) -> N
 
 
 @both
-async def test_stopping_drops_what_was_not_read(make: Callable[[], Fake]) -> None:
+async def test_stop_drops_unread_events(make: Callable[[], Fake]) -> None:
     watch = make()
     await send(watch, "a")
     await send(watch, "b")
@@ -266,7 +266,7 @@ async def test_stopping_drops_what_was_not_read(make: Callable[[], Fake]) -> Non
 
 
 @both
-async def test_end_comes_after_sent_events(make: Callable[[], Fake]) -> None:
+async def test_end_follows_sent_events(make: Callable[[], Fake]) -> None:
     watch = make()
     await send(watch, "a")
     await send(watch, "b")
@@ -274,13 +274,13 @@ async def test_end_comes_after_sent_events(make: Callable[[], Fake]) -> None:
     watch.end()
     watch.end()
 
-    assert told([event async for event in watch]) == ["ADDED a", "ADDED b"]
+    assert summaries([event async for event in watch]) == ["ADDED a", "ADDED b"]
     assert await watch.next_batch() == []
     assert not watch.stopped
 
 
 @both
-async def test_end_wakes_a_waiting_reader(make: Callable[[], Fake]) -> None:
+async def test_end_wakes_waiting_reader(make: Callable[[], Fake]) -> None:
     watch = make()
     reading = asyncio.create_task(watch.next_batch())
     await turns()
@@ -300,12 +300,12 @@ async def test_end_rejects_waiting_senders() -> None:
     await sending[0]
     with pytest.raises(QueueShutDown):
         await sending[1]
-    assert told([event async for event in watch]) == ["ADDED a"]
+    assert summaries([event async for event in watch]) == ["ADDED a"]
 
 
 @both
 @pytest.mark.parametrize("way", ["stop", "end"])
-async def test_reset_opens_a_watch_again(make: Callable[[], Fake], way: str) -> None:
+async def test_reset_reopens_watch(make: Callable[[], Fake], way: str) -> None:
     watch = make()
     await send(watch, "a")
     getattr(watch, way)()
@@ -314,11 +314,11 @@ async def test_reset_opens_a_watch_again(make: Callable[[], Fake], way: str) -> 
 
     assert not watch.stopped
     await send(watch, "b")
-    assert told(await watch.next_batch()) == ["ADDED b"]
+    assert summaries(await watch.next_batch()) == ["ADDED b"]
 
 
 @both
-async def test_a_reset_after_the_end_was_read_opens_it_anew(
+async def test_reset_reopens_watch_after_its_end(
     make: Callable[[], Fake],
 ) -> None:
     watch = make()
@@ -328,7 +328,7 @@ async def test_a_reset_after_the_end_was_read_opens_it_anew(
     watch.reset()
     await send(watch, "b")
 
-    assert told([await anext(watch)]) == ["ADDED b"]
+    assert summaries([await anext(watch)]) == ["ADDED b"]
 
 
 @both
@@ -341,11 +341,11 @@ async def test_reader_during_reset_gets_the_end(make: Callable[[], Fake]) -> Non
     await send(watch, "b")
 
     assert await reading == []
-    assert told(await watch.next_batch()) == ["ADDED b"]
+    assert summaries(await watch.next_batch()) == ["ADDED b"]
 
 
 @both
-async def test_a_cancelled_reader_loses_nothing(make: Callable[[], Fake]) -> None:
+async def test_cancelled_reader_loses_no_events(make: Callable[[], Fake]) -> None:
     for number in range(4):
         watch = make()
         reading = asyncio.create_task(watch.next_batch())
@@ -359,11 +359,11 @@ async def test_a_cancelled_reader_loses_nothing(make: Callable[[], Fake]) -> Non
         watch.end()
         seen += [event async for event in watch]
 
-        assert told(seen) == ["ADDED a"]
+        assert summaries(seen) == ["ADDED a"]
 
 
 @both
-async def test_says_in_what_state_it_is(make: Callable[[], Fake]) -> None:
+async def test_fake_watch_repr_shows_state(make: Callable[[], Fake]) -> None:
     watch = make()
     name = type(watch).__name__
     await send(watch, "a")
@@ -380,7 +380,7 @@ async def test_says_in_what_state_it_is(make: Callable[[], Fake]) -> None:
     ]
 
 
-async def test_invalid_events_are_refused_and_not_sent() -> None:
+async def test_fake_watches_reject_invalid_events() -> None:
     watch = RaceFreeFakeWatch()
 
     with pytest.raises(OptionsError, match="SURPRISE"):
@@ -396,7 +396,7 @@ async def test_invalid_events_are_refused_and_not_sent() -> None:
     assert await watch.next_batch() == []
 
 
-async def test_error_is_sent_as_a_status() -> None:
+async def test_fake_watch_sends_error_as_status() -> None:
     watch = RaceFreeFakeWatch()
     error = TooManyRequests(
         "later", status=429, reason="TooManyRequests", retry_after=1.5

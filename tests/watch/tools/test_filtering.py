@@ -1,11 +1,11 @@
-"""Watches over watches: what passes, what is recorded, and how they end."""
+"""`filtered()` and `Recorder`: forwarded events, and the end."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from canned import told
+from canned import summaries
 from conftest import pod
 from fake_source import Stream, added, modified, thing
 
@@ -44,46 +44,46 @@ async def turns(number: int = 5) -> None:
 # ---------------------------------------------------------------- what passes
 
 
-async def test_only_what_the_filter_keeps_passes() -> None:
+async def test_filtered_returns_only_kept_events() -> None:
     watch = filtered(played(*TABLE), without_b)
 
-    assert told([event async for event in watch]) == ["ADDED foo", "ADDED qux"]
+    assert summaries([event async for event in watch]) == ["ADDED foo", "ADDED qux"]
 
 
-async def test_batches_hold_what_the_filter_keeps() -> None:
+async def test_filtered_batches_have_only_kept_events() -> None:
     watch = filtered(played(*TABLE), without_b)
 
-    assert told(await watch.next_batch()) == ["ADDED foo", "ADDED qux"]
+    assert summaries(await watch.next_batch()) == ["ADDED foo", "ADDED qux"]
     assert await watch.next_batch() == []
 
 
-async def test_a_batch_of_which_nothing_is_kept_is_not_the_end() -> None:
+async def test_batch_without_kept_events_does_not_end_watch() -> None:
     source = Stream([TABLE[1]], [TABLE[2]], [TABLE[3]], "end")
 
-    assert told(await filtered(source, without_b).next_batch()) == ["ADDED qux"]
+    assert summaries(await filtered(source, without_b).next_batch()) == ["ADDED qux"]
 
 
-async def test_a_filter_may_give_another_event() -> None:
+async def test_filter_may_return_another_event() -> None:
     def shout(event: WatchEvent) -> WatchEvent:
         return WatchEvent.of("BOOKMARK", pod(event.object.name + "-x"))
 
     watch = filtered(played(*TABLE[:2]), shout)
 
-    assert told(await watch.next_batch()) == ["BOOKMARK foo-x", "BOOKMARK bar-x"]
+    assert summaries(await watch.next_batch()) == ["BOOKMARK foo-x", "BOOKMARK bar-x"]
 
 
-async def test_events_and_batches_are_taken_by_turns() -> None:
+async def test_events_and_batches_of_filtered_watch_can_alternate() -> None:
     source = Stream(TABLE, [TABLE[3]], "end")
     watch = filtered(source, without_b)
 
-    assert told([await anext(watch)]) == ["ADDED foo"]
-    assert told(await watch.next_batch()) == ["ADDED qux"]
-    assert told([await anext(watch)]) == ["ADDED qux"]
+    assert summaries([await anext(watch)]) == ["ADDED foo"]
+    assert summaries(await watch.next_batch()) == ["ADDED qux"]
+    assert summaries([await anext(watch)]) == ["ADDED qux"]
     with pytest.raises(StopAsyncIteration):
         await anext(watch)
 
 
-async def test_object_that_starts_to_match_is_still_modified() -> None:
+async def test_object_that_starts_to_match_stays_modified() -> None:
     def is_running(event: WatchEvent) -> WatchEvent | None:
         return event if event.object.at("status.phase") == "Running" else None
 
@@ -98,13 +98,13 @@ async def test_object_that_starts_to_match_is_still_modified() -> None:
     assert [event.type for event in events] == [EventType.MODIFIED]
 
 
-async def test_an_iteration_keeps_who_sends_waiting() -> None:
+async def test_filtered_iteration_takes_one_event_from_source() -> None:
     source = FakeWatch()
     watch = filtered(source, without_b)
     sending = [asyncio.create_task(source.action(event)) for event in TABLE]
     await turns()
 
-    assert told([await anext(watch)]) == ["ADDED foo"]
+    assert summaries([await anext(watch)]) == ["ADDED foo"]
     await turns()
 
     assert [it.done() for it in sending] == [True, False, False, False]
@@ -113,7 +113,7 @@ async def test_an_iteration_keeps_who_sends_waiting() -> None:
     assert isinstance(sending[1].exception(), QueueShutDown)
 
 
-async def test_skipped_is_that_of_the_source() -> None:
+async def test_skipped_of_filtered_watch_is_that_of_source() -> None:
     source = Stream()
     watch = filtered(source, without_b)
 
@@ -122,12 +122,14 @@ async def test_skipped_is_that_of_the_source() -> None:
     assert watch.skipped == 3
 
 
-async def test_a_long_batch_comes_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_filtered_processes_long_batch_in_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
     watch = filtered(played(*TABLE), without_b)
     batches = []
     while batch := await watch.next_batch():
-        batches.append(told(batch))
+        batches.append(summaries(batch))
 
     assert batches == [["ADDED foo"], ["ADDED qux"]]
 
@@ -135,7 +137,7 @@ async def test_a_long_batch_comes_in_slices(monkeypatch: pytest.MonkeyPatch) -> 
 # ---------------------------------------------------------------- how it ends
 
 
-async def test_stopping_stops_the_watch_below() -> None:
+async def test_stopping_filtered_watch_stops_source() -> None:
     source = RaceFreeFakeWatch()
     watch = filtered(source, without_b)
     reading = asyncio.create_task(watch.next_batch())
@@ -149,7 +151,7 @@ async def test_stopping_stops_the_watch_below() -> None:
     assert [event async for event in watch] == []
 
 
-async def test_stopping_wakes_an_iteration() -> None:
+async def test_stopping_filtered_watch_wakes_iteration() -> None:
     watch = filtered(FakeWatch(), without_b)
 
     async def iterate() -> list[WatchEvent]:
@@ -162,7 +164,7 @@ async def test_stopping_wakes_an_iteration() -> None:
     assert await reading == []
 
 
-async def test_leaving_the_context_stops_the_watch_below() -> None:
+async def test_leaving_filtered_watch_stops_source() -> None:
     source = played(*TABLE)
     async with filtered(source, without_b) as watch:
         await anext(watch)
@@ -170,7 +172,7 @@ async def test_leaving_the_context_stops_the_watch_below() -> None:
     assert source.stopped
 
 
-async def test_stopping_in_any_turn_ends_it_for_who_reads(
+async def test_stop_in_any_turn_ends_filtered_watch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
@@ -194,15 +196,15 @@ async def test_filtered_watch_ends_when_its_source_is_stopped() -> None:
     assert await reading == []
 
 
-async def test_errors_of_the_watch_below_are_raised() -> None:
+async def test_filtered_raises_errors_of_source() -> None:
     watch = filtered(Stream([TABLE[0]], TransportError("broken")), without_b)
 
-    assert told([await anext(watch)]) == ["ADDED foo"]
+    assert summaries([await anext(watch)]) == ["ADDED foo"]
     with pytest.raises(TransportError, match="broken"):
         await anext(watch)
 
 
-async def test_a_cancelled_reader_loses_nothing(
+async def test_cancelled_reader_loses_no_events(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
@@ -221,14 +223,14 @@ async def test_a_cancelled_reader_loses_nothing(
         await asyncio.wait({reading})
         await read(watch, seen)
 
-        assert told(seen) == ["ADDED foo", "ADDED qux"], number
+        assert summaries(seen) == ["ADDED foo", "ADDED qux"], number
 
 
 # ---------------------------------------------------------------- a filter that fails
 
 
 class Fragile:
-    """A filter that fails at `bar`, and notes what it was given."""
+    """Filter that fails at `bar`, and records its arguments."""
 
     def __init__(self) -> None:
         self.given: list[str] = []
@@ -241,45 +243,43 @@ class Fragile:
         return event
 
 
-async def test_an_error_of_the_filter_comes_in_the_place_of_its_event() -> None:
+async def test_filter_error_replaces_its_event() -> None:
     fragile = Fragile()
     watch = filtered(played(*TABLE), fragile)
 
-    assert told([await anext(watch)]) == ["ADDED foo"]
+    assert summaries([await anext(watch)]) == ["ADDED foo"]
     with pytest.raises(ZeroDivisionError):
         await anext(watch)
 
-    assert told([event async for event in watch]) == ["ADDED baz", "ADDED qux"]
+    assert summaries([event async for event in watch]) == ["ADDED baz", "ADDED qux"]
     assert fragile.given == ["foo", "bar", "baz", "qux"]
 
 
-async def test_an_error_of_the_filter_comes_behind_the_batch_before_it() -> None:
+async def test_filter_error_is_raised_after_earlier_batch() -> None:
     fragile, source = Fragile(), RaceFreeFakeWatch()
     watch = filtered(source, fragile)
     for event in TABLE:
         source.action(event)
 
-    assert told(await watch.next_batch()) == ["ADDED foo"]
+    assert summaries(await watch.next_batch()) == ["ADDED foo"]
     with pytest.raises(ZeroDivisionError):
         await watch.next_batch()
 
-    assert told(await watch.next_batch()) == ["ADDED baz", "ADDED qux"]
+    assert summaries(await watch.next_batch()) == ["ADDED baz", "ADDED qux"]
     assert fragile.given == ["foo", "bar", "baz", "qux"]
 
 
-async def test_an_error_of_the_filter_is_raised_to_who_goes_on_by_single_events() -> (
-    None
-):
+async def test_filter_error_is_raised_to_iteration_after_batch() -> None:
     watch = filtered(played(*TABLE), Fragile())
     await watch.next_batch()
 
     with pytest.raises(ZeroDivisionError):
         await anext(watch)
 
-    assert told([await anext(watch)]) == ["ADDED baz"]
+    assert summaries([await anext(watch)]) == ["ADDED baz"]
 
 
-async def test_an_error_of_the_filter_goes_with_the_watch() -> None:
+async def test_stop_drops_filter_error() -> None:
     watch = filtered(played(*TABLE), Fragile())
     await watch.next_batch()
 
@@ -289,7 +289,7 @@ async def test_an_error_of_the_filter_goes_with_the_watch() -> None:
     assert [event async for event in watch] == []
 
 
-async def test_a_predicate_is_told_that_it_is_no_filter() -> None:
+async def test_filter_that_returns_bool_raises_type_error() -> None:
     watch = filtered(played(*TABLE), lambda event: bool(event))  # type: ignore[arg-type, return-value]
 
     with pytest.raises(TypeError, match="not True"):
@@ -297,7 +297,7 @@ async def test_a_predicate_is_told_that_it_is_no_filter() -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-async def test_a_filter_may_stop_the_watch(whole: bool) -> None:
+async def test_filter_may_stop_watch(whole: bool) -> None:
     given: list[WatchEvent] = []
 
     def stop(event: WatchEvent) -> WatchEvent:
@@ -312,32 +312,32 @@ async def test_a_filter_may_stop_the_watch(whole: bool) -> None:
     else:
         assert [event async for event in watch] == []
 
-    assert told(given) == ["ADDED foo"]
+    assert summaries(given) == ["ADDED foo"]
 
 
 # ---------------------------------------------------------------- the recorder
 
 
-async def test_a_recorder_remembers_what_passed() -> None:
+async def test_recorder_keeps_events() -> None:
     recorder = Recorder(played(*TABLE))
     assert recorder.events == []
 
-    assert told([event async for event in recorder]) == told(TABLE)
+    assert summaries([event async for event in recorder]) == summaries(TABLE)
 
-    assert told(recorder.events) == told(TABLE)
+    assert summaries(recorder.events) == summaries(TABLE)
 
 
-async def test_a_recorder_remembers_what_was_handed_out_and_no_more() -> None:
+async def test_recorder_keeps_only_returned_events() -> None:
     recorder = Recorder(played(*TABLE))
 
     await anext(recorder)
-    assert told(recorder.events) == ["ADDED foo"]
+    assert summaries(recorder.events) == ["ADDED foo"]
 
     await recorder.next_batch()
-    assert told(recorder.events) == told(TABLE)
+    assert summaries(recorder.events) == summaries(TABLE)
 
 
-async def test_events_of_a_recorder_are_a_copy() -> None:
+async def test_recorder_events_are_a_copy() -> None:
     recorder = Recorder(played(*TABLE))
     await recorder.next_batch()
 
@@ -346,16 +346,16 @@ async def test_events_of_a_recorder_are_a_copy() -> None:
     assert len(recorder.events) == len(TABLE)
 
 
-async def test_a_recorder_keeps_its_events_after_the_stop() -> None:
+async def test_recorder_keeps_events_after_stop() -> None:
     source = played(*TABLE)
     async with Recorder(source) as recorder:
         await anext(recorder)
 
     assert source.stopped
-    assert told(recorder.events) == ["ADDED foo"]
+    assert summaries(recorder.events) == ["ADDED foo"]
 
 
-async def test_watches_over_watches_say_what_is_below() -> None:
+async def test_repr_of_wrapping_watches_shows_source() -> None:
     watch = Recorder(filtered(FakeWatch(), without_b))
 
     assert repr(watch) == "<Recorder of <Filtered of <FakeWatch open buffered=0>>>"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 from fake_source import (
     END,
     FakeSource,
@@ -17,7 +18,7 @@ from fake_source import (
     thing,
 )
 from informer_helpers import settle
-from retry_helpers import BROKEN, events_of, retry_watch, take, told
+from retry_helpers import BROKEN, events_of, retry_watch, summaries, take
 
 from aioinformer.errors import (
     DecodeError,
@@ -38,20 +39,20 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("version", ["", "0"])
-def test_refuses_a_version_that_nothing_can_be_resumed_from(version: str) -> None:
+def test_retry_watch_rejects_version_that_cannot_be_resumed(version: str) -> None:
     with pytest.raises(OptionsError, match="cannot resume a watch from version"):
         RetryWatch(FakeSource(), version)
 
 
 @pytest.mark.parametrize("seconds", [0, 0.9, -1, float("nan")])
-def test_refuses_watches_of_no_length(seconds: float) -> None:
+def test_retry_watch_rejects_too_short_watches(seconds: float) -> None:
     with pytest.raises(OptionsError):
         RetryWatch(FakeSource(), "1", watch_seconds=seconds)
 
     RetryWatch(FakeSource(), "1", watch_seconds=1)  # is none of these
 
 
-async def test_begins_behind_the_version_with_bookmarks_and_an_end() -> None:
+async def test_retry_watch_requests_version_bookmarks_and_timeout() -> None:
     source, watch = retry_watch(Stream(events_of(9)), version="8")
 
     async with watch:
@@ -65,15 +66,15 @@ async def test_begins_behind_the_version_with_bookmarks_and_an_end() -> None:
     assert not options.send_initial_events
 
 
-async def test_asks_for_nothing_before_it_is_read() -> None:
+async def test_retry_watch_sends_nothing_before_it_is_read() -> None:
     source, watch = retry_watch(Stream(events_of(2)))
 
     async with watch:
         await settle()
-        assert source.asked == []
+        assert source.requested == []
 
 
-async def test_hands_on_changes_in_order_and_no_bookmarks() -> None:
+async def test_retry_watch_forwards_changes_without_bookmarks() -> None:
     stream = Stream(
         [added(thing("a", 2)), bookmark(3)],
         [bookmark(4)],
@@ -82,10 +83,10 @@ async def test_hands_on_changes_in_order_and_no_bookmarks() -> None:
     source, watch = retry_watch(stream)
 
     async with watch:
-        assert told(await watch.next_batch()) == ["ADDED 2"]
-        assert told(await watch.next_batch()) == ["MODIFIED 5", "DELETED 6"]
+        assert summaries(await watch.next_batch()) == ["ADDED 2"]
+        assert summaries(await watch.next_batch()) == ["MODIFIED 5", "DELETED 6"]
 
-    assert source.asked == ["watch '1'"]
+    assert source.requested == ["watch '1'"]
 
 
 async def test_retry_watch_skips_versions_not_above_the_last(
@@ -98,7 +99,7 @@ async def test_retry_watch_skips_versions_not_above_the_last(
     async with watch:
         assert await take(watch, 3) == ["ADDED 5", "ADDED 6", "ADDED 7"]
 
-    assert source.asked == ["watch '4'", "watch '6'"]
+    assert source.requested == ["watch '4'", "watch '6'"]
     assert watch.duplicates == 5
     # The 1st, the 2nd, the 4th.
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
@@ -115,7 +116,7 @@ SURVIVED: list[Any] = [
     pytest.param(Stream([error_event(500, "InternalError")]), id="500-event"),
     pytest.param(Stream([error_event(9001)]), id="unknown-code"),
     pytest.param(Stream([error_event(403)]), id="403-event"),
-    pytest.param(Stream([bookmark(1), error_event(500)]), id="behind-others"),
+    pytest.param(Stream([bookmark(1), error_event(500)]), id="after-others"),
     pytest.param(Stream(BROKEN), id="connection-breaks"),
     pytest.param(Stream(DecodeError("what?")), id="unreadable"),
     pytest.param(Stream(ServerError("odd", status=500)), id="an-api-error-in-a-stream"),
@@ -123,8 +124,8 @@ SURVIVED: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("trouble", SURVIVED)
-async def test_goes_on_from_the_last_version_after(
+@each_case("trouble", SURVIVED)
+async def test_retry_watch_resumes_from_last_version_after_failure(
     trouble: Stream | Exception,
 ) -> None:
     if isinstance(trouble, Stream):
@@ -137,20 +138,22 @@ async def test_goes_on_from_the_last_version_after(
         assert await take(watch, 3) == ["ADDED 2", "ADDED 3", "ADDED 4"]
         assert source.open == 1, "the ones before are closed"
 
-    assert source.asked == ["watch '1'", "watch '3'", "watch '3'"]
+    assert source.requested == ["watch '1'", "watch '3'", "watch '3'"]
     assert source.open == 0
 
 
-async def test_events_before_the_trouble_are_handed_on_at_once(looptime: float) -> None:
+async def test_retry_watch_forwards_events_before_failure_immediately(
+    looptime: float,
+) -> None:
     steps: list[Step] = [[*events_of(2), error_event(500), *events_of(3)]]
     source, watch = retry_watch(Stream(*steps))
 
     async with watch:
-        assert told(await watch.next_batch()) == ["ADDED 2"]
+        assert summaries(await watch.next_batch()) == ["ADDED 2"]
         assert looptime == 0
         assert watch.failures == 1
 
-    assert source.asked == ["watch '1'"], "what comes behind an ERROR means nothing"
+    assert source.requested == ["watch '1'"], "what comes behind an ERROR means nothing"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +166,9 @@ async def test_events_before_the_trouble_are_handed_on_at_once(looptime: float) 
         pytest.param(6, [[7], [9, 11], [], [11, 12, 55]], id="4-watches"),
     ],
 )
-async def test_survives_closed_watches(version: int, streams: list[list[int]]) -> None:
+async def test_retry_watch_survives_closed_watches(
+    version: int, streams: list[list[int]]
+) -> None:
     watches = [Stream(events_of(*versions), END) for versions in streams]
     source, watch = retry_watch(*watches, version=str(version))
     wanted = list(dict.fromkeys(number for each in streams for number in each))
@@ -171,16 +176,16 @@ async def test_survives_closed_watches(version: int, streams: list[list[int]]) -
     async with watch:
         assert await take(watch, len(wanted)) == [f"ADDED {it}" for it in wanted]
 
-    # Each began behind what the ones before had told.
-    last, asked = version, []
+    # Each starts after the last version of those before.
+    last, requests = version, []
     for versions in streams:
-        asked.append(f"watch '{last}'")
+        requests.append(f"watch '{last}'")
         last = max([last, *versions])
 
-    assert source.asked == asked
+    assert source.requested == requests
 
 
-async def test_a_bookmark_moves_the_version_to_resume_from() -> None:
+async def test_bookmark_updates_version_to_resume_from() -> None:
     source, watch = retry_watch(
         Stream([*events_of(2), bookmark(90)], END), Stream(events_of(91))
     )
@@ -188,10 +193,10 @@ async def test_a_bookmark_moves_the_version_to_resume_from() -> None:
     async with watch:
         await take(watch, 2)
 
-    assert source.asked == ["watch '1'", "watch '90'"]
+    assert source.requested == ["watch '1'", "watch '90'"]
 
 
-async def test_counts_what_was_skipped_in_all_watches() -> None:
+async def test_retry_watch_counts_skipped_events_of_all_watches() -> None:
     first, second = Stream(events_of(2), END), Stream(events_of(3))
     first.skipped, second.skipped = 2, 3
     _, watch = retry_watch(first, second)
@@ -208,7 +213,7 @@ async def test_counts_what_was_skipped_in_all_watches() -> None:
 # ---------------------------------------------------------------- how it ends
 
 
-async def test_an_error_event_of_410_is_handed_on_and_the_last_one() -> None:
+async def test_retry_watch_ends_with_410_error_event() -> None:
     source, watch = retry_watch(
         Stream([*events_of(2), error_event(410, "Expired"), *events_of(3)])
     )
@@ -221,7 +226,7 @@ async def test_an_error_event_of_410_is_handed_on_and_the_last_one() -> None:
 
     assert [event.type for event in events] == ["ADDED", "ERROR"]
     assert isinstance(events[1].error(), ResourceExpired)
-    assert source.asked == ["watch '1'"]
+    assert source.requested == ["watch '1'"]
 
 
 @pytest.mark.parametrize(
@@ -236,7 +241,7 @@ async def test_an_error_event_of_410_is_handed_on_and_the_last_one() -> None:
     ids=lambda error: str(error.status),
 )
 @pytest.mark.parametrize("first", [True, False], ids=["at-first", "later"])
-async def test_a_final_refusal_is_handed_on_as_one_error_event(
+async def test_retry_watch_ends_with_error_event_of_final_refusal(
     refusal: Forbidden, first: bool
 ) -> None:
     before = [] if first else [Stream(events_of(2), END)]
@@ -245,14 +250,14 @@ async def test_a_final_refusal_is_handed_on_as_one_error_event(
     async with watch:
         *changes, last = [event async for event in watch]
 
-    assert told(changes) == ([] if first else ["ADDED 2"])
+    assert summaries(changes) == ([] if first else ["ADDED 2"])
     assert last.type is EventType.ERROR
     assert vars(last.error()) == vars(refusal)
     assert len(source.requests) == len(before) + 1
     assert source.open == 0
 
 
-async def test_a_change_without_a_version_ends_it() -> None:
+async def test_retry_watch_ends_with_error_for_change_without_version() -> None:
     source, watch = retry_watch(Stream([*events_of(2), added(thing("x", ""))]))
 
     async with watch:
@@ -260,10 +265,10 @@ async def test_a_change_without_a_version_ends_it() -> None:
 
     assert [event.type for event in events] == ["ADDED", "ERROR"]
     assert "default/x has no resource version" in events[1].error().message
-    assert source.asked == ["watch '1'"]
+    assert source.requested == ["watch '1'"]
 
 
-async def test_mistakes_of_the_program_are_raised() -> None:
+async def test_retry_watch_raises_options_error_of_client() -> None:
     _, watch = retry_watch(OptionsError("this client is not entered"))
 
     async with watch:
@@ -276,7 +281,7 @@ async def test_mistakes_of_the_program_are_raised() -> None:
     [TimeoutError("mine"), OSError(28, "No space left on device"), KeyError("token")],
     ids=repr,
 )
-async def test_whatever_a_source_raises_is_a_watch_that_failed(
+async def test_retry_watch_survives_any_exception_of_source(
     error: Exception,
 ) -> None:
     source, watch = retry_watch(error, Stream(error), Stream(events_of(2)))

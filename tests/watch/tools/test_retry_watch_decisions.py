@@ -1,10 +1,11 @@
-"""`decide`: the whole table of what to do after an event or an error."""
+"""`decide`: the whole table of decisions after an event or an error."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
+from each_case import each_case
 from fake_source import added, bookmark, deleted, error_event, modified, thing
 
 from aioinformer import errors
@@ -35,9 +36,9 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------- changes, bookmarks
 
 
-@pytest.mark.parametrize("change", [added, modified, deleted])
-@pytest.mark.parametrize(
-    ("version", "new", "handed_on"),
+@each_case("change", [added, modified, deleted])
+@each_case(
+    "version, new, handed_on",
     [
         pytest.param("7", "8", True, id="the-next-one"),
         pytest.param("7", "900", True, id="far-above"),
@@ -47,11 +48,11 @@ if TYPE_CHECKING:
         pytest.param("7", "0", False, id="zero"),
         pytest.param("x", "a", True, id="words-are-not-compared"),
         pytest.param("x", "x", True, id="not-even-equal-words"),
-        pytest.param("7", "x", True, id="a-word-behind-a-number"),
-        pytest.param("x", "7", True, id="a-number-behind-a-word"),
+        pytest.param("7", "x", True, id="a-word-after-a-number"),
+        pytest.param("x", "7", True, id="a-number-after-a-word"),
     ],
 )
-def test_a_change_is_handed_on_unless_it_is_known(
+def test_decide_forwards_change_above_last_version(
     change: Callable[[KubeObject], WatchEvent], version: str, new: str, handed_on: bool
 ) -> None:
     event = change(thing("a", new))
@@ -60,8 +61,8 @@ def test_a_change_is_handed_on_unless_it_is_known(
     assert decide(event, version) == expected
 
 
-@pytest.mark.parametrize(
-    ("version", "new", "after"),
+@each_case(
+    "version, new, after",
     [
         pytest.param("7", "8", "8", id="above"),
         pytest.param("7", "7", "7", id="equal"),
@@ -70,14 +71,14 @@ def test_a_change_is_handed_on_unless_it_is_known(
         pytest.param("x", "y", "y", id="words"),
     ],
 )
-def test_a_bookmark_is_noted_and_never_handed_on(
+def test_decide_ignores_bookmark_and_notes_version(
     version: str, new: str, after: str
 ) -> None:
     assert decide(bookmark(new), version) == Ignore(after)
 
 
 @pytest.mark.parametrize("change", [added, modified, deleted])
-def test_a_change_without_a_version_ends_it(
+def test_decide_ends_for_change_without_version(
     change: Callable[[KubeObject], WatchEvent],
 ) -> None:
     decision = decide(change(thing("a", "")), "7")
@@ -101,16 +102,16 @@ def test_a_change_without_a_version_ends_it(
         pytest.param(error_event(410), id="code-alone"),
     ],
 )
-def test_an_error_event_of_410_is_the_last_one(event: WatchEvent) -> None:
+def test_decide_ends_for_410_error_event(event: WatchEvent) -> None:
     assert decide(event, "7") == Finish(event)
 
 
-@pytest.mark.parametrize(
-    ("event", "seconds"),
+@each_case(
+    "event, seconds",
     [
         pytest.param(error_event(500, "InternalError"), None, id="500"),
         pytest.param(error_event(504, "Timeout"), None, id="504"),
-        pytest.param(error_event(403, "Forbidden"), None, id="403-asked-again"),
+        pytest.param(error_event(403, "Forbidden"), None, id="403-with-retry-after"),
         pytest.param(error_event(9001), None, id="unknown-code"),
         pytest.param(
             error_event(504, details={"retryAfterSeconds": 12}), 12, id="asks-to-wait"
@@ -118,7 +119,7 @@ def test_an_error_event_of_410_is_the_last_one(event: WatchEvent) -> None:
         pytest.param(WatchEvent(EventType.ERROR, thing("a")), None, id="no-status"),
     ],
 )
-def test_any_other_error_event_is_survived(
+def test_decide_retries_after_other_error_event(
     event: WatchEvent, seconds: float | None
 ) -> None:
     decision = decide(event, "7")
@@ -128,7 +129,7 @@ def test_any_other_error_event_is_survived(
     assert isinstance(decision.error, ApiError | DecodeError)
 
 
-def test_an_error_event_that_cannot_be_read_is_survived() -> None:
+def test_decide_retries_after_malformed_error_event() -> None:
     head = b'{"metadata":{"name":"x","uid":"u","resourceVersion":"1","labels":{}},'
     event = WatchEvent(EventType.ERROR, ObjectDecoder(NODES).decode(head + b'"data":'))
 
@@ -141,7 +142,7 @@ def test_an_error_event_that_cannot_be_read_is_survived() -> None:
 
 # ---------------------------------------------------------------- failures
 
-# Of each class that a source may raise: whether asking again could help.
+# Whether a retry may help, for each class of errors of a source.
 FAILURES: dict[type[Exception], bool] = {
     ApiError: True,
     Unauthorized: False,
@@ -158,7 +159,7 @@ FAILURES: dict[type[Exception], bool] = {
 }
 
 
-def test_the_table_has_every_error_of_a_source() -> None:
+def test_decide_table_has_every_error_of_a_source() -> None:
     kinds = {getattr(errors, name) for name in errors.__all__}
 
     assert set(FAILURES) == {
@@ -167,8 +168,8 @@ def test_the_table_has_every_error_of_a_source() -> None:
     }
 
 
-@pytest.mark.parametrize(("kind", "again"), FAILURES.items())
-def test_a_failure_is_survived_where_asking_again_could_help(
+@each_case("kind, again", FAILURES.items())
+def test_decide_retries_after_temporary_failure(
     kind: type[Exception], again: bool
 ) -> None:
     error = kind("why")
@@ -182,7 +183,7 @@ def test_a_failure_is_survived_where_asking_again_could_help(
 
 
 @pytest.mark.parametrize("again", [True, False], ids=["survived", "final"])
-def test_a_refusal_keeps_what_the_server_said(again: bool) -> None:
+def test_decide_keeps_status_of_refusal(again: bool) -> None:
     error = ApiError.from_status(
         {
             "code": 503 if again else 403,
@@ -201,22 +202,22 @@ def test_a_refusal_keeps_what_the_server_said(again: bool) -> None:
 
     assert isinstance(decision, Finish)
     assert decision.event.type is EventType.ERROR
-    told = decision.event.error()
-    assert type(told) is Forbidden
-    assert vars(told) == vars(error)
+    final = decision.event.error()
+    assert type(final) is Forbidden
+    assert vars(final) == vars(error)
     assert decision.event.object.at("kind") == "Status"
     assert decision.event.object.at("status") == "Failure"
 
 
-def test_a_final_refusal_says_for_how_long_its_header_asks() -> None:
+def test_decide_keeps_retry_after_of_final_refusal() -> None:
     decision = decide(Forbidden("not yet", status=403, retry_after=9.0), "7")
 
     assert isinstance(decision, Finish)
     assert decision.event.error().retry_after == 9.0
 
 
-def test_too_large_a_version_is_waited_for() -> None:
-    """The server that answers is behind the one that gave the version."""
+def test_decide_retries_after_too_large_version() -> None:
+    """The server is older than the one that returned the version."""
     error = ApiError.from_status(
         {
             "code": 504,
@@ -232,7 +233,7 @@ def test_too_large_a_version_is_waited_for() -> None:
     assert decide(error, "9") == Retry(error)
 
 
-def test_the_end_of_a_stream_is_survived() -> None:
+def test_decide_retries_after_end_of_stream() -> None:
     decision = decide(None, "7")
 
     assert decision == Retry(None)

@@ -1,4 +1,4 @@
-"""`RetryWatch`: its pace, its end by `stop()`, and cancelled readers."""
+"""`RetryWatch`: pace, `stop()`, and cancelled readers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fake_source import END, FakeSource, Silence, Stream, error_event
 from informer_helpers import Even
-from retry_helpers import BROKEN, events_of, retry_watch, take, take_all, told
+from retry_helpers import BROKEN, events_of, retry_watch, summaries, take, take_all
 
 from aioinformer.errors import ServerError
 from aioinformer.watch import RetryWatch
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------- pace
 
 
-async def test_watches_that_end_at_once_start_evenly_apart() -> None:
+async def test_short_watches_start_at_regular_intervals() -> None:
     source, watch = retry_watch(
         *[Stream(events_of(version), END) for version in range(2, 8)], Stream()
     )
@@ -34,7 +34,7 @@ async def test_watches_that_end_at_once_start_evenly_apart() -> None:
     assert gaps == pytest.approx([1.2] * 5, abs=0.01)
 
 
-async def test_the_least_gap_is_a_second() -> None:
+async def test_shortest_gap_between_watches_is_one_second() -> None:
     class Early(Even):
         def random(self) -> float:
             return 0.0
@@ -46,7 +46,7 @@ async def test_the_least_gap_is_a_second() -> None:
     assert source.times == [0.0, 1.0], "0.8 s would be less"
 
 
-async def test_a_watch_that_lived_is_followed_at_once() -> None:
+async def test_long_watch_is_resumed_immediately() -> None:
     source, watch = retry_watch(
         Stream(30.0, END), Stream(1.6, BROKEN), Stream(events_of(2))
     )
@@ -57,7 +57,7 @@ async def test_a_watch_that_lived_is_followed_at_once() -> None:
     assert source.times == pytest.approx([0.0, 30.0, 31.6])
 
 
-async def test_failures_in_a_row_are_answered_by_growing_pauses(
+async def test_pauses_grow_with_failures_in_a_row(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     source, watch = retry_watch(*[BROKEN] * 9, Stream(events_of(2)))
@@ -97,7 +97,7 @@ async def test_failures_in_a_row_are_answered_by_growing_pauses(
         ),
     ],
 )
-async def test_waits_as_long_as_the_server_asks(
+async def test_retry_watch_respects_retry_after(
     trouble: Stream | Exception, start: float
 ) -> None:
     source, watch = retry_watch(trouble, Stream(events_of(2)))
@@ -108,7 +108,7 @@ async def test_waits_as_long_as_the_server_asks(
     assert source.times == pytest.approx([0, start])
 
 
-async def test_repr_of_a_retry_watch_shows_its_state() -> None:
+async def test_retry_watch_repr_shows_state() -> None:
     stream = Stream(events_of(2))
     _, watch = retry_watch(BROKEN, stream)
     assert repr(watch) == (
@@ -133,7 +133,7 @@ async def test_repr_of_a_retry_watch_shows_its_state() -> None:
 
 
 async def ended_by_stop(watch: RetryWatch, after: float) -> list[str]:
-    """What a reader got until the watch was stopped; that takes no time."""
+    """Return the events read until the watch was stopped; stopping takes no time."""
     loop = asyncio.get_running_loop()
     reading = asyncio.create_task(take_all(watch))
     await asyncio.sleep(after)
@@ -151,11 +151,13 @@ async def ended_by_stop(watch: RetryWatch, after: float) -> list[str]:
         pytest.param([Stream()], 5, id="while-reading"),
         pytest.param([Silence()], 5, id="while-connecting"),
         pytest.param([ServerError("", status=503, retry_after=99.0)], 5, id="pausing"),
-        pytest.param([Stream(END)], 1.1, id="pausing-behind-an-end"),
+        pytest.param([Stream(END)], 1.1, id="pausing-after-an-end"),
         pytest.param([Stream()], 0, id="before-its-first-step"),
     ],
 )
-async def test_stops_at_once(watches: list[Any], after: float) -> None:
+async def test_stop_ends_retry_watch_immediately(
+    watches: list[Any], after: float
+) -> None:
     source, watch = retry_watch(*watches)
 
     async with watch:
@@ -164,7 +166,7 @@ async def test_stops_at_once(watches: list[Any], after: float) -> None:
         assert await watch.next_batch() == []
 
 
-async def test_stops_in_any_turn_of_the_loop() -> None:
+async def test_stop_in_any_turn_ends_retry_watch() -> None:
     for turns in range(30):
         source, watch = retry_watch(Stream(events_of(2), END), Silence())
         reading = asyncio.create_task(take_all(watch))
@@ -178,7 +180,7 @@ async def test_stops_in_any_turn_of_the_loop() -> None:
         assert source.open == 0
 
 
-async def test_stops_while_nobody_reads() -> None:
+async def test_retry_watch_without_reader_can_be_stopped() -> None:
     source, watch = retry_watch(Stream(events_of(2, 3, 4)))
 
     async with watch:
@@ -190,7 +192,7 @@ async def test_stops_while_nobody_reads() -> None:
     assert source.open == 0
 
 
-async def test_stopped_before_it_is_read_it_asks_for_nothing() -> None:
+async def test_retry_watch_stopped_before_reading_sends_nothing() -> None:
     source, watch = retry_watch(Stream(events_of(2)))
 
     watch.stop()
@@ -200,7 +202,7 @@ async def test_stopped_before_it_is_read_it_asks_for_nothing() -> None:
     assert source.requests == []
 
 
-async def test_leaving_closes_the_connection() -> None:
+async def test_leaving_retry_watch_closes_connection() -> None:
     source, watch = retry_watch(Stream(events_of(2)))
 
     async with watch:
@@ -210,7 +212,7 @@ async def test_leaving_closes_the_connection() -> None:
     assert source.open == 0
 
 
-async def test_an_error_of_the_body_passes_and_the_connection_is_closed() -> None:
+async def test_error_within_context_closes_connection() -> None:
     source, watch = retry_watch(Stream(events_of(2)))
 
     async def fail() -> None:
@@ -224,7 +226,7 @@ async def test_an_error_of_the_body_passes_and_the_connection_is_closed() -> Non
     assert source.open == 0
 
 
-async def test_error_while_a_watch_is_left_is_dropped() -> None:
+async def test_error_while_leaving_watch_is_dropped() -> None:
     class Rude(FakeSource):
         @asynccontextmanager
         async def watch(self, options: WatchOptions) -> AsyncIterator[Stream]:
@@ -239,7 +241,7 @@ async def test_error_while_a_watch_is_left_is_dropped() -> None:
     assert source.open == 0
 
 
-async def test_stopped_while_a_watch_is_left_it_begins_no_other() -> None:
+async def test_retry_watch_stopped_while_leaving_starts_no_other() -> None:
     class Slow(FakeSource):
         @asynccontextmanager
         async def watch(self, options: WatchOptions) -> AsyncIterator[Stream]:
@@ -255,14 +257,14 @@ async def test_stopped_while_a_watch_is_left_it_begins_no_other() -> None:
 
         assert await reading == []
 
-    assert len(source.asked) == 1
+    assert len(source.requested) == 1
     assert source.open == 0
 
 
 # ---------------------------------------------------------------- cancellation
 
 
-async def test_a_cancelled_wait_loses_nothing() -> None:
+async def test_cancelled_wait_loses_no_events() -> None:
     stream = Stream()
     source, watch = retry_watch(stream)
 
@@ -273,12 +275,12 @@ async def test_a_cancelled_wait_loses_nothing() -> None:
                     await watch.next_batch()
 
         stream.send(*events_of(2))
-        assert told(await watch.next_batch()) == ["ADDED 2"]
+        assert summaries(await watch.next_batch()) == ["ADDED 2"]
 
-    assert source.asked == ["watch '1'"], "the connection outlived them"
+    assert source.requested == ["watch '1'"], "the connection outlived them"
 
 
-async def test_cancelled_pauses_do_not_shorten_it() -> None:
+async def test_cancelled_waits_do_not_shorten_pause() -> None:
     source, watch = retry_watch(
         ServerError("busy", status=503, retry_after=20.0), Stream(events_of(2))
     )
@@ -294,7 +296,7 @@ async def test_cancelled_pauses_do_not_shorten_it() -> None:
     assert source.times == pytest.approx([0, 20])
 
 
-async def test_cancelled_connections_start_a_second_apart_too() -> None:
+async def test_cancelled_attempts_start_one_second_apart() -> None:
     source, watch = retry_watch(*[Silence()] * 3, Stream(events_of(2)))
 
     async with watch:

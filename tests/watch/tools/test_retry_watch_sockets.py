@@ -1,4 +1,4 @@
-"""`RetryWatch` over real sockets, with a server and a network that misbehave."""
+"""`RetryWatch` over sockets, with faults of server and network."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def client(server: APIServer) -> AsyncIterator[Client]:
 
 
 def watch_of(server: APIServer, client: Client) -> RetryWatch:
-    """A watch of what is written from now on."""
+    """Return a watch of objects written from now on."""
     source = ListWatch(client, CONFIG_MAPS)
     return RetryWatch(source, server.resource_version, rng=Even())
 
@@ -67,7 +67,7 @@ async def names_of(watch: RetryWatch, number: int) -> str:
 TROUBLES: dict[str, list[Fault]] = {
     "none": [],
     "cut-before-the-head": [Cut(head=False)],
-    "cut-behind-the-head": [Cut(after_bytes=0)],
+    "cut-after-the-head": [Cut(after_bytes=0)],
     "cut-in-a-line": [Cut(after_bytes=700)],
     "cut-by-a-reset": [Cut(after_bytes=700, reset=True)],
     "ended-cleanly": [
@@ -91,7 +91,7 @@ TROUBLES: dict[str, list[Fault]] = {
 
 
 @pytest.mark.parametrize("faults", TROUBLES.values(), ids=TROUBLES)
-async def test_gives_every_change_once_and_in_order(
+async def test_retry_watch_returns_every_change_once_and_in_order(
     server: APIServer, client: Client, faults: list[Fault]
 ) -> None:
     watch = watch_of(server, client)
@@ -109,7 +109,7 @@ async def test_gives_every_change_once_and_in_order(
                 await watch.next_batch()
 
 
-# What a network does to a watch; `n` differs from fault to fault.
+# Faults of a network; `n` differs between faults.
 ANY: list[Callable[[int], Fault]] = [
     lambda n: Cut(after_bytes=n * 50),
     lambda n: Cut(after_bytes=n * 50, reset=True),
@@ -125,7 +125,7 @@ ANY: list[Callable[[int], Fault]] = [
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_gives_them_through_any_row_of_troubles(
+async def test_retry_watch_returns_changes_after_random_faults(
     server: APIServer, client: Client, seed: int
 ) -> None:
     watch = watch_of(server, client)
@@ -156,7 +156,7 @@ async def test_unreadable_event_is_counted_and_skipped(
         assert watch.skipped == 1
 
 
-async def test_an_event_that_steps_back_is_left_out(
+async def test_retry_watch_ignores_event_with_older_version(
     server: APIServer, client: Client
 ) -> None:
     write(server, *"xyz")
@@ -170,7 +170,7 @@ async def test_an_event_that_steps_back_is_left_out(
 
 
 @pytest.mark.parametrize("as_event", [True, False], ids=["event", "status"])
-async def test_a_forgotten_history_ends_it_with_one_error_event(
+async def test_expired_version_ends_retry_watch_with_error_event(
     server: APIServer, client: Client, as_event: bool
 ) -> None:
     watch = watch_of(server, client)
@@ -187,7 +187,7 @@ async def test_a_forgotten_history_ends_it_with_one_error_event(
     assert events[-1].error().status == 410
 
 
-async def test_a_history_that_was_compacted_ends_it(
+async def test_compacted_history_ends_retry_watch(
     server: APIServer, client: Client
 ) -> None:
     watch = watch_of(server, client)
@@ -201,7 +201,7 @@ async def test_a_history_that_was_compacted_ends_it(
 
 
 @pytest.mark.parametrize("status", [401, 403])
-async def test_a_refusal_ends_it_with_one_error_event(
+async def test_final_refusal_ends_retry_watch_with_error_event(
     server: APIServer, client: Client, status: int
 ) -> None:
     watch = watch_of(server, client)
@@ -213,7 +213,7 @@ async def test_a_refusal_ends_it_with_one_error_event(
     assert event.error().status == status
 
 
-async def test_lives_through_a_restart_of_the_server(
+async def test_retry_watch_survives_restart_of_server(
     server: APIServer, client: Client
 ) -> None:
     watch = watch_of(server, client)
@@ -226,7 +226,7 @@ async def test_lives_through_a_restart_of_the_server(
         assert await names_of(watch, 2) == "bc"
 
 
-async def test_stops_at_once_while_it_waits_for_an_answer(
+async def test_stop_ends_retry_watch_awaiting_response(
     server: APIServer, client: Client
 ) -> None:
     watch = watch_of(server, client)
@@ -242,7 +242,9 @@ async def test_stops_at_once_while_it_waits_for_an_answer(
         assert loop.time() - before < 0.1
 
 
-async def test_client_that_was_not_entered_raises(server: APIServer) -> None:
+async def test_retry_watch_of_unentered_client_raises_options_error(
+    server: APIServer,
+) -> None:
     async with watch_of(server, server.client()) as watch:
         with pytest.raises(OptionsError, match="not entered"):
             await watch.next_batch()

@@ -1,4 +1,4 @@
-"""`until` and `until_without_retry`: waiting for what a watch tells."""
+"""`until` and `until_without_retry`: waiting for events."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def is_(kind: EventType, seen: list[str] | None = None) -> Callable[[WatchEvent], bool]:
-    """A condition on the type; notes what it is offered."""
+    """Return a condition on the type, which records its events."""
 
     def condition(event: WatchEvent) -> bool:
         if seen is not None:
@@ -68,7 +68,7 @@ def never(_: WatchEvent) -> bool:
 # ---------------------------------------------------------------- without retry
 
 
-async def test_returns_the_event_that_meets_the_condition() -> None:
+async def test_until_without_retry_returns_event_that_met_condition() -> None:
     stream = Stream([added(thing("a", 2)), modified(thing("a", 3)), *events_of(4)])
 
     event = await until_without_retry(stream, is_(MODIFIED))
@@ -77,7 +77,7 @@ async def test_returns_the_event_that_meets_the_condition() -> None:
     assert stream.stopped
 
 
-async def test_event_that_met_a_condition_is_given_to_the_next_first() -> None:
+async def test_event_that_met_condition_is_passed_to_next_one() -> None:
     seen: list[str] = []
     stream = Stream([added(thing("a", 2)), modified(thing("a", 3))])
 
@@ -94,7 +94,7 @@ async def test_event_that_met_a_condition_is_given_to_the_next_first() -> None:
     ]
 
 
-async def test_conditions_may_be_async() -> None:
+async def test_until_without_retry_accepts_async_conditions() -> None:
     async def slowly(event: WatchEvent) -> bool:
         await asyncio.sleep(5)
         return event.type is DELETED
@@ -106,7 +106,7 @@ async def test_conditions_may_be_async() -> None:
     assert event.type is DELETED
 
 
-async def test_a_watch_may_have_been_read_before() -> None:
+async def test_until_without_retry_continues_partly_read_watch() -> None:
     stream = Stream([*events_of(2, 3), modified(thing("a", 4))])
     await anext(stream)
     seen: list[str] = []
@@ -116,7 +116,7 @@ async def test_a_watch_may_have_been_read_before() -> None:
     assert seen == ["MODIFIED? ADDED", "MODIFIED? MODIFIED"]
 
 
-async def test_without_conditions_there_is_nothing_to_wait_for() -> None:
+async def test_until_without_retry_without_conditions_returns_none() -> None:
     stream = Stream(events_of(2))
 
     await until_without_retry(stream)
@@ -124,7 +124,7 @@ async def test_without_conditions_there_is_nothing_to_wait_for() -> None:
     assert stream.stopped
 
 
-async def test_conditions_get_only_changes() -> None:
+async def test_conditions_get_only_added_modified_and_deleted() -> None:
     seen: list[str] = []
     stream = Stream([bookmark(2), added(thing("a", 3)), error_event(500)], END)
 
@@ -135,7 +135,7 @@ async def test_conditions_get_only_changes() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
-async def test_a_watch_that_ends_first_is_closed(number: int) -> None:
+async def test_end_of_watch_raises_watch_closed(number: int) -> None:
     stream = Stream([added(thing("a", 2)), modified(thing("a", 3))][:number], END)
 
     with pytest.raises(WatchClosed, match="the watch ended; ") as caught:
@@ -154,7 +154,7 @@ async def test_a_watch_that_ends_first_is_closed(number: int) -> None:
     assert stream.stopped
 
 
-async def test_an_error_event_is_why_the_watch_ended() -> None:
+async def test_watch_closed_has_error_event_as_cause() -> None:
     gone = error_event(410, "Expired", message="too old")
     stream = Stream([added(thing("a", 2)), gone], END)
 
@@ -166,7 +166,7 @@ async def test_an_error_event_is_why_the_watch_ended() -> None:
     assert str(caught.value).endswith("the last event was ERROR")
 
 
-async def test_an_error_event_that_cannot_be_read_is_one_all_the_same() -> None:
+async def test_malformed_error_event_raises_watch_closed() -> None:
     stream = Stream([added(thing("a", 2)), error_event(0, kind="Nonsense")], END)
 
     with pytest.raises(WatchClosed) as caught:
@@ -176,7 +176,7 @@ async def test_an_error_event_that_cannot_be_read_is_one_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("error", [BROKEN, DecodeError("what?")])
-async def test_a_watch_that_breaks_off_is_closed(error: Exception) -> None:
+async def test_broken_watch_raises_watch_closed(error: Exception) -> None:
     stream = Stream(events_of(2), error)
 
     with pytest.raises(WatchClosed, match=str(error)) as caught:
@@ -188,7 +188,7 @@ async def test_a_watch_that_breaks_off_is_closed(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), BROKEN, TimeoutError("mine")])
-async def test_an_error_of_a_condition_is_raised_as_it_is(error: Exception) -> None:
+async def test_error_of_condition_is_raised_unchanged(error: Exception) -> None:
     def fails(_: WatchEvent) -> bool:
         raise error
 
@@ -201,7 +201,7 @@ async def test_an_error_of_a_condition_is_raised_as_it_is(error: Exception) -> N
     assert stream.stopped
 
 
-async def test_a_closed_error_can_be_copied_and_pickled() -> None:
+async def test_watch_closed_can_be_copied_and_pickled() -> None:
     error = WatchClosed("over", last_event=events_of(2)[0])
 
     for twin in (copy.copy(error), pickle.loads(pickle.dumps(error))):
@@ -210,7 +210,9 @@ async def test_a_closed_error_can_be_copied_and_pickled() -> None:
 
 
 @pytest.mark.parametrize("timeout", [30, 30.0, timedelta(seconds=30)])
-async def test_timeout_names_the_last_event(timeout: Any, looptime: float) -> None:
+async def test_until_without_retry_timeout_names_last_event(
+    timeout: Any, looptime: float
+) -> None:
     stream = Stream([added(thing("a", 2))], [modified(thing("a", 3))])
 
     with pytest.raises(TimeoutError) as caught:
@@ -224,7 +226,7 @@ async def test_timeout_names_the_last_event(timeout: Any, looptime: float) -> No
     assert stream.stopped
 
 
-async def test_the_time_covers_slow_conditions() -> None:
+async def test_timeout_includes_slow_conditions() -> None:
     async def slow(_: WatchEvent) -> bool:
         await asyncio.sleep(1000)
         return True
@@ -233,7 +235,7 @@ async def test_the_time_covers_slow_conditions() -> None:
         await until_without_retry(Stream(events_of(2)), slow, timeout=5)
 
 
-async def test_a_cancellation_stops_the_watch() -> None:
+async def test_cancelled_until_without_retry_stops_watch() -> None:
     stream = Stream()
 
     waiting = asyncio.create_task(until_without_retry(stream, never))
@@ -253,7 +255,7 @@ def source_of(*watches: Stream | Exception) -> FakeSource:
     return FakeSource(watches=watches)
 
 
-async def test_until_outlives_the_connections() -> None:
+async def test_until_survives_end_of_connections() -> None:
     source = source_of(
         BROKEN,
         Stream(events_of(2), END),
@@ -264,11 +266,11 @@ async def test_until_outlives_the_connections() -> None:
     event = await until(source, "1", is_(ADDED), is_(MODIFIED), timeout=60)
 
     assert event.object.resource_version == "3"
-    assert source.asked == ["watch '1'", "watch '1'", "watch '2'", "watch '2'"]
+    assert source.requested == ["watch '1'", "watch '1'", "watch '2'", "watch '2'"]
     assert source.open == 0
 
 
-async def test_until_without_conditions_asks_for_nothing() -> None:
+async def test_until_without_conditions_sends_nothing() -> None:
     source = source_of()
 
     await until(source, "1", timeout=1)
@@ -277,7 +279,7 @@ async def test_until_without_conditions_asks_for_nothing() -> None:
 
 
 @pytest.mark.parametrize("version", ["", "0"])
-async def test_until_needs_a_version(version: str) -> None:
+async def test_until_requires_version(version: str) -> None:
     with pytest.raises(OptionsError):
         await until(source_of(), version, never)
 
@@ -337,7 +339,7 @@ async def test_until_names_itself_in_the_log(caplog: pytest.LogCaptureFixture) -
     assert [it.getMessage().partition(":")[0] for it in caplog.records] == ["until"]
 
 
-async def test_until_raises_the_error_of_a_condition_and_closes() -> None:
+async def test_until_raises_error_of_condition_and_closes() -> None:
     source = source_of(Stream(events_of(2)))
 
     with pytest.raises(ZeroDivisionError):
@@ -349,8 +351,8 @@ async def test_until_raises_the_error_of_a_condition_and_closes() -> None:
 # ---------------------------------------------------------------- a server
 
 
-async def test_waits_until_a_pod_runs() -> None:
-    """What the docstring shows."""
+async def test_until_example_of_docstring_works() -> None:
+    """The example is that of the docstring."""
     async with APIServer(auto_namespaces=True) as server, server.client() as client:
         spec = {"containers": [{"name": "main", "image": "registry.example/app:1"}]}
         body = {"metadata": {"name": "web"}, "spec": spec}
