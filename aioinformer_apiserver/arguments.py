@@ -232,7 +232,7 @@ class _NotJSON(Exception):
             place = f" in {where}" if where else ""
             return f"the key {self.value!r}{place} is not a string"
 
-        hint = "; write times as text" if isinstance(self.value, date) else ""
+        hint = " (write times as strings)" if isinstance(self.value, date) else ""
         return f"{where} is {self.value!r}{hint}"
 
 

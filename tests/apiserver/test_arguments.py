@@ -220,7 +220,9 @@ def test_create_rejects_body_that_json_cannot_represent(
 def test_create_suggests_text_for_datetime(server: APIServer) -> None:
     body = {"spec": {"at": datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)}}
 
-    assert "write times as text" in refusal_of(lambda: server.patch(PODS, "web", body))
+    assert "write times as strings" in refusal_of(
+        lambda: server.patch(PODS, "web", body)
+    )
 
 
 class Phase(StrEnum):
