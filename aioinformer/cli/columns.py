@@ -1,7 +1,8 @@
 """Columns of resources, as in kubectl, and their width on a terminal. Pure.
 
-Cells are computed from cached objects. To add a column, see `aioinformer.tables`. Widths
-are in cells, the width of a narrow character. Wide ones, such as Chinese, take two.
+Cells are computed from cached objects. Columns that kubectl has are in
+`aioinformer.tables`, others are added here. Widths are in cells, the width of a narrow
+character. Wide ones, such as Chinese, take two.
 """
 
 from __future__ import annotations

@@ -236,7 +236,8 @@ def find(name: str) -> None:
 
     for step in rest:
         fields = getattr(found, "__annotations__", {})
-        assert hasattr(found, step) or step in fields, name
+        known = hasattr(found, step) or step in fields
+        assert known, f"{name!r} is not found from `aioinformer`, as `Store.get` is"
         found = getattr(found, step, None)
 
     assert not argument or argument in inspect.signature(found).parameters, name
@@ -320,7 +321,8 @@ def test_named_paths_exist(page: str) -> None:
     named = NAMED_PATH.findall((ROOT / page).read_text(encoding="utf-8"))
 
     assert len(named) >= 10
-    assert [path for path in named if not exists(path)] == []
+    missing = [path for path in named if not exists(path)]
+    assert not missing, f"{page} names paths that do not exist: {' '.join(missing)}"
 
 
 def test_architecture_shows_all_folders_and_modules_of_the_package() -> None:

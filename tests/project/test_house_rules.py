@@ -343,7 +343,8 @@ def test_files_are_short_enough() -> None:
         )
     }
 
-    assert {name: n for name, n in lengths.items() if n > LONGEST_FILE} == {}
+    long = [f"{name}: {n} lines" for name, n in lengths.items() if n > LONGEST_FILE]
+    assert not long, f"more than {LONGEST_FILE} lines, split by subject: {long}"
 
 
 def committed_files() -> Iterator[Path]:
