@@ -149,7 +149,7 @@ class _Entry:
         if isinstance(source, type) and issubclass(source, Fault | Chaos):
             remaining = f"a {source.__name__}, not the class: {source.__name__}(...)"
         else:
-            remaining = f"faults, such as Gone(), and not {source!r}"
+            remaining = f"faults, such as Gone(), not {source!r}"
 
         raise OptionsError(f"faults.add() takes {remaining}")
 

@@ -54,7 +54,10 @@ def refusal_of(call: Callable[[], object]) -> str:
         ),
         ({"resources": "pods"}, "resources must be a list of Resources, not 'pods'"),
         ({"resources": None}, "resources must be a list of Resources, not None"),
-        ({"resources": ["pods"]}, "each of resources must be a Resource, such as "),
+        (
+            {"resources": ["pods"]},
+            "each item of resources must be a Resource, such as ",
+        ),
         ({"history": "10"}, "history must be a whole number of at least 0, not '10'"),
         ({"history": 1.5}, "history must be a whole number of at least 0, not 1.5"),
         ({"history": True}, "history must be a whole number of at least 0, not True"),
@@ -296,7 +299,9 @@ def test_methods_reject_name_that_is_not_a_string(server: APIServer, name: Any) 
         lambda: server.delete(PODS, name),
         lambda: server.patch(PODS, name, {}),
     ):
-        assert "the name of one of pods must be a non-empty string" in refusal_of(call)
+        assert "the name of an object of pods must be a non-empty string" in refusal_of(
+            call
+        )
 
 
 @pytest.mark.parametrize(
