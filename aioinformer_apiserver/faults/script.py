@@ -149,7 +149,7 @@ class _Entry:
         if isinstance(source, type) and issubclass(source, Fault | Chaos):
             expected = f"a {source.__name__}, not the class: {source.__name__}(...)"
         else:
-            expected = f"faults, such as Gone(), and not {source!r}"
+            expected = f"faults, such as Gone(), not {source!r}"
 
         raise OptionsError(f"faults.add() takes {expected}")
 
