@@ -560,14 +560,14 @@ class Supervisor:
 
         ready = asyncio.get_running_loop().create_future()
 
-        def tell() -> None:
+        def mark_ready() -> None:
             if not ready.done():
                 ready.set_result(None)
 
         inside = contextvars.copy_context()
         inside.run(_SUPERVISORS.set, (*_SUPERVISORS.get(), self))
         task = asyncio.create_task(
-            self._component(tell), name=self._name, context=inside
+            self._component(mark_ready), name=self._name, context=inside
         )
         self._task, self._stopping = task, False
         try:

@@ -164,7 +164,7 @@ class LoopBudget:
             self._call(min(2 * self._together, MOST_TOGETHER))
 
     def statistics(self) -> BudgetStatistics:
-        """What was used so far."""
+        """Return the statistics so far."""
         return BudgetStatistics(
             self._slices, self._stalls, self._longest, len(self._waiting)
         )

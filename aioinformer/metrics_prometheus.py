@@ -125,7 +125,7 @@ _HELP = {
 
 
 class PrometheusSink:
-    """A `CollectingSink` that exposes measurements in a registry of prometheus-client.
+    """`CollectingSink` that exposes measurements in a registry of prometheus-client.
 
     It is a `ForgettingSink` as well: series of ended components are dropped.
 

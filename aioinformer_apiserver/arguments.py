@@ -164,7 +164,7 @@ def resources_of(option: str, value: object) -> list[Resource]:
     if isinstance(value, str | Resource) or not isinstance(value, Iterable):
         raise OptionsError(f"{option} must be a list of Resources, not {value!r}")
 
-    return [resource_of(f"each of {option}", it) for it in value]
+    return [resource_of(f"each item of {option}", it) for it in value]
 
 
 def name_of(resource: Resource, value: object) -> str:
@@ -173,7 +173,7 @@ def name_of(resource: Resource, value: object) -> str:
     Raises:
         OptionsError: If it is not a string, or empty.
     """
-    return text_of(f"the name of one of {resource}", value)
+    return text_of(f"the name of an object of {resource}", value)
 
 
 def namespace_of(resource: Resource, value: object) -> str:
@@ -232,7 +232,7 @@ class _NotJSON(Exception):
             place = f" in {where}" if where else ""
             return f"the key {self.value!r}{place} is not a string"
 
-        hint = "; write times as text" if isinstance(self.value, date) else ""
+        hint = " (write times as strings)" if isinstance(self.value, date) else ""
         return f"{where} is {self.value!r}{hint}"
 
 

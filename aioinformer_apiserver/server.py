@@ -68,7 +68,7 @@ _T = TypeVar("_T")
 
 _ARRANGED = WriteOptions(part="all")
 _REMOVED = DeleteOptions(grace_seconds=0, immediate=True)
-# Interval at which `until()` looks for changes that no write announces.
+# Interval at which `until()` checks for changes that are not writes.
 _POLL_SECONDS = 0.05
 
 
@@ -100,7 +100,7 @@ class LocalAPIServer:
         token: Bearer token of an administrator. Requests with an unknown token get 401.
             Requests without a token are anonymous, and get 403 for nearly everything.
         users: Further users by token: a name, or a `User` with groups. They have the
-            rights that the roles in the server grant, which are almost none at first.
+            permissions that the roles in the server grant, almost none at first.
         auto_namespaces: Create a missing namespace with the first object in it. By
             default the server returns 404, as a real server does.
         port: Port to listen on; 0 for any free port.

@@ -37,7 +37,7 @@ def fails(_: object) -> None:
     raise ValueError
 
 
-class Unforgetting(PlainSink):
+class FailingForget(PlainSink):
     """A sink whose `forget` raises."""
 
     def forget(self, name: str, /, **labels: str) -> None:
@@ -99,7 +99,7 @@ async def test_factory_keeps_the_series_of_the_next_informer_of_the_name(
             assert series(registry, "reflector") == []
 
 
-@pytest.mark.parametrize("sink", [PlainSink(), Unforgetting()], ids=["not", "fails"])
+@pytest.mark.parametrize("sink", [PlainSink(), FailingForget()], ids=["not", "fails"])
 async def test_informer_ends_cleanly_if_its_sink_cannot_forget(
     sink: PlainSink, caplog: pytest.LogCaptureFixture
 ) -> None:

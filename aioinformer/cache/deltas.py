@@ -81,7 +81,7 @@ Deltas = list[Delta[T | DeletedFinalStateUnknown[T]]]
 
 
 class Requeue(Exception):
-    """Raised by a function that processes an entry, to have it queued again.
+    """Request to queue an entry again, raised by the function that processes it.
 
     A `DeltaFIFO` queues deltas at the end, unless something newer is queued for their
     key. An `OrderedFIFO` puts entries back to the front, and every queue does so with a

@@ -246,14 +246,14 @@ class Index(Generic[T]):
         """Return an index of the same function, without objects."""
         return Index(self._function)
 
-    def put(self, key: str, obj: T, old: T | None, asked: T | None = None) -> None:
+    def put(self, key: str, obj: T, old: T | None, equal: T | None = None) -> None:
         """Index an object, in place of an old one with the same key.
 
         Args:
             key: Key of the object.
             obj: Object to index.
             old: Object that was indexed under the key, or None.
-            asked: Object to call the index function with: an equal one that is cheaper
+            equal: Object to call the index function with: an equal one that is cheaper
                 to read, or None.
         """
         of_key = self._of_key
@@ -265,7 +265,7 @@ class Index(Generic[T]):
             else:
                 bucket[key] = obj
         else:
-            values = self._function(obj if asked is None else asked)
+            values = self._function(obj if equal is None else equal)
             self.put_values(key, obj, _pack(values), old)
 
     def put_values(self, key: str, obj: T, packed: Packed, old: T | None) -> None:

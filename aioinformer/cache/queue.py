@@ -48,7 +48,7 @@ SLOWEST_SECONDS = 1.0
 
 
 class KnownObjects(Protocol[T_co]):
-    """The objects that the consumer of a queue has. A `Store` is one."""
+    """Objects that the consumer of a queue has, such as a `Store`."""
 
     def list_keys(self) -> list[str]:
         """Return the keys of all objects."""
@@ -98,7 +98,7 @@ class Queue(Protocol[T]):
 
 
 class DeltaReader(Generic[T]):
-    """Finds the keys of deltas, and transforms their objects.
+    """Reader of the keys of deltas, which also transforms their objects.
 
     Args:
         key_func: Function that returns the key of an object.
@@ -179,7 +179,7 @@ class DeltaReader(Generic[T]):
 
 
 class ExpectedObjects(Generic[T]):
-    """The objects that the consumer will have before it pops deltas queued now.
+    """Objects that the consumer will have before it pops deltas queued now.
 
     These are its known objects or, while a whole list is queued, those of the last
     list.

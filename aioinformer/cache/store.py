@@ -230,7 +230,7 @@ class Store(Generic[T]):
 
 
 class Indexer(Store[T]):
-    """A store with secondary indexes.
+    """Store with secondary indexes.
 
     Args:
         indexers: Index functions by the name of their index. An object whose index
@@ -381,13 +381,13 @@ class Contents(Generic[T]):
         # Indexes that do not have all objects yet; empty nearly always.
         self.growing: list[Growing[T]] = []
 
-    def put(self, key: str, obj: T, asked: T | None = None) -> None:
+    def put(self, key: str, obj: T, equal: T | None = None) -> None:
         """Add or replace one object.
 
         Args:
             key: Key of the object.
             obj: Object to store.
-            asked: Object to call index functions with: an equal one that is cheaper to
+            equal: Object to call index functions with: an equal one that is cheaper to
                 read, or None.
         """
         old = self.objects.get(key)
@@ -395,7 +395,7 @@ class Contents(Generic[T]):
         failures: tuple[HandlerError, ...] = ()
         for name, index in self.indexes.items():
             try:
-                index.put(key, obj, old, asked)
+                index.put(key, obj, old, equal)
             except user_errors() as exc:  # reported
                 failures += (_left_out(name, index, key, obj, old, exc),)
 

@@ -151,7 +151,7 @@ def _populate(server: APIServer, workload: Workload) -> None:
 def _check_replaceable(path: Path) -> None:
     """Refuse to replace a kubeconfig of another cluster, or any other file.
 
-    It may be the only copy of somebody's credentials.
+    It may be the only copy of a user's credentials.
     """
     try:
         with path.open("rb") as file:

@@ -129,7 +129,7 @@ def demo(
 
     from aioinformer.cli import demo as it
 
-    async def life() -> int:
+    async def main() -> int:
         options = it.DemoOptions(
             seconds=seconds,
             objects=objects,
@@ -139,7 +139,7 @@ def demo(
         )
         return await it.demo(options)
 
-    _end(running.run(life, verbose=verbose))
+    _end(running.run(main, verbose=verbose))
 
 
 @aioinformer.command()
@@ -207,7 +207,7 @@ def watch(
 
     import_module("aioinformer.client.transport")  # would block the loop on entering
 
-    async def life() -> int:
+    async def main() -> int:
         options = it.WatchCommandOptions(
             resource=resource,
             namespace=namespace,
@@ -219,12 +219,12 @@ def watch(
             plain=plain or verbose > 0,
             seconds=seconds,
         )
-        place = connection.ConnectionOptions(
+        target = connection.ConnectionOptions(
             server=server, token=token, kubeconfig=kubeconfig, context=context
         )
-        return await it.watch(options, place)
+        return await it.watch(options, target)
 
-    _end(running.run(life, verbose=verbose))
+    _end(running.run(main, verbose=verbose))
 
 
 @aioinformer.command()
@@ -240,7 +240,7 @@ def watch(
 @click.option(
     "--group",
     callback=given,
-    help="Bind the rules to this group of yours, instead of to your user.",
+    help="Bind the rules to this group instead of your user. You must be a member.",
 )
 @click.option(
     "--timeout",
@@ -290,7 +290,7 @@ def doctor(
 
     import_module("aioinformer.client.transport")  # would block the loop on entering
 
-    async def life() -> int:
+    async def main() -> int:
         options = it.DoctorOptions(
             resources=resources or it.DoctorOptions().resources,
             namespace=namespace,
@@ -299,12 +299,12 @@ def doctor(
             report=output or "lines",
             seconds=seconds,
         )
-        place = connection.ConnectionOptions(
+        target = connection.ConnectionOptions(
             server=server, token=token, kubeconfig=kubeconfig, context=context
         )
-        return await it.doctor(options, place)
+        return await it.doctor(options, target)
 
-    _end(running.run(life, verbose=verbose))
+    _end(running.run(main, verbose=verbose))
 
 
 @aioinformer.command()
@@ -362,10 +362,10 @@ def apiserver(
     seconds: float | None,
     verbose: int,
 ) -> None:
-    """Run a Kubernetes API server for tests with kubectl and other clients.
+    """Run a Kubernetes API server for tests.
 
-    It serves plain HTTP on the loopback interface, and keeps objects in memory. It runs no
-    controllers: a deployment gets no pods.
+    It serves plain HTTP on the loopback interface to kubectl and other clients, and keeps
+    objects in memory. It runs no controllers: a deployment gets no pods.
 
     \b
     Example:
@@ -375,7 +375,7 @@ def apiserver(
 
     from aioinformer.cli import apiserver as it
 
-    async def life() -> int:
+    async def main() -> int:
         options = it.APIServerOptions(
             port=port,
             pods=pods,
@@ -387,13 +387,15 @@ def apiserver(
         )
         return await it.serve(options)
 
-    _end(running.run(life, verbose=verbose))
+    _end(running.run(main, verbose=verbose))
 
 
 @aioinformer.command()
 @click.argument("shell", type=click.Choice(["bash", "fish", "zsh"]))
 def completion(shell: str) -> None:
-    """Print a shell completion script for commands, options and resources.
+    """Print a shell completion script.
+
+    It completes commands, options and resources.
 
     \b
     Example:

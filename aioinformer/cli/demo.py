@@ -145,9 +145,9 @@ class _Demo:
             print_text(f"Interrupted after {self._done()}.")
             raise
 
-        # The last writes are on their way to the caches.
+        # The caches may not show the last writes yet.
         await self._settle()
-        return self._judge()
+        return self._compare()
 
     # ------------------------------------------------------------ showing
 
@@ -191,12 +191,12 @@ class _Demo:
     async def _settle(self) -> None:
         """Wait until the caches equal the server and all counts are right, with a limit."""
         for _ in range(SETTLE_CHECKS):
-            if not self._mistakes():
+            if not self._differences():
                 return
 
             await asyncio.sleep(SETTLE_SECONDS / SETTLE_CHECKS)
 
-    def _mistakes(self) -> list[str]:
+    def _differences(self) -> list[str]:
         counter = self._counter
         found = [f"{key} has a wrong count" for key in counter.wrong()]
         for resource, informer in ((PODS, counter.pods), (CONFIG_MAPS, counter.maps)):
@@ -205,9 +205,9 @@ class _Demo:
 
         return found
 
-    def _judge(self) -> int:
+    def _compare(self) -> int:
         counter = self._counter
-        found = self._mistakes()
+        found = self._differences()
         print_text(f"Ended after {self._done()}.")
         print_text(
             draw_verdict(

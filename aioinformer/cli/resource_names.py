@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["built_in", "find_resource", "known_names"]
 
 
-def built_in(word: str) -> Resource | None:
+def built_in(name: str) -> Resource | None:
     """Find a built-in resource by name, without a server. Return None if it is unknown.
 
     Args:
-        word: Plural, singular, kind or short name (`pods`, `pod`, `Pod`, `po`) in any
+        name: Plural, singular, kind or short name (`pods`, `pod`, `Pod`, `po`) in any
             case, optionally with the group (`deployments.apps`) or the version and group
             (`deployments.v1.apps`).
 
@@ -27,15 +27,15 @@ def built_in(word: str) -> Resource | None:
         >>> built_in("Deployment").path()
         '/apis/apps/v1/deployments'
     """
-    lower = word.lower()
+    lower = name.lower()
     return next((it for it in built_in_resources() if lower in _names(it)), None)
 
 
-async def find_resource(word: str, client: Client) -> Resource:
+async def find_resource(name: str, client: Client) -> Resource:
     """Find a resource by name, among the built-in ones or on the server.
 
     Args:
-        word: Name, as for `built_in()`.
+        name: Name, as for `built_in()`.
         client: Entered client.
 
     Raises:
@@ -47,12 +47,12 @@ async def find_resource(word: str, client: Client) -> Resource:
     Cancellation:
         Safe.
     """
-    known = built_in(word)
+    known = built_in(name)
     if known is not None:
         return known
 
     try:
-        return await client.discovery.resource(word)
+        return await client.discovery.resource(name)
     except NotFound as exc:
         raise CommandError(exc.message) from exc
 

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-def run(life: Callable[[], Coroutine[Any, Any, int]], *, verbose: int = 0) -> int:
+def run(main: Callable[[], Coroutine[Any, Any, int]], *, verbose: int = 0) -> int:
     """Run a command, and return its exit status.
 
     Ctrl-C and SIGTERM cancel it. Errors of the user, the cluster or the network become one
@@ -42,13 +42,13 @@ def run(life: Callable[[], Coroutine[Any, Any, int]], *, verbose: int = 0) -> in
     informer, which are in the log.
 
     Args:
-        life: Coroutine function of the command, which returns the exit status.
+        main: Coroutine function of the command, which returns the exit status.
         verbose: Log level: 0 for none, 1 for INFO, 2 for DEBUG.
     """
     _set_up_log(verbose)
     try:
         with _signals_as_interrupts():
-            return asyncio.run(_unwrapped(life))
+            return asyncio.run(_unwrapped(main))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -75,9 +75,9 @@ async def pause(seconds: float | None) -> None:
         await asyncio.sleep(seconds)
 
 
-async def _unwrapped(life: Callable[[], Coroutine[Any, Any, int]]) -> int:
+async def _unwrapped(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
     try:
-        return await life()
+        return await main()
     except BaseExceptionGroup as group:
         reason = reason_of(group)
         raise reason from reason.__cause__ or group

@@ -167,15 +167,15 @@ def title_of(
     options: WatchCommandOptions, resource: Resource, namespace: str | None
 ) -> str:
     """Return a short description: `pods in shop with app=web`."""
-    words = str(resource)
+    title = str(resource)
     if resource.namespaced:
-        words += f" in {namespace}" if namespace else " in all namespaces"
+        title += f" in {namespace}" if namespace else " in all namespaces"
 
     conditions = [it for it in (options.labels, options.fields) if it]
     if conditions:
-        words += f" with {' and '.join(conditions)}"
+        title += f" with {' and '.join(conditions)}"
 
-    return one_line(words)
+    return one_line(title)
 
 
 def _is_live(options: WatchCommandOptions) -> bool:

@@ -146,16 +146,16 @@ class Workload:
 
     def _make_change(self) -> None:
         swing = max(1, round(self._target * SWING))
-        dice = self._rng.random()
+        number = self._rng.random()
         if len(self._pods) <= self._target - swing:
             self._create_pod()
         elif len(self._pods) >= self._target + swing:
             self._delete_pod()
-        elif dice < 0.15:
+        elif number < 0.15:
             self._create_pod()
-        elif dice < 0.30:
+        elif number < 0.30:
             self._delete_pod()
-        elif dice < 0.90:
+        elif number < 0.90:
             self._change_pod()
         else:
             self._change_app()

@@ -48,7 +48,7 @@ __all__ = ["Discovery", "DiscoveryRequests"]
 logger = guarded_logger(__name__)
 
 
-# As in kubectl. Unknown names are asked for earlier.
+# As in kubectl. Unknown names cause earlier requests.
 MAX_AGE_SECONDS = 6 * 60 * 60.0
 
 
@@ -62,7 +62,7 @@ class DiscoveryRequester(Protocol):
 
     @property
     def config(self) -> ClientConfig:
-        """The configuration; raises `OptionsError` if it was never read."""
+        """Configuration; raises `OptionsError` if it was never read."""
 
     def stream(
         self, method: str, path: str, *, accept: str = "", etag: str = ""

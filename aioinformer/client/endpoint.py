@@ -86,7 +86,7 @@ class Endpoint:
 
     @property
     def config(self) -> ClientConfig:
-        """The configuration.
+        """Configuration of the client.
 
         Raises:
             OptionsError: If it was not read yet, because the client was never entered.

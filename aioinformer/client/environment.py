@@ -59,7 +59,7 @@ def load_from_environment(
 
     raise OptionsError(
         "no Kubernetes configuration found. Searched: "
-        f"{', '.join(looked)}, from {origin}; in-cluster ({absent}). "
+        f"{', '.join(looked)}, from {origin}, in-cluster ({absent}). "
         "Set KUBECONFIG to a kubeconfig file, run in a pod with a service account, "
         "or use Client.from_url()."
     )
@@ -93,8 +93,8 @@ def load_in_cluster(folder: Path = SERVICE_ACCOUNT) -> ClientConfig:
     absent = explain_absence(folder)
     if absent:
         raise OptionsError(
-            f"not in a cluster: {absent}. Outside of pods use a kubeconfig file; in a "
-            "pod check that automountServiceAccountToken is not false."
+            f"not in a cluster: {absent}. Outside of pods, use a kubeconfig file. "
+            "In a pod, check that automountServiceAccountToken is not false."
         )
 
     host = os.environ["KUBERNETES_SERVICE_HOST"]

@@ -188,8 +188,8 @@ def api_error(
         if status == 404 and text == _NO_SUCH_PATH:
             message = (
                 f"{server} serves no such resource ({text}): check its name, version and "
-                "group, and that its CustomResourceDefinition is installed; or the URL "
-                "is not that of an API server"
+                "group, and that its CustomResourceDefinition is installed, or "
+                "that the URL is that of an API server"
             )
         else:
             message += ". Check for a proxy in between, and the API server's URL"

@@ -109,7 +109,7 @@ class Kubeconfig:
 
     @property
     def current_context(self) -> str:
-        """The `current-context`; empty if no file sets one."""
+        """Value of `current-context`; empty if no file sets one."""
         return self._current
 
     @property

@@ -357,7 +357,7 @@ class ListFunction:
 
 
 class _Recorded(Exception):
-    """Raised instead of sending a request, with its arguments."""
+    """Arguments of a request, raised instead of sending it."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         super().__init__()

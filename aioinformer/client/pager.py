@@ -189,7 +189,7 @@ class Pager:
                     async for objects in pieces:
                         # Servers write the token in front of the objects.
                         if self._pages_ahead and walk.has_new_page(page):
-                            pages.ask(walk.following(page))
+                            pages.request_ahead(walk.following(page))
 
                         yield objects  # noqa: ASYNC119 - see batches()
 

@@ -363,7 +363,7 @@ class ReconcileClient:
 class ElectionClient:
     """Wrapper of a `Client` for elections, not delayed by its `qps`.
 
-    A renewal that queues behind other requests would cost the leadership.
+    A renewal that waits for other requests would cost the leadership.
 
     Args:
         client: Client that sends the requests. Its owner enters and leaves it.

@@ -51,8 +51,8 @@ def set_status_condition(
         conditions = set_status_condition(
             site.at("status.conditions"),
             "Ready",
-            ready == wanted,
-            reason="Deployed" if ready == wanted else "Deploying",
+            ready == desired,
+            reason="Deployed" if ready == desired else "Deploying",
             observed_generation=site.generation,
         )
         if conditions != site.at("status.conditions"):

@@ -83,7 +83,7 @@ class Threads:
     async def ended(self) -> None:
         """Wait until all calls have ended, and refuse further ones.
 
-        A call outlives its reconcile if it was made in a task that nobody awaits.
+        A call outlives its reconcile if it was made in a task that is not awaited.
 
         Cancellation:
             Deferred until all calls have ended.

@@ -86,10 +86,11 @@ class LeaseTiming:
         return self.renew / 2
 
     @property
-    def courtesy(self) -> float:
-        """Time for which a replica leaves its own expired lease to other candidates.
+    def reclaim_delay(self) -> float:
+        """Time after expiry before a replica claims its own lease again.
 
-        They may have seen its last renewal one pause late, and retry after another one.
+        Other candidates may have seen its last renewal one pause late, and retry after
+        another one.
         """
         return 2 * self.pause(1)
 
@@ -195,7 +196,7 @@ class ElectorState:
             self.unanswered >= MAX_UNANSWERED
             and observed is not None
             and observed.record.holder == self._identity
-            and now < observed.alive_until + self._timing.courtesy
+            and now < observed.alive_until + self._timing.reclaim_delay
         )
 
     def claim(self, wall: datetime) -> LeaseRecord:
@@ -212,8 +213,8 @@ class ElectorState:
     def observe(self, record: LeaseRecord | None, now: float) -> None:
         """Note the Lease that was read or released, or None if it does not exist."""
         before = None if self.observed is None else self.observed.record
-        ours = record is not None and record.holder == self._identity
-        if self.doubtful and ours and record != before:
+        held = record is not None and record.holder == self._identity
+        if self.doubtful and held and record != before:
             self.unanswered += 1
             self.doubtful = False
 

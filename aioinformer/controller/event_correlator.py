@@ -110,7 +110,9 @@ class ObjectReference:
 
     def body(self) -> dict[str, str]:
         """Return the ObjectReference as JSON."""
-        texts = ((name, getattr(self, ours)) for name, ours in _REFERRED.items())
+        texts = (
+            (name, getattr(self, attribute)) for name, attribute in _REFERRED.items()
+        )
         return {name: text for name, text in texts if text}
 
 

@@ -198,7 +198,7 @@ class EventRecorder(Lifecycle):
             regarding: Object of the event, its body, or a reference (`apiVersion`,
                 `kind`, `name`, `namespace`, `uid`, `fieldPath`). The event is written in
                 its namespace, or in `default`. `kubectl describe` needs the uid.
-            type: `"Warning"` if somebody should look at it, else `"Normal"`.
+            type: `"Warning"` if it needs attention, else `"Normal"`.
             reason: Reason as one CamelCase word, such as `"FailedMount"`.
             note: Explanation for people, cut to 1024 bytes. A series keeps the note of
                 its first event.

@@ -48,7 +48,7 @@ def finalizer(
     finalizers: the outer one is cleaned up first.
 
     `cleanup` must be idempotent, like any reconcile: it is called again if the process
-    died, or the request failed, before the finalizer was removed. It is not called if
+    ended, or the request failed, before the finalizer was removed. It is not called if
     another client removes the finalizer, or for objects deleted before they had it.
 
     The deletion must reach the controller: `predicates=` must let it pass
@@ -106,7 +106,7 @@ class _Finalized:
         client = ctx.client
         obj = ctx.lister.get(request.key)
         if obj is not None and _with(obj, self.name) is not None:
-            if not await self._hold(obj, client):
+            if not await self._add(obj, client):
                 return None  # being deleted: an event follows
 
             await ctx.settled()
@@ -129,7 +129,7 @@ class _Finalized:
 
         return None
 
-    async def _hold(self, obj: KubeObject, client: ReconcileClient) -> bool:
+    async def _add(self, obj: KubeObject, client: ReconcileClient) -> bool:
         """Add the finalizer. Return False if the object is being deleted already."""
         held = await self._change(obj, client, _with)
         return held is not None and held.deletion_timestamp is None

@@ -39,7 +39,7 @@ __all__ = ["LeaderElector", "LeaderLock"]
 # Bugs in the program, which persist. A leader retries nevertheless, until its deadline.
 # Any other error is a failed attempt: the server, the network, the credentials or the
 # operating system may recover.
-_MISTAKES = (OptionsError, WrongLoop, InternalError)
+_PERSISTENT_ERRORS = (OptionsError, WrongLoop, InternalError)
 
 
 class LeaderLock(Protocol):
@@ -229,7 +229,7 @@ class LeaderElector:
             WrongLoop: If its client was entered in another event loop.
 
         Cancellation:
-            Ends the wait. A claim under way may have been written, and the Lease then has
+            Ends the wait. A pending claim may have been written, and the Lease then has
             to expire. A cancelled leader ends the block first, and then releases the
             Lease, within `renew_deadline`.
         """
@@ -357,7 +357,7 @@ class LeaderElector:
             pass  # another replica was faster: the next attempt reads the Lease
         except Exception as exc:
             leads = self.deadline is not None
-            if not leads and isinstance(exc, _MISTAKES):
+            if not leads and isinstance(exc, _PERSISTENT_ERRORS):
                 raise
 
             what = "renew the lease" if leads else "acquire the lease"
@@ -386,7 +386,7 @@ class LeaderElector:
             case Step.CREATE | Step.CLAIM:
                 await self._claim()
             case Step.YIELD:
-                self._lose(f"the lease is held by {self.leader or 'nobody'}")
+                self._lose(f"the lease is held by {self.leader or 'no replica'}")
             case Step.WAIT:
                 pass
 

@@ -234,8 +234,8 @@ class Manager(Lifecycle, WebLifespan):
         ready. Thread-safe.
         """
         own = self.why_dead() or ("" if self.running else "not running")
-        theirs = (it.informers for it in tuple(self._controllers))
-        found = not_ready(chain(self.lasting, *theirs))
+        of_controllers = (it.informers for it in tuple(self._controllers))
+        found = not_ready(chain(self.lasting, *of_controllers))
         return found | ({"manager": own} if own else {})
 
     def why_dead(self) -> str:
@@ -395,7 +395,7 @@ class Manager(Lifecycle, WebLifespan):
         """Run the leader's runnables once there are any, caches are synced, and it leads."""
         try:
             await self._leader_only.wait_nonempty()
-            await self._warm()
+            await self._wait_for_caches()
             async with (
                 nullcontext() if self.elector is None else self.elector.leading()
             ):
@@ -403,7 +403,7 @@ class Manager(Lifecycle, WebLifespan):
         except Exception as exc:  # noqa: BLE001 - raised by `shutdown()`
             self._fail("leading", exc)
 
-    async def _warm(self) -> None:
+    async def _wait_for_caches(self) -> None:
         while not all(it.has_synced for it in self.factory.lasting):
             try:
                 await self.wait_for_cache_sync(SYNC_WARNING_SECONDS, fail_fast=False)
@@ -413,7 +413,7 @@ class Manager(Lifecycle, WebLifespan):
     async def _control(
         self, controller: Controller, elector: LeaderElector | None
     ) -> None:
-        await self._warm()
+        await self._wait_for_caches()
         await controller.run(client=self._client, elector=elector)
 
     def _runnable_failed(self, runnable: Runnable, failure: BaseException) -> None:

@@ -1,7 +1,7 @@
 """Writes of a reconcile that the informers of its controller do not show yet.
 
 A write is identified by the resource version in its response. A deletion has none: it is
-identified by the uid of the object, which then is gone or marked as being deleted.
+identified by the uid of the object, which then is missing or marked as being deleted.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ class PendingWrites:
 
     def _expect_version(self, informer: SharedInformer, obj: KubeObject) -> None:
         version = version_number(obj.resource_version)
-        place = informer, obj.key
-        expected = self._expected.get(place)
+        which = informer, obj.key
+        expected = self._expected.get(which)
         selected = informer.selects(obj)
         if expected is None:
             # An object that leaves the selection is reported, if it was cached.
@@ -163,7 +163,7 @@ class PendingWrites:
         if version > 0 and reported:
             expected = expected or _NOTHING
             changed = replace(expected, version=version, left=not selected)
-            self._expected[place] = changed
+            self._expected[which] = changed
 
     def _expect_deletion(
         self, informer: SharedInformer, path: ObjectPath, answer: KubeObject

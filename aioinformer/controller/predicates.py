@@ -45,8 +45,8 @@ class Predicate:
 
     Example:
         >>> from aioinformer import Added, KubeObject
-        >>> ours = Predicate(lambda event: isinstance(event, Added)) & ~generation_changed
-        >>> ours(Added(KubeObject.of({"metadata": {"name": "web"}})))
+        >>> added = Predicate(lambda event: isinstance(event, Added)) & ~generation_changed
+        >>> added(Added(KubeObject.of({"metadata": {"name": "web"}})))
         False
     """
 
@@ -105,7 +105,7 @@ def matches_labels(selector: str | LabelSelector) -> Predicate:
     Raises:
         SelectorSyntaxError: If the selector cannot be parsed.
     """
-    wanted = (
+    parsed = (
         selector
         if isinstance(selector, LabelSelector)
         else LabelSelector.parse(selector)
@@ -113,8 +113,8 @@ def matches_labels(selector: str | LabelSelector) -> Predicate:
 
     def matches(event: Notification) -> bool:
         if isinstance(event, Updated):
-            return wanted.matches(event.new.labels) or wanted.matches(event.old.labels)
+            return parsed.matches(event.new.labels) or parsed.matches(event.old.labels)
 
-        return wanted.matches(event.obj.labels)
+        return parsed.matches(event.obj.labels)
 
     return Predicate(matches)

@@ -28,7 +28,7 @@ from aioinformer.controller.reconcile import (
     outcome_of_failure,
 )
 from aioinformer.errors import HistoryReset, LeadershipLost, OptionsError
-from aioinformer.informer.handlers.handler_calls import BLOCKING_SECONDS, Steps
+from aioinformer.informer.handlers.handler_calls import BLOCKING_SECONDS, TimedCoroutine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -155,7 +155,7 @@ class Workers:
             work: Task group of the reconciles and of the waits for pending writes.
 
         Raises:
-            QueueShutDown: If somebody else shut the queue down.
+            QueueShutDown: If the queue was shut down by other code.
             OptionsError: If the queue contains something else than requests.
 
         Cancellation:
@@ -273,7 +273,7 @@ class Workers:
         timeout = asyncio.timeout(self._timeout)
         try:
             async with timeout:
-                steps = Steps(self._reconcile(run.request, run.context))
+                steps = TimedCoroutine(self._reconcile(run.request, run.context))
                 try:
                     answer: object = await steps
                 finally:
@@ -307,7 +307,7 @@ class Workers:
                 self._conclude(run, outcome)
         finally:
             if run.writes and not self._draining:
-                self._hold(run.request, run.writes, work)
+                self._await_shown(run.request, run.writes, work)
             else:
                 self._queue.done(run.request)
 
@@ -376,35 +376,35 @@ class Workers:
 
     # ------------------------------------------------------------ pending writes
 
-    def _hold(
+    def _await_shown(
         self,
         request: ReconcileRequest,
         writes: PendingWrites,
         work: asyncio.TaskGroup,
     ) -> None:
         """Keep a request in work until its writes are shown, or the wait times out."""
-        hold = work.create_task(
+        wait = work.create_task(
             self._not_shown(writes), name=f"{self._name} {request.key} shown"
         )
-        self._waiting.add(hold)
-        hold.add_done_callback(lambda hold: self._held(hold, request, work))
+        self._waiting.add(wait)
+        wait.add_done_callback(lambda wait: self._end_wait(wait, request, work))
 
-    def _held(
+    def _end_wait(
         self,
-        hold: asyncio.Task[_Unshown | None],
+        wait: asyncio.Task[_Unshown | None],
         request: ReconcileRequest,
         work: asyncio.TaskGroup,
     ) -> None:
-        """Hand a request back to the queue at the end of its hold."""
-        self._waiting.discard(hold)
-        failed = hold.cancelled() or hold.exception() is not None
-        unshown = None if failed else hold.result()
+        """Hand a request back to the queue at the end of its wait for writes."""
+        self._waiting.discard(wait)
+        failed = wait.cancelled() or wait.exception() is not None
+        unshown = None if failed else wait.result()
         if unshown is not None:
             self._unshown[request] = unshown
             if len(unshown.writes) and not self._draining:
                 # The next reconcile is stale, unless the writes are shown before it.
                 late = work.create_task(
-                    self._await_late(request, unshown), name=f"{hold.get_name()} late"
+                    self._await_late(request, unshown), name=f"{wait.get_name()} late"
                 )
                 unshown.waiting = late
                 self._waiting.add(late)

@@ -405,7 +405,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         self._check_loop()
         failure = await self._runnables.wait_failed()
         if failure is None:
-            raise InformerStopped("the factory was left; no informer has died")
+            raise InformerStopped("the factory was left, and no informer has died")
 
         return failure
 
@@ -524,10 +524,10 @@ class Entry:
 class DynamicInformerFactory(SharedInformerFactory):
     """Factory for resources that are known only when the program runs.
 
-    `factory.informer("example.com/v1", "widgets")` does not use discovery: the server is
-    not asked which resources it has, and objects tell their own kind and namespace. If a
-    namespace is given, for one informer or for the factory, name cluster-scoped resources
-    by `Resource.of("example.com/v1", "zones", namespaced=False)`. Names of kinds, such as
+    `factory.informer("example.com/v1", "widgets")` does not use discovery: kind and
+    namespace are read from the objects. If an informer or the factory has a namespace,
+    name cluster-scoped resources by
+    `Resource.of("example.com/v1", "zones", namespaced=False)`. Names of kinds, such as
     `"Widget"`, still use discovery. An unknown resource is no error:
     `status.not_served` becomes True, and the informer keeps retrying.
 

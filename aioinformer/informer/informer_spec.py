@@ -117,7 +117,7 @@ class InformerSpec:
         )
 
     def describe(self) -> str:
-        """`pods`, or `pods in shop where app=web`: short, and different where they are."""
+        """Return a short, unique name, such as `pods in shop where app=web`."""
         if self.name:
             return self.name
 

@@ -89,7 +89,7 @@ class InformerWaits:
         *,
         namespace: str | None = None,
     ) -> None:
-        """Wait until the store shows everything up to a version."""
+        """Wait until the store has everything up to a version."""
         self._run_state.check_open()
         version = _decimal(resource_version)
         sources = self._sources.of(namespace)
@@ -110,7 +110,7 @@ class InformerWaits:
         key: str | None = None,
         timeout: Duration | None = None,
     ) -> None:
-        """Wait until a predicate of the store, or of one object, holds."""
+        """Wait until a predicate of the store, or of one object, is true."""
         self._run_state.check_open()
         check_plain(predicate, "a predicate")
         sources = self._sources.of(None if key is None else _namespace_of(key))

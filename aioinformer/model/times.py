@@ -92,12 +92,12 @@ def human_duration(seconds: float) -> str:
     whole = max(whole, 0)
     large, small = next((one, two) for limit, one, two in _STEPS if whole < limit)
     size, unit = large
-    told = f"{whole // size}{unit}"
+    shown = f"{whole // size}{unit}"
     if small is None:
-        return told
+        return shown
 
     rest = whole % size // small[0]
-    return f"{told}{rest}{small[1]}" if rest else told
+    return f"{shown}{rest}{small[1]}" if rest else shown
 
 
 def kube_time(moment: datetime) -> str:

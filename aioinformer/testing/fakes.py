@@ -44,7 +44,7 @@ __all__ = ["FakeListPage", "FakeListerWatcher", "PlayedWatch"]
 
 
 class FakeListerWatcher:
-    """A set of objects in memory that supports lists and watches, and nothing else.
+    """Set of objects in memory that supports lists and watches, and nothing else.
 
     For tests of event handlers, without a server and its validation: objects are stored as
     given. Versions and missing uids are assigned in the order of the calls, so that every

@@ -29,7 +29,7 @@ SPREAD_SECONDS = 2.0
 
 
 class Connectivity:
-    """Whether a server can be reached, for all watches of one client.
+    """Reachability of a server, shared by all watches of one client.
 
     While it cannot, the watches take turns. One of them probes the server by its own
     attempt, at most once a second, and the others wait. The first attempt that succeeds

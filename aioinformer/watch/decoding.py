@@ -38,7 +38,7 @@ __all__ = [
 
 
 class Decoder(Protocol):
-    """Turns the complete JSON of one object into the object."""
+    """Decoder of the complete JSON of one object."""
 
     kinds: KindCheck
     """Check of the requested kind. Other objects are not decoded."""
@@ -158,7 +158,7 @@ def _fronts(kinds: KindCheck) -> dict[int, _Front]:
 
 
 class StreamDecoder:
-    """Turns the bytes of a watch stream, in chunks of any size, into events.
+    """Decoder of a watch stream, in chunks of any size, into events.
 
     In a line as servers write it today, only the needed fields are checked to be JSON.
     A malformed body shows when it is read. The last line of a stream that ends without
@@ -333,7 +333,7 @@ _HEAD_LIMIT: Final = 64 * 1024
 
 
 class ListSplitter:
-    """Turns the bytes of a list body, in chunks of any size, into objects on arrival.
+    """Decoder of a list body, in chunks of any size, into objects as they arrive.
 
     Items of built-in kinds have no `apiVersion` and `kind` in lists. They are added, so
     that a listed object has the same fields as a watched one.
@@ -419,9 +419,9 @@ class ListSplitter:
         # A "List" has no kind of its own. Its items have one.
         if listed:
             if not self._decoder.kinds.allows(listed, version):
-                asked = self._decoder.resource
+                requested = self._decoder.resource
                 raise DecodeError(
-                    f"expected a list of {asked.api_version} {asked.kind or asked}, "
+                    f"expected a list of {requested.api_version} {requested.kind or requested}, "
                     f"got {version} {kind}"
                 )
 

@@ -23,7 +23,7 @@ __all__ = ["ItemFramer", "LineFramer", "prove", "split_deep"]
 
 
 class LineFramer:
-    """Splits a stream of bytes after its last newline and keeps the rest."""
+    """Splitter of a byte stream after its last newline, which keeps the rest."""
 
     __slots__ = ("parts",)
 
@@ -86,7 +86,7 @@ _decode_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class ItemFramer:
-    """Splits the items of a list body, from after its `[` on, while they arrive.
+    """Splitter of the items of a list body, from after its `[`, while they arrive.
 
     The fast way guesses and proves. All items usually start alike, so the last
     `},{"metadata":` in the bytes is probably a border of two items. If the text before
@@ -296,7 +296,7 @@ def prove(item: bytes | memoryview) -> None:
 
 
 class _BracketScan:
-    """Follows brackets and strings through the bytes, chunk by chunk."""
+    """Scanner that follows brackets and strings, chunk by chunk."""
 
     __slots__ = ("_depth", "_escaped", "_in_string", "end")
 

@@ -157,7 +157,7 @@ class ServedCheck(Protocol):
 
 
 class Watch(ABC):
-    """A stream of changes: an async iterator of events, or of batches of them.
+    """Stream of changes: an async iterator of events, or of batches of them.
 
     ::
 

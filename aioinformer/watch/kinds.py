@@ -1,6 +1,6 @@
 """`KindCheck`: whether an object is of the requested kind and API version.
 
-A server that is asked for pods sends pods. An intermediary may send something else: a
+A server sends the requested pods. An intermediary may send something else: a
 response meant for `kubectl get` (a Table), another version out of a cache, or a mixed
 up response. Its versions and names are not those of the watched objects.
 """
@@ -106,7 +106,7 @@ def has_sure_borders(api_version: str, kind: str) -> bool:
 
 
 class KindCheck:
-    """Compares objects with the kind and API version of a resource.
+    """Comparison of objects with the kind and API version of a resource.
 
     A missing kind or version counts as right: in lists of built-in kinds no object has
     them, and on some test servers none ever does. A Table is never right, also if the

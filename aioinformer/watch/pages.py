@@ -28,7 +28,7 @@ class PagesAhead:
         async with PagesAhead(source) as pages:
             async with pages.page(options) as page:
                 async for objects in page:
-                    pages.ask(next_options)
+                    pages.request_ahead(next_options)
                     ...
 
     A page ahead is a response whose body is not read yet. It takes a connection and the
@@ -43,23 +43,23 @@ class PagesAhead:
         self._source = source
         self._ahead: BackgroundContext[ListPage] | None = None
         # Options of the page ahead; without meaning if there is none.
-        self._asked: ListOptions | None = None
+        self._ahead_options: ListOptions | None = None
         # Invariant: all pages that are being left, and perhaps some that were left.
         self._dropped: list[BackgroundContext[ListPage]] = []
 
-    def ask(self, options: ListOptions) -> None:
+    def request_ahead(self, options: ListOptions) -> None:
         """Request a page ahead; drop another one that was requested ahead.
 
         Repeating the same request changes nothing, so it may be called at each step of
         an iteration. It does not wait. An error is raised by the `page()` that uses
         that page, or never if none does.
         """
-        if self._ahead is not None and self._asked == options:
+        if self._ahead is not None and self._ahead_options == options:
             return
 
         self._drop()
         self._ahead = BackgroundContext(self._source.list(options), "page ahead")
-        self._asked = options
+        self._ahead_options = options
 
     @asynccontextmanager
     async def page(self, options: ListOptions) -> AsyncIterator[ListPage]:
@@ -97,7 +97,7 @@ class PagesAhead:
                 leaving.push_async_callback(held.leave)
 
     def _take(self, options: ListOptions) -> BackgroundContext[ListPage] | None:
-        if self._asked != options:
+        if self._ahead_options != options:
             self._drop()
 
         held, self._ahead = self._ahead, None

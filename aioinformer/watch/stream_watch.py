@@ -37,7 +37,7 @@ class ByteStream(Protocol):
 
 
 class StreamWatch(Watch):
-    """A watch over the bytes of a stream, and their decoder.
+    """Watch over the bytes of a stream, and their decoder.
 
     Every error ends it: after an unreadable line the rest of the stream cannot be
     trusted. The error is raised once, after the events before it. Then the watch ends.

@@ -51,7 +51,7 @@ def health_routes(
 
     - `/readyz`: 503 while an informer is not synced, has ended, or is older than
       `max_staleness`. Informers of `factory.use()` are listed but do not count.
-    - `/livez`: 503 when an informer has died, as only then a restart helps. It stays 200
+    - `/livez`: 503 when an informer has failed, as only then a restart helps. It stays 200
       during an outage of the API server.
 
     Args:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     Receive = Callable[[], Awaitable[Message]]
     Send = Callable[[Message], Awaitable[None]]
 
-MOST_PARAMETERS = 1000
+MAX_PARAMETERS = 1000
 """Maximum number of query parameters. Web servers accept 64 KiB, which take 9 ms to parse."""
 
 __all__ = ["Routes", "StreamApp", "event_stream", "health_routes", "metrics_routes"]
@@ -65,7 +65,7 @@ def health_routes(
 
     - `/readyz`: 503 while an informer is not synced, has ended, or is older than
       `max_staleness`. Informers of `factory.use()` are listed but do not count.
-    - `/livez`: 503 when an informer has died, as only then a restart helps. It stays 200
+    - `/livez`: 503 when an informer has failed, as only then a restart helps. It stays 200
       during an outage of the API server.
 
     Args:
@@ -246,9 +246,9 @@ class StreamApp:
 
         text = scope["query_string"].decode("latin-1")
         try:
-            query = parse_qsl(text, max_num_fields=MOST_PARAMETERS)
+            query = parse_qsl(text, max_num_fields=MAX_PARAMETERS)
         except ValueError:
-            return refusal(400, f"more than {MOST_PARAMETERS} parameters")
+            return refusal(400, f"more than {MAX_PARAMETERS} parameters")
 
         return self.stream.check_or_refuse(query, _header(scope, b"last-event-id"))
 

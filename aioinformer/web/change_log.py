@@ -339,7 +339,7 @@ class Reader:
         self._synced = False
 
     @property
-    def behind(self) -> bool:
+    def pending(self) -> bool:
         """True while there are events to send, or objects to look at."""
         self.note()
         return not self._synced or bool(self._waiting)
@@ -347,12 +347,12 @@ class Reader:
     @property
     def reached(self) -> int | None:
         """Number of the change up to which everything was sent, or None in between."""
-        return None if self.behind else self._log.number
+        return None if self.pending else self._log.number
 
     def step(self) -> StreamEvent | None:
         """Return the next event, or None if this step found none.
 
-        Call it again while this is `behind`.
+        Call it again while there is something `pending`.
         """
         self.note()
         if self._order or self._pages:

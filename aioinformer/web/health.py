@@ -1,7 +1,7 @@
 """Liveness and readiness of an app, by the status of its informers.
 
 `/readyz` fails while a cache is incomplete, stopped or, with a limit, too old. `/livez`
-fails only if an informer has died, as only then a restart helps. An API server that is
+fails only if an informer has failed, as only then a restart helps. An API server that is
 unreachable, slow or refuses requests is no reason for a restart, which would lose a cache
 that still answers.
 
@@ -83,7 +83,7 @@ def health_responders(
 def livez(
     *sources: HasInformers | SharedInformer, reasons: bool = False
 ) -> HTTPResponse:
-    """Return 200 unless an informer that the app depends on has died, or its factory ended.
+    """Return 200 unless an informer that the app depends on has failed, or its factory ended.
 
     All other trouble ends by itself, or does not end by a restart.
 
@@ -165,10 +165,10 @@ def _answer(
     trouble = _Trouble("manager failed", reason) if reason else None
     ok = trouble is None
     for informer, lasting in _informers_of(sources):
-        theirs = why(informer)
-        ok = ok and not (theirs and lasting)
-        report = _report(informer, ok=theirs is None, lasting=lasting)
-        reports.append(report | _details(theirs, reasons=reasons))
+        problem = why(informer)
+        ok = ok and not (problem and lasting)
+        report = _report(informer, ok=problem is None, lasting=lasting)
+        reports.append(report | _details(problem, reasons=reasons))
 
     status = "ok" if ok else "unavailable"
     body = {"status": status} | _details(trouble, reasons=reasons)

@@ -180,7 +180,7 @@ class EventStream:
         In one connection, the last event of an object follows its last change. Events are
         those of a handler with `coalesce=True` and a filter. After a resume, events may be
         repeated: treat `added` and `updated` alike, as the current state.
-        A slow reader delays nobody. Its pending events are merged by object: at most some
+        A slow reader does not delay others. Its pending events are merged by object: at most some
         200 bytes for each object, and 1,000 bodies of deleted ones. A reader that takes
         nothing for `write_timeout` is disconnected.
         Encoding shares the loop's budget with all heavy work, in slices of 2 ms. Each
@@ -406,7 +406,7 @@ class EventStream:
         try:
             while not connection.over:
                 connection.news.clear()
-                if reader.behind:
+                if reader.pending:
                     await send(await self._chunk(feed, reader, request))
                     continue
 
@@ -439,7 +439,7 @@ class EventStream:
         await budget.start()
         parts: list[bytes] = []
         size = 0
-        while reader.behind and size < CHUNK and not budget.over():
+        while reader.pending and size < CHUNK and not budget.over():
             event = reader.step()
             if event is None:
                 continue

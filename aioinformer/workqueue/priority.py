@@ -1,4 +1,4 @@
-"""`PriorityQueue`: higher priorities come first, and no item waits for ever."""
+"""`PriorityQueue`: higher priorities are taken first, and no item starves."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ EMPTY_PLACES_KEPT = 64
 
 
 class PriorityQueue(WorkQueue[T]):
-    """Work queue whose items have priorities; the higher one comes first.
+    """Work queue whose items have priorities. Higher ones are taken first.
 
     Guarantees: Those of `WorkQueue`, except for the order. Items of one
         priority are handed out in the order in which they were added. An item of a
@@ -76,7 +76,7 @@ class PriorityQueue(WorkQueue[T]):
         ageing: Seconds of waiting that are worth one step of priority. By default,
             items of priority 0 come before those of `LOW_PRIORITY` for 5 minutes. None
             or 0 for strict priorities, with which a steady stream of important items
-            makes others wait for ever, as in controller-runtime.
+            makes others starve, as in controller-runtime.
         rate_limiter: Limiter of retries, see `WorkQueue`.
         metrics: Sink of metrics, see `WorkQueue`.
 
@@ -112,7 +112,7 @@ class PriorityQueue(WorkQueue[T]):
 
         Args:
             item: Item to add.
-            priority: Priority from -1,000,000 to 1,000,000; higher ones come first.
+            priority: Priority from -1,000,000 to 1,000,000. Higher ones are taken first.
 
         Raises:
             OptionsError: If the priority is out of range.
@@ -124,19 +124,19 @@ class PriorityQueue(WorkQueue[T]):
         if not self._loop_thread._is_owned():  # noqa: SLF001
             self._check_loop()
 
-        if item in self._states and self._is_wanted(item):
+        if item in self._states and self._is_to_be_queued(item):
             self._raise(item, priority)
             return
 
-        wanted = self._prioritized.wanted
+        requested = self._prioritized.requested
         if priority:
-            wanted[item] = priority
+            requested[item] = priority
 
         try:
             super().add(item)
         finally:
-            if priority and item in wanted and not self._is_wanted(item):
-                del wanted[item]
+            if priority and item in requested and not self._is_to_be_queued(item):
+                del requested[item]
 
     def _raise(self, item: T, priority: int) -> None:
         if priority > self._prioritized.priority_of(item) and not self.shutting_down:
@@ -166,7 +166,7 @@ class PriorityQueue(WorkQueue[T]):
         Args:
             item: Item to add.
             delay: Seconds, or a `timedelta`.
-            priority: Priority; it has no effect on the delay.
+            priority: Priority. It has no effect on the delay.
 
         Raises:
             OptionsError: If the delay is not finite, or the priority out of range.
@@ -234,7 +234,7 @@ def _check(priority: int) -> None:
 
 
 class PrioritizedItems(Generic[T]):
-    """Queued items by priority and age: the lowest rank comes first.
+    """Queued items by priority and age. The lowest rank is taken first.
 
     A rank is set when an item is added: the time then, less `ageing` seconds for each
     step of priority. Later items get higher ranks, so an item gains on them without
@@ -245,7 +245,7 @@ class PrioritizedItems(Generic[T]):
     with p different priorities, however many items there are.
 
     Args:
-        ageing: Seconds for each step of priority; 0 for none.
+        ageing: Seconds for each step of priority, or 0 for none.
     """
 
     def __init__(self, ageing: float) -> None:
@@ -265,7 +265,7 @@ class PrioritizedItems(Generic[T]):
 
         # Priorities of items that differ from their places: of an item that is not
         # queued yet (0 if missing here), or that was raised and kept its place.
-        self.wanted: dict[T, int] = {}
+        self.requested: dict[T, int] = {}
 
         # Number of items of a priority minus the places in its row, if not 0.
         self._excess: Counter[int] = Counter()
@@ -282,7 +282,7 @@ class PrioritizedItems(Generic[T]):
         return iter(self._places)
 
     def start_clock(self, clock: Callable[[], float]) -> None:
-        """Use this clock from now on; items that are queued count as new."""
+        """Use this clock from now on. Queued items count as new."""
         if self._ages:
             self._clock = clock
             self._rebuild(later=clock())
@@ -290,8 +290,8 @@ class PrioritizedItems(Generic[T]):
     # ------------------------------------------------------------ priorities
 
     def priority_of(self, item: T) -> int:
-        """Return the priority of an item that is queued or wanted."""
-        priority = self.wanted.get(item)
+        """Return the priority of an item that is queued or requested."""
+        priority = self.requested.get(item)
         if priority is not None:
             return priority
 
@@ -299,18 +299,18 @@ class PrioritizedItems(Generic[T]):
         return 0 if place is None else place[1]
 
     def raise_to(self, item: T, priority: int) -> None:
-        """Give a higher priority to an item that is queued or wanted.
+        """Give a higher priority to an item that is queued or requested.
 
         It is moved after the others of that priority, unless its place is a better one.
         """
         place = self._places.get(item)
         if place is None:
-            self.wanted[item] = priority
+            self.requested[item] = priority
             return
 
         self._excess[self.priority_of(item)] -= 1
         rank = self._clock() - priority * self._weight
-        self.wanted[item] = priority
+        self.requested[item] = priority
         if place[0] <= rank:
             self._excess[priority] += 1
             return
@@ -336,8 +336,8 @@ class PrioritizedItems(Generic[T]):
     # ------------------------------------------------------------ as a deque does it
 
     def append(self, item: T) -> None:
-        """Add an item that is not queued, with its wanted priority."""
-        priority = self.wanted.pop(item, 0) if self.wanted else 0
+        """Add an item that is not queued, with its requested priority."""
+        priority = self.requested.pop(item, 0) if self.requested else 0
         rank = self._clock() - priority * self._weight
         place = self._places[item] = (rank, priority, item)
         row = self._rows.get(priority)
@@ -348,7 +348,7 @@ class PrioritizedItems(Generic[T]):
             row.append(place)
 
     def popleft(self) -> T:
-        """Take out the next item; raises `IndexError` if there is none."""
+        """Remove and return the next item. Raise `IndexError` if there is none."""
         firsts, rows, places = self._firsts, self._rows, self._places
         while True:
             place = firsts[0]
@@ -363,9 +363,9 @@ class PrioritizedItems(Generic[T]):
 
             if places.get(item) is place:
                 del places[item]
-                if item in self.wanted:
+                if item in self.requested:
                     self._excess[priority] += 1
-                    priority = self.wanted.pop(item)
+                    priority = self.requested.pop(item)
                     self._excess[priority] -= 1
 
                 self.last_priority = priority
@@ -375,9 +375,9 @@ class PrioritizedItems(Generic[T]):
             self._excess[priority] += 1
 
     def clear(self) -> None:
-        """Take out all items, and forget wanted priorities."""
+        """Remove all items and requested priorities."""
         self._places.clear()
-        self.wanted.clear()
+        self.requested.clear()
         self._rebuild()
 
     # ------------------------------------------------------------ helpers
@@ -393,9 +393,9 @@ class PrioritizedItems(Generic[T]):
                     moved = self._places[item] = (rank + later, priority, item)
                     rows.setdefault(priority, deque()).append(moved)
 
-        for item in self.wanted.keys() & self._places.keys():
+        for item in self.requested.keys() & self._places.keys():
             excess[self._places[item][1]] -= 1
-            excess[self.wanted[item]] += 1
+            excess[self.requested[item]] += 1
 
         self._rows, self._excess, self._empty = rows, excess, 0
         self._firsts = [row[0] for row in rows.values()]

@@ -73,10 +73,10 @@ class QueuedItems(Protocol[T]):
         """Add an item that is not queued."""
 
     def popleft(self) -> T:
-        """Take out the next item; raises `IndexError` if there is none."""
+        """Remove and return the next item. Raise `IndexError` if there is none."""
 
     def clear(self) -> None:
-        """Take out all items."""
+        """Remove all items."""
 
     def __len__(self) -> int: ...
 
@@ -157,16 +157,17 @@ class WorkQueue(Generic[T]):
         self._waiting = 0
         self._drains: set[asyncio.Future[None]] = set()
 
-        # Requested items that will not be handed out; used once the queue is closed.
+        # Added items that will not be handed out. Used once the queue is closed.
         self._left: set[T] = set()
         self._granted: set[T] = set()
         self._delayed = DelayedItems[T]()
         self._cuts_delays = True
 
         # Getting the running loop costs as much as the rest of `add()`, getting the
-        # thread half of that. Checking whether this thread holds a lock is nearly free. So the loop's thread holds `_loop_thread` while the queue is bound and
-        # open. Methods call `_check_loop()` if it is not held, or if they are slow
-        # anyway. No thread ever waits for it.
+        # thread half of that. Checking whether this thread holds a lock is nearly free. So
+        # the loop's thread holds `_loop_thread` while the queue is bound and open. Methods
+        # call `_check_loop()` if it is not held, or if they are slow anyway. No thread ever
+        # waits for it.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_thread = owned_lock()
 
@@ -296,7 +297,7 @@ class WorkQueue(Generic[T]):
         return self._limiter.num_requeues(item)
 
     async def get(self) -> T:
-        """Wait for the next item and take it; `done()` must follow.
+        """Wait for the next item and take it. `done()` must follow.
 
         If an item is queued this does not suspend, not even for one turn of the loop.
 
@@ -337,7 +338,7 @@ class WorkQueue(Generic[T]):
         return item
 
     def get_nowait(self) -> T:
-        """Take the next item; `done()` must follow.
+        """Take the next item. `done()` must follow.
 
         Raises:
             asyncio.QueueEmpty: If the queue is empty.
@@ -427,7 +428,7 @@ class WorkQueue(Generic[T]):
     # ------------------------------------------------------------ shutting down
 
     def shut_down(self) -> None:
-        """Accept no more items; queued ones are still handed out. Idempotent.
+        """Accept no more items. Queued ones are still handed out. Idempotent.
 
         An item that was added again while in work is still queued by its `done()`.
         Delayed items are dropped. Waiting workers get `QueueShutDown` once the queue is
@@ -464,14 +465,13 @@ class WorkQueue(Generic[T]):
         timeout for 0.2 us for each queued one: 0.1 s for 150,000 delayed items.
 
         Args:
-            timeout: Longest time to wait, in seconds or as a `timedelta`; None for no
-                limit.
+            timeout: Maximum seconds to wait, or a `timedelta`. None for no limit.
             delayed: Treatment of delayed items, and of items in work that are added
                 with a delay meanwhile. `"run"` hands them out at once, `"return"`
                 counts them as not done.
 
         Returns:
-            Items that are not done: in work, never handed out, or added again in vain.
+            Items that are not done: in work, never handed out, or added again too late.
             They are not handed out afterwards.
 
         Raises:
@@ -533,7 +533,7 @@ class WorkQueue(Generic[T]):
                 ended.set_result(None)
 
     def _give_up(self) -> frozenset[T]:
-        """Shut the queue; queued items are not handed out any more."""
+        """Shut the queue down. Queued items are not handed out any more."""
         self._close(_Phase.SHUT)
         dropped = [*self._queued]
         for item in dropped:
@@ -568,7 +568,7 @@ class WorkQueue(Generic[T]):
         return False
 
     def _refuse(self, item: T) -> None:
-        """Remember an item in work that is added in vain."""
+        """Record an item in work that was added again but will not be handed out."""
         if self._states.get(item) == _WORKING:
             self._left.add(item)
 
@@ -617,7 +617,7 @@ class WorkQueue(Generic[T]):
             self._metrics.start_clock(clock)
             self._on_added, self._on_taken, self._on_done = self._metrics.hooks()
 
-    def _is_wanted(self, item: T) -> bool:
+    def _is_to_be_queued(self, item: T) -> bool:
         """Return True if an item is queued, or will be by its `done()`."""
         return self._states.get(item, _WORKING) != _WORKING
 
@@ -626,7 +626,7 @@ class WorkQueue(Generic[T]):
         self.add(item)
 
     def _put_back(self, item: T, state: int) -> bool:
-        """Undo what `done()` took out of `_states`; return whether it was in work."""
+        """Restore a state that `done()` removed. Return True if the item was in work."""
         self._states[item] = _QUEUED
         if state != _AGAIN:
             return False
@@ -662,7 +662,7 @@ class WorkQueue(Generic[T]):
         loop.call_soon_threadsafe(self._add_some_from_inbox, loop)
 
     def _add_some_from_inbox(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Add items from other threads; leave the rest of many for the next turns."""
+        """Add items from other threads, in several turns if there are many."""
         # First: items that come from now on may be missed here.
         self._inbox_scheduled = False
         try:
@@ -677,7 +677,7 @@ class WorkQueue(Generic[T]):
             self.add(*self._inbox.popleft())
 
     def _check_loop(self) -> asyncio.AbstractEventLoop | None:
-        """Bind to the running loop if there is none yet; return the queue's loop.
+        """Bind to the running loop if there is none yet. Return the queue's loop.
 
         Returns:
             Loop, or None outside of any loop for a queue that is filled beforehand.

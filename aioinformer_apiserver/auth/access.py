@@ -72,7 +72,7 @@ class AccessControl:
             for it in _impersonation_permissions(target, "impersonate"):
                 self.authorize(user, it)
         except Forbidden:
-            # They may have the rights of constrained impersonation, which also name the
+            # They may have permissions for constrained impersonation, which also name the
             # action. The error message is about these.
             mode = _impersonation_mode(target)
             self.authorize(

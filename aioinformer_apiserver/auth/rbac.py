@@ -1,4 +1,4 @@
-"""RBAC: users, and their rights by the roles and bindings in the storage."""
+"""RBAC: users, and their permissions by the roles and bindings in the storage."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ UNAUTHENTICATED = "system:unauthenticated"
 _API_GROUP = "rbac.authorization.k8s.io"
 _READ = ("get", "list", "watch")
 _WRITE = ("create", "delete", "deletecollection", "patch", "update")
-# Excluded from "view", because reading them would give further rights.
-_SECRET = frozenset({"secrets", "roles", "rolebindings"})
-_ABOUT_RIGHTS = frozenset({"roles", "rolebindings"})
+# Excluded from "view", because reading them would give further permissions.
+_SENSITIVE = frozenset({"secrets", "roles", "rolebindings"})
+_RBAC_RESOURCES = frozenset({"roles", "rolebindings"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +200,9 @@ def bootstrap_roles(
     for name, rules in (
         ("cluster-admin", everything),
         ("admin", about(nothing, _READ + _WRITE)),
-        ("edit", about(_ABOUT_RIGHTS, _READ + _WRITE)),
-        ("view", about(_SECRET, _READ)),
-        ("system:basic-user", _ABOUT_ONESELF),
+        ("edit", about(_RBAC_RESOURCES, _READ + _WRITE)),
+        ("view", about(_SENSITIVE, _READ)),
+        ("system:basic-user", _SELF_REVIEW_RULES),
         ("system:discovery", [_gets(_DISCOVERY)]),
         ("system:public-info-viewer", [_gets(_PUBLIC)]),
     ):
@@ -235,7 +235,7 @@ _DISCOVERY = (
     "/version",
     "/version/",
 )
-_ABOUT_ONESELF = [
+_SELF_REVIEW_RULES = [
     {
         "apiGroups": ["authorization.k8s.io"],
         "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"],

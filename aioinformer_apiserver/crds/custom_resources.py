@@ -191,24 +191,24 @@ class CustomResources:
 
     def _serve(self, body: dict[str, Any]) -> None:
         """Serve exactly the versions that a definition lists."""
-        listed_kinds = {kind.resource.version: kind for kind in kinds_of(body)}
-        if not listed_kinds:
+        kinds = {kind.resource.version: kind for kind in kinds_of(body)}
+        if not kinds:
             return
 
         found = {it.kind.resource.version: it for it in self._collections(body)}
-        for version, kind in listed_kinds.items():
-            collection_of_version = found.get(version)
-            if collection_of_version is None:
+        for version, kind in kinds.items():
+            collection = found.get(version)
+            if collection is None:
                 sibling = next(iter(found.values()), None)
                 found[version] = self._storage.serve(kind, sibling=sibling)
-            elif collection_of_version.kind.definition != kind.definition:
-                self._storage.redefine(collection_of_version, kind)
-            elif collection_of_version.kind.terminating != kind.terminating:
-                collection_of_version.kind = kind
+            elif collection.kind.definition != kind.definition:
+                self._storage.redefine(collection, kind)
+            elif collection.kind.terminating != kind.terminating:
+                collection.kind = kind
 
-        for version, collection in found.items():
-            if version not in listed_kinds:
-                self._storage.stop_serving(collection)
+        for version, served in found.items():
+            if version not in kinds:
+                self._storage.stop_serving(served)
 
     def _stop_serving(self, body: dict[str, Any]) -> None:
         """Stop serving a resource, and remove its remaining objects."""

@@ -231,7 +231,7 @@ def check_verb(fault: str, verb: object) -> None:
     similar = difflib.get_close_matches(str(verb).lower(), VERBS, n=1)
     hint = f"Did you mean {similar[0]!r}? " if similar else ""
     raise OptionsError(
-        f"{fault}: there is no verb {verb!r}. {hint}Verbs are {', '.join(VERBS)}"
+        f"{fault}: unknown verb {verb!r}. {hint}Verbs are {', '.join(VERBS)}"
     )
 
 

@@ -113,7 +113,7 @@ class Faults:
     def _strike(self, entry: _Entry, fault: Fault, occasion: Occasion) -> Strike:
         def record_effect() -> None:
             if entry.without_effect.pop(id(strike), None) is not None:
-                entry.recorded = True
+                entry.had_effect = True
                 self.struck.append(strike)
 
         strike = Strike(fault, occasion, record_effect)
@@ -134,7 +134,7 @@ class _Entry:
     lenient: bool
     """One strike with an effect is enough."""
 
-    recorded: bool = False
+    had_effect: bool = False
     without_effect: dict[int, Strike] = field(default_factory=dict)
     """Strikes without an effect so far, by identity."""
 
@@ -147,11 +147,11 @@ class _Entry:
             return cls(source, source.skip, source.times, source.times is None)
 
         if isinstance(source, type) and issubclass(source, Fault | Chaos):
-            remaining = f"a {source.__name__}, not the class: {source.__name__}(...)"
+            expected = f"a {source.__name__}, not the class: {source.__name__}(...)"
         else:
-            remaining = f"faults, such as Gone(), and not {source!r}"
+            expected = f"faults, such as Gone(), not {source!r}"
 
-        raise OptionsError(f"faults.add() takes {remaining}")
+        raise OptionsError(f"faults.add() takes {expected}")
 
     def take(self, occasion: Occasion) -> Fault | None:
         if isinstance(self.source, Chaos):
@@ -171,7 +171,7 @@ class _Entry:
 
     def missing(self) -> str:
         """Describe the missing effects in one line; empty if there are none."""
-        if self.lenient and self.recorded:
+        if self.lenient and self.had_effect:
             return ""
 
         failures = []

@@ -216,7 +216,7 @@ class RequestHandler:
         """Authenticate and authorize the user, and record the request.
 
         Raises:
-            ApiError: 401 or 403, if the request is refused.
+            ApiError: 401 or 403 if the request is rejected.
         """
         name = ""
         try:
@@ -301,7 +301,7 @@ class RequestHandler:
             collection.kind, target.namespace, request.query, name=target.name
         )
         query = WatchQuery.parse(request.query, cached=collection.cached)
-        refused: ApiError | None = None
+        rejection: ApiError | None = None
         if query.initial:
             try:
                 await wait_until_fresh(
@@ -313,7 +313,7 @@ class RequestHandler:
                     retry_after=1,
                 )
             except ApiError as exc:
-                refused = exc  # Sent as the first event, not as the HTTP status.
+                rejection = exc  # Sent as the first event, not as the HTTP status.
 
         watch = WatchServer(
             self._storage,
@@ -325,7 +325,7 @@ class RequestHandler:
             waker=waker,
             seconds=query.timeout or self._options.watch_seconds,
             bookmark_seconds=self._options.bookmark_seconds,
-            refused=refused,
+            rejection=rejection,
         )
         head = APIResponse(content_type=format_.content_type)
         try:
@@ -360,7 +360,7 @@ class _ResourceHandler:
         """Handle a request, and return its response.
 
         Raises:
-            ApiError: If it is refused; then nothing has changed.
+            ApiError: If it is rejected; then nothing has changed.
         """
         collection, namespace, name = target.collection, target.namespace, target.name
         is_scale = target.subresource == "scale"

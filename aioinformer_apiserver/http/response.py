@@ -1,4 +1,4 @@
-"""Response writers: the way of a response to the client, with the faults on that way.
+"""Response writers: send a response to the client, and apply its fault.
 
 Every body passes through `ResponseWriter`. So a fault that counts bytes counts all bytes
 of the body and nothing else, and a fault that changes events or items sees all of them.

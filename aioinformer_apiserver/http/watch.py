@@ -53,9 +53,9 @@ class WatchServer:
         waker: Waker,
         seconds: float,
         bookmark_seconds: float,
-        refused: ApiError | None = None,
+        rejection: ApiError | None = None,
     ) -> None:
-        self._refused = refused
+        self._rejection = rejection
         self._storage = storage
         self._collection = collection
         self._query = query
@@ -87,8 +87,8 @@ class WatchServer:
         Cancellation:
             Breaks the connection.
         """
-        if self._refused is not None:
-            await self._writer.write(error_line(self._refused))
+        if self._rejection is not None:
+            await self._writer.write(error_line(self._rejection))
             return
 
         watcher = open_watcher(self._collection, self._query, self._scope, self._format)

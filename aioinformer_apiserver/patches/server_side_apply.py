@@ -206,7 +206,7 @@ def _all_fields(entries: Entries) -> FieldSet:
     return found
 
 
-# -------------------------------------------------------------------- refusals
+# -------------------------------------------------------------------- errors
 
 
 def _check_applied(

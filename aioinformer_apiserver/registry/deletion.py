@@ -47,7 +47,7 @@ _SHORTEST_GRACE = 1
 # Kinds that orphan their dependents by default, for compatibility with servers without
 # a garbage collector.
 _ORPHANED_BY_DEFAULT = frozenset({resources.JOBS, resources.REPLICATION_CONTROLLERS})
-# Kinds whose deletion is answered with the deleted object.
+# Kinds whose deletion returns the deleted object.
 _RETURNED_KINDS = frozenset(
     {
         resources.CUSTOM_RESOURCE_DEFINITIONS,
@@ -121,7 +121,7 @@ def should_remove_on_update(metadata: Mapping[str, Any]) -> bool:
 
 
 def returns_deleted_object(kind: Kind) -> bool:
-    """Return whether the server answers a deletion with the deleted object."""
+    """Return whether a deletion returns the deleted object."""
     return kind.resource in _RETURNED_KINDS
 
 

@@ -304,7 +304,7 @@ class Registry:
 
         if self._should_remove_on_update(collection, new):
             # The last finalizer was removed. As on a real server, the
-            # emptied state is answered but never stored, so the DELETED
+            # last state is returned but never stored, so the DELETED
             # event still shows the finalizer.
             if not options.dry_run:
                 self._deleter.drop(collection, stored)
@@ -327,8 +327,10 @@ class Registry:
         kind, metadata = collection.kind, got["metadata"]
         request_bodies.check_namespace(namespace, metadata)
         name = metadata.get("name") or ""
-        appears = self._auto_namespaces and self._namespaces.is_missing(namespace)
-        if not appears:
+        creates_namespace = self._auto_namespaces and self._namespaces.is_missing(
+            namespace
+        )
+        if not creates_namespace:
             self._namespaces.check_open(kind, name, namespace)
 
         name = name or self._generate_name(collection, namespace, metadata)
@@ -339,7 +341,7 @@ class Registry:
             name=name,
             namespace=namespace,
             others=collection,
-            owned=applied,
+            has_managed_fields=applied,
         )
         validate_create(kind, new, options)
         preconditions.check_served(kind, name)
@@ -347,7 +349,7 @@ class Registry:
         if collection.get(_key(namespace, name)) is not None:
             raise statuses.already_exists(kind.resource, name)
 
-        if appears:
+        if creates_namespace:
             self._create_namespace(namespace, options)
 
         stored = self._put(collection, to_storage_version(kind, new, options), options)
@@ -365,7 +367,7 @@ class Registry:
         kind = collection.kind
         old = _state_of(kind, stored, options)
         new = prepare_for_update(
-            kind, old, got, options, others=collection, owned=applied
+            kind, old, got, options, others=collection, has_managed_fields=applied
         )
         return self.commit(collection, stored, new, options)
 

@@ -142,9 +142,9 @@ def _decode_checked(
     )
     errors = duplicate_fields + found.errors
     if options.field_validation == "Strict":
-        refused = strict_decoding_error(schema, sent, errors)
-        if refused is not None:
-            raise refused
+        error = strict_decoding_error(schema, sent, errors)
+        if error is not None:
+            raise error
 
     if options.field_validation == "Warn":
         for problem in errors:

@@ -101,7 +101,9 @@ class Scales:
         check_name(namespace, name, got["metadata"])
         stored = self._registry.require(collection, namespace, name)
         preconditions.check_uid(collection.kind, stored, got["metadata"])
-        return self._write(collection, namespace, name, got, options, owned=False)
+        return self._write(
+            collection, namespace, name, got, options, has_managed_fields=False
+        )
 
     def patch(
         self,
@@ -142,7 +144,9 @@ class Scales:
             )
 
         check_name(namespace, name, got["metadata"])
-        return self._write(collection, namespace, name, got, options, owned=applies)
+        return self._write(
+            collection, namespace, name, got, options, has_managed_fields=applies
+        )
 
     def _write(
         self,
@@ -152,7 +156,7 @@ class Scales:
         got: dict[str, Any],
         options: WriteOptions,
         *,
-        owned: bool,
+        has_managed_fields: bool,
     ) -> dict[str, Any]:
         """Write the owner of a Scale.
 
@@ -162,7 +166,7 @@ class Scales:
             name: Name of the owner.
             got: New Scale.
             options: Options of the write.
-            owned: Whether the Scale already has its new managed fields.
+            has_managed_fields: Whether the Scale already has its new managed fields.
         """
         stored = self._registry.require(collection, namespace, name)
         kind, owner, metadata = collection.kind, stored.body(), got["metadata"]
@@ -172,8 +176,8 @@ class Scales:
         replicas = (got.get("spec") or {}).get("replicas") or 0
         _check_replicas(kind, name, replicas)
         new = _put_at(owner, _paths(kind).replicas, replicas)
-        managed = metadata.get("managedFields") if owned else None
-        if not owned:
+        managed = metadata.get("managedFields") if has_managed_fields else None
+        if not has_managed_fields:
             managed = _update_managed_fields(
                 _with_managed_fields(kind, owner), got, options
             )

@@ -69,7 +69,7 @@ def prepare_for_create(
     name: str,
     namespace: str,
     others: Iterable[StoredObject],
-    owned: bool,
+    has_managed_fields: bool,
 ) -> dict[str, Any]:
     """Return a new object in the form in which it is stored.
 
@@ -80,7 +80,7 @@ def prepare_for_create(
         name: Name of the object, generated if necessary.
         namespace: Namespace of the object; empty for cluster-scoped kinds.
         others: All objects of the kind.
-        owned: Whether the body already has its new managed fields.
+        has_managed_fields: Whether the body already has its new managed fields.
     """
     arranged, now = options.part == "all", timestamp()
     desired = (
@@ -101,7 +101,7 @@ def prepare_for_create(
     if arranged:
         return new
 
-    if not owned:
+    if not has_managed_fields:
         new = _with_updated_managers(kind, None, desired, new, options)
 
     if kind.typed and kind.schema is not None:
@@ -117,7 +117,7 @@ def prepare_for_update(
     options: WriteOptions,
     *,
     others: Iterable[StoredObject],
-    owned: bool,
+    has_managed_fields: bool,
 ) -> dict[str, Any]:
     """Return the next state of an object, without its new version and generation.
 
@@ -127,7 +127,7 @@ def prepare_for_update(
         body: Decoded body.
         options: Options of the write.
         others: All objects of the kind.
-        owned: Whether the body already has its new managed fields.
+        has_managed_fields: Whether the body already has its new managed fields.
     """
     part = options.part
     desired = (
@@ -139,7 +139,7 @@ def prepare_for_update(
     if part != "all" and kind.typed:
         new = _keep_empty_values(new, old)
 
-    if owned:
+    if has_managed_fields:
         new = _with_managed_fields(new, body["metadata"].get("managedFields"))
     elif part != "all":
         new = _with_updated_managers(kind, old, desired, new, options)

@@ -102,7 +102,7 @@ class ListQuery:
         """
         limit = max(0, _integer(query, "limit"))
         _integer(query, "timeoutSeconds")
-        _refuse(_validate_list(query))
+        _raise_if_invalid(_validate_list(query))
         version = query.get("resourceVersion", "")
         text = query.get("continue", "")
         if text:
@@ -160,7 +160,7 @@ class WatchQuery:
         """
         _integer(query, "limit")
         timeout = _integer(query, "timeoutSeconds")
-        _refuse(_validate_watch(query))
+        _raise_if_invalid(_validate_watch(query))
         version = _version(query.get("resourceVersion", ""), 500)
         bookmarks = flag(query, "allowWatchBookmarks")
         initial = _requests_initial_events(query)
@@ -323,7 +323,7 @@ def _requests_initial_events(query: Mapping[str, str]) -> bool:
     return not query.get(_MATCH) and query.get("resourceVersion", "") in {"", "0"}
 
 
-def _refuse(causes: Iterator[StatusCause]) -> None:
+def _raise_if_invalid(causes: Iterator[StatusCause]) -> None:
     found = list(causes)
     if found:
         raise statuses.invalid_options(found)

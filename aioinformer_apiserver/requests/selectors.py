@@ -56,8 +56,8 @@ def label_selector_of(text: str) -> LabelSelector:
     """
     try:
         return LabelSelector(_Parser(text).read())
-    except _SelectorError as refused:
-        raise statuses.bad_request(str(refused)) from None
+    except _SelectorError as exc:
+        raise statuses.bad_request(str(exc)) from None
 
 
 class _SelectorError(Exception):

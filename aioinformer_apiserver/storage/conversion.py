@@ -71,9 +71,9 @@ def autoscaler_to_v1(body: Mapping[str, Any]) -> Object:
 
     others = [it for it in targets if _cpu_target(it) is None]
     carried: dict[str, Any] = {
-        _METRICS: [_target_to_first(it) for it in others],
+        _METRICS: [_target_to_v1(it) for it in others],
         _BEHAVIOR: _capitalize(spec.pop("behavior", None), _BEHAVIOR_LEVELS),
-        _CURRENT: [_current_to_first(it) for it in current],
+        _CURRENT: [_current_to_v1(it) for it in current],
         _CONDITIONS: _list(status.pop("conditions", None)),
     }
     texts = {key: _text(it) for key, it in carried.items() if it}
@@ -87,7 +87,7 @@ def autoscaler_to_v2(body: Mapping[str, Any]) -> Object:
     current = status.pop("currentCPUUtilizationPercentage", None)
     annotations = _object(_object(body.get("metadata")).get("annotations"))
     metric_specs = [
-        _target_to_second(it) for it in _decode_annotation(annotations, _METRICS, list)
+        _target_to_v2(it) for it in _decode_annotation(annotations, _METRICS, list)
     ]
     if target is None and not metric_specs:
         target = _USUAL_TARGET
@@ -100,7 +100,7 @@ def autoscaler_to_v2(body: Mapping[str, Any]) -> Object:
         spec["behavior"] = _uncapitalize(behavior)
 
     found = [
-        _current_to_second(it) for it in _decode_annotation(annotations, _CURRENT, list)
+        _current_to_v2(it) for it in _decode_annotation(annotations, _CURRENT, list)
     ]
     if not found and current is not None:
         found = [_cpu_used(current)]
@@ -256,19 +256,19 @@ def _cpu_current(metric: Object) -> int | None:
     return _cpu(metric, "current")
 
 
-def _target_to_first(metric: Object) -> Object:
+def _target_to_v1(metric: Object) -> Object:
     """Convert a target metric to autoscaling/v1."""
-    return _to_first(metric, "target", _TARGET_NAMES, _ALWAYS_TARGETS)
+    return _to_v1(metric, "target", _TARGET_NAMES, _ALWAYS_TARGETS)
 
 
-def _current_to_first(metric: Object) -> Object:
+def _current_to_v1(metric: Object) -> Object:
     """Convert a current metric to autoscaling/v1."""
-    return _to_first(metric, "current", _CURRENT_NAMES, _ALWAYS_CURRENT)
+    return _to_v1(metric, "current", _CURRENT_NAMES, _ALWAYS_CURRENT)
 
 
-def _target_to_second(metric: Object) -> Object:
+def _target_to_v2(metric: Object) -> Object:
     """Convert a target metric to autoscaling/v2."""
-    found = _to_second(metric, "target", _TARGET_NAMES)
+    found = _to_v2(metric, "target", _TARGET_NAMES)
     target = _object_in(_content_of(found), "target")
     # An average takes precedence, because the other value is then a required 0.
     for value, type_ in _TARGET_TYPES.items():
@@ -281,9 +281,9 @@ def _target_to_second(metric: Object) -> Object:
     )
 
 
-def _current_to_second(metric: Object) -> Object:
+def _current_to_v2(metric: Object) -> Object:
     """Convert a current metric to autoscaling/v2."""
-    return _to_second(metric, "current", _CURRENT_NAMES)
+    return _to_v2(metric, "current", _CURRENT_NAMES)
 
 
 def _cpu(metric: Object, part: str) -> int | None:
@@ -295,25 +295,25 @@ def _cpu(metric: Object, part: str) -> int | None:
     return found
 
 
-def _to_first(
+def _to_v1(
     metric: Object,
     part: str,
     fields: Mapping[str, Mapping[str, str]],
     always: Mapping[str, str],
 ) -> Object:
-    content, form = _content_of(metric), _form(metric)
+    content, type_ = _content_of(metric), _metric_type(metric)
     given = _object_in(content, part)
-    named = fields.get(form, {})
+    named = fields.get(type_, {})
     values = {
         name: given[key]
         if given.get(key) is not None
         else "0"
-        if always.get(form) == name
+        if always.get(type_) == name
         else None
         for key, name in named.items()
     }
     about = _object_in(content, "metric")
-    selector = "metricSelector" if form == "External" else "selector"
+    selector = "metricSelector" if type_ == "External" else "selector"
     found = {
         "target": content.get("describedObject"),
         "name": content.get("name"),
@@ -322,7 +322,7 @@ def _to_first(
         **values,
         "container": content.get("container"),
     }
-    if form in {"Object", "Pods"}:
+    if type_ in {"Object", "Pods"}:
         # The selector follows the first value in these Go structs.
         first = next(iter(values))
         order = ("target", "metricName", first, "selector", *values)
@@ -332,13 +332,13 @@ def _to_first(
     return _with_content({"type": metric.get("type")}, kept)
 
 
-def _to_second(
+def _to_v2(
     metric: Object, part: str, fields: Mapping[str, Mapping[str, str]]
 ) -> Object:
-    content, form = _content_of(metric), _form(metric)
-    named = fields.get(form, {})
+    content, type_ = _content_of(metric), _metric_type(metric)
+    named = fields.get(type_, {})
     values = {key: content[name] for key, name in named.items() if name in content}
-    selector = content.get("metricSelector" if form == "External" else "selector")
+    selector = content.get("metricSelector" if type_ == "External" else "selector")
     about = {"name": content.get("metricName"), "selector": selector}
     found = {
         "describedObject": content.get("target"),
@@ -351,7 +351,7 @@ def _to_second(
     return _with_content({"type": metric.get("type")}, kept)
 
 
-def _form(metric: Object) -> str:
+def _metric_type(metric: Object) -> str:
     """Return the type; metrics of containers have the fields of those of pods."""
     return str(metric.get("type")).removeprefix("Container")
 

@@ -316,7 +316,7 @@ class Storage:
         found = self.find(*_path_of(resource))
         if found is None:
             raise OptionsError(
-                f"{resource} ({resource.api_version}) is not served; "
+                f"{resource} ({resource.api_version}) is not served: "
                 "register() a custom resource first"
             )
 

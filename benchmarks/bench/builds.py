@@ -119,16 +119,16 @@ def _cache_folder() -> Path:
 def _version(name: str, language: _Language) -> str:
     if shutil.which(language.tool) is None:
         raise BuildFailed(
-            f"{name} is built from source by {language.name}, and there is no "
-            f"{language.tool} on the PATH"
+            f"building {name} from source requires {language.tool}, which is not on the "
+            "PATH"
         )
 
     # Run beside the sources, where a tool may switch to another version of itself.
-    told = _run(name, language, language.version)
-    if told.returncode:
-        raise BuildFailed(f"{name} cannot be built: {_reason(told.stdout)}")
+    printed = _run(name, language, language.version)
+    if printed.returncode:
+        raise BuildFailed(f"{name} cannot be built: {_reason(printed.stdout)}")
 
-    return told.stdout.strip()
+    return printed.stdout.strip()
 
 
 def _key(name: str, language: _Language, version: str) -> str:

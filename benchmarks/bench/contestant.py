@@ -181,6 +181,6 @@ def contest(
         raise Failed(f"{who} ended with status {process.returncode}: {last[0]}")
 
     if compare and report["end"]["digest"] != digest_of_server(url):
-        raise Failed(f"{who} does not hold what the server holds")
+        raise Failed(f"{who} has another state than the server")
 
     return report

@@ -56,7 +56,7 @@ def percentile(values: list[float], share: float) -> float:
         ValueError: There are no values.
     """
     if not values:
-        raise ValueError("no percentile of no values")
+        raise ValueError("percentile of no values")
 
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

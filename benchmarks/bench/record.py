@@ -71,7 +71,7 @@ def circumstances(figures: list[Figure], rounds: int) -> Measurement:
 def _named_in(path: Path, pattern: str) -> str:
     found = re.search(pattern, path.read_text())
     if found is None:
-        raise ValueError(f"{path} names no version")
+        raise ValueError(f"{path} has no version")
 
     return found[1]
 

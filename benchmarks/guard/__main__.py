@@ -56,7 +56,9 @@ def parse() -> argparse.Namespace:
 def write(path: Path) -> Report:
     now = counted(None)
     if now.missing:
-        return Report([*now.left_out(), "A baseline must be complete: not written."], 2)
+        return Report(
+            [*now.left_out(), "Not written: the baseline would be incomplete."], 2
+        )
 
     baseline.write(path, now.counts)
     return Report([f"Written: {path}"], 0)

@@ -86,7 +86,7 @@ class Maker(msgspec.Struct, frozen=True):
             NotCounted: It was not.
         """
         if (self.python, self.build) != (other.python, other.build):
-            raise NotCounted("this is another build of Python than the baseline's")
+            raise NotCounted("Python build differs from that of the baseline")
 
     def differences(self, other: Maker) -> Iterator[str]:
         """Return the differences in words."""

@@ -56,7 +56,7 @@ def count(
     """
     valgrind = shutil.which("valgrind")
     if valgrind is None:
-        raise NotCounted("there is no valgrind")
+        raise NotCounted("valgrind is not installed")
 
     output = folder / "part"
     command = [
@@ -73,7 +73,7 @@ def count(
         for number, run in enumerate(runs, 1)
     }
     if not any(parts["allocations"] for parts in found.values()):
-        raise NotCounted("the interpreter does not name its functions: it is stripped")
+        raise NotCounted("cannot read function names: the interpreter is stripped")
 
     return {
         case.name: {

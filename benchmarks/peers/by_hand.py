@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from speaking import Contestant
+from peer_program import PeerProgram
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from speaking import Fields
+    from peer_program import Fields
 
 __all__ = ["GONE", "CopyByHand", "Nodes"]
 
@@ -44,15 +44,15 @@ class Nodes(Generic[T]):
             del self.pods[node][key]
 
 
-class CopyByHand(Contestant, Generic[T]):
+class CopyByHand(PeerProgram, Generic[T]):
     """Dictionary of pods, and another one by node if bodies are read.
 
     Args:
-        asked: Arguments of `Contestant`.
+        options: Arguments of `PeerProgram`.
     """
 
-    def __init__(self, asked: argparse.Namespace) -> None:
-        super().__init__(asked)
+    def __init__(self, options: argparse.Namespace) -> None:
+        super().__init__(options)
         self.pods: dict[str, T] = {}
         self.nodes = Nodes[T]()
 
@@ -74,7 +74,7 @@ class CopyByHand(Contestant, Generic[T]):
         key = f"{namespace}/{name}"
         before = self.pods.get(key)
         self.pods[key] = pod
-        if self.asked.body:
+        if self.options.body:
             node, phase = self.body(pod)
             self.nodes.put(key, node, pod)
             self.running += phase == "Running"
@@ -104,7 +104,7 @@ class CopyByHand(Contestant, Generic[T]):
         self.pods.pop(key, None)
         self.nodes.drop(key)
 
-    def held(self) -> Iterator[Fields]:
+    def contents(self) -> Iterator[Fields]:
         """Return the contents of the copy."""
         for pod in self.pods.values():
             yield *self.metadata(pod), *self.body(pod)

@@ -13,7 +13,7 @@ from typing import Any
 import kr8s
 from by_hand import CopyByHand
 from kr8s.asyncio.objects import Pod
-from speaking import CA_FILE, TOKEN, Unable, parser_of, speak
+from peer_program import CA_FILE, TOKEN, Unsupported, parser_of, run_program
 
 
 class Kr8s(CopyByHand[Pod]):
@@ -39,9 +39,9 @@ class Kr8s(CopyByHand[Pod]):
         """Refuse.
 
         Raises:
-            Unable: Always.
+            Unsupported: Always.
         """
-        raise Unable("kr8s silently retries an expired watch at the same version")
+        raise Unsupported("kr8s silently retries an expired watch at the same version")
 
     def metadata(self, pod: Pod) -> tuple[str, str, str, str]:
         """Return namespace, name, uid and version."""
@@ -53,7 +53,7 @@ class Kr8s(CopyByHand[Pod]):
         return pod.spec.nodeName, pod.status.phase
 
     def _kubeconfig(self) -> dict[str, Any]:
-        cluster = {"server": self.asked.url}
+        cluster = {"server": self.options.url}
         if CA_FILE:
             cluster["certificate-authority"] = CA_FILE
 
@@ -68,4 +68,4 @@ class Kr8s(CopyByHand[Pod]):
 
 
 if __name__ == "__main__":
-    sys.exit(speak(Kr8s, parser_of(__doc__)))
+    sys.exit(run_program(Kr8s, parser_of(__doc__)))

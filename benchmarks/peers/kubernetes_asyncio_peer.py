@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from by_hand import GONE, CopyByHand
 from kubernetes_asyncio import client, watch
 from kubernetes_asyncio.client import ApiException
-from speaking import CA_FILE, TOKEN, parser_of, speak
+from peer_program import CA_FILE, TOKEN, parser_of, run_program
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import V1Pod
@@ -23,7 +23,7 @@ class KubernetesAsyncio(CopyByHand["V1Pod"]):
 
     async def copy(self) -> None:
         """Copy all pods until cancelled."""
-        config = client.Configuration(host=self.asked.url)
+        config = client.Configuration(host=self.options.url)
         config.ssl_ca_cert = CA_FILE
         if TOKEN:
             config.api_key = {"BearerToken": TOKEN}
@@ -57,4 +57,4 @@ class KubernetesAsyncio(CopyByHand["V1Pod"]):
 
 
 if __name__ == "__main__":
-    sys.exit(speak(KubernetesAsyncio, parser_of(__doc__)))
+    sys.exit(run_program(KubernetesAsyncio, parser_of(__doc__)))

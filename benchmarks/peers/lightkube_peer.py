@@ -12,7 +12,7 @@ from by_hand import GONE, CopyByHand
 from lightkube import ApiError, AsyncClient, KubeConfig
 from lightkube.config.models import Cluster, User
 from lightkube.resources.core_v1 import Pod
-from speaking import CA_FILE, TOKEN, parser_of, speak
+from peer_program import CA_FILE, TOKEN, parser_of, run_program
 
 ALL_NAMESPACES = "*"
 
@@ -22,7 +22,7 @@ class Lightkube(CopyByHand[Pod]):
 
     async def copy(self) -> None:
         """Copy all pods until cancelled."""
-        cluster = Cluster(server=self.asked.url, certificate_auth=CA_FILE)
+        cluster = Cluster(server=self.options.url, certificate_auth=CA_FILE)
         config = KubeConfig.from_one(cluster=cluster, user=User(token=TOKEN))
         async with AsyncClient(config) as client:
             self.begin()
@@ -50,4 +50,4 @@ class Lightkube(CopyByHand[Pod]):
 
 
 if __name__ == "__main__":
-    sys.exit(speak(Lightkube, parser_of(__doc__)))
+    sys.exit(run_program(Lightkube, parser_of(__doc__)))

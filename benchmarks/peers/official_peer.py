@@ -14,34 +14,34 @@ from by_hand import Nodes
 from kubernetes import client
 from kubernetes.client import V1Pod, V1PodList
 from kubernetes.informer import ADDED, DELETED, ERROR, MODIFIED, SharedInformer
-from speaking import CA_FILE, TOKEN, Contestant, parser_of, speak
+from peer_program import CA_FILE, TOKEN, PeerProgram, parser_of, run_program
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from speaking import Fields
+    from peer_program import Fields
 
 # Models are loaded on first use.
 MODELS = (V1Pod, V1PodList)
 
 
-class Official(Contestant):
+class Official(PeerProgram):
     """Copies by a `SharedInformer` of `CoreV1Api`.
 
     Args:
-        asked: Arguments of `Contestant`.
+        options: Arguments of `PeerProgram`.
     """
 
-    def __init__(self, asked: argparse.Namespace) -> None:
-        super().__init__(asked)
+    def __init__(self, options: argparse.Namespace) -> None:
+        super().__init__(options)
         self._nodes = Nodes[V1Pod]()
         # Pods of the first list that handlers have not got yet; None before the first.
         self._to_list: int | None = None
         # Versions before a relist, which reports all pods as modified.
         self._before: set[str] = set()
 
-        config = client.Configuration(host=asked.url, ssl_ca_cert=CA_FILE)
+        config = client.Configuration(host=options.url, ssl_ca_cert=CA_FILE)
         if TOKEN:
             config.api_key = {"authorization": TOKEN}
             config.api_key_prefix = {"authorization": "Bearer"}
@@ -65,7 +65,7 @@ class Official(Contestant):
         pods = self._informer.cache.list()
         self._before = {pod.metadata.resource_version for pod in pods}
 
-    def held(self) -> Iterator[Fields]:
+    def contents(self) -> Iterator[Fields]:
         """Return the contents of the copy."""
         for pod in self._informer.cache.list():
             it = pod.metadata
@@ -104,15 +104,15 @@ class Official(Contestant):
         self.seen(it.resource_version)
 
     def _look(self, pod: V1Pod) -> None:
-        if self.asked.body:
+        if self.options.body:
             it = pod.metadata
             self._nodes.put(f"{it.namespace}/{it.name}", pod.spec.node_name, pod)
             self.running += pod.status.phase == "Running"
 
 
 if __name__ == "__main__":
-    status = speak(Official, parser_of(__doc__))
+    status = run_program(Official, parser_of(__doc__))
     # The informer's thread still reads. `stop()` would wait forever if a watch has just
-    # been asked for, as that forgets that it was to stop; and an interpreter that ends
-    # properly may be aborted by the thread.
+    # been requested, because the new watch discards the stop. The thread may abort an
+    # interpreter that ends properly.
     os._exit(status)

@@ -10,7 +10,15 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING, Any
 
-from speaking import CA_FILE, TOKEN, Contestant, Unable, digest_of, parser_of, speak
+from peer_program import (
+    CA_FILE,
+    TOKEN,
+    PeerProgram,
+    Unsupported,
+    digest_of,
+    parser_of,
+    run_program,
+)
 
 from aioinformer import (
     Client,
@@ -27,7 +35,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
 
-    from speaking import Fields
+    from peer_program import Fields
 
     from aioinformer import Registration
 
@@ -63,19 +71,21 @@ class Listener:
             self._over()
 
 
-class Ours(Contestant):
+class Ours(PeerProgram):
     """Copies by informers of a `SharedInformerFactory`.
 
     Args:
-        asked: Arguments parsed by `parser()`.
+        options: Arguments parsed by `parser()`.
     """
 
-    def __init__(self, asked: argparse.Namespace) -> None:
-        super().__init__(asked)
-        self.watches = asked.informers
-        self._client = Client.from_url(asked.url, token=TOKEN, ca_file=CA_FILE)
+    def __init__(self, options: argparse.Namespace) -> None:
+        super().__init__(options)
+        self.watches = options.informers
+        self._client = Client.from_url(options.url, token=TOKEN, ca_file=CA_FILE)
         self._factory = SharedInformerFactory(self._client)
-        self._informers = [self._informer(number) for number in range(asked.informers)]
+        self._informers = [
+            self._informer(number) for number in range(options.informers)
+        ]
         self._waiting = 0
         self._listeners: list[Listener] = []
         self._registrations: list[Registration] = []
@@ -83,40 +93,40 @@ class Ours(Contestant):
             self._listen(informer)
 
     def _informer(self, number: int) -> SharedInformer:
-        asked = self.asked
-        options: dict[str, Any] = {"streaming_list": asked.list == "stream"}
-        if asked.body:
-            options["indexers"] = {"node": index_by("spec.nodeName")}
+        options = self.options
+        settings: dict[str, Any] = {"streaming_list": options.list == "stream"}
+        if options.body:
+            settings["indexers"] = {"node": index_by("spec.nodeName")}
 
-        if asked.transform:
-            options["transform"] = TRANSFORMS[asked.transform]
+        if options.transform:
+            settings["transform"] = TRANSFORMS[options.transform]
 
-        if asked.compression:
-            options["compression"] = asked.compression
+        if options.compression:
+            settings["compression"] = options.compression
 
-        if asked.metadata_only:
-            options["metadata_only"] = True
+        if options.metadata_only:
+            settings["metadata_only"] = True
 
-        if asked.informers == 1:
-            return self._factory.informer("v1", "pods", **options)
+        if options.informers == 1:
+            return self._factory.informer("v1", "pods", **settings)
 
         # The canned server has all collections, which are equal.
-        return self._factory.informer(Resource("", "v1", f"pods{number}"), **options)
+        return self._factory.informer(Resource("", "v1", f"pods{number}"), **settings)
 
     def _listen(self, informer: SharedInformer) -> None:
         informer.set_watch_error_handler(self.fail)
         add = informer.add_event_handler
         self._registrations.append(add(*self._handlers()))
-        for _ in range(self.asked.listeners - 1):
+        for _ in range(self.options.listeners - 1):
             one = Listener(self.over)
-            changed = one.changed_plainly if self.asked.plain else one.changed
+            changed = one.changed_plainly if self.options.plain else one.changed
             self._listeners.append(one)
             self._registrations.append(add(on_update=changed))
 
     def _handlers(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        look = self._look if self.asked.body else None
+        look = self._look if self.options.body else None
 
-        if self.asked.plain:
+        if self.options.plain:
 
             def added_plainly(pod: KubeObject) -> None:
                 if look:
@@ -145,7 +155,7 @@ class Ours(Contestant):
     def _look(self, pod: KubeObject) -> None:
         self.running += pod.at("status.phase") == "Running"
 
-    # ------------------------------------------------------------ the conversation
+    # ------------------------------------------------------------ the run
 
     async def copy(self) -> None:
         """Copy all pods until cancelled."""
@@ -160,7 +170,7 @@ class Ours(Contestant):
     async def ready(self) -> None:
         """Read the body of every object, if requested."""
         await super().ready()
-        if self.asked.touch:
+        if self.options.touch:
             for informer in self._informers:
                 handler = informer.add_event_handler(self._touched)
                 await handler.wait_synced()
@@ -182,20 +192,20 @@ class Ours(Contestant):
         if not self._waiting:
             super().over()
 
-    def held(self) -> Iterator[Fields]:
+    def contents(self) -> Iterator[Fields]:
         """Return the contents of the first informer's store."""
-        return held(self._informers[0])
+        return contents(self._informers[0])
 
     def digest(self) -> str:
         """Return the digest that all copies must have."""
-        digests = {digest_of(held(informer)) for informer in self._informers}
+        digests = {digest_of(contents(informer)) for informer in self._informers}
         if len(digests) > 1:
-            raise Unable("the informers hold different states")
+            raise Unsupported("the informers hold different states")
 
         return digests.pop()
 
 
-def held(informer: SharedInformer) -> Iterator[Fields]:
+def contents(informer: SharedInformer) -> Iterator[Fields]:
     for pod in informer.store.list():
         yield (
             pod.namespace,
@@ -227,4 +237,4 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(speak(Ours, parser()))
+    sys.exit(run_program(Ours, parser()))

@@ -54,7 +54,10 @@ def refusal_of(call: Callable[[], object]) -> str:
         ),
         ({"resources": "pods"}, "resources must be a list of Resources, not 'pods'"),
         ({"resources": None}, "resources must be a list of Resources, not None"),
-        ({"resources": ["pods"]}, "each of resources must be a Resource, such as "),
+        (
+            {"resources": ["pods"]},
+            "each item of resources must be a Resource, such as ",
+        ),
         ({"history": "10"}, "history must be a whole number of at least 0, not '10'"),
         ({"history": 1.5}, "history must be a whole number of at least 0, not 1.5"),
         ({"history": True}, "history must be a whole number of at least 0, not True"),
@@ -220,7 +223,9 @@ def test_create_rejects_body_that_json_cannot_represent(
 def test_create_suggests_text_for_datetime(server: APIServer) -> None:
     body = {"spec": {"at": datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)}}
 
-    assert "write times as text" in refusal_of(lambda: server.patch(PODS, "web", body))
+    assert "write times as strings" in refusal_of(
+        lambda: server.patch(PODS, "web", body)
+    )
 
 
 class Phase(StrEnum):
@@ -294,7 +299,9 @@ def test_methods_reject_name_that_is_not_a_string(server: APIServer, name: Any) 
         lambda: server.delete(PODS, name),
         lambda: server.patch(PODS, name, {}),
     ):
-        assert "the name of one of pods must be a non-empty string" in refusal_of(call)
+        assert "the name of an object of pods must be a non-empty string" in refusal_of(
+            call
+        )
 
 
 @pytest.mark.parametrize(

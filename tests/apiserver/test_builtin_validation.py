@@ -84,7 +84,7 @@ TERM = (
         ),
     ],
 )
-def test_invalid_object_has_only_the_expected_problem(
+def test_invalid_object_has_only_the_expected_error(
     resource: Any, body: dict[str, Any], field: str, message: str
 ) -> None:
     schema = schema_of(resource)
@@ -106,7 +106,7 @@ def test_invalid_object_has_only_the_expected_problem(
         pytest.param(PODS, pod_on_nodes(operator="Gt", values=["1"]), id="greater"),
     ],
 )
-def test_valid_object_has_no_problem(resource: Any, body: dict[str, Any]) -> None:
+def test_valid_object_has_no_errors(resource: Any, body: dict[str, Any]) -> None:
     schema = schema_of(resource)
     assert schema is not None
     whole = with_defaults(schema, decode(schema, body).body)

@@ -34,7 +34,7 @@ ME = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
         {"metrics": ["no metric", {"type": "Pods", "pods": {"metric": 1}}]},
     ],
 )
-def test_arranged_object_is_shown_in_both_versions(spec: object) -> None:
+def test_arranged_object_is_readable_in_both_versions(spec: object) -> None:
     server = APIServer()
 
     body = named("web") if spec is None else named("web", spec=spec)

@@ -168,7 +168,7 @@ def test_shorter_grace_period_starts_at_first_deletion(
         ({"finalizers": []}, False),
     ],
 )
-def test_object_is_ready_to_go_without_finalizers_and_grace_period(
+def test_object_is_removed_on_update_without_finalizers_and_grace_period(
     metadata: dict[str, Any], released: bool
 ) -> None:
     assert should_remove_on_update(metadata) == released

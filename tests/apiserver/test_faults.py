@@ -389,7 +389,7 @@ async def test_refuse_strikes_review(
     assert (await status_of(http, path, "POST"))[0] == 503
 
 
-async def test_refused_write_changes_nothing(
+async def test_write_struck_by_refuse_changes_nothing(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     version = server.resource_version

@@ -39,13 +39,17 @@ VERBS = "get, list, watch, create, update, patch, delete, deletecollection"
 @each_case(
     "kind, options, text",
     [
-        (Refuse, {"verb": "lst", "status": 500}, "no verb 'lst'. Did you mean 'list'?"),
+        (
+            Refuse,
+            {"verb": "lst", "status": 500},
+            "unknown verb 'lst'. Did you mean 'list'?",
+        ),
         (Refuse, {"verb": "WATCH", "status": 500}, "Did you mean 'watch'?"),
         (Cut, {"verb": "lists", "after_bytes": 1}, "Did you mean 'list'?"),
-        (Stall, {"verb": "x"}, f"there is no verb 'x'. Verbs are {VERBS}"),
-        (Gone, {"verb": None}, "there is no verb None"),
-        (Chaos, {"seed": 1, "verbs": ["lst"]}, "Chaos: there is no verb 'lst'. Did"),
-        (Chaos, {"seed": 1, "verbs": "lst"}, "no verb 'lst'"),
+        (Stall, {"verb": "x"}, f"unknown verb 'x'. Verbs are {VERBS}"),
+        (Gone, {"verb": None}, "unknown verb None"),
+        (Chaos, {"seed": 1, "verbs": ["lst"]}, "Chaos: unknown verb 'lst'. Did"),
+        (Chaos, {"seed": 1, "verbs": "lst"}, "unknown verb 'lst'"),
         (Chaos, {"seed": 1, "verbs": []}, "verbs must not be empty"),
         (Gone, {"resource": "Pod"}, "Gone(resource='Pod'): resource must be the"),
         (Gone, {"resource": "Pod"}, "the plural, 'pods'"),
@@ -145,8 +149,8 @@ def test_cut_before_head_needs_no_bytes() -> None:
     [
         (Gone, "takes a Gone, not the class: Gone(...)"),
         (Chaos, "takes a Chaos, not the class: Chaos(...)"),
-        ("gone", "takes faults, such as Gone(), and not 'gone'"),
-        ([Gone()], "and not [Gone()]"),
+        ("gone", "takes faults, such as Gone(), not 'gone'"),
+        ([Gone()], "Gone(), not [Gone()]"),
     ],
 )
 def test_faults_add_rejects_other_objects(wrong: Any, text: str) -> None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         (EVENTS, "A_b", []),
     ],
 )
-def test_name_problems_apply_rules_of_kind(
+def test_validate_name_applies_rules_of_kind(
     resource: Resource, name: str, words: list[str]
 ) -> None:
     found = validate_name(resource, name)

@@ -326,7 +326,7 @@ def _address(server: APIServer) -> tuple[str, int]:
 )
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
-async def test_running_server_refuses_calls_from_another_thread(
+async def test_running_server_rejects_calls_from_another_thread(
     call: Callable[[APIServer], object],
 ) -> None:
     async with APIServer() as server:

@@ -88,7 +88,7 @@ async def test_informer_cancelled_at_any_await_leaves_nothing_and_loses_no_event
     moment: float, slices: str
 ) -> None:
     before = asyncio.all_tasks()
-    for turns in range(TURNS):
+    for turns in range(0, TURNS, 1 if slices == "no-slices" else 2):
         rig = Rig()
 
         task = await cancelled_after(rig.pods.run(), turns, moment=moment)

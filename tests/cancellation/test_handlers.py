@@ -178,7 +178,7 @@ async def test_cancelled_waiter_does_not_affect_handlers_or_other_waiters() -> N
         waiters = [
             asyncio.create_task(wait())
             for listener in rig.listeners.values()
-            for wait in (listener.wait_synced, listener.wait_idle, listener.tidy)
+            for wait in (listener.wait_synced, listener.wait_idle, listener.merge)
         ]
         rig.happen()
         for _ in range(turns):
@@ -191,7 +191,7 @@ async def test_cancelled_waiter_does_not_affect_handlers_or_other_waiters() -> N
         await rig.stage.drained()
 
         assert all(listener.synced for listener in rig.listeners.values())
-        assert all(not listener._followers for listener in rig.listeners.values())
+        assert all(not listener._waiters for listener in rig.listeners.values())
         for received in rig.received.values():
             assert final_state_of(received) == {"default/a": "7", "default/c": "5"}
 

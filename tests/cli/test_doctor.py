@@ -50,13 +50,13 @@ async def test_doctor_reports_healthy_cluster(
 ) -> None:
     found = await examined(admin, capfd=capfd)
 
-    assert (found.status, found.said["ok"], found.rules) == (0, True, [])
-    steps = [(it["step"], it["resource"]) for it in found.said["findings"]]
+    assert (found.status, found.document["ok"], found.rules) == (0, True, [])
+    steps = [(it["step"], it["resource"]) for it in found.document["findings"]]
     assert steps == [
         *((it, None) for it in SERVER_STEPS),
         *((it, "pods") for it in RESOURCE_STEPS),
     ]
-    marks = {it["step"]: it["mark"] for it in found.said["findings"]}
+    marks = {it["step"]: it["mark"] for it in found.document["findings"]}
     assert {step for step, mark in marks.items() if mark != "ok"} == {"TLS"}
     assert found.text("TLS") == "plain HTTP, to this machine"
     assert found.text("version") == "Kubernetes v1.36.0"
@@ -146,8 +146,8 @@ async def test_doctor_defaults_to_namespace_of_context(
     assert found.status == 0
     assert found.text("found", "po").endswith("in namespace shop")
     assert found.text("found", "no").endswith("cluster-scoped")
-    told = found.text("configuration")
-    assert told == (
+    text = found.text("configuration")
+    assert text == (
         f"context 'test' of {path} (from --kubeconfig): {server.url}, credentials: a "
         "token"
     )
@@ -164,8 +164,8 @@ async def test_doctor_reads_kubeconfig_of_environment(
     found = await examined(ConnectionOptions(), capfd=capfd)
 
     assert found.status == 0
-    told = found.text("configuration")
-    assert told.startswith(f"context 'test' of {path} (from KUBECONFIG): ")
+    text = found.text("configuration")
+    assert text.startswith(f"context 'test' of {path} (from KUBECONFIG): ")
 
 
 async def test_missing_configuration_fails_first_step(
@@ -198,7 +198,7 @@ async def test_repeated_resource_is_checked_once(
 ) -> None:
     found = await examined(admin, "pods", "pods", capfd=capfd)
 
-    assert len(found.said["findings"]) == len(SERVER_STEPS) + len(RESOURCE_STEPS)
+    assert len(found.document["findings"]) == len(SERVER_STEPS) + len(RESOURCE_STEPS)
 
 
 # ---------------------------------------------------------------- the way there
@@ -245,8 +245,8 @@ async def test_malformed_kubeconfig_fails_configuration(
 
     assert (found.status, found.failed) == (1, ["configuration"])
     assert words in found.text("configuration")
-    asked = [it["step"] for it in found.said["findings"] if it["mark"] != "skipped"]
-    assert asked == ["configuration"]
+    steps = [it["step"] for it in found.document["findings"] if it["mark"] != "skipped"]
+    assert steps == ["configuration"]
 
 
 async def test_unknown_context_fails_configuration(
@@ -319,5 +319,5 @@ async def test_token_repeated_by_server_is_removed_from_findings(
         found = await examined(target, capfd=capfd)
 
     assert found.failed == ["version"]
-    assert token not in json.dumps(found.said)
+    assert token not in json.dumps(found.document)
     assert "no ..." in found.text("version")

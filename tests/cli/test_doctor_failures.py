@@ -180,7 +180,7 @@ async def test_doctor_finds_built_in_resources_without_discovery(
 
     assert (found.status, found.failed) == (1, ["discovery", "found"])
     assert found.mark("watch", "pods") == "ok"
-    assert "told to refuse" in found.text("found", "widgets")
+    assert "refused by the test" in found.text("found", "widgets")
 
 
 # ---------------------------------------------------------------- a resource

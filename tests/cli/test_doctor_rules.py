@@ -146,7 +146,7 @@ async def test_applied_rules_grant_missing_permissions(
     assert "get is not, and informers do not need it" in after.text(
         "permissions", words[0]
     )
-    assert {it["mark"] for it in after.said["findings"] if it["resource"]} == {"ok"}
+    assert {it["mark"] for it in after.document["findings"] if it["resource"]} == {"ok"}
     assert await printed(target, capfd, resources=words, **options) == ""
 
 
@@ -173,12 +173,12 @@ async def test_rules_applied_later_keep_earlier_permissions(
         ConnectionOptions(server=server.url, token=it)
         for it in ("eves-token", "bobs-token")
     )
-    asked = [(eve, "pods"), (bob, "pods"), (eve, "secrets"), (eve, "nodes")]
-    for target, word in asked:
+    targets = [(eve, "pods"), (bob, "pods"), (eve, "secrets"), (eve, "nodes")]
+    for target, word in targets:
         found = await examined(target, word, capfd=capfd, namespace="shop")
         await apply(server, found.rules)
 
-    for target, word in asked:
+    for target, word in targets:
         found = await examined(target, word, capfd=capfd, namespace="shop")
         assert found.status == 0
 
@@ -307,18 +307,6 @@ def test_anonymous_user_has_no_subject(user: str) -> None:
 
 
 # ---------------------------------------------------------------- as a process
-
-
-@pytest.mark.realtime
-@pytest.mark.looptime(False)
-async def test_doctor_process_prints_rules_for_kubectl(server: APIServer) -> None:
-    arguments = ("--server", server.url, "--token", "eves-token", "-n", "shop")
-    async with start("-c", COMMAND, "doctor", "-o", "rules", *arguments) as process:
-        end = await process.end()
-
-    role, binding = yaml.safe_load_all(end.out)
-    assert (end.status, role["kind"], binding["kind"]) == (1, "Role", "RoleBinding")
-    assert "Traceback" not in end.err
 
 
 @pytest.mark.realtime
@@ -539,7 +527,7 @@ def test_proxy_password_is_hidden() -> None:
 
 
 async def test_credentials_are_described_without_secrets() -> None:
-    told = [
+    described = [
         str(it)
         for it in (
             Credentials(),
@@ -549,7 +537,7 @@ async def test_credentials_are_described_without_secrets() -> None:
         )
     ]
 
-    assert told == [
+    assert described == [
         "none",
         "a token",
         "the token in /run/token",
@@ -561,10 +549,10 @@ async def test_credentials_are_described_without_secrets() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [None, [], {}, {"gitVersion": None}, {"gitVersion": "main"}, "v1.36.0"]
+    "document", [None, [], {}, {"gitVersion": None}, {"gitVersion": "main"}, "v1.36.0"]
 )
-def test_invalid_version_document_is_failure(said: object) -> None:
-    assert results.version(said, "http://a").mark == "failed"
+def test_invalid_version_document_is_failure(document: object) -> None:
+    assert results.version(document, "http://a").mark == "failed"
 
 
 @pytest.mark.parametrize(

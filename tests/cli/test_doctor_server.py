@@ -178,11 +178,11 @@ async def test_client_certificate_expiry_is_reported(
         found = await examined(target, capfd=capfd)
 
     assert (found.status, found.mark("client certificate")) == (0, mark)
-    told = found.text("configuration")
-    assert told.endswith("credentials: a client certificate and a token")
-    said = json.dumps(found.said)
-    assert key.read_text().splitlines()[1] not in said
-    assert certificate.read_text().splitlines()[1] not in said
+    text = found.text("configuration")
+    assert text.endswith("credentials: a client certificate and a token")
+    output = json.dumps(found.document)
+    assert key.read_text().splitlines()[1] not in output
+    assert certificate.read_text().splitlines()[1] not in output
 
 
 async def test_expired_client_certificate_fails(
@@ -222,9 +222,9 @@ async def test_plugin_certificate_near_expiry_is_ok(
         found = await examined(target, capfd=capfd)
 
     assert (found.status, found.mark("client certificate")) == (0, "ok")
-    told = found.text("client certificate")
-    assert told.startswith("given by the exec plugin; valid until ")
-    assert key.read_text().splitlines()[1] not in json.dumps(found.said)
+    text = found.text("client certificate")
+    assert text.startswith("given by the exec plugin; valid until ")
+    assert key.read_text().splitlines()[1] not in json.dumps(found.document)
 
 
 async def test_hanging_plugin_fails_credentials(
@@ -235,9 +235,9 @@ async def test_hanging_plugin_fails_credentials(
     found = await examined(target, capfd=capfd, seconds=0.5)  # a process: real time
 
     assert (found.status, found.failed) == (1, ["credentials"])
-    told = found.text("credentials")
-    assert "timed out after 0.5 s (--timeout)" in told
-    assert f"the exec plugin '{command}' of user 'main'" in told
+    text = found.text("credentials")
+    assert "timed out after 0.5 s (--timeout)" in text
+    assert f"the exec plugin '{command}' of user 'main'" in text
     assert found.mark("connection") == "ok"
 
 
@@ -280,7 +280,7 @@ async def test_doctor_shows_no_secrets(
         "password": "a user name and password",
     }
     assert found.text("configuration").endswith(f"credentials: {kinds[way]}")
-    assert TOKEN not in json.dumps(found.said)
+    assert TOKEN not in json.dumps(found.document)
     # A server treats a user with a password as anonymous.
     assert found.status == (1 if way == "password" else 0)
 
@@ -308,14 +308,14 @@ async def test_doctor_connects_through_proxy(
         found = await examined(target, capfd=capfd)
 
     assert found.status == 0
-    told = found.text("configuration")
-    assert told.endswith(f"through the proxy {front.url}")
+    text = found.text("configuration")
+    assert text.endswith(f"through the proxy {front.url}")
     assert found.text("connection").startswith(
         "the proxy 127.0.0.1 accepts connections"
     )
     assert found.mark("TLS") == "warning"
     assert "INSECURE: plain HTTP to another machine" in found.text("TLS")
-    assert "s3cr3t-pw" not in json.dumps(found.said)
+    assert "s3cr3t-pw" not in json.dumps(found.document)
 
 
 async def test_unreachable_proxy_fails_connection(
@@ -326,8 +326,8 @@ async def test_unreachable_proxy_fails_connection(
     found = await examined(target, capfd=capfd)
 
     assert (found.status, found.failed) == (1, ["connection"])
-    told = found.text("connection")
-    assert told.startswith("the proxy 127.0.0.1 refused the connection to port 1")
+    text = found.text("connection")
+    assert text.startswith("the proxy 127.0.0.1 refused the connection to port 1")
 
 
 @pytest.mark.parametrize("trusted", [True, False])

@@ -65,8 +65,8 @@ def test_status_404_is_blamed_on_resource() -> None:
 
     assert line == (
         "404: http://x serves no such resource (404 page not found): check its name, "
-        "version and group, and that its CustomResourceDefinition is installed; or the "
-        "URL is not that of an API server"
+        "version and group, and that its CustomResourceDefinition is installed, or that "
+        "the URL is that of an API server"
     )
 
 

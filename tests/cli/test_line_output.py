@@ -69,10 +69,10 @@ def test_json_lines_are_watch_events() -> None:
 
 def test_pretty_printed_object_becomes_one_line() -> None:
     body = json.dumps(pod("web-0"), indent=2).encode()
-    told = JSONLines().of([Added(KubeObject.of(body))], NOW)
+    output = JSONLines().of([Added(KubeObject.of(body))], NOW)
 
-    assert told.count(b"\n") == 1
-    assert json.loads(told)["object"] == pod("web-0")
+    assert output.count(b"\n") == 1
+    assert json.loads(output)["object"] == pod("web-0")
 
 
 @pytest.mark.parametrize(

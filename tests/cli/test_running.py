@@ -38,17 +38,17 @@ def log_as_before() -> Iterator[None]:
 
 
 def ending(error: BaseException) -> int:
-    async def life() -> int:
+    async def command() -> int:
         raise error
 
-    return run(life)
+    return run(command)
 
 
 def test_run_returns_status_of_command() -> None:
-    async def life() -> int:
+    async def command() -> int:
         return 7
 
-    assert run(life) == 7
+    assert run(command) == 7
 
 
 @pytest.mark.parametrize("error", [CommandError("no. Do."), TransportError("no. Do.")])
@@ -89,7 +89,7 @@ def test_run_raises_bug_with_traceback(error: Exception) -> None:
 def test_signal_cancels_command(number: signal.Signals) -> None:
     cleaned_up: list[bool] = []
 
-    async def life() -> int:
+    async def command() -> int:
         asyncio.get_running_loop().call_later(0.01, signal.raise_signal, number)
         try:
             await pause(None)
@@ -100,18 +100,18 @@ def test_signal_cancels_command(number: signal.Signals) -> None:
 
     before = signal.getsignal(signal.SIGTERM)
 
-    assert run(life) == 130
+    assert run(command) == 130
     assert cleaned_up == [True]
     assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_sigterm_keeps_default_if_sigint_is_ignored() -> None:
-    async def life() -> int:
+    async def command() -> int:
         return int(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
 
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        assert run(life) == 1
+        assert run(command) == 1
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -119,11 +119,11 @@ def test_sigterm_keeps_default_if_sigint_is_ignored() -> None:
 def test_log_is_silent_without_verbose(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    async def life() -> int:
+    async def command() -> int:
         logging.getLogger("aioinformer.informer").warning("attempt failed")
         return 0
 
-    run(life)
+    run(command)
 
     assert capfd.readouterr().err == ""
 
@@ -132,10 +132,10 @@ def test_log_is_silent_without_verbose(
     ("verbose", "level"), [(1, logging.INFO), (2, logging.DEBUG), (3, logging.DEBUG)]
 )
 def test_verbose_sets_the_level_of_the_log(verbose: int, level: int) -> None:
-    async def life() -> int:
+    async def command() -> int:
         return logging.getLogger("aioinformer.informer").getEffectiveLevel()
 
-    assert run(life, verbose=verbose) == level
+    assert run(command, verbose=verbose) == level
 
 
 async def test_pause_waits_for_given_seconds() -> None:

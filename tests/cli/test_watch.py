@@ -315,8 +315,8 @@ async def test_watch_defaults_to_namespace_of_context(
         chosen = WatchCommandOptions(resource="po", output="name", seconds=1, **options)
         await watch(chosen, target)
 
-    said = capfd.readouterr().out.split()
-    assert sorted(said) == sorted(f"pod/{name}" for name in names)
+    lines = capfd.readouterr().out.split()
+    assert sorted(lines) == sorted(f"pod/{name}" for name in names)
 
 
 async def test_json_output_is_events_without_managed_fields(

@@ -372,7 +372,7 @@ async def test_closed_client_leaves_no_connection_open(
         await client.close()
 
     assert {each.fileno() for each in opened} == {-1}
-    gc.collect()  # whatever was not closed would warn, which is an error
+    gc.collect()  # anything left open would warn, which is an error
 
 
 # ---------------------------------------------------------------- a full disk

@@ -163,7 +163,7 @@ async def test_delete_sends_options_in_body_and_query(server: CannedServer) -> N
             dry_run=True,
         )
 
-    # In the query too: without its body it must not be done in earnest.
+    # Also in the query: a request that lost its body must stay a dry run.
     assert server.seen[0].target == f"{ONE}?dryRun=All"
     assert orjson.loads(server.seen[0].body) == {
         "apiVersion": "v1",
@@ -288,8 +288,8 @@ async def test_client_does_not_fill_in_unknown_kind(server: CannedServer) -> Non
     assert sent_body == {"apiVersion": "example.com/v1", "metadata": META}
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each_case(
+    "call, message",
     [
         pytest.param(lambda it: it.get(PODS, "a"), "needs a namespace", id="get"),
         pytest.param(lambda it: it.get(NODES, ""), "must not be empty", id="no-name"),

@@ -222,7 +222,7 @@ async def test_valid_credentials_stay_in_use_while_source_fails(
 
     await asyncio.sleep(81)
     seen = [await ten_headers(credentials), await ten_headers(credentials)]
-    assert mint.given == 2  # the next try is 10 s later
+    assert mint.given == 2  # the next attempt is 10 s later
     assert (
         caplog.text.count("credential renewal failed, using the old ones: no network")
         == 1
@@ -349,11 +349,11 @@ def test_certificate_without_key_raises_options_error(
         TLSOptions(certificate=certificates.client)
 
 
-# How long what the source gives is fresh, and valid.
+# Seconds for which credentials of the source are fresh, and valid.
 FRESH, VALID = 80.0, 100.0
 
 
-# A pause in seconds, or what is done.
+# A pause in seconds, or an action.
 STEPS = st.one_of(
     st.sampled_from([1.0, 9.0, 11.0, 79.0, 81.0, 101.0]),
     st.sampled_from(["ask", "refuse", "refuse an old one", "break", "mend"]),
@@ -453,4 +453,4 @@ async def test_any_sequence_of_renewals_returns_newest_valid_credentials(
             case float():
                 await asyncio.sleep(step)
             case _:
-                pass  # nothing was given yet that could be refused
+                pass  # no credentials yet that could be refused

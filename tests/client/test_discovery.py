@@ -392,7 +392,7 @@ async def test_kind_missing_in_files_is_requested(
 
     await Discovery(client, tmp_path).resource("Widget")
 
-    # The files know it now, as well.
+    # The files have it now, too.
     requests_before = len(server.asked)
     await Discovery(client, tmp_path).resource("Widget")
     assert len(server.asked) == requests_before
@@ -422,7 +422,7 @@ async def test_result_from_files_has_age_of_files(
     await discovery.resource("Pod")
     assert len(server.asked) == 2
 
-    make_files_older(tmp_path, 1000)  # more than it can read
+    make_files_older(tmp_path, 1000)  # now older than max_age
 
     await asyncio.sleep(200)
     await discovery.resource("Pod")

@@ -143,7 +143,7 @@ def test_failed_write_keeps_old_file_and_no_other(tmp_path: Path) -> None:
     save(tmp_path, groups())
     target = tmp_path / "servergroups.json"
     target.unlink()
-    target.mkdir()  # nothing can be put in its place
+    target.mkdir()  # a folder cannot be replaced
 
     save(tmp_path, groups())
 

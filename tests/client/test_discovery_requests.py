@@ -199,7 +199,7 @@ async def test_discovery_limits_concurrent_requests() -> None:
         while server.waiting < REQUESTS_AT_ONCE:
             await asyncio.sleep(0.01)
 
-        await asyncio.sleep(1)  # of virtual time: the others would be here by now
+        await asyncio.sleep(1)  # of virtual time: further requests would have arrived
         assert server.waiting == REQUESTS_AT_ONCE
         server.hold.set()
         found = served_by_version(await fetching)

@@ -120,7 +120,7 @@ async def test_exec_plugin_credentials_are_renewed_before_expiry(
 
     long, short, over = await fresh(3600), await fresh(100), await fresh(-5)
 
-    # It takes a while to run, on a machine with other things to do a long one.
+    # Running it takes a while, longer on a busy machine.
     assert 3400 < long[0] <= 3540
     assert long[1] - long[0] == 60
     assert short[1] - short[0] == pytest.approx(0.2 * short[1])
@@ -167,7 +167,7 @@ async def test_exec_plugin_gets_no_stdin_by_default(tmp_path: Path) -> None:
         tmp_path / "plugin", f"cat > {tmp_path}/typed", printing({"token": TOKEN})
     )
 
-    await plugin(command).auth_info()  # would wait for ever
+    await plugin(command).auth_info()  # otherwise it waits for ever
 
     assert not (tmp_path / "typed").read_text()
 
@@ -304,7 +304,7 @@ def is_alive(number: int) -> bool:
 async def process_ended(file: Path) -> None:
     """Wait for the end of the process whose number is in the file."""
     if not file.exists():  # noqa: ASYNC240 - a test may
-        return  # killed before it could say
+        return  # killed before it wrote the number
 
     number = int(file.read_text())  # noqa: ASYNC240
     async with asyncio.timeout(30):

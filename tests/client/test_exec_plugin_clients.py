@@ -115,7 +115,7 @@ async def test_later_exec_plugin_failure_is_transport_error(
         await asyncio.sleep(970)
         await get_pods(client)
         while "credential renewal failed, using the old ones" not in caplog.text:
-            await asyncio.sleep(1)  # it fails in the background
+            await asyncio.sleep(1)  # the failure happens in the background
 
         await asyncio.sleep(60)
         with pytest.raises(TransportError, match="failed with code 1"):
@@ -140,7 +140,7 @@ async def test_close_does_not_wait_for_exec_plugin(tmp_path: Path, when: str) ->
         await client.start()
         script(command, f"touch {started}", "exec sleep 1000")
         if when == "due":
-            # Not waited for: five seconds are long.
+            # Five seconds are too long to wait for it.
             client.config.credentials._due_at = 0.0
 
         asking = asyncio.create_task(get_pods(client))

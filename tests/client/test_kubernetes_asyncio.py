@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from canned import CannedServer, Stream, list_body
 from conftest import pod
+from each_case import each_case
 from kubernetes_asyncio.client import ApiClient, Configuration, CoreV1Api
 from kubernetes_asyncio_helpers import LIBRARIES, listing, read
 
@@ -81,28 +82,35 @@ async def test_informer_follows_generated_list_function(server: APIServer) -> No
             running.cancel()
 
 
+TROUBLES: dict[str, list[Fault]] = {
+    "cut": [faults.Cut(after_bytes=0)],
+    "reset": [faults.Cut(after_bytes=0, reset=True)],
+    "cut-before-the-head": [faults.Cut(head=False)],
+    "cut-in-a-line": [faults.Cut(after_bytes=100)],
+    "410": [faults.Gone()],
+    "410-later": [faults.Gone(after_events=1)],
+    "403": [faults.Refuse(status=403, verb="list")],
+    "401": [faults.Refuse(status=401, verb="watch")],
+    "500-and-cut": [faults.Refuse(status=500), faults.Cut(after_bytes=0)],
+    "web-page": [faults.Page(verb="list")],
+}
+# The libraries differ only in how they report refusals and broken connections.
+OF_BOTH = ["cut-in-a-line", "401", "500-and-cut"]
+
+
 @pytest.mark.parametrize(
-    "trouble",
+    ("library", "trouble"),
     [
-        pytest.param([faults.Cut(after_bytes=0)], id="cut"),
-        pytest.param([faults.Cut(after_bytes=0, reset=True)], id="reset"),
-        pytest.param([faults.Cut(head=False)], id="cut-before-the-head"),
-        pytest.param([faults.Cut(after_bytes=100)], id="cut-in-a-line"),
-        pytest.param([faults.Gone()], id="410"),
-        pytest.param([faults.Gone(after_events=1)], id="410-later"),
-        pytest.param([faults.Refuse(status=403, verb="list")], id="403"),
-        pytest.param([faults.Refuse(status=401, verb="watch")], id="401"),
-        pytest.param(
-            [faults.Refuse(status=500), faults.Cut(after_bytes=0)], id="500-and-cut"
-        ),
-        pytest.param([faults.Page(verb="list")], id="web-page"),
+        *((LIBRARIES[0], trouble) for trouble in TROUBLES),
+        *((LIBRARIES[1], trouble) for trouble in OF_BOTH),
     ],
+    indirect=["library"],
 )
 async def test_informer_of_generated_function_recovers_from_fault(
-    server: APIServer, library: Any, trouble: list[Fault]
+    server: APIServer, library: Any, trouble: str
 ) -> None:
     create(server, "a")
-    server.faults.add(*trouble)
+    server.faults.add(*TROUBLES[trouble])
 
     async with listing(server.url, library) as source:
         informer = SharedInformer(source)
@@ -249,8 +257,8 @@ def _group(module: Any, api: Any, name: str) -> Any:
     return getattr(module, name)(api)
 
 
-@pytest.mark.parametrize(
-    ("group", "name", "kwargs", "resource", "shown"),
+@each_case(
+    "group, name, kwargs, resource, shown",
     [
         pytest.param(
             "CoreV1Api",
@@ -354,8 +362,8 @@ async def test_argument_that_would_change_path_is_rejected() -> None:
             ListWatch.from_kubernetes_asyncio(listed, namespace="../kube-system")
 
 
-@pytest.mark.parametrize(
-    ("name", "kwargs", "message"),
+@each_case(
+    "name, kwargs, message",
     [
         ("list_namespaced_pod", {}, "cannot be called"),
         ("list_namespaced_pod", {**SHOP, "bogus": 1}, "cannot be called"),

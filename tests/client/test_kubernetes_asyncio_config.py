@@ -50,7 +50,7 @@ async def test_client_uses_token_of_configuration(library: Any) -> None:
         theirs = configuration(library, seen.url, **keys(TOKEN))
         async with Client.from_kubernetes_asyncio(theirs) as client:
             await get_pods(client)
-            # As their helpers do that refresh a token.
+            # As the token helpers of the library do.
             theirs.api_key["BearerToken"] = "another"
             await get_pods(client)
 
@@ -64,7 +64,7 @@ async def test_client_uses_token_and_headers_of_api_client(library: Any) -> None
             api.set_default_header("Impersonate-User", "jane")
             client = Client.from_kubernetes_asyncio(api)
 
-        # Theirs is closed; ours has connections of its own.
+        # That client is closed. Ours has its own connections.
         async with client:
             await get_pods(client)
 
@@ -112,7 +112,7 @@ async def test_client_calls_refresh_hook_before_each_request(
         async with Client.from_kubernetes_asyncio(theirs) as client:
             await get_pods(client)
             seen.accepts = {"new"}
-            await get_pods(client)  # refused, and the hook get_pods once more
+            await get_pods(client)  # refused, and the hook called once more
             seen.accepts = {"other"}
             with pytest.raises(Unauthorized):
                 await get_pods(client)

@@ -363,7 +363,7 @@ async def test_close_kills_renewing_exec_plugin(tmp_path: Path) -> None:
         threads = [it for it in threading.enumerate() if "aioinformer" in it.name]
         asking.cancel()
         await asyncio.wait({asking})
-        os.kill(int(pid.read_text()), 0)  # goes on without the request
+        os.kill(int(pid.read_text()), 0)  # continues without the request
 
         await client.close()
 

@@ -24,7 +24,7 @@ BODY_OBJECT = {"metadata": {"name": "a", "namespace": "x"}}
 BODY = b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"x"}}'
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
 
-# What becomes of a request.
+# Outcomes of a request.
 SERVED = "served"
 DROPPED = "dropped"
 

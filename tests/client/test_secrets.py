@@ -316,7 +316,7 @@ SCENES: list[Scene] = [
 
 @pytest.fixture
 def scan(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> Iterator[Scan]:
-    # aiohttp, asyncio and everything else included, down to what is for debugging.
+    # All loggers, including aiohttp and asyncio, at DEBUG.
     with caplog.at_level(logging.DEBUG):
         yield Scan(caplog, tmp_path)
 

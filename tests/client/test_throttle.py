@@ -110,7 +110,7 @@ async def test_waiter_cancelled_with_token_passes_it_on(
     record: list[tuple[str, float]] = []
     tasks: list[asyncio.Task[None]] = []
 
-    # In the very turn in which its token comes: what is scheduled first is called first.
+    # In the turn in which its token comes: callbacks run in the order of scheduling.
     if before:
         asyncio.get_running_loop().call_at(1, lambda: tasks[1].cancel())
 
@@ -136,7 +136,7 @@ async def test_new_request_does_not_overtake_waiters() -> None:
         with suppress(StopIteration):
             newcomer.send(None)
 
-    # The token is there, and its timer is about to be called.
+    # The token is available, and its timer is about to run.
     asyncio.get_running_loop().call_at(1, come)
     await throttle.wait()
 

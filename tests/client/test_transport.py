@@ -296,7 +296,7 @@ async def test_disabled_verification_is_logged(
 async def test_close_with_tls_leaves_no_socket_open(certificates: Certificates) -> None:
     """When close() returns, all sockets are closed: that of the kept-alive connection,
     that of a stream just left, and that of a stream in use."""
-    deaf: list[Any] = []
+    unaccepting_server: list[Any] = []
     async with tls_server(certificates) as server:
 
         async def answer(request: web.Request) -> web.StreamResponse:
@@ -307,7 +307,7 @@ async def test_close_with_tls_leaves_no_socket_open(certificates: Certificates) 
                 # Does not answer the TLS close_notify.
                 assert request.transport is not None
                 request.transport.pause_reading()
-                deaf.append(request.transport)
+                unaccepting_server.append(request.transport)
                 await asyncio.Event().wait()
 
             return response
@@ -335,10 +335,10 @@ async def test_close_with_tls_leaves_no_socket_open(certificates: Certificates) 
                 await response.read_some()
 
         assert loop.time() - before < 1
-        for transport in deaf:
+        for transport in unaccepting_server:
             transport.abort()
 
-    gc.collect()  # whatever was not closed would warn, which is an error
+    gc.collect()  # anything left open would warn, which is an error
 
 
 async def test_close_waits_for_end_of_tls_connections(

@@ -50,7 +50,7 @@ async def test_watch_returns_batches_of_arrived_events(
         assert summaries(await watch.next_batch()) == ["ADDED a", "MODIFIED b"]
 
         waiting = asyncio.create_task(watch.next_batch())
-        stream.send(second[30:60])  # completes nothing, so the wait goes on
+        stream.send(second[30:60])  # completes no line, so the wait continues
         await asyncio.sleep(1)
         assert not waiting.done()
 

@@ -80,7 +80,7 @@ class Witness:
                 self.present[obj.key] = obj
             case Updated(old=old, new=new):
                 same = self.present.get(new.key) is old and old.uid == new.uid
-                self._expect(same, f"G1: {new} does not follow what was told before")
+                self._expect(same, f"G1: {new} does not follow the previous event")
                 self._state(new)
                 self.present[new.key] = new
             case Deleted(obj=obj, final_state_unknown=unknown):
@@ -104,8 +104,8 @@ class Witness:
             self.ended.discard(obj.uid)
             return
 
-        self._expect(obj.uid not in self.ended, f"G6: {obj} told after its end")
-        self._expect(version > before, f"G1: {obj} told after version {before}")
+        self._expect(obj.uid not in self.ended, f"G6: {obj} delivered after its end")
+        self._expect(version > before, f"G1: {obj} delivered after version {before}")
         known = version in self._ledger.states.get(obj.uid, ())
         self._expect(known, f"G1: {obj} is a state that never was")
 
@@ -139,24 +139,24 @@ class Witness:
             newer = int(stored.resource_version) >= int(obj.resource_version)
             later = newer and not isinstance(event, Deleted)
 
-        self._expect(later, f"G3: the store has {stored} when {event} is told")
+        self._expect(later, f"G3: the store has {stored} when {event} is delivered")
 
     def verdict(self) -> list[str]:
         """Return all violations, at the end when no more events are expected."""
         wrong = list(self.wrong)
         stored = {obj.key: obj for obj in self._informer.store.list()}
         if any(self.present.get(key) is not obj for key, obj in stored.items()):
-            wrong.append("G1: the last state told is not the last state")
+            wrong.append("G1: the last delivered state is not the last state")
 
         if self.present.keys() != stored.keys():
             wrong.append(
-                f"G6: {self.present.keys() ^ stored.keys()} not told, or wrong"
+                f"G6: {self.present.keys() ^ stored.keys()} not delivered, or wrong"
             )
 
-        untold = (self.last.keys() & self._ledger.ended) - self.ended
-        wrong += [f"G6: the end of {uid} was never told" for uid in untold]
+        missing = (self.last.keys() & self._ledger.ended) - self.ended
+        wrong += [f"G6: the deletion of {uid} was never delivered" for uid in missing]
         wrong += [
-            f"G6: {uid} lives, and was told as deleted"
+            f"G6: {uid} exists, and was delivered as deleted"
             for uid in self.ended - self._ledger.ended
         ]
         return wrong
@@ -220,9 +220,9 @@ class Run:
             differ = [key for key in keys if stored.get(key) != truth.get(key)]
             wrong.append(f"the store differs from the server in {differ}")
 
-        return wrong + self.hasty()
+        return wrong + self.early_attempts()
 
-    def hasty(self) -> list[str]:
+    def early_attempts(self) -> list[str]:
         """G7: return the attempts that began too soon after the previous one."""
         struck_at_once = [
             one.occasion.query

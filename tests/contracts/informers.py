@@ -26,16 +26,6 @@ def plain(name: str, **labels: str) -> dict[str, Any]:
     return body
 
 
-def tell(event: Event) -> str:
-    match event:
-        case Added(obj=obj, initial=initial):
-            return f"{'initial' if initial else 'added'} {obj.name}"
-        case Updated(new=new):
-            return f"updated {new.name}"
-        case Deleted(obj=obj, final_state_unknown=unknown):
-            return f"{'gone' if unknown else 'deleted'} {obj.name}"
-
-
 @asynccontextmanager
 async def pods_of(
     server: APIServer, **options: Any

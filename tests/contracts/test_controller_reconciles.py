@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------- G10
 
 
-class Mischief(Notes):
+class RandomOutcomes(Notes):
     """A reconcile that records states, then works, raises, hangs or cancels itself."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -78,7 +78,7 @@ async def test_G10_each_change_is_reconciled_and_no_key_twice_at_once(
     seed: int,
 ) -> None:
     rng = random.Random(seed)
-    notes = Mischief(rng)
+    notes = RandomOutcomes(rng)
     queue: PriorityQueue[ReconcileRequest] = PriorityQueue(
         rate_limiter=ItemExponentialFailureRateLimiter(0.005, 5.0)
     )
@@ -200,7 +200,7 @@ async def test_controller_keeps_nothing_after_3000_objects_changed_at_once() -> 
         left = sum(sizes) - sum(tables)
         assert not now
         print(f"{peak:,} bytes at the peak, {left:,} afterwards, and tables: {tables}")
-        assert left <= 0.01 * peak
+        assert left <= 0.02 * peak
         assert len(tables) <= 3
         assert references(old) == references(objects(1, "d", 1))
 

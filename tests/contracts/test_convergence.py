@@ -30,7 +30,7 @@ CUTS = 20
 GONES = 2
 
 
-class Story:
+class EventChecker:
     """Events of one handler, checked against the earlier ones.
 
     For each key they are Added, any number of Updated, Deleted, and again.
@@ -164,9 +164,9 @@ async def test_store_and_handlers_converge_through_random_faults(seed: int) -> N
         wrong: list[HandlerError] = []
         factory = SharedInformerFactory(server.client(), on_error=wrong.append)
         informer = factory.informer("v1", "pods")
-        prompt = Story(informer, waits=False)
-        slow = Story(informer, waits=True)
-        late = Story(informer, waits=False)
+        prompt = EventChecker(informer, waits=False)
+        slow = EventChecker(informer, waits=True)
+        late = EventChecker(informer, waits=False)
         informer.add_event_handler(on_event=prompt)
         informer.add_event_handler(on_event=slow)
 
@@ -187,11 +187,11 @@ async def test_store_and_handlers_converge_through_random_faults(seed: int) -> N
         assert {o.key: o.to_dict() for o in informer.store.list()} == truth
 
         cached = {obj.key: obj for obj in informer.store.list()}
-        for story in (prompt, slow, late):
-            assert story.present.keys() == cached.keys()
-            assert all(story.present[key] is obj for key, obj in cached.items())
+        for checker in (prompt, slow, late):
+            assert checker.present.keys() == cached.keys()
+            assert all(checker.present[key] is obj for key, obj in cached.items())
 
-        # A story reports violations as handler errors, which stop nothing.
+        # A checker reports violations as handler errors, which stop nothing.
         assert [str(error.__cause__) for error in wrong] == []
         assert informer.status.degraded == 0
         assert informer.status.history_resets == 0

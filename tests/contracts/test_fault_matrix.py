@@ -17,7 +17,7 @@ from ledger import Ledger
 from aioinformer.testing import APIServer, faults
 from aioinformer_apiserver.faults import Fault
 
-WRITES = 24
+WRITES = 16
 """Four writes a second: before, during and after each fault."""
 
 

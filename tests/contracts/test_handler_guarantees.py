@@ -7,7 +7,8 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from informers import Event, cut_running_watch, plain, pods_of, settled, tell
+from informer_helpers import text_of
+from informers import Event, cut_running_watch, plain, pods_of, settled
 
 from aioinformer import Added, Deleted, KubeObject, Updated
 from aioinformer.model.resources import PODS
@@ -28,7 +29,7 @@ class Follower:
         self.seconds = seconds
         self.held: dict[str, KubeObject] = {}
         self.versions: dict[str, list[int]] = {}
-        self.reminders = 0
+        self.resyncs = 0
         self.count = 0
 
     async def __call__(self, event: Event) -> None:
@@ -38,7 +39,7 @@ class Follower:
                 assert obj.key not in self.held
                 self._take(obj)
             case Updated(old, new, True):
-                self.reminders += 1
+                self.resyncs += 1
                 assert self.held[new.key] == old == new
             case Updated(old, new):
                 assert self.held[old.key] == old
@@ -182,14 +183,14 @@ async def test_G1_every_kind_of_handler_gets_the_last_state(
         pods_of(server, on_error=failures.append) as (_, informer),
     ):
         everything, some = Follower(seconds), Follower(seconds)
-        reminded = Follower(seconds)
+        resynced = Follower(seconds)
         registrations = [
             informer.add_event_handler(on_event=everything, coalesce=coalesce),
             informer.add_event_handler(
                 on_event=some, coalesce=coalesce, filter=is_web, resync_period=10
             ),
             informer.add_event_handler(
-                on_event=reminded, coalesce=coalesce, resync_period=7
+                on_event=resynced, coalesce=coalesce, resync_period=7
             ),
         ]
         await churn(server, 60, seed=2)
@@ -202,11 +203,11 @@ async def test_G1_every_kind_of_handler_gets_the_last_state(
         await asyncio.sleep(10)
         stored = {obj.key: obj for obj in informer.store.list()}
         assert failures == []
-        assert everything.held == reminded.held == stored
+        assert everything.held == resynced.held == stored
         assert some.held == {k: obj for k, obj in stored.items() if is_web(obj)}
-        assert all(it.is_in_order for it in (everything, some, reminded))
-        assert reminded.reminders > 0
-        assert everything.reminders == 0
+        assert all(it.is_in_order for it in (everything, some, resynced))
+        assert resynced.resyncs > 0
+        assert everything.resyncs == 0
         assert registrations[0].depth == 0
 
 
@@ -222,7 +223,7 @@ async def test_G1_coalescing_handler_may_skip_updates_but_no_deletion() -> None:
         received: list[str] = []
 
         async def slow(event: Event) -> None:
-            received.append(tell(event))
+            received.append(text_of(event))
             await asyncio.sleep(5)
 
         informer.add_event_handler(on_event=slow, coalesce=True)
@@ -253,7 +254,7 @@ async def test_G5_late_filtered_handler_misses_nothing() -> None:
             received: list[str] = []
             label(server, "pod-0", "web")
             handler = informer.add_event_handler(
-                on_event=lambda event: received.append(tell(event)),
+                on_event=lambda event: received.append(text_of(event)),
                 filter=lambda obj: obj.labels["app"] == "web",
             )
             label(server, "pod-1", "db")
@@ -272,7 +273,7 @@ async def test_G6_deletion_while_disconnected_passes_the_filter() -> None:
         async with pods_of(server) as (_, informer):
             received: list[str] = []
             informer.add_event_handler(
-                on_event=lambda event: received.append(tell(event)),
+                on_event=lambda event: received.append(text_of(event)),
                 filter=lambda obj: obj.labels["app"] == "web",
             )
             await server.stop()
@@ -282,7 +283,7 @@ async def test_G6_deletion_while_disconnected_passes_the_filter() -> None:
             await server.start()
             await settled(server, informer)
 
-            assert received == ["initial web", "gone web"]
+            assert received == ["initial web", "missed web"]
 
 
 # ---------------------------------------------------------------- G12
@@ -296,7 +297,7 @@ async def test_G12_failing_filter_accepts_and_is_reported() -> None:
     ):
         received: list[str] = []
         informer.add_event_handler(
-            on_event=lambda event: received.append(tell(event)),
+            on_event=lambda event: received.append(text_of(event)),
             filter=lambda obj: obj.labels["app"] == "web",
             name="picky",
         )
@@ -322,14 +323,17 @@ async def test_resync_reaches_only_handlers_that_asked_for_it() -> None:
             server.create(PODS, plain(name))
 
         async with pods_of(server) as (_, informer):
-            quiet, reminded = list[str](), list[str]()
-            informer.add_event_handler(on_event=lambda event: quiet.append(tell(event)))
+            quiet, resynced = list[str](), list[str]()
             informer.add_event_handler(
-                on_event=lambda event: reminded.append(tell(event)), resync_period=600
+                on_event=lambda event: quiet.append(text_of(event))
+            )
+            informer.add_event_handler(
+                on_event=lambda event: resynced.append(text_of(event)),
+                resync_period=600,
             )
             await asyncio.sleep(1)
             quiet.clear()
-            reminded.clear()
+            resynced.clear()
             await server.stop()
             label(server, "two", "changed")
             server.create(PODS, plain("three"))
@@ -337,10 +341,10 @@ async def test_resync_reaches_only_handlers_that_asked_for_it() -> None:
             await server.start()
             await settled(server, informer)
 
-            assert quiet == reminded == ["added three", "updated two"]
+            assert quiet == resynced == ["added three", "updated two"]
             await asyncio.sleep(600)
             assert quiet == ["added three", "updated two"]
-            assert sorted(reminded[2:]) == [
+            assert sorted(resynced[2:]) == [
                 "updated one",
                 "updated three",
                 "updated two",

@@ -8,8 +8,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import pytest
-from informer_helpers import running
-from informers import Event, plain, settled, tell
+from informer_helpers import running, text_of
+from informers import Event, plain, settled
 
 from aioinformer import Deleted, DeltaFIFO, ListWatch, OrderedFIFO, SharedInformer
 from aioinformer.informer import Updated
@@ -83,7 +83,7 @@ async def test_G3_store_is_never_older_than_the_event(
                 return
 
             if int(stored.resource_version) < int(obj.resource_version):
-                stale.append(tell(event))
+                stale.append(text_of(event))
 
         for number in range(20):
             server.create(PODS, plain(f"pod-{number}"))
@@ -107,7 +107,7 @@ async def test_G5_late_handler_gets_a_snapshot_then_every_change(
 
         async with pods_on(server, queue) as pods:
             received: list[str] = []
-            pods.on_event(lambda event: received.append(tell(event)))
+            pods.on_event(lambda event: received.append(text_of(event)))
             server.create(PODS, plain("after"))
             await settled(server, pods)
 
@@ -125,7 +125,7 @@ async def test_G6_deletion_while_disconnected_carries_the_last_known_state(
 
         async with pods_on(server, queue) as pods:
             received: list[str] = []
-            pods.on_event(lambda event: received.append(tell(event)))
+            pods.on_event(lambda event: received.append(text_of(event)))
             await settled(server, pods)
             received.clear()
 
@@ -139,8 +139,8 @@ async def test_G6_deletion_while_disconnected_carries_the_last_known_state(
 
             assert sorted(received) == [
                 "added comes-again",
-                "gone comes-again",
-                "gone goes",
+                "missed comes-again",
+                "missed goes",
             ]
             assert received[-1] == "added comes-again"
 
@@ -185,7 +185,7 @@ async def test_resync_of_the_queue_causes_no_event() -> None:
         server.create(PODS, plain("web"))
         async with pods_on(server, queue) as pods:
             received: list[str] = []
-            pods.on_event(lambda event: received.append(tell(event)))
+            pods.on_event(lambda event: received.append(text_of(event)))
             queue.resync()
             server.create(PODS, plain("db"))
             await settled(server, pods)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fault_runs import attempts_of, running_pods
-from informer_helpers import running
-from informers import plain, tell
+from informer_helpers import running, text_of
+from informers import plain
 from ledger import Ledger
 from pipeline_helpers import View
 
@@ -203,7 +203,9 @@ async def test_deleted_crd_removes_its_objects_until_it_returns(
         make_widgets(server, "one", "two")
         async with live(client, WIDGETS, **way) as (widgets, view):
             story: list[str] = []
-            widgets.add_event_handler(on_event=lambda event: story.append(tell(event)))
+            widgets.add_event_handler(
+                on_event=lambda event: story.append(text_of(event))
+            )
             await widgets.wait_synced(timeout=10)
             await asyncio.sleep(1)
             story.clear()
@@ -222,7 +224,7 @@ async def test_deleted_crd_removes_its_objects_until_it_returns(
             await asyncio.sleep(150)
             assert phase_of(widgets) == "absent"
             assert widgets.lister.list() == []
-            assert story == ["gone one", "gone two"]
+            assert story == ["missed one", "missed two"]
 
             server.register(WIDGETS)
             make_widgets(server, "two", "three")

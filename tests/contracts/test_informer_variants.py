@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from custom_definitions import definition
-from informers import Event, plain, tell
+from informer_helpers import text_of
+from informers import Event, plain
 
 from aioinformer import NotSynced, SharedInformerFactory, Updated
 from aioinformer.errors import OptionsError
@@ -80,7 +81,7 @@ async def test_metadata_only_informer_survives_a_relist() -> None:
         factory = SharedInformerFactory(server.client())
         pods = factory.informer("v1", "pods", metadata_only=True)
         received: list[str] = []
-        pods.add_event_handler(on_event=lambda event: received.append(tell(event)))
+        pods.add_event_handler(on_event=lambda event: received.append(text_of(event)))
         async with factory:
             await factory.wait_for_cache_sync(timeout=30)
             server.faults.add(Gone(after_events=1))
@@ -136,7 +137,9 @@ async def test_dynamic_factory_follows_a_resource_given_by_name() -> None:
         widgets = factory.informer("example.com/v1", "widgets")
         nodes = factory.informer(Resource.of("v1", "nodes"))
         received: list[str] = []
-        widgets.add_event_handler(on_event=lambda event: received.append(tell(event)))
+        widgets.add_event_handler(
+            on_event=lambda event: received.append(text_of(event))
+        )
         async with factory:
             await factory.wait_for_cache_sync(timeout=30)
             server.create(WIDGETS, {"metadata": {"name": "two"}, "spec": {"size": 2}})
@@ -255,7 +258,9 @@ async def test_informer_follows_a_crd_that_is_removed_and_returns(
             "example.org/v1", "gadgets", metadata_only=metadata_only
         )
         beside = factory.informer("v1", "pods")
-        informer.add_event_handler(on_event=lambda event: received.append(tell(event)))
+        informer.add_event_handler(
+            on_event=lambda event: received.append(text_of(event))
+        )
         async with factory:
             await factory.wait_for_cache_sync(timeout=30)
             caplog.clear()
@@ -287,7 +292,7 @@ async def test_informer_follows_a_crd_that_is_removed_and_returns(
 
 def deletions_of(received: list[str]) -> list[str]:
     """Return how both objects ended: deleted, or missing after a disconnection."""
-    removed = [it for it in received if it.startswith(("deleted", "gone"))]
+    removed = [it for it in received if it.startswith(("deleted", "missed"))]
     assert sorted(it.split()[1] for it in removed) == ["one", "two"]
     return sorted(removed)
 

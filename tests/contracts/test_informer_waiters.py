@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from factory_helpers import Bug, break_requests
-from informer_helpers import settle
-from informers import Event, plain, pods_of, settled, tell
+from informer_helpers import settle, text_of
+from informers import Event, plain, pods_of, settled
 
 from aioinformer import SharedInformerFactory
 from aioinformer.errors import InformerStopped
@@ -191,7 +191,7 @@ async def test_G5_handlers_and_iterators_added_late_see_everything() -> None:
             async with informer.events() as events:
                 await settled_at(server, informer)
                 waiting = events.depth
-                names = [tell(await anext(events)) for _ in range(waiting)]
+                names = [text_of(await anext(events)) for _ in range(waiting)]
                 if names != record:
                     wrong.append(f"{number}: {names} and {record}")
 
@@ -220,7 +220,7 @@ class Teller:
         self._record = record
 
     def __call__(self, event: Event) -> None:
-        self._record.append(tell(event))
+        self._record.append(text_of(event))
 
 
 async def settled_at(server: APIServer, informer: SharedInformer) -> None:
@@ -232,7 +232,7 @@ def folded(record: list[str]) -> set[str]:
     """Return the objects that result from the events."""
     there: set[str] = set()
     for what, _, name in (line.partition(" ") for line in record):
-        if what in {"deleted", "gone"}:
+        if what in {"deleted", "missed"}:
             there.remove(name)
         else:
             assert (name in there) == (what == "updated")

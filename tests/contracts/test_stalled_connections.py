@@ -12,7 +12,7 @@ from fault_runs import attempts_of, running_pods
 from informer_helpers import running
 from informers import plain
 from ledger import Ledger
-from wire import proxying, speechless
+from wire import proxying, silent_server
 
 from aioinformer.client import Client, ClientConfig, ListWatch
 from aioinformer.informer import ReflectorOptions, SharedInformer
@@ -126,7 +126,7 @@ async def test_watch_with_bookmarks_times_out_after_two_and_a_half_gaps() -> Non
 
 
 async def test_server_that_accepts_but_never_responds_times_out_after_30_s() -> None:
-    async with speechless() as server, Client.from_url(server.url) as client:
+    async with silent_server() as server, Client.from_url(server.url) as client:
         informer = SharedInformer(ListWatch(client, PODS))
         async with running(informer.run()):
             await asyncio.sleep(ANSWER_SECONDS - 1)

@@ -12,7 +12,7 @@ import pytest
 from fault_rows import A_RELIST, on_list, on_page, on_stream
 from informer_helpers import settle
 from ledger import Ledger
-from wire import deaf, speechless
+from wire import silent_server, unaccepting_server
 
 from aioinformer.client import Client, ListWatch
 from aioinformer.informer import ReflectorOptions, SharedInformer
@@ -115,14 +115,14 @@ async def test_informer_stops_at_once_whatever_it_waits_for(moment: Moment) -> N
 
 @asynccontextmanager
 async def silent() -> AsyncIterator[str]:
-    async with speechless() as server:
+    async with silent_server() as server:
         yield server.url
 
 
 @pytest.mark.parametrize(
     "way", [{}, IN_PAGES, AS_STREAM], ids=["list", "page", "stream"]
 )
-@pytest.mark.parametrize("where", [silent, deaf])
+@pytest.mark.parametrize("where", [silent, unaccepting_server])
 async def test_informer_stops_at_once_while_the_server_is_silent(
     where: Callable[[], AbstractAsyncContextManager[str]], way: dict[str, Any]
 ) -> None:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 from canned import CannedServer
-from informer_helpers import running
-from informers import tell
+from informer_helpers import running, text_of
 from json_helpers import nested, written
 
 from aioinformer.client import Client, ListWatch
@@ -117,7 +116,9 @@ class Run:
         self.server = server
         self.informer = informer
         self.received: list[str] = []
-        informer.add_event_handler(on_event=lambda it: self.received.append(tell(it)))
+        informer.add_event_handler(
+            on_event=lambda it: self.received.append(text_of(it))
+        )
 
     @property
     def names(self) -> list[str]:
@@ -167,7 +168,7 @@ async def test_relist_keeps_an_object_nested_too_deeply(
         received = await run.settled()
 
     assert run.server.lists == 2
-    assert received == ["gone b", "updated a", "added c"]
+    assert received == ["missed b", "updated a", "added c"]
 
 
 async def test_G6_deletion_of_object_nested_too_deeply_is_reported() -> None:
@@ -195,7 +196,7 @@ async def test_G6_unreadable_deletion_causes_a_relist() -> None:
         run.server.send(line("DELETED", written({**TYPE, "metadata": 7})))
         received = await run.settled()
 
-        assert received == ["gone a"]
+        assert received == ["missed a"]
         assert run.names == ["b"]
 
 
@@ -221,7 +222,7 @@ async def test_G6_list_with_a_nameless_item_deletes_nothing(
         assert 3 <= run.server.lists <= 12
 
         run.server.items = [widget("b")]
-        assert await run.settled(90) == ["gone a"]
+        assert await run.settled(90) == ["missed a"]
 
 
 NO_LISTS = {
@@ -249,7 +250,7 @@ async def test_G6_response_that_is_no_list_deletes_nothing(
 
         run.server.instead, run.server.version = b"", 12
         run.server.items = [widget("a")]
-        assert await run.settled(90) == ["gone b"]
+        assert await run.settled(90) == ["missed b"]
 
 
 @pytest.mark.parametrize(

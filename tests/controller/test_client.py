@@ -166,11 +166,11 @@ async def test_reconcile_client_shows_configuration_of_client() -> None:
 
 async def test_reconcile_clients_share_discovery() -> None:
     async with APIServer() as server, server.client() as client:
-        asked = 0
+        requests = 0
         for _ in range(3):  # one for each reconcile
             one = ReconcileClient(client, PendingWrites([]))
             assert (await one.discovery.resource("po")).plural == "pods"
-            asked = len(server.requests)
+            requests = len(server.requests)
 
         assert (await client.discovery.resource("svc")).plural == "services"
-        assert len(server.requests) == asked == 2  # core, and all groups
+        assert len(server.requests) == requests == 2  # core, and all groups

@@ -60,43 +60,43 @@ def test_unchanged_condition_compares_equal() -> None:
 
 
 def test_transition_time_is_that_of_last_status_change() -> None:
-    (told,) = ready([READY], reason="Scaled", message="3 of 3")
-    assert told == READY | {"reason": "Scaled", "message": "3 of 3"}
+    (condition,) = ready([READY], reason="Scaled", message="3 of 3")
+    assert condition == READY | {"reason": "Scaled", "message": "3 of 3"}
 
-    (told,) = ready([READY], status=False, reason="Gone")
-    assert told["lastTransitionTime"] == "2026-08-01T13:30:15Z"
-    assert told["status"] == "False"
+    (condition,) = ready([READY], status=False, reason="Gone")
+    assert condition["lastTransitionTime"] == "2026-08-01T13:30:15Z"
+    assert condition["status"] == "False"
 
 
 def test_missing_transition_time_is_added() -> None:
-    (told,) = ready([{"type": "Ready", "status": "True"}])
-    assert told == READY | {"lastTransitionTime": "2026-08-01T13:30:15Z"}
+    (condition,) = ready([{"type": "Ready", "status": "True"}])
+    assert condition == READY | {"lastTransitionTime": "2026-08-01T13:30:15Z"}
 
 
 def test_transition_times_are_written_in_utc() -> None:
-    (told,) = ready(None, now=THEN.astimezone(timezone(timedelta(hours=-7))))
-    assert told == READY
+    (condition,) = ready(None, now=THEN.astimezone(timezone(timedelta(hours=-7))))
+    assert condition == READY
 
 
 def test_transition_time_defaults_to_current_time() -> None:
-    (told,) = set_status_condition(None, "Ready", True, reason="Deployed")
-    age = datetime.now(UTC) - datetime.fromisoformat(told["lastTransitionTime"])
+    (condition,) = set_status_condition(None, "Ready", True, reason="Deployed")
+    age = datetime.now(UTC) - datetime.fromisoformat(condition["lastTransitionTime"])
     assert timedelta() <= age < timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("status", ["True", "False", "Unknown", True, False])
 def test_condition_has_all_fields(status: Any) -> None:
-    (told,) = ready(None, status=status)
-    assert told["status"] == str(status)
-    assert is_status_condition_true([told], "Ready") is (str(status) == "True")
+    (condition,) = ready(None, status=status)
+    assert condition["status"] == str(status)
+    assert is_status_condition_true([condition], "Ready") is (str(status) == "True")
 
 
 def test_order_and_other_conditions_are_kept() -> None:
     other = PAID | {"extra": {"deep": 1}}
-    told = ready([READY | {"extra": 2}, other], status=False, reason="Gone")
-    assert [it["type"] for it in told] == ["Ready", "example.com/Paid"]
-    assert told[0]["extra"] == 2
-    assert told[1] == other
+    conditions = ready([READY | {"extra": 2}, other], status=False, reason="Gone")
+    assert [it["type"] for it in conditions] == ["Ready", "example.com/Paid"]
+    assert conditions[0]["extra"] == 2
+    assert conditions[1] == other
 
 
 def test_new_condition_is_appended() -> None:
@@ -109,8 +109,8 @@ def test_valid_reasons_are_accepted(reason: str) -> None:
 
 
 def test_long_types_and_messages_are_accepted() -> None:
-    (told,) = set_status_condition(None, LONGEST, True, reason="A")
-    assert told["type"] == LONGEST
+    (condition,) = set_status_condition(None, LONGEST, True, reason="A")
+    assert condition["type"] == LONGEST
     assert ready(None, message="é" * 32_768)[0]["message"] == "é" * 32_768
 
 
@@ -122,8 +122,8 @@ def test_first_of_duplicate_conditions_is_used() -> None:
 
 def test_cached_conditions_are_not_modified() -> None:
     site = KubeObject.of({"metadata": {"name": "a"}, "status": {"conditions": [READY]}})
-    told = ready(site.at("status.conditions"), status=False, reason="Gone")
-    assert told != site.at("status.conditions")
+    conditions = ready(site.at("status.conditions"), status=False, reason="Gone")
+    assert conditions != site.at("status.conditions")
     assert site.at("status.conditions") == [READY]
     assert ready(site.at("status.conditions")) == site.at("status.conditions")
     assert is_status_condition_true(site.at("status.conditions"), "Ready")

@@ -28,13 +28,13 @@ class Made:
     """State of an elector, with the calls of `on_new_leader`."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.leaders: list[str] = []
         self.sink = PlainSink()
         self.state = ElectorState(
             "us",
             TIMING,
             LeaderMetrics("x", "us", self.sink),
-            self.told.append,
+            self.leaders.append,
         )
 
     def claim(self, sent: float, now: float) -> None:
@@ -154,7 +154,7 @@ def test_forgotten_lease_restarts_observation() -> None:
     it.state.observe(THEIRS, 5000)
 
     assert it.state.next_step(5001) is Step.WAIT
-    assert it.told == ["them"]
+    assert it.leaders == ["them"]
 
 
 def test_on_new_leader_is_called_once_for_each_leader() -> None:
@@ -168,7 +168,7 @@ def test_on_new_leader_is_called_once_for_each_leader() -> None:
     it.state.observe(THEIRS, 124)
     it.state.observe(None, 125)
 
-    assert it.told == ["them", "us", "", "them", ""]
+    assert it.leaders == ["them", "us", "", "them", ""]
 
 
 def test_claim_is_based_on_observed_record() -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from event_helpers import POD, Events, failing, now, recorder_of, recording, tell
+from event_helpers import POD, Events, failing, now, record, recorder_of, recording
 
 from aioinformer.controller import event_correlator as event_correlator
 from aioinformer.controller.event_recorder import MAX_ATTEMPTS, MAX_WAITING
@@ -31,7 +31,7 @@ async def test_note_that_is_not_a_string_is_refused(note: Any) -> None:
 
 async def test_event_is_written_soon_without_blocking() -> None:
     async with recording() as (events, recorder):
-        tell(recorder)
+        record(recorder)
         assert (recorder.waiting, events.sent) == (1, [])
 
         await asyncio.sleep(0.01)
@@ -48,7 +48,7 @@ async def test_event_is_written_soon_without_blocking() -> None:
 async def test_event_before_start_is_written_after_start() -> None:
     events = Events()
     recorder = recorder_of(events)
-    tell(recorder, "A")
+    record(recorder, "A")
     await asyncio.sleep(100)
     assert events.sent == []
 
@@ -61,7 +61,7 @@ async def test_repeated_event_is_series_written_every_5_minutes() -> None:
     async with recording() as (events, recorder):
         start = now()
         for _ in range(1000):
-            tell(recorder)
+            record(recorder)
             await asyncio.sleep(1)
 
         times = [round(at - start) for at, _ in events.sent]
@@ -73,7 +73,7 @@ async def test_repeated_event_is_series_written_every_5_minutes() -> None:
         assert events.counts == {"FailedMount": 1000}
         assert len(events.sent) == 6
 
-        tell(recorder)
+        record(recorder)
         await asyncio.sleep(1)
         assert len(events.bodies) == 2  # the earlier series had ended
 
@@ -82,11 +82,11 @@ async def test_thousand_repeats_at_once_need_at_most_two_requests() -> None:
     async with recording() as (events, recorder):
         events.delay = 1
         for _ in range(500):
-            tell(recorder)
+            record(recorder)
 
         await asyncio.sleep(0.5)  # created as a series of 500
         for _ in range(500):
-            tell(recorder)
+            record(recorder)
 
         await asyncio.sleep(10)
         assert events.counts == {"FailedMount": 500}
@@ -98,10 +98,10 @@ async def test_thousand_repeats_at_once_need_at_most_two_requests() -> None:
 async def test_event_repeated_during_creation_becomes_series() -> None:
     async with recording() as (events, recorder):
         events.delay = 1
-        tell(recorder)
+        record(recorder)
         await asyncio.sleep(0.5)
-        tell(recorder)
-        tell(recorder)
+        record(recorder)
+        record(recorder)
 
         await asyncio.sleep(10)
         assert events.verbs == ["create", "patch"]
@@ -111,11 +111,11 @@ async def test_event_repeated_during_creation_becomes_series() -> None:
 async def test_event_repeated_during_write_is_in_final_count() -> None:
     async with recording() as (events, recorder):
         events.delay = 1
-        tell(recorder)
+        record(recorder)
         await asyncio.sleep(2)
-        tell(recorder)
+        record(recorder)
         await asyncio.sleep(0.5)
-        tell(recorder)
+        record(recorder)
 
         await asyncio.sleep(400)
         assert events.verbs == ["create", "patch", "patch"]
@@ -125,8 +125,8 @@ async def test_event_repeated_during_write_is_in_final_count() -> None:
 async def test_series_is_refreshed_during_constant_load() -> None:
     async with recording() as (events, recorder):
         for number in range(500):
-            tell(recorder)
-            tell(recorder, f"R{number}")
+            record(recorder)
+            record(recorder, f"R{number}")
             await asyncio.sleep(1)
 
         assert events.counts["FailedMount"] > 300
@@ -134,11 +134,11 @@ async def test_series_is_refreshed_during_constant_load() -> None:
 
 async def test_expired_event_is_created_again() -> None:
     async with recording() as (events, recorder):
-        tell(recorder)
+        record(recorder)
         await asyncio.sleep(1)
         events.bodies.clear()
 
-        tell(recorder)
+        record(recorder)
         await asyncio.sleep(1)
 
         assert events.verbs == ["create", "patch", "create"]
@@ -151,8 +151,8 @@ async def test_expired_event_is_created_again() -> None:
 async def test_connection_error_pauses_all_events_and_is_retried() -> None:
     async with recording() as (events, recorder):
         events.fault = failing(3, TransportError("cut"))
-        tell(recorder, "A")
-        tell(recorder, "B")
+        record(recorder, "A")
+        record(recorder, "B")
 
         await asyncio.sleep(60)
 
@@ -167,12 +167,12 @@ async def test_connection_error_pauses_all_events_and_is_retried() -> None:
 async def test_backoff_is_reset_after_outage() -> None:
     async with recording() as (events, recorder):
         events.fault = failing(6, TransportError("cut"))
-        tell(recorder, "A")
+        record(recorder, "A")
         await asyncio.sleep(120)
         assert events.counts == {"A": 1}
 
         events.fault = failing(1, TransportError("cut"))
-        tell(recorder, "B")
+        record(recorder, "B")
         await asyncio.sleep(2)
         assert events.counts == {"A": 1, "B": 1}
 
@@ -181,7 +181,7 @@ async def test_server_error_is_retried_while_others_are_written() -> None:
     async with recording() as (events, recorder):
         events.broken = {f"R{number}" for number in range(20)}
         for reason in (*sorted(events.broken), "A"):
-            tell(recorder, reason)
+            record(recorder, reason)
 
         await asyncio.sleep(0.5)
         assert events.counts == {"A": 1}
@@ -205,7 +205,7 @@ async def test_os_error_is_retried(
 ) -> None:
     async with recording() as (events, recorder):
         events.fault = failing(2, error)
-        tell(recorder, "A")
+        record(recorder, "A")
         await asyncio.sleep(30)
 
         assert events.counts == {"A": 1}
@@ -215,7 +215,7 @@ async def test_os_error_is_retried(
 async def test_event_is_given_up_after_repeated_server_errors() -> None:
     async with recording() as (events, recorder):
         events.broken = {"A"}
-        tell(recorder, "A")
+        record(recorder, "A")
         await asyncio.sleep(1000)
 
         assert events.verbs == ["create"] * MAX_ATTEMPTS
@@ -225,7 +225,7 @@ async def test_event_is_given_up_after_repeated_server_errors() -> None:
 async def test_retry_after_of_server_is_respected() -> None:
     async with recording() as (events, recorder):
         events.fault = failing(1, TooManyRequests("busy", status=429, retry_after=40))
-        tell(recorder)
+        record(recorder)
 
         await asyncio.sleep(39)
         assert len(events.sent) == 1
@@ -238,7 +238,7 @@ async def test_events_are_given_up_one_by_one_during_long_outage(
 ) -> None:
     async with recording() as (events, recorder):
         events.fault = lambda _: TransportError("refused")
-        tell(recorder, "A")
+        record(recorder, "A")
         await asyncio.sleep(600)
 
         assert len(events.sent) == MAX_ATTEMPTS
@@ -247,7 +247,7 @@ async def test_events_are_given_up_one_by_one_during_long_outage(
         assert "event was not recorded (Warning A of Pod shop/web-0): " in caplog.text
 
         events.fault = lambda _: None
-        tell(recorder, "A")
+        record(recorder, "A")
         await asyncio.sleep(1)
         assert events.counts == {"A": 1}
 
@@ -255,9 +255,9 @@ async def test_events_are_given_up_one_by_one_during_long_outage(
 async def test_lost_response_creates_no_second_event() -> None:
     async with recording() as (events, recorder):
         events.lost = failing(1, TransportError("cut"))
-        tell(recorder)
+        record(recorder)
         await asyncio.sleep(0.5)
-        tell(recorder)
+        record(recorder)
         await asyncio.sleep(60)
 
         assert events.verbs == ["create", "create", "patch"]
@@ -270,8 +270,8 @@ async def test_refused_event_is_given_up_and_logged(
 ) -> None:
     async with recording() as (events, recorder):
         events.fault = failing(1, Forbidden("events is forbidden", status=403))
-        tell(recorder, "A")
-        tell(recorder, "B")
+        record(recorder, "A")
+        record(recorder, "B")
         await asyncio.sleep(1)
 
         assert events.counts == {"B": 1}
@@ -279,7 +279,7 @@ async def test_refused_event_is_given_up_and_logged(
         assert "A of Pod shop/web-0): " in caplog.text
         assert "events is forbidden" in caplog.text
 
-        tell(recorder, "A")
+        record(recorder, "A")
         await asyncio.sleep(1)
         assert events.counts == {"A": 2, "B": 1}
 
@@ -292,7 +292,7 @@ async def test_refused_event_is_not_sent_for_each_repeat(
         refused = Forbidden("forbidden", status=403)
         events.fault = lambda verb: None if verb in allowed else refused
         for _ in range(1000):
-            tell(recorder)
+            record(recorder)
             await asyncio.sleep(1)
 
         assert len(events.sent) == 5  # two, and one every 5 minutes
@@ -305,10 +305,10 @@ async def test_events_beyond_20000_series_are_dropped(
     monkeypatch.setattr(event_correlator, "MAX_SERIES", 3)
     async with recording() as (events, recorder):
         for reason in "ABCD":
-            tell(recorder, reason)
+            record(recorder, reason)
 
         await asyncio.sleep(400)
-        tell(recorder, "E")
+        record(recorder, "E")
         await asyncio.sleep(1)
 
     assert set(events.counts) == set("ABCE")
@@ -322,10 +322,10 @@ async def test_events_beyond_1000_waiting_are_dropped_with_summary(
     async with recording() as (events, recorder):
         events.delay = 0.001
         for number in range(MAX_WAITING + 500):
-            tell(recorder, f"R{number}")
+            record(recorder, f"R{number}")
 
         for number in range(MAX_WAITING):
-            tell(
+            record(
                 recorder, f"R{number}"
             )  # repeats of waiting events: nothing is dropped
 
@@ -342,7 +342,7 @@ async def test_bug_in_client_ends_recorder_and_is_raised() -> None:
     events.fault = lambda _: ZeroDivisionError("bug")
     recorder = recorder_of(events)
     await recorder.start()
-    tell(recorder)
+    record(recorder)
     await asyncio.sleep(1)
 
     with pytest.raises(ZeroDivisionError):

@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 import pytest
-from event_helpers import Events, now, recorder_of, recording, tell
+from event_helpers import Events, now, record, recorder_of, recording
 
 from aioinformer import Client, EventRecorder, Manager
 from aioinformer.controller.event_recorder import FINISH_SECONDS
@@ -21,11 +21,11 @@ async def test_shutdown_writes_waiting_events() -> None:
     async with recorder_of(events) as recorder:
         events.delay = 0.01
         for _ in range(5):
-            tell(recorder, "A")
+            record(recorder, "A")
             await asyncio.sleep(1)
 
         for number in range(100):
-            tell(recorder, f"R{number}")
+            record(recorder, f"R{number}")
 
     assert len(events.bodies) == 101
     assert events.counts["A"] == 5
@@ -37,8 +37,8 @@ async def test_shutdown_waits_at_most_5_seconds(
     events = Events()
     async with recorder_of(events) as recorder:
         events.delay = 3
-        tell(recorder, "A")
-        tell(recorder, "B")
+        record(recorder, "A")
+        record(recorder, "B")
         start = now()
 
     assert now() - start == pytest.approx(FINISH_SECONDS)
@@ -51,7 +51,7 @@ async def test_shutdown_during_attempt_writes_event_once() -> None:
     events = Events()
     async with recorder_of(events) as recorder:
         events.delay = 1
-        tell(recorder, "A")
+        record(recorder, "A")
         await asyncio.sleep(0.5)
 
     assert events.counts == {"A": 1}
@@ -64,14 +64,14 @@ async def test_event_after_end_is_dropped_until_restart(
     events = Events()
     recorder = recorder_of(events)
     async with recorder:
-        tell(recorder, "A")
+        record(recorder, "A")
 
-    tell(recorder, "B")
+    record(recorder, "B")
     assert "event was not recorded (Warning B): the recorder has ended" in caplog.text
     assert recorder.dropped == 1
 
     async with recorder:
-        tell(recorder, "C")
+        record(recorder, "C")
 
     assert set(events.counts) == {"A", "C"}
 
@@ -81,11 +81,11 @@ async def test_event_repeated_during_shutdown_is_written() -> None:
     recorder = recorder_of(events)
     await recorder.start()
     events.delay = 1
-    tell(recorder)
+    record(recorder)
     ending = asyncio.create_task(recorder.shutdown())
     for _ in range(3):
         await asyncio.sleep(0.4)
-        tell(recorder)
+        record(recorder)
 
     await ending
 
@@ -99,7 +99,7 @@ async def test_shutdown_writes_events_in_backoff() -> None:
     async with recorder_of(events) as recorder:
         events.delay = 1
         for number in range(500):
-            tell(recorder, f"R{number}")
+            record(recorder, f"R{number}")
 
         await asyncio.sleep(450)
         assert recorder.waiting > 40
@@ -115,7 +115,7 @@ async def test_shutdown_during_outage_takes_5_seconds() -> None:
     async with recorder_of(events) as recorder:
         events.fault = lambda _: TransportError("cut")
         for _ in range(20):
-            tell(recorder)
+            record(recorder)
             await asyncio.sleep(29)
 
         start = now()
@@ -133,7 +133,7 @@ def test_recorder_can_run_again_in_another_loop() -> None:
     async def tell_of(reason: str) -> None:
         async with recorder:
             await asyncio.sleep(0.01)
-            tell(recorder, reason)
+            record(recorder, reason)
             await asyncio.sleep(0.01)
 
     asyncio.run(tell_of("A"))
@@ -146,9 +146,9 @@ async def test_recorder_runs_in_task_of_user() -> None:
     events = Events()
     recorder = recorder_of(events)
     task = asyncio.create_task(recorder.run())
-    tell(recorder, "A")
+    record(recorder, "A")
     await asyncio.sleep(1)
-    tell(recorder, "B")
+    record(recorder, "B")
     task.cancel()
 
     with pytest.raises(asyncio.CancelledError):
@@ -168,7 +168,7 @@ async def test_running_recorder_cannot_be_started() -> None:
 
 async def test_recorder_leaves_no_task_and_no_timer() -> None:
     async with recording() as (_, recorder):
-        tell(recorder)
+        record(recorder)
         await asyncio.sleep(1)
 
     assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -177,10 +177,10 @@ async def test_recorder_leaves_no_task_and_no_timer() -> None:
 async def test_event_in_other_loop_or_thread_is_refused() -> None:
     async with recording() as (_, recorder):
         with pytest.raises(WrongLoop):
-            await asyncio.to_thread(tell, recorder)
+            await asyncio.to_thread(record, recorder)
 
         async def elsewhere() -> None:
-            tell(recorder)
+            record(recorder)
 
         with pytest.raises(WrongLoop):
             await asyncio.to_thread(asyncio.run, elsewhere())
@@ -215,7 +215,7 @@ async def test_client_that_was_not_entered_drops_event_only(
 ) -> None:
     caplog.set_level(logging.WARNING)
     async with EventRecorder(Client.from_url("http://127.0.0.1:1"), "a") as recorder:
-        tell(recorder)
+        record(recorder)
         await asyncio.sleep(1)
         assert recorder.dropped == 1
 
@@ -232,13 +232,13 @@ async def test_manager_writes_events_of_last_reconciles() -> None:
             await asyncio.Event().wait()
         finally:
             await asyncio.sleep(1)
-            tell(recorder, "Ended")
+            record(recorder, "Ended")
 
     manager = Manager(Client.from_url("http://127.0.0.1:1"))
     manager.add(recorder, leader_only=False)
     manager.add(work)
     async with manager:
-        tell(recorder, "Begun")
+        record(recorder, "Begun")
         await asyncio.sleep(5)
 
     assert events.counts == {"Begun": 1, "Ended": 1}

@@ -195,16 +195,16 @@ async def test_deleted_object_is_reconciled_as_without_finalizer() -> None:
 
 
 async def test_reconcile_and_cleanup_can_take_object() -> None:
-    told: list[str] = []
+    calls: list[str] = []
 
     @with_object(KubeObject)
     async def cleanup(pod: KubeObject, ctx: Context) -> None:
-        told.append(f"{pod.name} is cleaned up")
+        calls.append(f"{pod.name} is cleaned up")
 
     @finalizer(PODS, OURS, cleanup=cleanup)
     @with_object(KubeObject)
     async def reconcile(pod: KubeObject, ctx: Context) -> None:
-        told.append(f"{pod.name} has {pod.finalizers}")
+        calls.append(f"{pod.name} has {pod.finalizers}")
 
     async with site() as it:
         controller = Controller("pods", reconcile, for_=it.pods, client=it.client)
@@ -213,25 +213,25 @@ async def test_reconcile_and_cleanup_can_take_object() -> None:
             it.server.delete(PODS, "web", namespace="default")
             await asyncio.sleep(20)
 
-    assert sorted(set(told)) == [f"web has ['{OURS}']", "web is cleaned up"]
+    assert sorted(set(calls)) == [f"web has ['{OURS}']", "web is cleaned up"]
 
 
 async def test_two_finalizers_clean_up_in_order() -> None:
     inner, outer = Cleanup(), Cleanup()
-    told: list[str] = []
+    calls: list[str] = []
 
     @finalizer(PODS, THEIRS, cleanup=outer)
     @finalizer(PODS, OURS, cleanup=inner)
     @with_object(KubeObject)
     async def reconcile(pod: KubeObject, ctx: Context) -> None:
         assert pod.finalizers == [THEIRS, OURS]
-        told.append(pod.name)
+        calls.append(pod.name)
 
     async with site() as it:
         controller = Controller("pods", reconcile, for_=it.pods, client=it.client)
         async with running(controller.run()):
             await asyncio.sleep(10)
-            assert set(told) == {"web"}
+            assert set(calls) == {"web"}
             it.server.delete(PODS, "web", namespace="default")
             await asyncio.sleep(20)
             assert it.names() == []

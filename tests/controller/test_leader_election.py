@@ -73,7 +73,7 @@ async def test_retries_of_candidate_are_jittered() -> None:
     assert len(set(gaps)) > 100
 
 
-async def test_one_of_concurrent_candidates_leads(
+async def test_concurrent_candidates_yield_one_leader(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     lease = MemoryLease()
@@ -225,26 +225,26 @@ async def test_leader_recreates_deleted_lease() -> None:
 
 async def test_on_new_leader_is_called_and_its_failure_ignored() -> None:
     lease = MemoryLease()
-    told: list[str] = []
+    leaders: list[str] = []
     errors: list[object] = []
 
-    def tell(leader: str) -> None:
-        told.append(leader)
+    def note(leader: str) -> None:
+        leaders.append(leader)
         raise ValueError(leader)
 
     lease.write(LeaseRecord("them", 15, "", "", 0))
-    one = elector(MemoryLock(lease, "a"), on_new_leader=tell, on_error=errors.append)
+    one = elector(MemoryLock(lease, "a"), on_new_leader=note, on_error=errors.append)
     await one.run(lambda: asyncio.sleep(5))
 
-    assert told == ["them", "a", ""]
+    assert leaders == ["them", "a", ""]
     assert len(errors) == 3
 
 
 async def test_coroutine_function_as_on_new_leader_is_refused() -> None:
-    async def tell(leader: str) -> None: ...
+    async def note(leader: str) -> None: ...
 
     with pytest.raises(OptionsError, match="on_new_leader must be a plain function"):
-        elector(MemoryLock(MemoryLease(), "a"), on_new_leader=tell)
+        elector(MemoryLock(MemoryLease(), "a"), on_new_leader=note)
 
 
 def test_inconsistent_elector_durations_are_refused() -> None:

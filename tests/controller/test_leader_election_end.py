@@ -133,7 +133,7 @@ async def test_leader_stops_at_once_when_lease_has_other_holder(holder: str) -> 
     loop.call_later(5, lease.write, taken)
 
     with pytest.raises(
-        LeadershipLost, match=f"the lease is held by {holder or 'nobody'}"
+        LeadershipLost, match=f"the lease is held by {holder or 'no replica'}"
     ):
         async with one.leading():
             await asyncio.sleep(3600)

@@ -67,13 +67,16 @@ async def test_unanswered_claim_is_adopted_at_next_read() -> None:
 
 async def test_replica_without_responses_leaves_lease_to_others() -> None:
     lease = MemoryLease()
-    deaf, well = MemoryLock(lease, "deaf"), MemoryLock(lease, "well")
-    deaf.late = NEVER
-    first, second = elector(deaf), elector(well)
+    unaccepting_server, well = (
+        MemoryLock(lease, "unaccepting_server"),
+        MemoryLock(lease, "well"),
+    )
+    unaccepting_server.late = NEVER
+    first, second = elector(unaccepting_server), elector(well)
 
     async with candidates(first):
         await asyncio.sleep(1)
-        assert lease.holders == ["deaf"]
+        assert lease.holders == ["unaccepting_server"]
         async with candidates(second):
             # Two claims without a response, the second of which is valid for 15 s.
             await asyncio.sleep(10 + PAUSE + PAUSE + 15 + PAUSE)
@@ -82,15 +85,15 @@ async def test_replica_without_responses_leaves_lease_to_others() -> None:
             assert second.is_leader
             assert not first.is_leader
 
-    assert lease.holders == ["deaf", "well", ""]
+    assert lease.holders == ["unaccepting_server", "well", ""]
 
 
 async def test_replica_without_responses_lets_lease_expire() -> None:
     lease = MemoryLease()
-    deaf = MemoryLock(lease, "deaf")
-    deaf.late = NEVER
+    unaccepting_server = MemoryLock(lease, "unaccepting_server")
+    unaccepting_server.late = NEVER
 
-    async with candidates(elector(deaf)):
+    async with candidates(elector(unaccepting_server)):
         await asyncio.sleep(600)
 
     # After the first two, each claim waits until the last one has expired, and longer.

@@ -29,7 +29,7 @@ async def server() -> AsyncIterator[APIServer]:
         yield server
 
 
-# ---------------------------------------------------------------- when asked
+# ---------------------------------------------------------------- on shutdown
 
 
 async def test_shutdown_drains_running_reconciles(server: APIServer) -> None:
@@ -119,15 +119,15 @@ async def test_runnable_can_shut_manager_down(server: APIServer, late: bool) -> 
 
 
 async def test_reconcile_can_shut_manager_down(server: APIServer) -> None:
-    asked: list[str] = []
+    calls: list[str] = []
 
     async def reconcile(request: object, ctx: object) -> None:
         await manager.shutdown()
-        asked.append("and it goes on")
+        calls.append("and it goes on")
 
     manager = managed(server, reconcile)
     await manager.run()
-    assert asked == ["and it goes on"]
+    assert calls == ["and it goes on"]
 
 
 async def test_cancelled_start_stops_manager(server: APIServer) -> None:

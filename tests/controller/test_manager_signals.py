@@ -15,11 +15,11 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
 @pytest.mark.parametrize("number", SIGNALS)
 async def test_signal_calls_function_in_loop(number: signal.Signals) -> None:
-    told = asyncio.Event()
-    with shutdown_signals(told.set):
+    called = asyncio.Event()
+    with shutdown_signals(called.set):
         signal.raise_signal(number)
-        assert not told.is_set(), "not in the middle of something"
-        await told.wait()
+        assert not called.is_set(), "not in the middle of something"
+        await called.wait()
 
 
 async def test_previous_signal_handlers_are_restored() -> None:

@@ -80,7 +80,7 @@ def test_write_is_pending(method: str, path: str, text: KubeObject) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "text"),
+    ("write", "text"),
     [
         pytest.param(request("PUT", dryRun="All"), answer(), id="dry-run"),
         pytest.param(
@@ -93,10 +93,10 @@ def test_write_is_pending(method: str, path: str, text: KubeObject) -> None:
     ],
 )
 def test_dry_runs_and_other_resources_are_ignored(
-    asked: Request, text: KubeObject
+    write: Request, text: KubeObject
 ) -> None:
     writes = writes_of(FakeListerWatcher(), FakeListerWatcher(resource=NODES))
-    writes.add(asked, text)
+    writes.add(write, text)
 
     assert len(writes) == 0
 

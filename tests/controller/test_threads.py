@@ -225,11 +225,11 @@ async def test_thread_that_outlives_cancellation_is_logged_sparsely(
             assert "has not ended" not in caplog.text
 
             await asyncio.sleep(120)  # at 15 s, and 75 s
-            told = [it.message for it in caplog.records if "thread" in it.message]
-            assert len(told) == 2
-            assert "default/a" in told[0]
-            assert "Gate.pass_through" in told[0]
-            assert "10 s" in told[0]
+            warnings = [it.message for it in caplog.records if "thread" in it.message]
+            assert len(warnings) == 2
+            assert "default/a" in warnings[0]
+            assert "Gate.pass_through" in warnings[0]
+            assert "10 s" in warnings[0]
             await gate.open()
 
 

@@ -135,10 +135,10 @@ async def test_failing_rate_limiter_loses_no_request(
 
     assert notes.gaps == [10, 10, 80]
     assert [ctx.attempt for ctx in notes.contexts] == [1, 1, 1, 1]
-    told = [it.message for it in caplog.records if it.name.endswith("workers")]
-    assert sum("retrying in 10 s" in it for it in told) == 2
-    assert sum("failed to forget" in it for it in told) == 2
-    assert sum("failed to count attempts" in it for it in told) == 4
+    messages = [it.message for it in caplog.records if it.name.endswith("workers")]
+    assert sum("retrying in 10 s" in it for it in messages) == 2
+    assert sum("failed to forget" in it for it in messages) == 2
+    assert sum("failed to count attempts" in it for it in messages) == 4
 
 
 async def test_change_reconciles_during_backoff() -> None:

@@ -39,7 +39,7 @@ class Outcome:
     """Outcome of a run, from its JSON."""
 
     status: int
-    said: dict[str, Any]
+    document: dict[str, Any]
 
     def mark(self, step: str, resource: str | None = None) -> str:
         return str(self._finding(step, resource)["mark"])
@@ -50,17 +50,19 @@ class Outcome:
     @property
     def failed(self) -> list[str]:
         """Return the failed steps."""
-        return [it["step"] for it in self.said["findings"] if it["mark"] == "failed"]
+        return [
+            it["step"] for it in self.document["findings"] if it["mark"] == "failed"
+        ]
 
     @property
     def rules(self) -> list[dict[str, Any]]:
-        rules: list[dict[str, Any]] = self.said["rules"]
+        rules: list[dict[str, Any]] = self.document["rules"]
         return rules
 
     def _finding(self, step: str, resource: str | None) -> dict[str, Any]:
         (found,) = [
             it
-            for it in self.said["findings"]
+            for it in self.document["findings"]
             if (it["step"], it["resource"]) == (step, resource)
         ]
         return dict(found)
@@ -138,7 +140,11 @@ class Front:
             await asyncio.Event().wait()
 
         if isinstance(answer, int):
-            status = {"kind": "Status", "message": "told to refuse", "code": answer}
+            status = {
+                "kind": "Status",
+                "message": "refused by the test",
+                "code": answer,
+            }
             return web.json_response(status, status=answer)
 
         if isinstance(answer, str):

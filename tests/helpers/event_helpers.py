@@ -99,7 +99,9 @@ async def recording() -> AsyncIterator[tuple[Events, EventRecorder]]:
         yield events, recorder
 
 
-def tell(recorder: EventRecorder, reason: str = "FailedMount", **options: Any) -> None:
+def record(
+    recorder: EventRecorder, reason: str = "FailedMount", **options: Any
+) -> None:
     recorder.event(POD, "Warning", reason, "no such volume", **options)
 
 

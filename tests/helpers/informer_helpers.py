@@ -12,6 +12,7 @@ from fake_source import FakeSource, FakeStore, Page, Silence, Stream, thing
 
 from aioinformer.informer import (
     Added,
+    Deleted,
     Reflector,
     ReflectorOptions,
     SharedInformer,
@@ -68,6 +69,17 @@ class Even(random.Random):
 
 def events(*names: str) -> list[Notification]:
     return [Added(thing(name)) for name in names]
+
+
+def text_of(event: Notification) -> str:
+    """Return kind and name of an event; `missed` is a deletion without final state."""
+    match event:
+        case Added(obj=obj, initial=initial):
+            return f"{'initial' if initial else 'added'} {obj.name}"
+        case Updated(new=new):
+            return f"updated {new.name}"
+        case Deleted(obj=obj, final_state_unknown=unknown):
+            return f"{'missed' if unknown else 'deleted'} {obj.name}"
 
 
 def name_of(event: Notification) -> str:

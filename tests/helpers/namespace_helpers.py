@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 from fake_source import FakeSource, Page, Stream, thing
 from informer_helpers import Even
 
-from aioinformer.informer import Added, Deleted, SharedInformer, Updated
+from aioinformer.informer import SharedInformer
 
 if TYPE_CHECKING:
     import pytest
 
-    from aioinformer.informer.notifications import Notification
     from aioinformer.model import KubeObject
 
 
@@ -38,16 +37,6 @@ def two(
         [Page([of("web", "a"), of("web", "c")], version=7)], [other or Stream()]
     )
     return informer_of(shop=scripts(*shop, watch=watch), web=web)
-
-
-def tell(event: Notification) -> str:
-    match event:
-        case Added(obj=obj, initial=initial):
-            return f"{'initial' if initial else 'added'} {obj.name}"
-        case Updated(new=new):
-            return f"updated {new.name}"
-        case Deleted(obj=obj, final_state_unknown=unknown):
-            return f"{'gone' if unknown else 'deleted'} {obj.name}"
 
 
 def keys(objects: list[KubeObject]) -> list[str]:

@@ -24,8 +24,8 @@ class Item:
     number: int
     since: float
     event: Notification | None
-    reminder: bool = False
-    last_of_reminder: bool = False
+    is_resync: bool = False
+    last_of_resync: bool = False
 
     @property
     def key(self) -> str:
@@ -77,7 +77,7 @@ class HandlerModel:
         waiting = {item.key for item in (*self.waiting, *self.raw)}
         events = [Updated(it, it, True) for it in self.store.values()]
         items = [Item(0, now, event, True) for event in events]
-        items[-1].last_of_reminder = True
+        items[-1].last_of_resync = True
         self.skipped = waiting
         self._append(items)
 
@@ -95,13 +95,13 @@ class HandlerModel:
 
     def merge(self) -> None:
         for item in self.raw:
-            if item.reminder and self._cancels_out(item):
+            if item.is_resync and self._cancels_out(item):
                 item.event = None
 
             if item.event is not None:
                 self._merge_in(item)
 
-            self._end_reminder(item)
+            self._end_resync(item)
 
         self.raw = []
 
@@ -111,8 +111,8 @@ class HandlerModel:
         changed = self.store.get(item.key) is not object_of(item.event)
         return changed or item.key in self.skipped
 
-    def _end_reminder(self, item: Item) -> None:
-        if item.last_of_reminder:
+    def _end_resync(self, item: Item) -> None:
+        if item.last_of_resync:
             self.skipped = None
 
     def _merge_in(self, item: Item) -> None:
@@ -147,7 +147,7 @@ class HandlerModel:
                 break
 
             item = self.waiting.pop(0)
-            received = self._told(item)
+            received = self._event_of(item)
             if received is not None:
                 self.in_work = item
                 self.received.append(received)
@@ -162,12 +162,12 @@ class HandlerModel:
         self.removed = True
         self.raw, self.waiting = [], []
 
-    def _told(self, item: Item) -> Notification | None:
-        if item.reminder and not self.coalesce and self._cancels_out(item):
+    def _event_of(self, item: Item) -> Notification | None:
+        if item.is_resync and not self.coalesce and self._cancels_out(item):
             item.event = None
 
         if not self.coalesce:
-            self._end_reminder(item)
+            self._end_resync(item)
 
         return None if item.event is None else self._filtered(item.event)
 

@@ -151,7 +151,9 @@ def normalised(
     if status != 422 or not causes:
         return {"status": status, "message": answer.get("message", "")}
 
-    found = {(it["field"], it["reason"], _plain_message(it["message"])) for it in causes}
+    found = {
+        (it["field"], it["reason"], _plain_message(it["message"])) for it in causes
+    }
     return {"status": status, "causes": [list(it) for it in sorted(found)], **extra}
 
 

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-__all__ = ["Cutting", "Proxy", "Speechless", "deaf", "proxying", "speechless"]
+__all__ = [
+    "Cutting",
+    "Proxy",
+    "SilentServer",
+    "proxying",
+    "silent_server",
+    "unaccepting_server",
+]
 
 HOST = "127.0.0.1"
 
@@ -36,7 +43,7 @@ class _Side(asyncio.Protocol):
 # ---------------------------------------------------------------- silent servers
 
 
-class Speechless:
+class SilentServer:
     """A server that accepts connections, then closes them at once or stays silent.
 
     Attributes:
@@ -62,7 +69,7 @@ class Speechless:
 
 
 class _Ear(_Side):
-    def __init__(self, owner: Speechless) -> None:
+    def __init__(self, owner: SilentServer) -> None:
         self._owner = owner
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -74,9 +81,9 @@ class _Ear(_Side):
 
 
 @asynccontextmanager
-async def speechless(*, closes: bool = False) -> AsyncIterator[Speechless]:
-    """A server that accepts connections and requests, but never responds."""
-    owner = Speechless(closes=closes)
+async def silent_server(*, closes: bool = False) -> AsyncIterator[SilentServer]:
+    """Run a server that accepts connections and requests, but never responds."""
+    owner = SilentServer(closes=closes)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(owner.protocol, HOST, 0)
     owner.url = f"http://{HOST}:{server.sockets[0].getsockname()[1]}"
@@ -91,8 +98,8 @@ async def speechless(*, closes: bool = False) -> AsyncIterator[Speechless]:
 
 
 @asynccontextmanager
-async def deaf() -> AsyncIterator[str]:
-    """Return the URL of a port on which connecting blocks forever."""
+async def unaccepting_server() -> AsyncIterator[str]:
+    """Yield the URL of a port on which connecting blocks forever."""
     with socket.socket() as listening:
         listening.bind((HOST, 0))
         listening.listen(0)
@@ -115,7 +122,7 @@ async def deaf() -> AsyncIterator[str]:
 
 
 @dataclass
-class Passage:
+class ProxiedWatch:
     """A watch through the proxy, in seconds of the loop's clock."""
 
     answered: float
@@ -138,7 +145,7 @@ class Proxy:
 
     def __init__(self, port: int, *, how: Cutting, seconds: float | None) -> None:
         self.url = ""
-        self.watches: list[Passage] = []
+        self.watches: list[ProxiedWatch] = []
         self.refusing = False
         self.refused: list[float] = []
         self.bytes_per_second: float | None = None
@@ -182,9 +189,9 @@ class Proxy:
         except OSError:
             link.cut("reset")  # the server is down
 
-    def begin_watch(self, link: _Link) -> Passage:
+    def begin_watch(self, link: _Link) -> ProxiedWatch:
         loop = asyncio.get_running_loop()
-        passage = Passage(loop.time())
+        passage = ProxiedWatch(loop.time())
         self.watches.append(passage)
         if self._seconds is not None:
             link.timer = loop.call_later(self._seconds, link.cut, self._how)
@@ -203,7 +210,7 @@ class _Link(_Side):
         self._waiting = b""
         self._resting: asyncio.TimerHandle | None = None
         self._is_watch = False
-        self._passage: Passage | None = None
+        self._passage: ProxiedWatch | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)

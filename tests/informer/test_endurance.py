@@ -11,7 +11,7 @@ import pytest
 from fault_runs import attempts_of, running_pods
 from informer_helpers import running
 from ledger import Ledger
-from wire import Cutting, deaf, proxying, speechless
+from wire import Cutting, proxying, silent_server, unaccepting_server
 
 from aioinformer.client import Client, ListWatch
 from aioinformer.informer import ReflectorOptions, SharedInformer
@@ -107,7 +107,7 @@ async def test_server_that_accepts_but_never_responds_gets_few_requests(
     way: dict[str, Any], *, closes: bool
 ) -> None:
     async with (
-        speechless(closes=closes) as server,
+        silent_server(closes=closes) as server,
         informed(server.url, **way) as informer,
     ):
         await asyncio.sleep(2)
@@ -117,7 +117,7 @@ async def test_server_that_accepts_but_never_responds_gets_few_requests(
 
 
 async def test_server_that_does_not_accept_is_retried_every_30_s() -> None:
-    async with deaf() as url, informed(url) as informer:
+    async with unaccepting_server() as url, informed(url) as informer:
         await asyncio.sleep(29)
         assert informer.status.failures == 0
 
@@ -135,10 +135,10 @@ async def test_proxy_that_cuts_every_minute_leaves_no_gaps(how: Cutting) -> None
         async with running_pods(server, ledger, url=proxy.url) as run:
             await run.informer.wait_synced(timeout=10)
             began = asyncio.get_running_loop().time()
-            await ledger.keep_writing(180, seconds=20)
+            await ledger.keep_writing(60, seconds=20)
 
-            hour = asyncio.get_running_loop().time() - began
-            assert proxy.connected_seconds(began) > 0.97 * hour
+            seconds = asyncio.get_running_loop().time() - began
+            assert proxy.connected_seconds(began) > 0.97 * seconds
             await run.settled()
 
         kinds = [one.kind for one in attempts_of(server)]
@@ -146,4 +146,4 @@ async def test_proxy_that_cuts_every_minute_leaves_no_gaps(how: Cutting) -> None
     assert run.verdict() == []
     assert kinds[0] == "list any"
     assert set(kinds[1:]) == {"watch"}, "no relist"
-    assert len(kinds) == pytest.approx(61, abs=2)
+    assert len(kinds) == pytest.approx(21, abs=2)

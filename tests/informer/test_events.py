@@ -15,8 +15,7 @@ from fake_source import (
     modified,
     thing,
 )
-from informer_helpers import pods_of, running, settle
-from namespace_helpers import tell
+from informer_helpers import pods_of, running, settle, text_of
 from queue_helpers import error_in_thread
 
 from aioinformer.errors import InformerStopped, InternalError, OptionsError, WrongLoop
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 
 async def take(events: Events, number: int) -> list[str]:
-    return [tell(await anext(events)) for _ in range(number)]
+    return [text_of(await anext(events)) for _ in range(number)]
 
 
 async def test_iterator_yields_all_objects_then_every_change_in_order() -> None:
@@ -66,7 +65,7 @@ async def test_deletion_missed_by_the_watch_is_yielded() -> None:
     )
 
     async with running(pods.run()), pods.events() as events:
-        assert await take(events, 2) == ["initial a", "gone a"]
+        assert await take(events, 2) == ["initial a", "missed a"]
 
 
 async def test_iterator_can_be_created_before_the_informer_runs() -> None:
@@ -99,7 +98,7 @@ async def test_slow_reader_loses_nothing_and_delays_nobody(looptime: float) -> N
     received: list[str] = []
 
     async with running(pods.run()), pods.events() as events:
-        pods.add_event_handler(on_event=lambda event: received.append(tell(event)))
+        pods.add_event_handler(on_event=lambda event: received.append(text_of(event)))
         stream.send(*(modified(thing("a", 6 + more)) for more in range(100)))
         await asyncio.sleep(10)
         waiting = events.depth
@@ -146,7 +145,7 @@ async def test_reader_cancelled_while_waiting_loses_no_event(turns: int) -> None
 
     async def consume(events: Events) -> None:
         while True:
-            seen.append(tell(await anext(events)))
+            seen.append(text_of(await anext(events)))
 
     async with running(pods.run()), pods.events() as events:
         for version in range(6, 26):
@@ -196,7 +195,7 @@ async def test_concurrent_readers_share_the_events() -> None:
 
         async def read(number: int) -> None:
             async for event in events:
-                taken[number].append(tell(event))
+                taken[number].append(text_of(event))
                 await asyncio.sleep(1000)
 
         async with running(read(1)), running(read(2)):
@@ -246,7 +245,7 @@ async def test_end_of_the_informer_is_raised_after_its_last_event() -> None:
     async def follow() -> None:
         async with pods.events() as events:
             async for event in events:
-                seen.append(tell(event))
+                seen.append(text_of(event))
                 await asyncio.sleep(1)
 
     task = asyncio.create_task(follow())

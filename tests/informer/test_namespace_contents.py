@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from fake_source import Page, Stream, added, deleted, error_event, modified
-from informer_helpers import running, settle
-from namespace_helpers import keys, of, slow_machine, tell, two
+from informer_helpers import running, settle, text_of
+from namespace_helpers import keys, of, slow_machine, two
 from pipeline_helpers import View
 
 from aioinformer.cache import index_by
@@ -39,7 +39,7 @@ async def test_one_handler_gets_the_changes_of_all_namespaces() -> None:
     shop, web = Stream(), Stream()
     pods = two(watch=shop, other=web)
     received: list[str] = []
-    pods.add_event_handler(on_event=lambda event: received.append(tell(event)))
+    pods.add_event_handler(on_event=lambda event: received.append(text_of(event)))
 
     async with running(pods.run()):
         await pods.wait_synced()
@@ -67,13 +67,13 @@ async def test_relist_of_one_namespace_replaces_only_its_part() -> None:
         await pods.wait_synced()
         before = pods.store.get_by_key("web/a")
         await settle()
-        pods.add_event_handler(on_event=lambda event: received.append(tell(event)))
+        pods.add_event_handler(on_event=lambda event: received.append(text_of(event)))
         await settle()
         received.clear()
         await pods.wait_for_version("9", namespace="shop")
         await settle()
 
-        assert received == ["gone a", "added n"]
+        assert received == ["missed a", "added n"]
         assert keys(pods.store.list()) == ["shop/b", "shop/n", "web/a", "web/c"]
         assert pods.store.get_by_key("web/a") is before
         assert len(pods.store.by_index("node", "node-1")) == 4
@@ -196,11 +196,11 @@ async def test_late_handler_gets_a_snapshot_then_every_change() -> None:
         registration = pods.add_event_handler(on_event=record.append)
         web.send(added(of("web", "n", 8)))
         await settle()
-        early = (sorted(map(tell, record)), pods.has_synced, registration.has_synced)
+        early = (sorted(map(text_of, record)), pods.has_synced, registration.has_synced)
         await registration.wait_synced()
 
     assert early == (["added n", "initial a", "initial c"], False, False)
-    assert [tell(event) for event in record[3:]] == ["initial a"]
+    assert [text_of(event) for event in record[3:]] == ["initial a"]
 
 
 async def test_handler_is_synced_after_all_first_lists(

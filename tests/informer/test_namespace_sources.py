@@ -17,8 +17,8 @@ from fake_source import (
     error_event,
     modified,
 )
-from informer_helpers import running, settle
-from namespace_helpers import informer_of, keys, of, scripts, tell, two
+from informer_helpers import running, settle, text_of
+from namespace_helpers import informer_of, keys, of, scripts, two
 
 from aioinformer.cache import OrderedFIFO
 from aioinformer.errors import (
@@ -120,7 +120,7 @@ async def test_refusal_in_one_namespace_does_not_stop_the_others() -> None:
     web = Stream()
     pods = two(REFUSED, other=web)
     received: list[str] = []
-    pods.add_event_handler(on_event=lambda event: received.append(tell(event)))
+    pods.add_event_handler(on_event=lambda event: received.append(text_of(event)))
 
     async with running(pods.run()):
         with pytest.raises(NotSynced) as raised:

@@ -130,7 +130,7 @@ async def test_failures_of_handlers_and_index_functions_reach_on_error() -> None
 
 
 def test_invalid_handlers_are_refused() -> None:
-    with pytest.raises(OptionsError, match="give either"):
+    with pytest.raises(OptionsError, match="pass either"):
         pods_of().add_event_handler()
 
 

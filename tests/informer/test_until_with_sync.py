@@ -181,8 +181,8 @@ async def test_timeout_before_the_sync_names_the_unmet_conditions(
         await until_with_sync(source, anything, timeout=30)
 
     assert str(caught.value) == (
-        "timed out after 30 s: 0 of 1 conditions were met, no event was received; not synced: "
-        + reason
+        "timed out after 30 s: 0 of 1 conditions were met, no event was received "
+        f"(not synced: {reason})"
     )
     assert looptime == 30
     assert source.open == 0

@@ -21,7 +21,7 @@ from compression_helpers import (
     web,
 )
 from each_case import each_case
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from json_helpers import styles, values, written
 
@@ -174,6 +174,7 @@ compressors = st.lists(
     repeats=st.integers(0, 30),
     order=st.randoms(use_true_random=False),
 )
+@settings(max_examples=50)
 def test_any_json_survives_compression(
     contents: list[object],
     style: str,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from each_case import each_case
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aioinformer.errors import OptionsError
@@ -99,6 +99,7 @@ def test_split_key_rejects_more_than_two_parts(key: str) -> None:
 
 
 @given(namespace=st.just("") | names, name=names)
+@settings(max_examples=30)
 def test_split_key_is_inverse_of_meta_namespace_key(namespace: str, name: str) -> None:
     key = meta_namespace_key(named(name, namespace))
 

@@ -80,7 +80,7 @@ full_objects = st.tuples(objects, full_metadata).map(
 
 
 @given(obj=objects | full_objects, style=styles)
-@settings(max_examples=200)
+@settings(max_examples=100)
 @example(
     obj={"a": {"b": 1, "managedFields": []}, "metadata": {"name": "x"}}, style="compact"
 )
@@ -92,6 +92,7 @@ def test_object_meta_equals_full_decode(obj: dict[str, Any], style: str) -> None
 
 
 @given(obj=full_objects, style=styles)
+@settings(max_examples=50)
 def test_object_meta_of_cluster_scoped_object_equals_full_decode(
     obj: dict[str, Any], style: str
 ) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from each_case import each_case
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aioinformer.errors import OptionsError, SelectorSyntaxError
@@ -348,11 +348,13 @@ selectors = st.lists(requirements, max_size=5).map(LabelSelector)
 
 
 @given(selectors)
+@settings(max_examples=60)
 def test_label_selector_equals_its_parsed_text(selector: LabelSelector) -> None:
     assert LabelSelector.parse(str(selector)) == selector
 
 
 @given(selectors, st.dictionaries(keys, values, max_size=6))
+@settings(max_examples=60)
 def test_label_selector_is_conjunction_of_requirements(
     selector: LabelSelector, labels: dict[str, str]
 ) -> None:
@@ -498,6 +500,7 @@ field_requirements = st.builds(
 
 
 @given(st.lists(field_requirements, max_size=4).map(tuple))
+@settings(max_examples=60)
 def test_field_selector_equals_its_parsed_text(
     requirements: tuple[FieldRequirement, ...],
 ) -> None:

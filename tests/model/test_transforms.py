@@ -9,7 +9,7 @@ import orjson
 import pytest
 from conftest import pod
 from each_case import each_case
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from json_helpers import STYLES, nested, styles, texts, values
 from json_helpers import written as bytes_of
@@ -154,6 +154,7 @@ contents = st.fixed_dictionaries(
 
 @given(content=contents, style=styles, order=st.randoms(use_true_random=False))
 @example(content=managed(), style="compact", order=None)
+@settings(max_examples=60)
 def test_strip_of_any_content_equals_removal_from_dict(
     content: dict[str, Any], order: Any, style: str
 ) -> None:
@@ -341,6 +342,7 @@ def test_drop_from_malformed_body_raises_decode_error() -> None:
 
 
 @given(content=contents, style=styles)
+@settings(max_examples=60)
 def test_drop_equals_removal_from_dict(content: dict[str, Any], style: str) -> None:
     obj = written(content, style)
     expected: dict[str, Any] = obj.to_dict()

@@ -252,7 +252,7 @@ def test_context_caches_bodies_used_last() -> None:
     assert len(context.decoded_bodies) == DECODED_BODIES_KEPT
     assert context.decoded(body(0), "it") is first[0]  # used since
     assert context.decoded(body(2), "it") is first[2]
-    assert context.decoded(body(1), "it") is not first[1]  # the oldest went
+    assert context.decoded(body(1), "it") is not first[1]  # the oldest was dropped
 
 
 def test_context_cache_has_bounded_number_of_bodies() -> None:

@@ -136,7 +136,7 @@ def test_missing_tool_is_named(machine: Machine) -> None:
         built("kube_rs")
 
     assert str(caught.value) == (
-        "kube_rs is built from source by Rust, and there is no cargo on the PATH"
+        "building kube_rs from source requires cargo, which is not on the PATH"
     )
     assert machine.programs() == []
 

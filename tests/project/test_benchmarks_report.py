@@ -36,7 +36,7 @@ FIGURES = [
     figure("client-go typed JSON", 3_000),
     figure("lightkube", 5_000),
     figure("kr8s", 300),
-    figure("kube-rs", None, note="there is no cargo"),
+    figure("kube-rs", None, note="cargo is not installed"),
 ]
 
 
@@ -68,7 +68,7 @@ def test_missing_peer_has_a_row_with_the_reason() -> None:
         "client-go typed JSON": ("16x", "", ""),
         "lightkube": ("9.62x", "", ""),
         "kr8s": ("160x", "", ""),
-        "kube-rs": ("", "", "there is no cargo"),
+        "kube-rs": ("", "", "cargo is not installed"),
     }
 
 
@@ -120,12 +120,12 @@ def test_variant_of_ours_is_compared_with_the_peers_of_its_case() -> None:
 
 
 def test_our_own_failure_is_reported() -> None:
-    failed = figure(OURS, None, note="it does not hold what the server holds")
+    failed = figure(OURS, None, note="it has another state than the server")
 
     assert table([failed, *FIGURES[1:2]], goal(15, "client-go typed JSON")) == {
         "client-go typed JSON": (
             *("", "≥ 15x"),
-            "it does not hold what the server holds",
+            "it has another state than the server",
         )
     }
 

@@ -33,7 +33,7 @@ def names(events: list[WatchEvent]) -> list[str]:
 
 
 @dataclass(eq=False)
-class Told:
+class ModelWatch:
     """A watch of the model, with its unread events."""
 
     length: int
@@ -42,7 +42,7 @@ class Told:
     missed: int = 0
 
 
-Item: TypeAlias = "str | Told"
+Item: TypeAlias = "str | ModelWatch"
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Model:
     room: int
     drops: bool
     line: list[Item] = field(default_factory=list)
-    watches: list[Told] = field(default_factory=list)
+    watches: list[ModelWatch] = field(default_factory=list)
     closing: bool = False
     ended: bool = False
 
@@ -64,13 +64,13 @@ class Model:
         self.line.append(item)
         self.pump()
 
-    def take(self, watch: Told, most: int | None) -> list[str]:
+    def take(self, watch: ModelWatch, most: int | None) -> list[str]:
         taken = watch.queue[:most]
         del watch.queue[:most]
         self.pump()
         return taken
 
-    def stop(self, watch: Told) -> None:
+    def stop(self, watch: ModelWatch) -> None:
         watch.state = "stopped"
         watch.queue.clear()
         if watch in self.watches:
@@ -83,7 +83,7 @@ class Model:
         if item in self.line[self.room :]:
             self.line.remove(item)
 
-        if isinstance(item, Told):
+        if isinstance(item, ModelWatch):
             self.stop(item)
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ class Model:
 
     def is_done(self, item: Item) -> bool:
         """Return whether the caller of this send or watch no longer has to wait."""
-        if isinstance(item, Told):
+        if isinstance(item, ModelWatch):
             return item.state != "waiting"
 
         return item not in self.line[self.room :]
@@ -132,8 +132,8 @@ class BroadcasterMachine(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.count = 0
         self.senders: dict[Item, asyncio.Task[Any]] = {}
-        self.watches: dict[Told, Watch] = {}
-        self.reader: tuple[Told, asyncio.Task[list[WatchEvent]]] | None = None
+        self.watches: dict[ModelWatch, Watch] = {}
+        self.reader: tuple[ModelWatch, asyncio.Task[list[WatchEvent]]] | None = None
         self.shutdowns: list[asyncio.Task[None]] = []
 
     @initialize(
@@ -177,7 +177,7 @@ class BroadcasterMachine(RuleBasedStateMachine):
             assert task.done() == self.model.is_done(item), item
             if task.done():
                 del self.senders[item]
-                if isinstance(item, Told):
+                if isinstance(item, ModelWatch):
                     self.watches[item] = task.result()
 
         for task in [task for task in self.shutdowns if task.done()]:
@@ -201,7 +201,7 @@ class BroadcasterMachine(RuleBasedStateMachine):
         self.count += 1
         return f"e-{self.count}"
 
-    def drawn_watch(self, data: st.DataObject) -> Told:
+    def drawn_watch(self, data: st.DataObject) -> ModelWatch:
         return data.draw(st.sampled_from(list(self.watches)))
 
     # ---------------------------------------------------------------- sending
@@ -257,7 +257,7 @@ class BroadcasterMachine(RuleBasedStateMachine):
             assert isinstance(task.exception(), QueueShutDown)
             return
 
-        received = Told(length, first)
+        received = ModelWatch(length, first)
         self.senders[received] = task
         self.model.put(received)
         self.run(lambda: None)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 KIND = next(it for it in built_in_kinds() if it.resource == CONFIG_MAPS)
 COLORS = ("", "red", "blue")
 
-Told = tuple[str, str, int]
+Received = tuple[str, str, int]
 """Type of an event, key of its object, and version."""
 
 
@@ -60,13 +60,13 @@ class Reader:
     """A feed, its received events, and its expected events."""
 
     def __init__(
-        self, watcher: Watcher, scope: int, *, initial: list[Told], after: int
+        self, watcher: Watcher, scope: int, *, initial: list[Received], after: int
     ) -> None:
         self.watcher = watcher
         self.expected = initial
         self.after = after
         self.matches = SCOPES[scope][1]
-        self.received: list[Told] = []
+        self.received: list[Received] = []
 
     def expect(self, old: Thing | None, new: Thing | None, version: int) -> None:
         before = old is not None and self.matches(old)

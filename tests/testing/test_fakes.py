@@ -344,7 +344,7 @@ async def test_informer_follows_fake_lister_watcher() -> None:
 
         assert source.watches == 1
 
-    # No order of both objects is guaranteed, but one of the changes of each.
+    # Only the changes of each object have a guaranteed order.
     assert [it for it in record if it[1] == "a"] == ["+a", "~a"]
     assert [it for it in record if it[1] == "b"] == ["+b", "-b"]
     assert source.watches == 0

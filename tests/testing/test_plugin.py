@@ -1,4 +1,4 @@
-"""Pytest plugin, in separate pytest runs."""
+"""Pytest plugin, in nested pytest runs."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def test_text_like_a_border_does_not_split_items(size: int) -> None:
     found=st.lists(st.dictionaries(texts, texts, max_size=3), max_size=5),
     sizes=st.lists(st.integers(1, 20_000), min_size=1, max_size=10),
 )
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_long_list_is_read_for_any_split(
     found: list[dict[str, str]], sizes: list[int]
 ) -> None:

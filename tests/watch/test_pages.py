@@ -49,7 +49,7 @@ async def test_next_page_is_requested_while_one_is_read() -> None:
 
     async with PagesAhead(source) as pages:
         async with pages.page(FIRST) as page:
-            pages.ask(SECOND)
+            pages.request_ahead(SECOND)
             await turns()
             assert source.requested == ["list ''", "list t"], "before the first is read"
             assert await names_of(page) == "a"
@@ -62,12 +62,12 @@ async def test_next_page_is_requested_while_one_is_read() -> None:
     assert len(source.requested) == 2
 
 
-async def test_repeated_ask_changes_nothing() -> None:
+async def test_repeated_request_ahead_changes_nothing() -> None:
     source = FakeSource([Page([thing("a")])])
 
     async with PagesAhead(source) as pages:
         for _ in range(3):
-            pages.ask(SECOND)
+            pages.request_ahead(SECOND)
             await turns()
 
         async with pages.page(SECOND) as page:
@@ -81,20 +81,20 @@ async def test_read_page_can_be_requested_again() -> None:
 
     async with PagesAhead(source) as pages:
         for name in "ab":
-            pages.ask(SECOND)
+            pages.request_ahead(SECOND)
             await turns()
             assert source.open == 1
             async with pages.page(SECOND) as page:
                 assert await names_of(page) == name
 
 
-async def test_ask_for_other_page_drops_page_ahead() -> None:
+async def test_request_for_other_page_drops_page_ahead() -> None:
     source = FakeSource([Page([thing("a")]), Page([thing("b")])])
 
     async with PagesAhead(source) as pages:
-        pages.ask(SECOND)
+        pages.request_ahead(SECOND)
         await turns()
-        pages.ask(OTHER)
+        pages.request_ahead(OTHER)
         await turns()
         assert source.requested == ["list t", "list u"]
         assert source.open == 1
@@ -107,7 +107,7 @@ async def test_reading_other_page_drops_page_ahead() -> None:
     source = FakeSource([Page([thing("a")]), Page([thing("b")])])
 
     async with PagesAhead(source) as pages:
-        pages.ask(SECOND)
+        pages.request_ahead(SECOND)
         await turns()
 
         async with pages.page(FIRST) as page:
@@ -126,7 +126,7 @@ async def test_error_of_page_ahead_is_raised_by_its_page() -> None:
 
     async with PagesAhead(source) as pages:
         async with pages.page(FIRST) as page:
-            pages.ask(SECOND)
+            pages.request_ahead(SECOND)
             await turns()
             assert await names_of(page) == "a"
 
@@ -139,7 +139,7 @@ async def test_error_of_an_unused_page_ahead_is_dropped() -> None:
     source = FakeSource([EXPIRED])
 
     async with PagesAhead(source) as pages:
-        pages.ask(SECOND)
+        pages.request_ahead(SECOND)
         await turns()
 
     assert source.requested == ["list t"]
@@ -149,7 +149,7 @@ async def test_error_while_reading_page_ahead_is_raised_to_reader() -> None:
     source = FakeSource([Page([thing("a")], error=TransportError("broken"))])
 
     async with PagesAhead(source) as pages:
-        pages.ask(SECOND)
+        pages.request_ahead(SECOND)
         with pytest.raises(TransportError):
             async with pages.page(SECOND) as page:
                 await names_of(page)
@@ -165,7 +165,7 @@ async def test_pages_ahead_leaves_no_task_and_no_connection(
     source = FakeSource([answer])
 
     async with PagesAhead(source) as pages:
-        pages.ask(SECOND)
+        pages.request_ahead(SECOND)
         await turns(number)
 
     assert source.open == 0
@@ -176,11 +176,11 @@ async def test_dropped_pages_are_left() -> None:
 
     async with PagesAhead(source) as pages:
         for token in "abc":
-            pages.ask(ListOptions(continue_token=token))
+            pages.request_ahead(ListOptions(continue_token=token))
             await turns(3)
 
-        pages.ask(FIRST)
-        pages.ask(SECOND)
+        pages.request_ahead(FIRST)
+        pages.request_ahead(SECOND)
 
         assert len(pages._dropped) < 4, "those that are left are forgotten"
 
@@ -195,11 +195,11 @@ async def test_pages_ahead_can_be_cancelled_in_every_turn_of_loop(turn: int) -> 
     async def read() -> str:
         async with PagesAhead(source) as pages:
             async with pages.page(FIRST) as page:
-                pages.ask(SECOND)
+                pages.request_ahead(SECOND)
                 found = await names_of(page)
 
             async with pages.page(SECOND) as page:
-                pages.ask(OTHER)
+                pages.request_ahead(OTHER)
                 return found + await names_of(page)
 
     task = asyncio.create_task(read())
@@ -216,7 +216,7 @@ async def test_wait_for_page_ahead_can_be_cancelled() -> None:
     source = FakeSource([Silence()])
 
     async with PagesAhead(source) as pages:
-        pages.ask(SECOND)
+        pages.request_ahead(SECOND)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(5), pages.page(SECOND):
                 pytest.fail("the server is silent")

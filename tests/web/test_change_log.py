@@ -48,10 +48,10 @@ def journal_of(*names: str, history: int = 1000) -> ChangeLog:
     return journal
 
 
-def told(reader: Reader) -> list[str]:
+def events_of(reader: Reader) -> list[str]:
     """Return all pending events."""
     found = []
-    while reader.behind:
+    while reader.pending:
         it = reader.step()
         if it is not None:
             found.append(text_of(it))
@@ -68,17 +68,17 @@ def text_of(it: StreamEvent) -> str:
 
 def caught_up(journal: ChangeLog, selection: StreamSelection = ALL) -> Reader:
     reader = journal.reader(selection)
-    told(reader)
+    events_of(reader)
     return reader
 
 
-# ---------------------------------------------------------------- what is told
+# ---------------------------------------------------------------- events
 
 
 def test_new_reader_gets_all_objects() -> None:
     reader = journal_of("a", "b").reader(ALL)
 
-    assert told(reader) == ["reset", "added a@1", "added b@1", "synced"]
+    assert events_of(reader) == ["reset", "added a@1", "added b@1", "synced"]
     assert reader.step() is None
 
 
@@ -87,11 +87,11 @@ def test_changes_follow_synced_event() -> None:
     reader = caught_up(journal)
 
     journal.apply(Updated(pod_of("a"), pod_of("a", 2)))
-    assert told(reader) == ["updated a@2"]
+    assert events_of(reader) == ["updated a@2"]
     journal.apply(Added(pod_of("b", 3)))
-    assert told(reader) == ["added b@3"]
+    assert events_of(reader) == ["added b@3"]
     journal.apply(Deleted(pod_of("a", 4)))
-    assert told(reader) == ["deleted a@4"]
+    assert events_of(reader) == ["deleted a@4"]
 
 
 def test_resync_has_no_event() -> None:
@@ -100,7 +100,7 @@ def test_resync_has_no_event() -> None:
 
     journal.apply(Updated(pod_of("a"), pod_of("a"), resync=True))
 
-    assert not reader.behind
+    assert not reader.pending
     assert reader.reached == 1
 
 
@@ -111,7 +111,7 @@ def test_pending_events_are_merged_at_first_position() -> None:
     journal.apply(Updated(pod_of("b"), pod_of("b", 3)))
     journal.apply(Updated(pod_of("a", 2), pod_of("a", 4)))
 
-    assert told(reader) == ["updated a@4", "updated b@3"]
+    assert events_of(reader) == ["updated a@4", "updated b@3"]
 
 
 def test_object_added_and_deleted_before_send_has_no_events() -> None:
@@ -120,7 +120,7 @@ def test_object_added_and_deleted_before_send_has_no_events() -> None:
     journal.apply(Added(pod_of("a")))
     journal.apply(Deleted(pod_of("a")))
 
-    assert told(reader) == []
+    assert events_of(reader) == []
 
 
 def test_recreated_object_is_another_object() -> None:
@@ -129,7 +129,7 @@ def test_recreated_object_is_another_object() -> None:
     journal.apply(Deleted(pod_of("a")))
     journal.apply(Added(thing("a", 9, "another", labels={})))
 
-    assert told(reader) == ["deleted a@1", "added a@9"]
+    assert events_of(reader) == ["deleted a@1", "added a@9"]
 
 
 def test_object_changed_before_it_is_sent_is_sent_once() -> None:
@@ -139,7 +139,7 @@ def test_object_changed_before_it_is_sent_is_sent_once() -> None:
     journal.apply(Updated(pod_of("a"), pod_of("a", 2)))
     journal.apply(Deleted(pod_of("b")))
 
-    assert told(reader) == ["added c@1", "added a@2", "synced"]
+    assert events_of(reader) == ["added c@1", "added a@2", "synced"]
 
 
 def test_reader_that_has_not_begun_keeps_no_state() -> None:
@@ -150,7 +150,7 @@ def test_reader_that_has_not_begun_keeps_no_state() -> None:
     journal.apply(Deleted(pod_of("b")))
 
     assert (reader._order, reader._waiting, news) == ([], {}, [])
-    assert told(reader) == ["reset", "added a@2", "synced"]
+    assert events_of(reader) == ["reset", "added a@2", "synced"]
 
 
 def test_change_wakes_only_readers_that_select_it() -> None:
@@ -158,7 +158,7 @@ def test_change_wakes_only_readers_that_select_it() -> None:
     woken: list[str] = []
     for selection, name in ((ALL, "all"), (PUBLIC, "public")):
         reader = journal.reader(selection, on_news=partial(woken.append, name))
-        told(reader)
+        events_of(reader)
 
     journal.apply(Added(pod_of("a")))
     assert woken == ["all", "public"]
@@ -173,52 +173,52 @@ def test_unselected_objects_are_skipped_in_bounded_steps(count: int) -> None:
         journal.apply(Added(pod_of(f"hidden-{number}", public=False), initial=True))
 
     journal.apply(Added(pod_of("last"), initial=True))
-    asked = []
+    checked = []
 
     def accepts(obj: KubeObject) -> bool:
-        asked.append(obj)
+        checked.append(obj)
         return PUBLIC(obj)
 
     reader = journal.reader(accepts)
     assert reader.step() == StreamEvent(StreamEventType.RESET)
     first = reader.step()
-    assert len(asked) == min(OBJECTS_PER_STEP, count + 1)
+    assert len(checked) == min(OBJECTS_PER_STEP, count + 1)
     assert (first is not None) is (count < OBJECTS_PER_STEP)
     assert first is None or text_of(first) == "added last@1"
-    assert told(reader) == ["added last@1", "synced"][count < OBJECTS_PER_STEP :]
+    assert events_of(reader) == ["added last@1", "synced"][count < OBJECTS_PER_STEP :]
 
 
 def test_readers_of_equal_selections_share_match() -> None:
-    asked = 0
+    checked = 0
 
     @dataclass(frozen=True)
     class Counted:
         selection: StreamSelection
 
         def __call__(self, obj: KubeObject) -> bool:
-            nonlocal asked
-            asked += 1
+            nonlocal checked
+            checked += 1
             return self.selection(obj)
 
     journal = journal_of("a")
     readers = [journal.reader(Counted(PUBLIC)) for _ in range(100)]
     for reader in readers:
-        told(reader)
+        events_of(reader)
 
-    asked = 0
+    checked = 0
     journal.apply(Updated(pod_of("a"), pod_of("a", 2, public=False)))
-    assert [told(it) for it in readers] == [["deleted a@1"]] * 100
-    assert asked == 2, "as it was, and as it is"
+    assert [events_of(it) for it in readers] == [["deleted a@1"]] * 100
+    assert checked == 2, "as it was, and as it is"
 
 
 def test_each_step_of_resume_matches_few_departures() -> None:
     names = [f"pod-{number}" for number in range(200)]
     journal = journal_of(*names)
-    asked = 0
+    checked = 0
 
     def accepts(_: KubeObject) -> bool:
-        nonlocal asked
-        asked += 1
+        nonlocal checked
+        checked += 1
         return True
 
     for name in names:
@@ -226,10 +226,10 @@ def test_each_step_of_resume_matches_few_departures() -> None:
 
     reader = journal.reader(accepts, since=200)
     most, found = 0, 0
-    while reader.behind:
-        before = asked
+    while reader.pending:
+        before = checked
         found += reader.step() is not None
-        most = max(most, asked - before)
+        most = max(most, checked - before)
 
     assert found == 201
     assert most <= 2 * OBJECTS_PER_STEP
@@ -241,7 +241,7 @@ def test_reader_keeps_one_page_of_uids() -> None:
     reader = journal.reader(ALL)
     found: list[str] = []
     longest = 0
-    while reader.behind:
+    while reader.pending:
         if len(found) == PAGE // 2:
             journal.apply(Updated(pod_of("pod-0"), pod_of("pod-0", 2)))
             journal.apply(Deleted(pod_of(f"pod-{count - 1}")))
@@ -264,7 +264,7 @@ def test_object_leaving_selection_is_deleted_with_last_state() -> None:
     journal.apply(Updated(pod_of("a", 2), pod_of("a", 3, public=False)))
     journal.apply(Updated(pod_of("a", 3, public=False), pod_of("a", 4, public=False)))
 
-    assert told(reader) == ["deleted a@2"]
+    assert events_of(reader) == ["deleted a@2"]
 
 
 def test_never_selected_object_has_no_events() -> None:
@@ -275,8 +275,8 @@ def test_never_selected_object_has_no_events() -> None:
     journal.apply(Updated(hidden, pod_of("a", 2, public=False)))
     journal.apply(Deleted(pod_of("a", 3, public=False)))
 
-    assert told(reader) == []
-    assert told(journal.reader(PUBLIC, since=1)) == ["synced"]
+    assert events_of(reader) == []
+    assert events_of(journal.reader(PUBLIC, since=1)) == ["synced"]
 
 
 def test_dismissed_reader_keeps_no_state() -> None:
@@ -285,7 +285,7 @@ def test_dismissed_reader_keeps_no_state() -> None:
     journal.dismiss(reader)
     journal.apply(Added(pod_of("b")))
 
-    assert not reader.behind
+    assert not reader.pending
 
 
 def test_reader_with_too_many_departures_is_reset() -> None:
@@ -295,8 +295,8 @@ def test_reader_with_too_many_departures_is_reset() -> None:
     for name in names[:4]:
         journal.apply(Deleted(pod_of(name)))
 
-    assert told(reader)[0] == "reset"
-    assert not reader.behind
+    assert events_of(reader)[0] == "reset"
+    assert not reader.pending
 
 
 # ---------------------------------------------------------------- where it was
@@ -313,7 +313,7 @@ def test_resumed_reader_gets_missed_changes() -> None:
 
     reader = journal.reader(ALL, since=3)
 
-    assert told(reader) == ["updated a@2", "added d@4", "deleted b@1", "synced"]
+    assert events_of(reader) == ["updated a@2", "added d@4", "deleted b@1", "synced"]
     assert reader.reached == 6
 
 
@@ -323,7 +323,7 @@ def test_unknown_position_is_reset(since: int) -> None:
     for version in range(2, 5):
         journal.apply(Updated(pod_of("a", version - 1), pod_of("a", version)))
 
-    assert told(journal.reader(ALL, since)) == ["reset", "added a@4", "synced"]
+    assert events_of(journal.reader(ALL, since)) == ["reset", "added a@4", "synced"]
 
 
 def test_position_before_forgotten_departure_is_unknown() -> None:
@@ -333,8 +333,8 @@ def test_position_before_forgotten_departure_is_unknown() -> None:
 
     assert not journal.knows(3)
     assert journal.knows(4)
-    assert told(journal.reader(ALL, 4)) == ["deleted b@1", "deleted c@1", "synced"]
-    assert told(journal.reader(ALL, 3)) == ["reset", "synced"]
+    assert events_of(journal.reader(ALL, 4)) == ["deleted b@1", "deleted c@1", "synced"]
+    assert events_of(journal.reader(ALL, 3)) == ["reset", "synced"]
 
 
 def test_deletion_of_object_in_flight_is_sent_after_resume() -> None:
@@ -355,7 +355,7 @@ def test_deletion_of_object_in_flight_is_sent_after_resume() -> None:
     assert reader.step() is None, "it has begun"
     journal.apply(Deleted(pod_of("b", 2)))
 
-    assert sorted(told(reader)) == ["deleted a@1", "deleted b@2", "synced"]
+    assert sorted(events_of(reader)) == ["deleted a@1", "deleted b@2", "synced"]
 
 
 def test_updates_do_not_count_against_history() -> None:
@@ -363,7 +363,7 @@ def test_updates_do_not_count_against_history() -> None:
     for version in range(2, 100):
         journal.apply(Updated(pod_of("a", version - 1), pod_of("a", version)))
 
-    assert told(journal.reader(ALL, 1)) == ["updated a@99", "synced"]
+    assert events_of(journal.reader(ALL, 1)) == ["updated a@99", "synced"]
 
 
 # ---------------------------------------------------------------- all of it
@@ -385,7 +385,7 @@ class Browser:
 
     def read(self, steps: int) -> None:
         for _ in range(steps):
-            if not self.reader.behind:
+            if not self.reader.pending:
                 return
 
             it = self.reader.step()

@@ -259,8 +259,8 @@ async def test_failed_manager_is_dead_while_its_informers_live(
                 assert "boom" not in str(answer.body)
                 assert body["informers"][0]["ok"]
 
-            told = json.loads(livez(manager, reasons=True).body)
-            assert told["reason"] == "failed: ValueError('boom')"
+            report = json.loads(livez(manager, reasons=True).body)
+            assert report["reason"] == "failed: ValueError('boom')"
             assert livez(factory).status == 200
             with pytest.raises(ValueError, match="boom"):
                 await manager.shutdown()

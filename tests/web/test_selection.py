@@ -23,7 +23,7 @@ def chosen(selection: StreamSelection) -> str:
     ("selection", "names"),
     [
         pytest.param(StreamSelection.of(), "abcn", id="all"),
-        pytest.param(StreamSelection.of("", ""), "abcn", id="all-said"),
+        pytest.param(StreamSelection.of("", ""), "abcn", id="all"),
         pytest.param(StreamSelection.of("shop"), "ab", id="namespace"),
         pytest.param(StreamSelection.of(["shop", "other"]), "abc", id="namespaces"),
         pytest.param(StreamSelection.of(None, "app=web"), "ac", id="labels"),

@@ -250,9 +250,9 @@ def test_invalid_stream_options_are_refused(options: dict[str, Any]) -> None:
         EventStream(factory.informer("v1", "pods"), **options)
 
 
-@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("shown", [False, True])
 async def test_secret_data_is_sent_only_on_request(
-    server: APIServer, asked: bool
+    server: APIServer, shown: bool
 ) -> None:
     annotation = "kubectl.kubernetes.io/last-applied-configuration"
     metadata = {"name": "key", "annotations": {annotation: "c2VzYW0=", "mine": "x"}}
@@ -261,11 +261,11 @@ async def test_secret_data_is_sent_only_on_request(
         factory = SharedInformerFactory(client)
         secrets = factory.informer("v1", "secrets")
         async with factory:
-            page = Page(EventStream(secrets, secret_data=asked))
+            page = Page(EventStream(secrets, secret_data=shown))
             async with page.reading():
                 (found,) = [it.data for it in page.events if it.name == "added"]
 
-    assert ("c2VzYW0=" in str(found)) is asked
+    assert ("c2VzYW0=" in str(found)) is shown
     assert found["metadata"]["annotations"]["mine"] == "x"
     assert found["kind"] == "Secret"
 

@@ -97,12 +97,12 @@ async def test_change_is_matched_once_for_equal_selectors(
         for page in pages:
             await stack.enter_async_context(page.reading())
 
-        asked = 0
+        checked = 0
         accepts = StreamSelection.__call__
 
         def counted(selection: StreamSelection, obj: Any) -> bool:
-            nonlocal asked
-            asked += 1
+            nonlocal checked
+            checked += 1
             return accepts(selection, obj)
 
         monkeypatch.setattr(StreamSelection, "__call__", counted)
@@ -111,7 +111,7 @@ async def test_change_is_matched_once_for_equal_selectors(
         await settled(server, pods)
         await asyncio.sleep(1)
 
-        assert asked == 2, "as it was, and as it is"
+        assert checked == 2, "as it was, and as it is"
         assert all(page.names[-1] == "added a" for page in pages)
 
 
@@ -120,11 +120,11 @@ async def test_change_wakes_few_readers_in_each_turn(
 ) -> None:
     stream = EventStream(pods, max_readers=None)
     count = 5 * WOKEN_AT_ONCE
-    told = 0
+    sent = 0
 
     async def write(chunk: bytes) -> None:
-        nonlocal told
-        told += chunk.count(b"event: updated")
+        nonlocal sent
+        sent += chunk.count(b"event: updated")
 
     tasks = [
         asyncio.create_task(stream.send(stream.check(), write)) for _ in range(count)
@@ -133,7 +133,7 @@ async def test_change_wakes_few_readers_in_each_turn(
     label = {"metadata": {"labels": {"x": "y"}}}
     server.patch(PODS, "a", label, namespace="default")
     most = 0
-    while told < count:
+    while sent < count:
         most = max(most, sum(it.news.is_set() for it in stream._connections))
         await asyncio.sleep(0)
 

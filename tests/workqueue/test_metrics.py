@@ -196,7 +196,7 @@ async def test_ages_of_work_grow_until_it_is_done() -> None:
 async def test_plain_sink_gets_ages_twice_a_second() -> None:
     sink = PlainSink()
     queue = WorkQueue[str]("pods", metrics=sink)
-    told = set()
+    ages = set()
     queue.add("hangs")
     await queue.get()
 
@@ -204,9 +204,9 @@ async def test_plain_sink_gets_ages_twice_a_second() -> None:
         await asyncio.sleep(0.1)
         queue.add("a")
         queue.done(await queue.get())
-        told.add(sink.gauges.get(LONGEST))
+        ages.add(sink.gauges.get(LONGEST))
 
-    times = sorted(age for age in told if age is not None)
+    times = sorted(age for age in ages if age is not None)
     gaps = [later - before for before, later in pairwise(times)]
     assert len(times) >= 7
     assert all(gap >= AGES_SECONDS - 1e-9 for gap in gaps)

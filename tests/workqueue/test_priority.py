@@ -378,7 +378,7 @@ async def test_refused_item_leaves_no_state() -> None:
     queue.add("a", 5)
     queue.add_after("b", 1, 5)
 
-    assert not queue._prioritized.wanted
+    assert not queue._prioritized.requested
     assert queue._delayed_priorities == {}
 
 
@@ -424,7 +424,7 @@ async def test_other_thread_gets_wrong_loop_and_changes_nothing() -> None:
 
     assert [type(error) for error in errors] == [WrongLoop] * 3
     assert take_all(queue) == ["a", "b"]
-    assert not queue._prioritized.wanted
+    assert not queue._prioritized.requested
 
 
 def test_other_loop_gets_wrong_loop_and_changes_nothing() -> None:
@@ -441,4 +441,4 @@ def test_other_loop_gets_wrong_loop_and_changes_nothing() -> None:
     with pytest.raises(WrongLoop):
         asyncio.run(add())
 
-    assert not queue._prioritized.wanted
+    assert not queue._prioritized.requested

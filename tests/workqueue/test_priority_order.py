@@ -32,7 +32,7 @@ def ranked(ageing: float = 0.0) -> tuple[PrioritizedItems[str], Clock]:
 
 
 def put(line: PrioritizedItems[str], item: str, priority: int) -> None:
-    line.wanted[item] = priority
+    line.requested[item] = priority
     line.append(item)
 
 
@@ -69,7 +69,7 @@ def test_default_priority_is_0() -> None:
     assert rest_of(line) == ["usual", "low"]
 
 
-def test_wanted_priority_is_used_once() -> None:
+def test_requested_priority_is_used_once() -> None:
     line, _ = ranked()
     put(line, "a", 5)
     line.popleft()
@@ -79,9 +79,9 @@ def test_wanted_priority_is_used_once() -> None:
     assert line.priority_of("a") == 0
 
 
-def test_wanted_priority_can_be_raised() -> None:
+def test_requested_priority_can_be_raised() -> None:
     line, _ = ranked()
-    line.wanted["a"] = 1
+    line.requested["a"] = 1
 
     line.raise_to("a", 2)
 
@@ -89,7 +89,7 @@ def test_wanted_priority_can_be_raised() -> None:
     assert len(line) == 0
     line.append("a")
     assert line.priority_of("a") == 2
-    assert not line.wanted
+    assert not line.requested
 
 
 def test_clear_removes_items_and_priorities() -> None:
@@ -97,12 +97,12 @@ def test_clear_removes_items_and_priorities() -> None:
     put(line, "a", 1)
     put(line, "b", 1)
     line.raise_to("b", 3)
-    line.wanted["c"] = 2
+    line.requested["c"] = 2
 
     line.clear()
 
     assert line.depths() == {"0": 0}
-    assert not line.wanted
+    assert not line.requested
     line.append("c")
     assert rest_of(line) == ["c"]
 
@@ -132,7 +132,7 @@ def test_depths_count_queued_items() -> None:
     for item, priority in {"a": 1, "b": 1, "c": 2}.items():
         put(line, item, priority)
 
-    line.wanted["d"] = 1
+    line.requested["d"] = 1
     before = line.depths()
     line.raise_to("a", 2)
     raised = line.depths()
@@ -217,7 +217,7 @@ def test_item_raised_in_place_counts_for_its_new_priority() -> None:
     assert raised == ({"0": 0, "3": 1}, 3)
     assert line.last_priority == 3
     assert line.depths() == {"0": 0, "3": 0}
-    assert not line.wanted
+    assert not line.requested
 
 
 @pytest.mark.parametrize("ageing", [0.0, 0.5])

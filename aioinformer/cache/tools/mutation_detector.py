@@ -39,7 +39,7 @@ _TRUE = {"1", "t", "T", "true", "True", "TRUE"}
 
 @dataclass(frozen=True, slots=True)
 class Mutation(Generic[T]):
-    """An object that was changed while it was in a cache.
+    """Object that was changed while it was in a cache.
 
     Attributes:
         obj: Object in its changed state.

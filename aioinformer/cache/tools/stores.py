@@ -224,7 +224,7 @@ class LoopClock:
 
 
 class UndeltaStore(Store[T]):
-    """A store that pushes its whole content after each write.
+    """Store that pushes its whole content after each write.
 
     It turns changes back into states, for programs that act on the state as a whole and
     have few objects: each write costs as much as there are. A write that changes

@@ -27,9 +27,9 @@ logger = guarded_logger(__name__)
 class ErrorReporter:
     """Reporter of failures in the user code of one informer. Never raises.
 
-    Each failure is counted and passed on, and logged with its traceback. Where the same
-    code fails again and again, as it may for each of 100,000 objects, only the first
-    ones of a minute are logged like this, and then how many there were.
+    Each failure is counted, passed on, and logged with its traceback. If the same code
+    fails repeatedly, perhaps for each of 100,000 objects, only the first failures in a
+    minute are logged like this, then their number.
 
     Args:
         name: Name of the informer.
@@ -37,7 +37,7 @@ class ErrorReporter:
         metrics: Counts `aioinformer_user_errors_total` by informer and place.
 
     Raises:
-        OptionsError: If `on_error` is no plain function: nobody would await it.
+        OptionsError: If `on_error` is not a plain function.
     """
 
     def __init__(
@@ -52,19 +52,19 @@ class ErrorReporter:
         self._name = name
         self._on_error = on_error
         self._metrics = metrics
-        # For each piece of code, by its place and name.
+        # By place and name of the code.
         self._limits: defaultdict[tuple[str, str], LogLimit] = defaultdict(LogLimit)
 
     def failed(
         self, where: str, name: str, subject: object, cause: BaseException
     ) -> None:
-        """Report one failure: which code, its name, what it was called with, and why."""
+        """Report a failure: place and name of the code, its argument, and the error."""
         failure = HandlerError(where, name, subject)
         failure.__cause__ = cause
         self.report(failure)
 
     def report(self, failure: HandlerError) -> None:
-        """Report one failure that carries its cause."""
+        """Report a failure that has its cause."""
         self._log(failure)
         try:
             self._metrics.count(
@@ -96,7 +96,7 @@ class ErrorReporter:
 
 
 def _now() -> float:
-    """The loop's time, or where none runs, as when indexes are added, its clock's."""
+    """Return the time of the running loop, or of its clock if none runs."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -109,8 +109,8 @@ WINDOW_SECONDS = 60.0
 
 
 EACH = 9
-"""So many in a minute are written one by one; from the next on there are sums: at 10,
-20, 40, ... So whatever happens a million times writes 27 records in a minute."""
+"""Number of occurrences in a minute that are logged one by one. Then totals are logged at
+10, 20, 40, ... So a million occurrences in a minute make 27 records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,45 +118,45 @@ class Verdict:
     """Log records to write for one occurrence."""
 
     each: bool
-    """The occurrence itself."""
+    """True to log the occurrence itself."""
 
     sum: int = 0
-    """If not 0: so many there were by now in this minute, this one included."""
+    """If not 0, the total of this minute to log, including this occurrence."""
 
     before: int = 0
-    """If not 0: so many there were in the last minute that had any, not all told."""
+    """If not 0, the total to log of the last minute with occurrences."""
 
     @property
     def sums(self) -> list[int]:
-        """The numbers that are to be written, if any: `before`, then `sum`."""
+        """Totals to log: `before`, then `sum`."""
         return [number for number in (self.before, self.sum) if number]
 
 
 class LogLimit:
-    """Counts occurrences of one kind. Pure: the times are handed in."""
+    """Limit of log records for one kind of occurrence. Pure: times are passed in."""
 
     def __init__(self) -> None:
         self._began = 0.0
         self._count = 0
-        # The count that was written last, or is the next to be.
-        self._told = 0
+        # The total that was logged last, and the next one to log.
+        self._logged = 0
         self._next = EACH + 1
 
     def note(self, now: float) -> Verdict:
-        """Count one, at the time `now` in seconds of any clock."""
+        """Count an occurrence; `now` is in seconds of any clock."""
         before = 0
         if not self._count or not 0 <= now - self._began < WINDOW_SECONDS:
-            before = self._count if self._count > self._told else 0
+            before = self._count if self._count > self._logged else 0
             self._began, self._count = now, 0
-            self._told, self._next = 0, EACH + 1
+            self._logged, self._next = 0, EACH + 1
 
         self._count += 1
         if self._count <= EACH:
-            self._told = self._count
+            self._logged = self._count
             return Verdict(each=True, before=before)
 
         if self._count < self._next:
             return Verdict(each=False)
 
-        self._told, self._next = self._count, self._count * 2
+        self._logged, self._next = self._count, self._count * 2
         return Verdict(each=False, sum=self._count)

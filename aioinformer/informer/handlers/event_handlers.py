@@ -1,4 +1,4 @@
-"""A user's handlers, plain or async, behind one call for each kind of notification."""
+"""`EventHandlers`: a user's handler functions, their options, and their filter."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ class EventHandlers:
     """Functions of one handler: either `on_event`, or some of the others."""
 
     on_add: Callable[[KubeObject], Outcome] | None = None
-    """Called with the object."""
+    """Function of the new object."""
 
     on_update: Callable[[KubeObject, KubeObject], Outcome] | None = None
-    """Called with the old and the new state."""
+    """Function of the old and the new state."""
 
     on_delete: Callable[[KubeObject], Outcome] | None = None
-    """Called with the last state."""
+    """Function of the last state."""
 
     on_event: Callable[[Notification], Outcome] | None = None
-    """Called with the `Added`, `Updated` or `Deleted` itself, which has the flags."""
+    """Function of the `Added`, `Updated` or `Deleted`, which has the flags."""
 
     def __post_init__(self) -> None:
         specific = (self.on_add, self.on_update, self.on_delete)
         if (self.on_event is None) == (specific == (None, None, None)):
             raise OptionsError(
-                "give either on_event, or some of on_add, on_update and on_delete"
+                "pass either on_event, or some of on_add, on_update and on_delete"
             )
 
         for form, call in zip(_FORMS, (*specific, self.on_event), strict=True):
@@ -68,18 +68,18 @@ class EventHandlers:
                 continue
 
             if not callable(call):
-                raise OptionsError(f"{call!r} cannot be called: not a handler")
+                raise OptionsError(f"a handler must be callable, not {call!r}")
 
             check_runs(call, "a handler")
             check_takes(call, "a handler", form)
 
     def functions(self) -> list[Callable[..., Outcome]]:
-        """Return the functions that were given."""
-        given = (self.on_add, self.on_update, self.on_delete, self.on_event)
-        return [function for function in given if function is not None]
+        """Return the functions that are set."""
+        functions = (self.on_add, self.on_update, self.on_delete, self.on_event)
+        return [function for function in functions if function is not None]
 
     def describe(self) -> str:
-        """A name for the log, made of the functions' own names."""
+        """Return the names of the functions, for log and metrics."""
         names = [
             str(getattr(function, "__qualname__", type(function).__qualname__))
             for function in self.functions()
@@ -87,7 +87,7 @@ class EventHandlers:
         return "+".join(dict.fromkeys(names))
 
     def calls(self) -> dict[type, Call]:
-        """For each kind of notification that is wanted, what to call with it."""
+        """Return the function to call with a notification, by its type."""
         if self.on_event is not None:
             return dict.fromkeys((Added, Updated, Deleted), self.on_event)
 
@@ -104,12 +104,12 @@ class EventHandlers:
         return calls
 
 
-# How each is called: with what its parameters are usually called.
+# Calls of the functions, with the usual names of their parameters.
 _FORMS = ("on_add(obj)", "on_update(old, new)", "on_delete(obj)", "on_event(event)")
 
 
 class HandlerKeywords(TypedDict, total=False):
-    """The keyword arguments of `SharedInformer.add_event_handler` and its decorators."""
+    """Keyword arguments of `SharedInformer.add_event_handler` and its decorators."""
 
     resync_period: Duration | None
     filter: Callable[[KubeObject], object] | None
@@ -123,38 +123,38 @@ class HandlerOptions:
     """Options of one handler."""
 
     resync_period: Duration | None = None
-    """Seconds, or a timedelta, from one reminder of every object to the next: 1 s at
-    least, 0 for none, None for the informer's own period."""
+    """Interval of resyncs in seconds, or a timedelta; at least 1 s, 0 for none, None for
+    the informer's."""
 
     filter: Callable[[KubeObject], object] | None = None
-    """Which objects the handler wants: a plain function, called in the loop."""
+    """Plain function that returns True for the objects of interest."""
 
     coalesce: bool = False
-    """Merge what waits for one object."""
+    """True to merge the queued notifications of each object."""
 
     thread: bool = False
-    """Call the handler in a thread; it must be plain."""
+    """True to call plain functions in a thread."""
 
     name: str | None = None
-    """In log and metrics; made of the functions' names if left out."""
+    """Name in log and metrics; None for the names of the functions."""
 
     def __post_init__(self) -> None:
-        resync_seconds(self.resync_period)  # complains
+        resync_seconds(self.resync_period)  # checks it
         if self.filter is not None:
             check_plain(self.filter, "a filter")
 
     def check(self, handlers: EventHandlers) -> None:
-        """Complain of handlers for which these options make no sense.
+        """Check that the options fit the functions.
 
         Raises:
-            OptionsError: If an async one is to be called in a thread.
+            OptionsError: If an async function would be called in a thread.
         """
         if self.thread:
             for function in handlers.functions():
                 check_plain(function, "a handler with thread=True")
 
     def seconds_of_resync(self, default: float) -> float:
-        """The period in seconds, 0 for none; `default` is the informer's."""
+        """Return the resync period in seconds, 0 for none; `default` is the informer's."""
         if self.resync_period is None:
             return default
 
@@ -162,15 +162,15 @@ class HandlerOptions:
 
 
 class HandlerFilter:
-    """Turns notifications into those of one handler, when they are delivered.
+    """Filter of the notifications of one handler, applied on delivery.
 
-    What it begins to accept is `Added`, what it ceases to accept `Deleted`. The filter
-    is asked about the new state; what it said of the old one is remembered, as the keys
-    that the handler knows. (client-go asks about both, and about the final state of a
-    deletion. Where that differs from the state told last, or the filter has changed its
-    mind, its handlers miss an end, or are told one of something unknown.)
+    Objects that start to match give `Added`, those that stop to match `Deleted`. The
+    filter is called with the new state. Its result for the old state is known, as the keys
+    that the handler has. (client-go calls it with both states, and with the final state of
+    a deletion. If that state or the filter's result has changed, its handlers miss a
+    deletion, or get one of an unknown object.)
 
-    A filter that raises counts as passing, and is reported.
+    If the filter raises, that is reported, and the object matches.
 
     Args:
         accepts: Filter function of the user.
@@ -187,39 +187,39 @@ class HandlerFilter:
         self._accepts = accepts
         self._name = name
         self._reporter = reporter
-        # Invariant: what the handler was told to be there, and not yet to be gone.
+        # Keys of the objects that the handler has got and that were not deleted since.
         self._known: set[str] = set()
 
-    def passing(
+    def apply(
         self, events: Iterator[Notification | None]
     ) -> Iterator[Notification | None]:
         """Yield the notification for each event; None for none."""
         for event in events:
-            yield None if event is None else self.told(event)
+            yield None if event is None else self.filtered(event)
 
-    def told(self, event: Notification) -> Notification | None:
+    def filtered(self, event: Notification) -> Notification | None:
         """Return the notification for the handler; None for none."""
         key = object_of(event).key
         if isinstance(event, Deleted):
-            return self._told_end(event, key)
+            return self._filtered_deletion(event, key)
 
         now = object_of(event)
         known = key in self._known
-        if self._passes(now, event):
+        if self._matches(now, event):
             self._known.add(key)
             return event if known or isinstance(event, Added) else Added(now)
 
         self._known.discard(key)
         return Deleted(event.old) if known and isinstance(event, Updated) else None
 
-    def _told_end(self, event: Deleted, key: str) -> Deleted | None:
+    def _filtered_deletion(self, event: Deleted, key: str) -> Deleted | None:
         if key not in self._known:
             return None
 
         self._known.discard(key)
         return event
 
-    def _passes(self, obj: KubeObject, event: Notification) -> bool:
+    def _matches(self, obj: KubeObject, event: Notification) -> bool:
         try:
             return bool(self._accepts(obj))
         except user_errors() as exc:

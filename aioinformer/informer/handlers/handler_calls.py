@@ -1,9 +1,8 @@
-"""Calling a handler: once for each notification, whatever it does to itself.
+"""Calls of a handler: monitoring, cancellation, and calls in a thread.
 
-Most calls wait for nothing, and there may be a hundred thousand of them a second. So the
-code that calls is the plainest there is, an `await` in a loop, and what has to be known
-of a call that does wait, or does not come back, is watched from outside: by `HandlerCalls`,
-through which the listener's task runs that loop.
+Most calls do not wait, and there may be a hundred thousand per second. So the listener
+calls and awaits in a plain loop. `HandlerCalls`, which runs that loop, detects from outside
+that a call waits, blocks the event loop, or does not return.
 """
 
 from __future__ import annotations
@@ -36,42 +35,45 @@ __all__ = [
     "HIGH_WATER",
     "HandlerCalls",
     "HandlerMonitor",
-    "Steps",
     "ThreadCalls",
+    "TimedCoroutine",
 ]
 
 logger = guarded_logger(__name__)
 
 BLOCKING_SECONDS = 0.05
-"""A handler that keeps the loop from turning for this long delays everything."""
+"""Seconds from which a call that blocks the event loop is counted and logged."""
 
 HIGH_WATER = 10_000
-"""Notifications waiting for one handler: a warning at this many and at each doubling,
-if they have been waiting for longer than a first list takes."""
+"""Number of queued notifications of one handler that is logged as a warning, and at each
+doubling, if the oldest has been queued for `HIGH_WATER_SECONDS`."""
 
 HIGH_WATER_SECONDS = 10.0
+"""Time that a first list may take."""
 
 CALM_SECONDS = 5.0
-"""If the oldest has been waiting for less, the time of slowness is over, and the next
-one is warned of anew."""
+"""Age of the oldest notification below which a handler is no longer slow, so that the next
+period of slowness is logged again."""
 
 LONG_CALL_SECONDS = 60.0
-"""A single call that takes longer is warned of while it runs, as it may never end."""
+"""Seconds after which a running call is logged as a warning, as it may never end."""
 
 QUIET_SECONDS = 600.0
-"""After a warning of a long call there is none for the same handler for this long. And
-what waits for it only since then is no part of the same time of slowness."""
+"""Seconds between warnings about long calls of one handler. Notifications queued later than
+that after a warning belong to another period of slowness."""
 
 
-class Steps:
-    """An awaitable, to be awaited once, by the task that makes it; watches its steps.
+class TimedCoroutine:
+    """Awaitable that measures for how long each step blocks the event loop.
+
+    Await it once, in the task that makes it.
 
     Attributes:
-        task: The one that awaits it.
-        longest: Seconds of the longest time for which it kept the loop from turning.
-        own_cancels: Number of cancellations of its own task, up to its last wait; only
-            it can cancel while a step runs. Cancellations of others that it took back
-            (`uncancel`) are subtracted.
+        task: Task that awaits it.
+        longest: Seconds of the longest step.
+        own_cancels: Number of cancellations of its task by itself, up to its last wait:
+            during a step, no other code runs. Cancellations by other code that it has
+            undone (`uncancel`) are subtracted.
     """
 
     __slots__ = ("_cancels_before", "_coroutine", "longest", "own_cancels", "task")
@@ -95,24 +97,24 @@ class Steps:
         return self._step(self._coroutine.send, None)
 
     def send(self, value: Any) -> Any:
-        """Resume it."""
+        """Resume the coroutine."""
         return self._step(self._coroutine.send, value)
 
     def throw(self, *error: Any) -> Any:
-        """Raise inside of it, as a cancellation does."""
+        """Raise an error inside the coroutine, as a cancellation does."""
         return self._step(self._coroutine.throw, *error)
 
     def close(self) -> None:
-        """Give it up."""
+        """Close the coroutine."""
         self._coroutine.close()
 
     def forget_cancels(self) -> None:
-        """Count anew from here on; asked by itself, within a step."""
+        """Reset the count; called within a step."""
         self.own_cancels = 0
         self._cancels_before = self.task.cancelling()
 
     def own_cancels_so_far(self) -> int:
-        """The same as `own_cancels`, asked by itself: the running step's are in it."""
+        """Return `own_cancels` including the running step; called within a step."""
         cancels = self.task.cancelling() - self._cancels_before
         return max(self.own_cancels + cancels, 0)
 
@@ -134,54 +136,54 @@ async def _wait_for(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
 
 
-class HandlerCalls(Steps):
-    """The life of a task that calls a handler, watched from outside.
+class HandlerCalls(TimedCoroutine):
+    """Monitor of a coroutine that calls a handler.
 
     Args:
-        life: Makes the coroutine, which calls the handler, and sets `event`.
-        slowness: Told of calls that block the loop, or do not return.
-        budget: Given back when a call begins to wait.
+        delivery: Function that returns the coroutine, which sets `event`.
+        monitor: Monitor of the handler, for calls that block the loop or do not return.
+        budget: Budget that is returned when a call begins to wait.
 
     Attributes:
         event: Notification of the running call, or of the call that ended the task.
             None in the waits between calls.
         waited: True if the running call has waited, so that its slice of the budget was
-            given back: `finish()` is due after the call.
+            returned. `finish()` is due after the call.
     """
 
-    __slots__ = ("_budget", "_slowness", "event", "waited")
+    __slots__ = ("_budget", "_monitor", "event", "waited")
 
     def __init__(
         self,
-        life: Callable[[HandlerCalls], Coroutine[Any, Any, None]],
-        slowness: HandlerMonitor,
+        delivery: Callable[[HandlerCalls], Coroutine[Any, Any, None]],
+        monitor: HandlerMonitor,
         budget: LoopBudget,
     ) -> None:
-        super().__init__(life(self))
-        self._slowness = slowness
+        super().__init__(delivery(self))
+        self._monitor = monitor
         self._budget = budget
         self.event: Notification | None = None
         self.waited = False
 
     def is_from_outside(self, error: BaseException) -> bool:
-        """True if what a call raises is a cancellation of its task, and not its own."""
+        """Return True if the error of a call is a cancellation of its task by other code."""
         return (
             isinstance(error, asyncio.CancelledError)
             and self.task.cancelling() > self.own_cancels_so_far()
         )
 
     async def finish(self) -> None:
-        """Go on behind a call that has waited, or has left its task asked to end.
+        """Finish a call that has waited, or has left its task with a pending cancellation.
 
-        It may have asked for that itself; or a TaskGroup in it, which up to Python 3.12
-        does not always take that back; or somebody else, and the call has kept that for
-        itself. Whoever may end the listener has closed it as well.
+        The call may have cancelled its task itself. Or a TaskGroup in it has, which does
+        not always undo that up to Python 3.12. Or other code has, and the call swallowed
+        the cancellation. Code that may end the listener has also closed it.
 
         Cancellation:
-            What arrives here is not the call's.
+            Raised, as it is not the call's.
         """
         self._budget.end()
-        self._slowness.call = None
+        self._monitor.call = None
         self.waited = False
         task = self.task
         if task.cancelling():
@@ -189,7 +191,7 @@ class HandlerCalls(Steps):
                 pass
 
             try:
-                # Here its cancelling arrives, if it has not yet.
+                # A pending cancellation is delivered here.
                 await asyncio.sleep(0)
             except asyncio.CancelledError:
                 if task.cancelling():
@@ -203,23 +205,23 @@ class HandlerCalls(Steps):
             waits_for = super()._step(step, *arguments)
         finally:
             if self.longest > BLOCKING_SECONDS:
-                self._slowness.blocked(self.longest)
+                self._monitor.blocked(self.longest)
 
         if self.event is not None and not self.waited:
             self.waited = True
             self._budget.end()
-            self._slowness.call_waits(self.event)
+            self._monitor.call_waits(self.event)
 
         return waits_for
 
 
 class HandlerMonitor:
-    """Watches over one handler. Has one timer at most, and none while nothing waits.
+    """Monitor of slow calls of one handler. It has a timer only while a call waits.
 
     Args:
-        name: The handler's.
+        name: Name of the handler.
         inbox: Queued notifications of the handler.
-        metrics: Counts `aioinformer_blocking_calls_total` by handler.
+        metrics: Sink of `aioinformer_blocking_calls_total`, by handler.
     """
 
     def __init__(
@@ -229,50 +231,50 @@ class HandlerMonitor:
         self._inbox = inbox
         self._metrics = ScopedSink(metrics, f"handler {name}")
         self._limit = LogLimit()
-        # The next warning is due at this many; and when the last one was written.
+        # Number of notifications for the next warning, and the time of the last one.
         self._high_water = HIGH_WATER
         self._warned_at = 0.0
         self.call: Notification | None = None
-        """What it is called with, while that call waits for something."""
+        """Notification of the running call, while that waits."""
         self._began = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._silent_until = 0.0
 
-    # ------------------------------------------------------------ what waits
+    # ------------------------------------------------------------ queued notifications
 
     def crowded(self, now: float) -> None:
-        """Something was put into the inbox, and at least `HIGH_WATER` wait there."""
+        """Warn if the handler is slow; called when at least `HIGH_WATER` are queued."""
         depth, oldest = self._inbox.depth, self._inbox.oldest
         age = now - oldest
         if age < CALM_SECONDS or oldest > self._warned_at + QUIET_SECONDS:
-            self._high_water = HIGH_WATER  # no part of an earlier time of slowness
+            self._high_water = HIGH_WATER  # a new period of slowness
 
         if age > HIGH_WATER_SECONDS and depth >= self._high_water:
             self._high_water, self._warned_at = depth * 2, now
             logger.warning(
-                "handler %s is slow: %d notifications wait for it, the oldest for %.0f s",
+                "handler %s is slow: %d notifications are queued, the oldest for %.0f s",
                 self._name,
                 depth,
                 age,
             )
 
-    # ------------------------------------------------------------ the loop
+    # ------------------------------------------------------------ blocking calls
 
     def blocked(self, seconds: float) -> None:
-        """Its code took so long, more than `BLOCKING_SECONDS`, without a turn."""
+        """Record a step that blocked the loop for more than `BLOCKING_SECONDS`."""
         self._count_blocking()
         verdict = self._limit.note(asyncio.get_running_loop().time())
         if verdict.each:
             logger.warning(
-                "handler %s kept the event loop from turning for %.0f ms: everything "
-                "else in this process waited",
+                "handler %s blocked the event loop for %.0f ms (use thread=True for code "
+                "that blocks)",
                 self._name,
                 seconds * 1000.0,
             )
 
         for count in verdict.sums:
             logger.warning(
-                "handler %s kept the event loop from turning %d times within a minute",
+                "handler %s blocked the event loop %d times within a minute",
                 self._name,
                 count,
             )
@@ -284,28 +286,28 @@ class HandlerMonitor:
         except user_errors():  # logged and dropped
             logger.exception("handler %s: the metrics sink failed", self._name)
 
-    # ------------------------------------------------------------ calls that wait
+    # ------------------------------------------------------------ long calls
 
     def call_waits(self, event: Notification) -> None:
-        """A call has begun to wait for something; `call` is to be None behind it."""
+        """Record that a call waits. Set `call` to None after the call."""
         loop = asyncio.get_running_loop()
         self.call = event
         self._began = loop.time()
         if self._timer is None:
-            self._timer = loop.call_later(LONG_CALL_SECONDS, self._look)
+            self._timer = loop.call_later(LONG_CALL_SECONDS, self._check)
 
     def close(self) -> None:
-        """Nothing is called any more. Idempotent."""
+        """Stop the timer, because there are no more calls. Idempotent."""
         self.call = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def forget_metrics(self) -> None:
-        """Have the sink drop the handler's series."""
+        """Make the sink drop the series of the handler."""
         self._metrics.end()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         if self.call is None:
             return
@@ -317,12 +319,12 @@ class HandlerMonitor:
             self._warn(self.call, now - self._began)
             due = self._silent_until = now + QUIET_SECONDS
 
-        self._timer = loop.call_at(due, self._look)
+        self._timer = loop.call_at(due, self._check)
 
     def _warn(self, event: Notification, seconds: float) -> None:
         logger.warning(
-            "handler %s has been at %r for %.0f s, and has not returned: %d more wait "
-            "for it",
+            "handler %s has been processing %r for %.0f s and has not returned (%d more "
+            "queued)",
             self._name,
             event,
             seconds,
@@ -334,15 +336,15 @@ Work: TypeAlias = "tuple[Future[BaseException | None], Callable[[], object]]"
 
 
 class ThreadCalls:
-    """One thread for one handler, begun with its first call.
+    """Thread of one handler, started by the first call.
 
-    Of its own, and not one of the loop's: a handler that never returns would take one of
-    those from the program that embeds us. And a daemon, as a call that never returns
-    would keep the process from ending.
+    It is not a thread of the loop's executor: a handler that never returns would take that
+    from the host program. It is a daemon, so that such a handler does not keep the process
+    alive.
 
     Args:
-        name: The handler's.
-        failed: Told of what a call raises, with what it was called with.
+        name: Name of the handler.
+        failed: Function called with the notification and the error of a failed call.
     """
 
     def __init__(
@@ -350,11 +352,11 @@ class ThreadCalls:
     ) -> None:
         self._name = name
         self._failed = failed
-        # What the thread is to do; None in it ends the thread.
+        # Queue of calls for the thread; None ends the thread.
         self._works: SimpleQueue[Work | None] | None = None
 
     def wrap(self, call: Callable[[Any], object]) -> Callable[[Any], Awaitable[None]]:
-        """The same call, made in the thread and awaited in the loop."""
+        """Return a function that makes a call in the thread, and can be awaited."""
 
         def in_thread(event: Notification) -> Awaitable[None]:
             return self._call(call, event)
@@ -362,17 +364,17 @@ class ThreadCalls:
         return in_thread
 
     def close(self) -> None:
-        """End the thread when its call has ended. Waits for nothing; idempotent."""
+        """End the thread after its running call; does not wait. Idempotent."""
         works, self._works = self._works, None
         if works is not None:
             works.put(None)
 
     async def _call(self, call: Callable[[Any], object], event: Notification) -> None:
-        """Call it, with the context variables of the loop's side.
+        """Make a call in the thread, with the context variables of this task.
 
         Cancellation:
-            Not of the call: nobody can end a thread. It goes on unattended, and is
-            warned of.
+            Does not end the call, as threads cannot be ended. It is abandoned, with a
+            warning.
         """
         if self._works is None:
             self._works = _begin_thread(f"handler {self._name}")
@@ -385,8 +387,7 @@ class ThreadCalls:
         except asyncio.CancelledError:
             if not outcome.cancel() and not outcome.done():
                 logger.warning(
-                    "handler %s is left alone in its thread: it has not returned from "
-                    "%r in time",
+                    "handler %s did not return from %r in time, abandoning its thread",
                     self._name,
                     event,
                 )
@@ -394,7 +395,7 @@ class ThreadCalls:
             raise
 
         if failure is not None:
-            # Not raised: a coroutine cannot raise a StopIteration.
+            # Not raised, as a coroutine cannot raise StopIteration.
             self._failed(event, failure)
 
 
@@ -405,7 +406,7 @@ def _begin_thread(name: str) -> SimpleQueue[Work | None]:
 
 
 def _do(works: SimpleQueue[Work | None]) -> None:
-    """The thread: what is asked for, one after the other, until it is None."""
+    """Make the queued calls until there is None; runs in the thread."""
     while (work := works.get()) is not None:
         outcome, call = work
         del work
@@ -414,11 +415,11 @@ def _do(works: SimpleQueue[Work | None]) -> None:
         if running:
             try:
                 failure = _failure_of(call)
-            except BaseException as exc:  # it ends the program, from the loop's side
+            except BaseException as exc:  # ends the program, raised in the loop
                 outcome.set_exception(exc)
                 raise
 
-        # Once the loop's side goes on, and while it waits for more, it keeps nothing.
+        # The thread keeps no references while it waits.
         del call
         if running:
             outcome.set_result(failure)
@@ -436,10 +437,10 @@ def _failure_of(call: Callable[[], object]) -> BaseException | None:
 
 
 def _call_plain(call: Callable[[Any], object], event: Notification) -> None:
-    """Call it.
+    """Call a plain handler.
 
     Raises:
-        TypeError: The handler returned an awaitable or a generator.
+        TypeError: If it returned an awaitable or a generator.
         BaseException: Error of the handler.
     """
     outcome = call(event)
@@ -449,6 +450,6 @@ def _call_plain(call: Callable[[Any], object], event: Notification) -> None:
 
     close = getattr(outcome, "close", None)
     if close is not None:
-        close()  # or it would be complained of once more, as never awaited
+        close()  # or Python warns that it was never awaited
 
     raise TypeError("a handler with thread=True must be plain, not async")

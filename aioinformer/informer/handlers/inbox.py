@@ -1,9 +1,9 @@
-"""The inbox of a handler: what it is to be told, and how much of that is done.
+"""Inboxes: queued notifications of a handler, and how many are processed.
 
-What goes in are batches, which all handlers share and nobody may change. A snapshot (the
-first list, or what a late handler is told first) is one batch of objects, from which
-notifications are made while they are delivered. So a handler costs a queue entry for
-each batch, and a slow one delays nobody else.
+Batches are shared by all handlers, and must not be changed. A snapshot (the first
+list, or the objects of a late handler) is a batch whose notifications are made on
+delivery. So a batch costs each handler one queue entry, and a slow handler delays no
+other.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = ["Batch", "CoalescingInbox", "Inbox", "Nothing", "Snapshot", "merged"]
 
 
 class Batch(Protocol):
-    """Notifications that several handlers share; nobody may change it.
+    """Notifications that several handlers share; must not be changed.
 
-    None stands for one that was counted, but is not to be told any more.
+    None stands for a notification that counts, but is not delivered.
     """
 
     def __len__(self) -> int: ...
@@ -37,7 +37,7 @@ class Batch(Protocol):
 
 
 class Snapshot:
-    """Objects that are told as `Added`, made one by one."""
+    """Batch of `Added` notifications, which are made on delivery."""
 
     __slots__ = ("_initial", "_objects")
 
@@ -54,9 +54,9 @@ class Snapshot:
 
 
 class Inbox:
-    """Everything as it came, in its order, without bound.
+    """Unbounded queue of batches.
 
-    The notifications are numbered in the order in which they were put, from 0 on.
+    Notifications are numbered from 0, in the order in which they were put.
     """
 
     def __init__(self) -> None:
@@ -64,20 +64,20 @@ class Inbox:
         self._oldest = 0.0
         # Invariant: 0 <= delivered <= queued.
         self.queued = 0
-        """Notifications that were ever put."""
+        """Number of notifications that were ever put."""
         self.delivered = 0
-        """How many of them are done with; counted by who takes them."""
+        """Number of processed notifications; counted by the reader."""
         self.initial: int | None = None
-        """How many are of the initial state; None before that is known."""
+        """Number of initial notifications; None before it is known."""
 
     @property
     def depth(self) -> int:
-        """Notifications that wait, those in work included."""
+        """Number of notifications that are not processed."""
         return self.queued - self.delivered
 
     @property
     def finished(self) -> int:
-        """All notifications of a lower number are done with."""
+        """Number below which all notifications are processed."""
         return self.delivered
 
     @property
@@ -87,7 +87,7 @@ class Inbox:
 
     @property
     def oldest(self) -> float:
-        """The loop's time at which the oldest of those that wait was put."""
+        """Time on the loop's clock at which the oldest unprocessed notification was put."""
         return self._oldest
 
     def put(self, batch: Batch, now: float) -> None:
@@ -99,7 +99,7 @@ class Inbox:
         self.queued += len(batch)
 
     def take_now(self) -> Iterable[Notification | None] | None:
-        """Return what `take()` would return without work; else None."""
+        """Return the result of `take()` if it needs no work, else None."""
         if self._queue.empty():
             return None
 
@@ -111,9 +111,9 @@ class Inbox:
         return batch
 
     async def take(self) -> Iterable[Notification | None]:
-        """Wait for notifications; they leave the inbox as they are iterated over.
+        """Wait for notifications, which leave the inbox during the iteration.
 
-        Nothing comes of an inbox that was cleared; then it is to be asked no more.
+        The result is empty after `clear()`; do not call it again.
 
         Cancellation:
             Safe: nothing is lost.
@@ -126,21 +126,21 @@ class Inbox:
         return batch
 
     def clear(self) -> None:
-        """Drop everything, and wake who waits for more."""
+        """Drop all notifications, and wake the reader."""
         while not self._queue.empty():
-            self._queue.get_nowait()  # or whoever holds a registration would keep it
+            self._queue.get_nowait()  # or a registration would keep it alive
 
         self._queue.put_nowait(None)
 
 
 CROWDED = 512
-"""So many may wait as they came before somebody merges them while the handler is busy:
-with as many more they are a millisecond's work."""
+"""Number of unmerged notifications from which they are merged while the handler is busy.
+Twice as many take a millisecond."""
 
 
 BURST = 256
-"""So many are handed out in one go, fewer if there is news; in between, who waits for
-progress is told."""
+"""Largest number of notifications returned at once. Waiters for progress are notified
+after each."""
 
 
 class Nothing(Enum):
@@ -162,15 +162,15 @@ def merged(
         second: Next notification.
 
     Returns:
-        The one to tell instead of both, `NOTHING` if there is nothing to tell, or None
-        if both must be told: of a deletion and what follows, and of different uids.
+        Notification that replaces both, `NOTHING` if they cancel out, or None if both are
+        needed: a deletion and its successor, and different uids.
     """
     if isinstance(first, Deleted):
         return None
 
     state = first.new if isinstance(first, Updated) else first.obj
     if isinstance(second, Added):
-        return None  # nobody comes twice: not ours to judge
+        return None  # a repeated addition is passed on as it is
 
     if isinstance(second, Deleted):
         if second.obj.uid != state.uid:
@@ -182,7 +182,7 @@ def merged(
         return None
 
     if second.resync:
-        return first  # it reminds of what is going to be told anyway
+        return first  # the resync repeats a queued state
 
     if isinstance(first, Added):
         return Added(second.new, first.initial)
@@ -191,50 +191,50 @@ def merged(
 
 
 class CoalescingInbox(Inbox):
-    """One notification for each object, or a deletion and what came behind it.
+    """Queue with one notification for each object, or a deletion and its successor.
 
-    What is put waits as it came at first, for that costs nothing, and is merged in
-    slices: by `take()`, or by whom `on_crowded` tells that much has come meanwhile.
+    Putting a batch costs nothing: it is merged later, in slices, by `take()`, or by
+    `merge()` if the handler is busy and much has come.
 
     Args:
-        on_crowded: Called when there is something to `merge()`; must not wait.
+        on_crowded: Function called when `merge()` should be called; must not wait.
     """
 
     def __init__(self, on_crowded: Callable[[], None] = lambda: None) -> None:
         super().__init__()
         self._on_crowded = on_crowded
-        self._told_crowded = False
+        self._crowded = False
         self._filled = asyncio.Event()
         self._cleared = False
-        # As they came: batches with the time of each, and what is left of the first.
+        # Unmerged batches with their times, and the rest of the first one.
         self._raw: deque[tuple[float, Batch]] = deque()
         self._rest: Iterator[Notification | None] = iter(())
         self._since = 0.0
-        # The number of the next one that is merged, and where that batch ends.
+        # Number of the next notification to merge, and the end of its batch.
         # Invariant: delivered <= next <= queued.
         self._next = 0
         self._end = 0
-        # Merged: the time and the notification by the number of the first of it; and
-        # the number by which the next one of an object may be merged.
+        # Merged notifications with their times, by the number of their first one; and the
+        # number of the latest one of each object, to merge the next one with.
         # Invariant: every number in `_latest` is in `_merged`.
         self._merged: OrderedDict[int, tuple[float, Notification]] = OrderedDict()
         self._latest: dict[str, int] = {}
-        # The number and the time of the one that was handed out last.
-        self._in_work: tuple[int, float] | None = None
+        # Number and time of the notification that is being processed.
+        self._current: tuple[int, float] | None = None
 
     @property
     def finished(self) -> int:
-        """All notifications of a lower number are done with."""
-        if self._in_work is not None:
-            return self._in_work[0]
+        """Number below which all notifications are processed."""
+        if self._current is not None:
+            return self._current[0]
 
         return next(iter(self._merged), self._next)
 
     @property
     def oldest(self) -> float:
-        """The loop's time at which the oldest of those that wait was put."""
-        if self._in_work is not None:
-            return self._in_work[1]
+        """Time on the loop's clock at which the oldest unprocessed notification was put."""
+        if self._current is not None:
+            return self._current[1]
 
         if self._merged:
             return next(iter(self._merged.values()))[0]
@@ -246,18 +246,18 @@ class CoalescingInbox(Inbox):
         self._raw.append((now, batch))
         self.queued += len(batch)
         self._filled.set()
-        if self.queued - self._next >= CROWDED and not self._told_crowded:
-            self._told_crowded = True
+        if self.queued - self._next >= CROWDED and not self._crowded:
+            self._crowded = True
             self._on_crowded()
 
     def take_now(self) -> Iterable[Notification | None] | None:
-        """Return what `take()` would return without work; else None."""
+        """Return the result of `take()` if it needs no work, else None."""
         return self._burst() if self._merged and self._next == self.queued else None
 
     async def take(self) -> Iterable[Notification | None]:
-        """Wait for notifications; they leave the inbox as they are iterated over.
+        """Wait for notifications, which leave the inbox during the iteration.
 
-        All that waits now is merged first; what is put later ends the iteration.
+        All that are queued now are merged first. Later ones end the iteration.
 
         Cancellation:
             Safe: nothing is lost.
@@ -270,14 +270,14 @@ class CoalescingInbox(Inbox):
         return self._burst()
 
     async def merge(self) -> None:
-        """Merge what waits, in slices of the loop's budget.
+        """Merge queued notifications, in slices of the loop's budget.
 
-        May be called by several at once.
+        May be called concurrently.
 
         Cancellation:
-            Safe: the rest waits as it came.
+            Safe: the rest stays unmerged.
         """
-        self._told_crowded = False
+        self._crowded = False
         end = self.queued
         budget = LoopBudget.current()
         while self._next < end and not self._cleared:
@@ -288,7 +288,7 @@ class CoalescingInbox(Inbox):
             budget.end()
 
     def clear(self) -> None:
-        """Drop everything, and wake who waits for more."""
+        """Drop all notifications, and wake the reader."""
         self._cleared = True
         self._raw.clear()
         self._rest = iter(())
@@ -299,9 +299,9 @@ class CoalescingInbox(Inbox):
     def _burst(self) -> Iterator[Notification]:
         synced = self.synced
         for count in range(BURST):
-            # One in any case, or what comes quickly would keep it from being told.
-            news = self._next < self.queued or self.synced is not synced
-            if not self._merged or (count and news):
+            # At least one: quick changes must not keep it from being delivered.
+            stop = self._next < self.queued or self.synced is not synced
+            if not self._merged or (count and stop):
                 break
 
             number, (since, event) = self._merged.popitem(last=False)
@@ -309,14 +309,14 @@ class CoalescingInbox(Inbox):
             if self._latest.get(key) == number:
                 del self._latest[key]
 
-            self._in_work = number, since
+            self._current = number, since
             try:
                 yield event
             finally:
-                self._in_work = None
+                self._current = None
 
     def _merge_some(self, end: int, is_over: Callable[[], bool]) -> None:
-        """Merge until the slice is over, or up to the number `end`."""
+        """Merge notifications up to the number `end`, or until the slice is over."""
         while self._next < end:
             if self._next == self._end:
                 self._since, batch = self._raw.popleft()
@@ -329,7 +329,7 @@ class CoalescingInbox(Inbox):
                     return
 
     def _merge_in(self, event: Notification | None) -> None:
-        """Atomic: counted, and merged or added."""
+        """Count a notification, and merge or add it. Atomic."""
         number = self._next
         self._next += 1
         if event is None:
@@ -343,8 +343,8 @@ class CoalescingInbox(Inbox):
             self._merged[number] = self._since, event
             return
 
-        since, waiting = self._merged[place]
-        both = merged(waiting, event)
+        since, earlier = self._merged[place]
+        both = merged(earlier, event)
         if both is None:
             self._latest[key] = number
             self._merged[number] = self._since, event

@@ -1,4 +1,4 @@
-"""A listener: one handler's inbox, and the task that empties it."""
+"""`Listener`: delivers the notifications in one handler's inbox."""
 
 from __future__ import annotations
 
@@ -39,18 +39,17 @@ __all__ = ["Listener"]
 
 
 class Listener:
-    """One handler's inbox, and the task that empties it.
+    """Delivery of notifications to one handler, which is never called concurrently.
 
-    Never calls its handler concurrently with itself. Owns no task: `run()` is its whole
-    life, and the processor starts it.
+    It owns no task: the processor calls `run()`, once.
 
     Args:
-        name: In log and metrics.
+        name: Name in log and metrics.
         handlers: Functions of the handler.
         reporter: Reporter of failures.
-        options: Filter, coalescing and thread; the rest is its maker's.
-        resync: Its timer; None for no resyncs.
-        metrics: Counts calls that block the loop.
+        options: Options, of which it uses filter, coalescing and thread.
+        resync: Resync timer; None for no resyncs.
+        metrics: Sink that counts calls which block the loop.
     """
 
     def __init__(
@@ -66,9 +65,9 @@ class Listener:
         options = options or HandlerOptions()
         self.name = name
         self.on_crowded: Callable[[Listener], None] = _ignore
-        """Called when somebody should call `tidy()`; must not wait."""
+        """Function called when `merge()` should be called; must not wait."""
         self._inbox = CoalescingInbox(self._crowded) if options.coalesce else Inbox()
-        self._slowness = HandlerMonitor(name, self._inbox, metrics)
+        self._monitor = HandlerMonitor(name, self._inbox, metrics)
         self._reporter = reporter
         self._threads = ThreadCalls(name, self._failed)
         self._functions: dict[type, Callable[[Any], Outcome]] = handlers.calls()
@@ -78,95 +77,95 @@ class Listener:
             }
 
         self._resync = resync
-        # What notifications pass on their way from the inbox to the handler.
+        # Functions that change notifications on delivery.
         self._stages: list[Callable[[Events], Events]] = []
         if resync is not None:
-            self._stages.append(resync.passing)
+            self._stages.append(resync.apply)
 
         if options.filter is not None:
-            accepts = HandlerFilter(options.filter, name, reporter)
-            self._stages.append(accepts.passing)
+            matching = HandlerFilter(options.filter, name, reporter)
+            self._stages.append(matching.apply)
 
         self._task: asyncio.Task[None] | None = None
         # An event of its own: progress comes with each notification.
         self._over = asyncio.Event()
         self.removed = False
-        """Nothing waits for it any more, and nothing is delivered."""
+        """True once nothing is queued or delivered any more."""
         self._closed = False
         self._progress = Notifier()
-        self._followers = 0
+        self._waiters = 0
 
     def __repr__(self) -> str:
         return f"<Listener {self.name} waiting={self.depth}>"
 
-    # ------------------------------------------------------------ what goes in
+    # ------------------------------------------------------------ input
 
     def put(self, batch: Batch, now: float) -> None:
-        """Queue a batch; it is shared, so nobody may change it."""
+        """Queue a batch; it is shared and must not be changed."""
         if not len(batch):
             return
 
         inbox = self._inbox
         inbox.put(batch, now)
         if inbox.queued - inbox.delivered >= HIGH_WATER:
-            self._slowness.crowded(now)
+            self._monitor.crowded(now)
 
     def mark_synced(self) -> None:
         """Record that the queue now contains the complete initial state."""
         if self._inbox.initial is None:
             self._inbox.initial = self._inbox.queued
-            self._tell()
+            self._notify()
 
-    async def tidy(self) -> None:
-        """Merge what has come while the handler was busy.
+    async def merge(self) -> None:
+        """Merge notifications that came while the handler was busy.
 
         Cancellation:
             Safe: the rest is merged later.
         """
         if isinstance(self._inbox, CoalescingInbox):
             await self._inbox.merge()
-            self._tell()  # a beginning and its end may have come to nothing
+            self._notify()  # an addition and its deletion may have cancelled out
 
     def remove(self) -> None:
-        """Deliver nothing more: what waits is dropped. A running call finishes."""
+        """Drop queued notifications, and deliver no more. A running call finishes."""
         self.removed = True
         self.close()
         self._inbox.clear()
         if self._resync is not None:
             self._resync.stop()
 
-        self._tell()
+        self._notify()
 
     def close(self) -> None:
-        """Call the handler no more, whatever becomes of the call that runs."""
+        """Do not call the handler again. A running call continues."""
         self._closed = True
 
-    # ------------------------------------------------------------ how it is doing
+    # ------------------------------------------------------------ state
 
     @property
     def depth(self) -> int:
-        """Notifications that wait, the one being handled included."""
+        """Number of queued notifications, including the one being processed."""
         return 0 if self.removed else self._inbox.depth
 
     def age(self, now: float) -> float:
-        """For how many seconds the oldest of them has been waiting; 0 if none is."""
+        """Return the seconds that the oldest of them has been queued; 0 if there is none."""
         return now - self._inbox.oldest if self.depth else 0.0
 
     @property
     def synced(self) -> bool:
-        """The handler has dealt with everything that was there when it began."""
+        """True once the handler has processed the initial notifications."""
         return self._inbox.synced
 
     @property
     def ended(self) -> bool:
-        """Its task is over, or never began and never will."""
+        """True once its task has ended, or will never run."""
         return self._over.is_set()
 
     async def wait_synced(self) -> None:
-        """Wait until the handler has dealt with the initial state.
+        """Wait until the handler has processed the initial notifications.
 
         Raises:
-            InformerStopped: The handler ended, or was removed, before that.
+            InformerStopped: If the handler ended, or was removed, before that.
 
         Cancellation:
             Safe.
@@ -174,10 +173,10 @@ class Listener:
         await self._wait_for(lambda: self.synced)
 
     async def wait_idle(self) -> None:
-        """Wait until nothing waits for the handler; nothing does once it is removed.
+        """Wait until nothing is queued for the handler, or it is removed.
 
         Raises:
-            InformerStopped: The handler ended before that.
+            InformerStopped: If the handler ended before that.
 
         Cancellation:
             Safe.
@@ -185,7 +184,7 @@ class Listener:
         await self._wait_for(lambda: not self.depth)
 
     async def wait_ended(self) -> None:
-        """Wait until its task is over. Cancellation: safe."""
+        """Wait until its task has ended. Cancellation: safe."""
         await self._over.wait()
 
     async def _wait_for(self, condition: Callable[[], bool]) -> None:
@@ -193,42 +192,42 @@ class Listener:
             if self.ended or self.removed:
                 raise InformerStopped(f"handler {self.name} has ended")
 
-            self._followers += 1
+            self._waiters += 1
             try:
                 await self._progress.wait()
             finally:
-                self._followers -= 1
+                self._waiters -= 1
 
-    def _tell(self) -> None:
-        """Wake who waits for progress; most of the time that is nobody."""
-        if self._followers:
+    def _notify(self) -> None:
+        """Wake the tasks that wait for progress, usually none."""
+        if self._waiters:
             self._progress.notify()
 
     def in_own_task(self) -> bool:
-        """True inside a call of its own handler."""
+        """Return True inside a call of its own handler."""
         return self._task is not None and asyncio.current_task() is self._task
 
     def end(self) -> None:
-        """Nothing will be delivered any more; whoever waits is told. Idempotent."""
+        """Record that nothing is delivered any more, and wake waiters. Idempotent."""
         self._over.set()
-        self._slowness.close()
+        self._monitor.close()
         self._threads.close()
         if self._resync is not None:
             self._resync.stop()
 
-        self._tell()
+        self._notify()
 
     def forget_metrics(self) -> None:
-        """Have the metrics sink drop the series of this handler."""
-        self._slowness.forget_metrics()
+        """Make the metrics sink drop the series of this handler."""
+        self._monitor.forget_metrics()
 
-    # ------------------------------------------------------------ its life
+    # ------------------------------------------------------------ delivery
 
     async def run(self) -> None:
-        """Deliver what is queued, until removed.
+        """Deliver queued notifications, until removed.
 
         Cancellation:
-            Stops it in the middle of a call; what waits is dropped.
+            Stops it, also in the middle of a call; queued notifications are dropped.
         """
         self._task = task = asyncio.current_task()
         assert task is not None
@@ -238,7 +237,7 @@ class Listener:
 
             budget = LoopBudget.current()
             await HandlerCalls(
-                lambda calls: self._deliver(calls, budget), self._slowness, budget
+                lambda calls: self._deliver(calls, budget), self._monitor, budget
             )
         finally:
             self._task = None
@@ -250,18 +249,21 @@ class Listener:
             batch: Iterable[Any] | None = await inbox.take()
             await budget.start()
             while batch is not None:
-                await self._tell_each(self._passing(batch), calls, budget)
-                self._tell()
+                if self._stages:
+                    batch = self._changed(batch)
+
+                await self._call_each(batch, calls, budget)
+                self._notify()
                 batch = inbox.take_now()
 
             budget.end()
 
-    async def _tell_each(
+    async def _call_each(
         self, events: Iterable[Any], calls: HandlerCalls, budget: LoopBudget
     ) -> None:
-        """Call the handler with each, as long as the slice lasts; then wait for one.
+        """Call the handler with each event, in slices of the budget.
 
-        The hottest loop of all: once for each event and handler.
+        The hottest loop: one iteration for each event and handler.
         """
         inbox, function_for = self._inbox, self._functions.get
         cancelling = calls.task.cancelling
@@ -274,7 +276,7 @@ class Listener:
                 calls.event = event
                 try:
                     outcome = call(event)
-                    # The usual ones are told at a tenth of what the protocol costs.
+                    # Checking for a coroutine takes a tenth of checking for an `Awaitable`.
                     if outcome is not None and (
                         type(outcome) is CoroutineType
                         or isinstance(outcome, Awaitable)
@@ -299,8 +301,8 @@ class Listener:
 
         calls.event = None
 
-    def _passing(self, batch: Iterable[Notification | None]) -> Iterable[Any]:
-        """Return a batch after resync marks and filter; None for dropped notifications."""
+    def _changed(self, batch: Iterable[Notification | None]) -> Iterable[Any]:
+        """Apply resync marks and filter; None stands for a dropped notification."""
         events: Iterable[Any] = batch
         for stage in self._stages:
             events = stage(iter(events))
@@ -318,4 +320,4 @@ class Listener:
 
 
 def _ignore(_: Listener) -> None:
-    """Nobody tidies up before it belongs to a processor."""
+    """Do nothing: without a processor, notifications are merged on delivery."""

@@ -1,6 +1,6 @@
-"""The processor: hands notifications to listeners, each at its own pace.
+"""`Processor`: distributes notifications to listeners, and runs them.
 
-One task and one unbounded queue for each listener: a slow one delays nobody else.
+Each listener has one task and one unbounded queue, so a slow one delays no other.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ __all__ = ["Processor"]
 logger = guarded_logger(__name__)
 
 LATE_SECONDS = 10.0
-"""A handler that has not ended so long after it was asked to is warned of."""
+"""Seconds after its cancellation from which a running handler is logged as a warning."""
 
 
 class Processor:
-    """Distributes batches to listeners, and runs them.
+    """Distributor of batches to listeners, which it also runs.
 
-    Owns one task for each listener, from `run()` on until the listener is removed. Its
-    own task merges what waits for coalescing listeners whose handlers are busy.
+    It owns one task for each listener, from `run()` until the listener is removed. Its own
+    task merges the notifications of coalescing listeners whose handlers are busy.
     """
 
     def __init__(self) -> None:
@@ -42,9 +42,9 @@ class Processor:
         self._context = contextvars.Context()
         self._draining = False
         self._ended = False
-        # Why it cannot go on.
+        # Failure that ends it.
         self._failure: InternalError | None = None
-        # Listeners for which much has come while their handlers were busy.
+        # Listeners that got many notifications while their handlers were busy.
         self._crowded: asyncio.Queue[Listener] = asyncio.Queue()
 
     @property
@@ -53,14 +53,14 @@ class Processor:
         return tuple(self._listeners)
 
     def add(self, listener: Listener) -> None:
-        """Add a listener; it is run as long as the processor runs.
+        """Add a listener; it runs as long as the processor.
 
         Raises:
-            InformerStopped: The processor has ended.
+            InformerStopped: If the processor has ended.
         """
         if self._ended:
             raise InformerStopped(
-                f"handler {listener.name} comes too late: it has ended"
+                f"cannot add handler {listener.name}: the informer has ended"
             )
 
         listener.on_crowded = self._crowded.put_nowait
@@ -69,21 +69,21 @@ class Processor:
             self._start(self._group, listener)
 
     def remove(self, listener: Listener) -> None:
-        """Remove a listener at once; what waits for it is dropped. Idempotent."""
+        """Remove a listener at once; drop its queued notifications. Idempotent."""
         if listener in self._listeners:
             self._listeners.remove(listener)
             listener.remove()
             if self._group is None and not self._ended:
-                self._end(listener)  # it has no task which could say so
+                self._end(listener)  # it has no task that would do so
 
     def publish(self, batch: Batch) -> None:
-        """Queue a batch for all listeners. Nobody may change it."""
+        """Queue a batch for all listeners; it must not be changed."""
         now = asyncio.get_running_loop().time()
         for listener in self._listeners:
             listener.put(batch, now)
 
     def mark_synced(self) -> None:
-        """The listeners' queues hold everything of the first complete list."""
+        """Record that the listeners' queues have all of the first complete list."""
         for listener in self._listeners:
             listener.mark_synced()
 
@@ -91,22 +91,22 @@ class Processor:
         """Run the listeners.
 
         Raises:
-            InternalError: Other code has cancelled the task of a listener, which was
-                neither removed nor is drained.
+            InternalError: If other code has cancelled the task of a listener that was not
+                removed, before the shutdown.
 
         Cancellation:
-            The way to stop it: every running call is cancelled, what waits is dropped.
+            Stops it: running calls are cancelled, queued notifications are dropped.
         """
         late: asyncio.TimerHandle | None = None
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
-                # A listener that is added later is part of this life, and not of that
-                # of the task which adds it, such as a request to a web app.
+                # Listeners added later get these context variables, not those of the task
+                # that adds them, such as a web request.
                 self._context = contextvars.copy_context()
                 self._start_all(group)
                 try:
-                    await self._keep_tidy()  # until cancelled
+                    await self._merge_crowded()  # until cancelled
                 finally:
                     self._group = None
                     self._ended = True
@@ -114,7 +114,7 @@ class Processor:
                         listener.close()
 
                     loop = asyncio.get_running_loop()
-                    late = loop.call_later(LATE_SECONDS, self._tell_late)
+                    late = loop.call_later(LATE_SECONDS, self._warn_late)
         finally:
             if late is not None:
                 late.cancel()
@@ -122,15 +122,13 @@ class Processor:
             self.end()
 
     def end(self) -> None:
-        """Deliver nothing any more, because it has ended or never runs. Idempotent."""
+        """End all listeners, because it has ended or will never run. Idempotent."""
         self._ended = True
         for listener in self._listeners:
             listener.end()
 
     async def drained(self) -> None:
-        """Wait until everything that is queued now has been delivered.
-
-        It is the beginning of the end: nothing is queued any more.
+        """Begin the shutdown: wait until all queued notifications are processed.
 
         Cancellation:
             Safe.
@@ -141,7 +139,7 @@ class Processor:
                 await listener.wait_idle()
 
     def warn_undelivered(self, seconds: float) -> None:
-        """Write of whom something is dropped, which after so long still waits for it."""
+        """Log the listeners whose notifications are dropped after the drain timeout."""
         for listener in self._listeners:
             if listener.depth:
                 logger.warning(
@@ -152,7 +150,7 @@ class Processor:
                     seconds,
                 )
 
-    def _tell_late(self) -> None:
+    def _warn_late(self) -> None:
         for listener in self._listeners:
             if not listener.ended:
                 logger.warning(
@@ -162,10 +160,10 @@ class Processor:
                     LATE_SECONDS,
                 )
 
-    async def _keep_tidy(self) -> NoReturn:
+    async def _merge_crowded(self) -> NoReturn:
         while self._failure is None:
-            # In no variable: while nothing is to do, nobody is to be kept.
-            await (await self._crowded.get()).tidy()
+            # No variable, which would keep a listener alive during the wait.
+            await (await self._crowded.get()).merge()
 
         raise self._failure
 
@@ -182,7 +180,7 @@ class Processor:
         task.add_done_callback(lambda task: self._task_ended(listener, task))
 
     def _task_ended(self, listener: Listener, task: asyncio.Task[None]) -> None:
-        # `run()` says so too, but not if it is cancelled before it has begun.
+        # `run()` does so too, unless it is cancelled before its first step.
         self._end(listener)
         if not task.cancelled() or self._ended or listener.removed:
             return
@@ -195,12 +193,12 @@ class Processor:
             )
             return
 
-        # It would miss every change from here on, and who relies on it would not know.
+        # The handler would miss all changes from here on, without anyone noticing.
         self._failure = unexpected_cancellation(repr(task.get_name()))
         self._crowded.put_nowait(listener)  # wakes the own task, which raises
 
     def _end(self, listener: Listener) -> None:
         listener.end()
-        # Another handler of the same name, such as a reader of events, has its series.
+        # Another handler may have the same name, such as a reader of events.
         if listener.removed and all(it.name != listener.name for it in self._listeners):
             listener.forget_metrics()

@@ -1,4 +1,4 @@
-"""`Registration`: the hold that a user has on a handler it has added."""
+"""`Registration` of an added handler, and `Events`: notifications as an iterator."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = ["AHEAD", "Events", "Registration"]
 
 
 class Registration:
-    """One handler of one informer. Made by `SharedInformer.add_event_handler`.
+    """Handler of an informer, returned by `SharedInformer.add_event_handler`.
 
-    Guarantees: the handler is never called concurrently with itself; one that fails or
-    waits delays no other handler and not the store.
+    Guarantees: the handler is never called concurrently with itself. A handler that fails
+    or waits delays neither others nor the store.
 
-    It belongs to the informer's loop. A handler that runs in a thread (`thread=True`) and
-    wants to remove itself asks the loop: `loop.call_soon_threadsafe(it.remove)`.
+    It belongs to the informer's loop. To remove a handler from its own thread
+    (`thread=True`), call `loop.call_soon_threadsafe(registration.remove)`.
     """
 
     def __init__(
@@ -48,33 +48,33 @@ class Registration:
 
     @property
     def name(self) -> str:
-        """The name in log and metrics."""
+        """Name in log and metrics."""
         return self._listener.name
 
     @property
     def has_synced(self) -> bool:
-        """True once the informer is synced and the handler dealt with the initial state.
+        """True once the informer is synced and the handler has processed its objects.
 
-        That is, it has returned or raised for every object that was there when it
-        began, or was not told of it: because of its filter, or because it was gone again
-        before it was told (`coalesce=True`). Never becomes False again.
+        These are the objects that existed when the handler was added. Those left out by
+        its filter, or deleted before delivery (`coalesce=True`), count as processed.
+        Never becomes False again.
         """
         return self._listener.synced
 
     @property
     def depth(self) -> int:
-        """Notifications that wait for the handler, the one in work included.
+        """Number of queued notifications, including the one being processed.
 
-        With `coalesce=True`, what was merged into another one waits no more.
+        With `coalesce=True`, merged notifications count as one.
         """
         return self._listener.depth
 
     @property
     def age(self) -> float:
-        """For how many seconds the oldest of them has been waiting; 0 if none is.
+        """Seconds that the oldest of them has been queued; 0 if there is none.
 
         Raises:
-            WrongLoop: Read in another event loop or thread.
+            WrongLoop: If read in another event loop or thread.
         """
         self._check_loop()
         if not self.depth:
@@ -86,12 +86,12 @@ class Registration:
         """Wait until `has_synced`.
 
         Args:
-            timeout: Seconds, or a timedelta; None waits as long as it takes.
+            timeout: Seconds, or a timedelta; None for no limit.
 
         Raises:
-            NotSynced: The time is over; the text says depth and age.
-            InformerStopped: The informer ended, or the handler was removed, before.
-            WrongLoop: Called from another event loop or thread.
+            NotSynced: If the time is over. The message has depth and age.
+            InformerStopped: If the informer ended, or the handler was removed, before.
+            WrongLoop: If called from another event loop or thread.
 
         Cancellation:
             Safe.
@@ -109,7 +109,7 @@ class Registration:
             )
 
     async def wait_ended(self) -> None:
-        """Wait until the handler is called no more: removed, or its informer has ended.
+        """Wait until the handler is not called any more: it was removed, or has ended.
 
         Cancellation:
             Safe.
@@ -117,13 +117,13 @@ class Registration:
         await self._listener.wait_ended()
 
     def remove(self) -> None:
-        """Call the handler no more, from now on.
+        """Remove the handler.
 
-        A running call finishes; notifications that wait are dropped. May be called from
-        the handler itself. Idempotent.
+        A running call finishes; queued notifications are dropped. May be called by the
+        handler itself. Idempotent.
 
         Raises:
-            WrongLoop: Called from another event loop or thread.
+            WrongLoop: If called from another event loop or thread.
         """
         self._check_loop()
         self._remove(self._listener)
@@ -131,11 +131,11 @@ class Registration:
     async def aclose(self) -> None:
         """Remove the handler and wait until its running call, if any, has finished.
 
-        Inside the handler itself there is nothing to wait for: there it is `remove()`.
-        (Not inside of a task that the handler waits for: that would wait for itself.)
+        Called by the handler itself, it does not wait. A task that the handler waits for
+        must not call it: both would wait for each other.
 
         Raises:
-            WrongLoop: Called from another event loop or thread.
+            WrongLoop: If called from another event loop or thread.
 
         Cancellation:
             Safe: it stays removed.
@@ -146,15 +146,15 @@ class Registration:
 
 
 AHEAD = 64
-"""Notifications handed over at once, to save task switches. Further ones stay queued."""
+"""Number of notifications to take ahead of the reader, which saves task switches."""
 
 
 class Events:
-    """The changes of an informer's objects, as an async iterator.
+    """Notifications of an informer as an async iterator.
 
     Made by `SharedInformer.events`. The informer treats it as a handler: a slow reader
     delays no other handler, its queue is unbounded, and it appears in logs and metrics.
-    Up to 64 notifications are handed over ahead of the reader.
+    Up to 64 notifications are taken ahead of the reader.
 
     Guarantees:
         No notification is lost or repeated, even if a wait is cancelled. The iteration
@@ -162,24 +162,24 @@ class Events:
 
     Args:
         register: Function that adds a handler to the informer.
-        live: Life of the informer.
+        run_state: State of the informer's run.
         ahead: Number of notifications to take ahead, at least 1.
     """
 
     def __init__(
         self,
         register: Callable[[Callable[[Notification], Outcome]], Registration],
-        live: RunState,
+        run_state: RunState,
         ahead: int = AHEAD,
     ) -> None:
         self._register = register
-        self._live = live
+        self._run_state = run_state
         self._ahead = ahead
         self._registration: Registration | None = None
         self._left = False
 
-        # What was handed over and not taken; a full one holds the call that filled it
-        # until all of it has been taken, and more is wanted.
+        # Notifications taken ahead. The call that fills it waits until the reader has read
+        # all of them and waits for more.
         self._offered: deque[Notification] = deque()
         self._news = asyncio.Event()
         self._wanted = asyncio.Event()
@@ -197,10 +197,10 @@ class Events:
         if self._registration is None:
             return 0
 
-        if self._live.over:
-            return len(self._offered)  # nobody hands over the rest any more
+        if self._run_state.over:
+            return len(self._offered)  # the rest will not come
 
-        # The one whose call is held was handed over already.
+        # The notification of the waiting call is in `_offered`, too.
         return self._registration.depth - self._holding + len(self._offered)
 
     async def __aenter__(self) -> Self:
@@ -220,14 +220,14 @@ class Events:
             )
 
         self._registration = self._register(self._offer)
-        self._live.followers.append(self._news.set)
+        self._run_state.followers.append(self._news.set)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         registration = self._registration
         assert registration is not None
         self._left = True
-        self._live.followers.remove(self._news.set)
+        self._run_state.followers.remove(self._news.set)
         registration.remove()
         self._offered.clear()
         self._news.set()
@@ -258,10 +258,10 @@ class Events:
             if self._left:
                 raise StopAsyncIteration
 
-            if self._live.over:
-                self._live.check_not_stopped()
+            if self._run_state.over:
+                self._run_state.check_not_stopped()
 
-            # Each time: another reader may have taken what was offered.
+            # In each iteration, as another reader may have taken the notification.
             self._wanted.set()
             self._news.clear()
             await self._news.wait()
@@ -269,7 +269,7 @@ class Events:
         return self._offered.popleft()
 
     def _offer(self, event: Notification) -> Outcome:
-        """The informer's handler."""
+        """Queue a notification; called as a handler of the informer."""
         self._offered.append(event)
         self._news.set()
         return None if len(self._offered) < self._ahead else self._until_wanted()

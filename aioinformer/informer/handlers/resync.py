@@ -1,8 +1,8 @@
-"""Resyncs: a handler is reminded of every stored object, period after period.
+"""Resyncs: periodic notifications of every stored object.
 
-Each handler has a timer of its own, which asks the store and never the server. What is
-reminded of is the state that the handler was told last, so nothing comes out of order.
-(client-go has one timer for all handlers of an informer, and rounds their periods.)
+Each handler has a timer of its own. A resync reads the store, not the server, and repeats
+the state of the last notification, so nothing comes out of order. (client-go has one
+timer for all handlers of an informer, and rounds their periods.)
 """
 
 from __future__ import annotations
@@ -32,80 +32,80 @@ __all__ = [
 ]
 
 MINIMUM_SECONDS = 1.0
-"""The shortest period, as in client-go: a resync tells of every object there is."""
+"""Shortest period, as in client-go: a resync notifies of every object."""
 
 
 def resync_seconds(period: Duration | None) -> float:
-    """The period in seconds; 0 for none.
+    """Return the period in seconds; 0 for none.
 
     Raises:
-        OptionsError: If it is negative, not finite, or shorter than a second. (client-go
-            makes it a second, and says so in the log.)
+        OptionsError: If it is negative, not finite, or below a second. (client-go changes
+            it to a second, with a log line.)
     """
     seconds = 0.0 if period is None else seconds_of(period)
     if seconds and seconds < MINIMUM_SECONDS:
         raise OptionsError(
-            f"resync_period is 0 for none, or at least {MINIMUM_SECONDS:g} s: {period}"
+            f"resync_period must be 0 or at least {MINIMUM_SECONDS:g} s, not {period}"
         )
 
     return seconds
 
 
-class Stored(Protocol):
-    """Store, as far as a resync reads it."""
+class ResyncSource(Protocol):
+    """Objects that a resync reads."""
 
     def list(self) -> list[KubeObject]:
-        """Every object."""
+        """Return all objects."""
 
     def get_by_key(self, key: str) -> KubeObject | None:
-        """The object of that key, or None."""
+        """Return the object with this key, or None."""
 
 
 class ListOncePerTurn:
-    """A store that is listed once for all who ask in one turn of the loop.
+    """List of a store, shared by all resyncs in one iteration of the loop.
 
-    Handlers that were added together are reminded together. With 100 of them and 100,000
-    objects, a list for each would hold up the loop for half a second.
+    Handlers added together resync together. With 100 handlers and 100,000 objects, a list
+    for each would block the loop for half a second.
     """
 
-    def __init__(self, store: Stored) -> None:
-        self._store = store
+    def __init__(self, source: ResyncSource) -> None:
+        self._source = source
         self._objects: builtins.list[KubeObject] | None = None
 
     def list(self) -> builtins.list[KubeObject]:
-        """Every object, of this turn's beginning at the oldest; not to be changed."""
+        """Return all objects, as of this iteration of the loop. Do not change the list."""
         if self._objects is None:
-            self._objects = self._store.list()
+            self._objects = self._source.list()
             asyncio.get_running_loop().call_soon(self._forget)
 
         return self._objects
 
     def get_by_key(self, key: str) -> KubeObject | None:
-        """The object of that key, or None."""
-        return self._store.get_by_key(key)
+        """Return the object with this key, or None."""
+        return self._source.get_by_key(key)
 
     def _forget(self) -> None:
         self._objects = None
 
 
 class ResyncBatch:
-    """One resync: a batch that is made one by one, while it is delivered.
+    """One resync: a batch whose notifications are made on delivery.
 
-    Left out are objects that something waited for when it began, and those that have
-    changed since: the change waits behind it.
+    Objects with a queued notification before it are skipped. So are objects that have
+    changed since, as the change is queued after it.
 
-    It keeps the objects of its beginning, also while newer states replace them: one
-    older state of each object at most, as there is one reminder at a time.
+    It keeps the objects of its beginning, even if they change: at most one old state of
+    each object, as a handler has one resync at a time.
     """
 
-    __slots__ = ("_objects", "_on_told", "_store", "skipped")
+    __slots__ = ("_objects", "_on_delivered", "_source", "skipped")
 
-    def __init__(self, store: Stored, on_told: Callable[[], None]) -> None:
-        self._store = store
-        self._objects = store.list()
-        self._on_told = on_told
+    def __init__(self, source: ResyncSource, on_delivered: Callable[[], None]) -> None:
+        self._source = source
+        self._objects = source.list()
+        self._on_delivered = on_delivered
         self.skipped: set[str] = set()
-        """Keys that are left out."""
+        """Keys of skipped objects."""
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -115,54 +115,53 @@ class ResyncBatch:
         for obj in self._objects:
             left -= 1
             if not left:
-                self._on_told()  # here, as nobody may ask for what is behind the last
+                self._on_delivered()  # here, as the iteration may end with the last one
 
-            if obj.key in self.skipped or self._store.get_by_key(obj.key) is not obj:
+            if obj.key in self.skipped or self._source.get_by_key(obj.key) is not obj:
                 yield None
             else:
                 yield Updated(obj, obj, True)
 
 
 class Resync:
-    """The timer of one handler: every `seconds`, a reminder is put into its inbox.
+    """Resync timer of one handler: puts a batch into its inbox periodically.
 
-    A reminder that is not told yet stands for those that come due meanwhile: so a slow
-    handler has one of them at most.
+    While a batch is not delivered, no other is added. So a slow handler has at most one.
 
     Args:
-        seconds: From one to the next; the first comes that long after `start()`.
-        store: Store of the objects.
+        seconds: Seconds between resyncs, and from `start()` to the first one.
+        source: Store of the objects.
     """
 
-    def __init__(self, seconds: float, store: Stored) -> None:
+    def __init__(self, seconds: float, source: ResyncSource) -> None:
         self.seconds = seconds
-        self._store = store
+        self._source = source
         self._put: Callable[[Batch], None] = _nowhere
         self._timer: asyncio.TimerHandle | None = None
-        self._reminder: ResyncBatch | None = None
+        self._queued: ResyncBatch | None = None
 
     def start(self, put: Callable[[Batch], None]) -> None:
-        """Begin to remind, by giving batches to `put`, until `stop()`."""
+        """Start the timer; it passes batches to `put` until `stop()`."""
         self._put = put
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self.seconds, self._due)
 
     def stop(self) -> None:
-        """Remind no more. Idempotent."""
+        """Stop the timer. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-        self._reminder = None
+        self._queued = None
 
-    def passing(
+    def apply(
         self, events: Iterator[Notification | None]
     ) -> Iterator[Notification | None]:
-        """The same events, noted as those that waited before a reminder."""
+        """Yield the same events, whose objects a queued resync then skips."""
         for event in events:
-            reminder = self._reminder
-            if reminder is not None and event is not None and not _is_reminding(event):
-                reminder.skipped.add(object_of(event).key)
+            batch = self._queued
+            if batch is not None and event is not None and not _is_resync(event):
+                batch.skipped.add(object_of(event).key)
 
             yield event
 
@@ -170,25 +169,25 @@ class Resync:
         assert self._timer is not None  # it has just fired
         loop = asyncio.get_running_loop()
         now = loop.time()
-        # In step with the first one, but what was missed is not made up for.
+        # Multiples of the period since the first one; missed resyncs are skipped.
         following = self._timer.when() + self.seconds
         if following <= now:
             following = now + self.seconds
 
         self._timer = loop.call_at(following, self._due)
-        if self._reminder is None:
-            reminder = ResyncBatch(self._store, self._told)
-            if len(reminder):
-                self._reminder = reminder
-                self._put(reminder)
+        if self._queued is None:
+            batch = ResyncBatch(self._source, self._delivered)
+            if len(batch):
+                self._queued = batch
+                self._put(batch)
 
-    def _told(self) -> None:
-        self._reminder = None
+    def _delivered(self) -> None:
+        self._queued = None
 
 
-def _is_reminding(event: Notification) -> bool:
+def _is_resync(event: Notification) -> bool:
     return isinstance(event, Updated) and event.resync
 
 
 def _nowhere(_: Batch) -> None:
-    """Before `start()`."""
+    """Drop a batch; used before `start()`."""

@@ -74,13 +74,12 @@ class ReflectorOptions:
 
         if seconds_of(self.watch_grace_seconds) < 0:
             raise OptionsError(
-                "watch_grace_seconds must not be negative, as "
-                f"{self.watch_grace_seconds}"
+                f"watch_grace_seconds must not be negative: {self.watch_grace_seconds}"
             )
 
         if seconds_of(self.internal_error_seconds) < 0:
             raise OptionsError(
-                "internal_error_seconds must not be negative, as "
+                "internal_error_seconds must not be negative: "
                 f"{self.internal_error_seconds}"
             )
 

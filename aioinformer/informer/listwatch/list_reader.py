@@ -41,7 +41,7 @@ DISCOVERY_SECONDS = 30.0
 
 
 class ListReader:
-    """Stages the lists of one reflector in its store, one after the other.
+    """Reader that stages the lists of one reflector in its store, one after the other.
 
     Args:
         source: Source; if it is a `ServedCheck`, used for discovery.
@@ -137,7 +137,7 @@ class ListReader:
                 self._stats.last_contact = _now()
                 await self._stage_unreadable(page)
                 if not page.resource_version:
-                    raise DecodeError("a list without a resource version to watch from")
+                    raise DecodeError("the list has no resource version to watch from")
 
                 return PageListed(page.resource_version, self._next_token(page))
         except (ApiError, TransportError, DecodeError) as exc:
@@ -145,7 +145,9 @@ class ListReader:
 
     def _request_ahead(self, pages: PagesAhead, phase: Listing, token: str) -> None:
         if token and token not in self._tokens:
-            pages.ask(list_options(replace(phase, token=token), self._page_size))
+            pages.request_ahead(
+                list_options(replace(phase, token=token), self._page_size)
+            )
 
     def _next_token(self, page: ListPage) -> str:
         """Return the token of the next page; empty after the last one.
@@ -155,7 +157,7 @@ class ListReader:
         """
         token = page.continue_token
         if token and token in self._tokens:
-            raise DecodeError("the pages of a list lead back to an earlier one")
+            raise DecodeError("the pages of a list form a loop")
 
         return token
 

@@ -136,7 +136,7 @@ a definition is replaced, or a server starts, some are missing for a few seconds
 
 
 class Absence:
-    """Detects that the server no longer has a resource.
+    """Detector of a resource that the server no longer has.
 
     A list that ends in 404 proves little: the next server of the load balancer may know
     the resource. It is absent if, in addition, discovery has not listed it for a minute,
@@ -218,7 +218,7 @@ server seems to have stopped sending bookmarks."""
 
 
 class Watchdog:
-    """Learns the interval of a server's bookmarks, and how much silence is too much.
+    """Detector of dead watches, by the interval of the server's bookmarks.
 
     It is armed once a watch has had two bookmarks. A watch then counts as dead after 2.5
     times the longest of the last gaps between bookmarks, and at least 90 s, without any

@@ -69,7 +69,7 @@ logger = guarded_logger(__name__)
 
 
 class Reflector:
-    """Lists, watches, and relists where needed, until it is cancelled.
+    """Loop of lists and watches that keeps a store up to date until it is cancelled.
 
     Only its cancellation and bugs end it (a store that raises, a broken invariant).
     Responses, network failures and other errors of the source do not: permissions,

@@ -104,7 +104,7 @@ class ReflectorStats:
         """Record objects of a list that cannot be read, and the keys of those that have one."""
         self._skipped += number
         logger.warning(
-            "%s: %d objects of a list cannot be read; what is known of them stays: %s",
+            "%s: %d objects of a list cannot be read, keeping their known states: %s",
             self.name,
             number,
             ", ".join(keys[:5]) or "of another kind",
@@ -153,7 +153,7 @@ class ReflectorStats:
         # Only the stream was refused. The list in pages may succeed.
         self.refusals = 0
         logger.warning(
-            "%s: server does not support streamed lists; listing in pages from now on: %s",
+            "%s: server does not support streamed lists, listing in pages from now on: %s",
             self.name,
             self.last_error,
         )

@@ -90,6 +90,7 @@ def to_changes(
         number = version_number(obj.resource_version)
         initial = initial and kind is EventType.ADDED
         behind = 0 <= number <= last
+        repeated = False
         if initial or behind or number < 0:
             if kind is EventType.BOOKMARK and behind and number == last:
                 continue
@@ -100,16 +101,13 @@ def to_changes(
                 result.error = history_reset(f"{kind} of version {number}", last)
                 break
 
-            if repeated and kind is not EventType.DELETED:
-                result.duplicates += 1
-                if number < 0:
-                    result.version = obj.resource_version
-
-                continue
-
         if obj.resource_version and not (initial or behind):
             last = number
             result.version = obj.resource_version
+
+        if repeated and kind is not EventType.DELETED:
+            result.duplicates += 1
+            continue
 
         if kind is not EventType.BOOKMARK:
             append(Delta(_DELTAS[kind], obj))

@@ -45,7 +45,7 @@ apart, and a refusal may take 30 s."""
 
 
 class WatchReader:
-    """Feeds the watches of one reflector to its store, one after the other.
+    """Reader that feeds the watches of one reflector to its store, one after the other.
 
     Args:
         source: Source whose newest version is requested when a watch is silent.

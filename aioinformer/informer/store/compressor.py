@@ -173,7 +173,7 @@ WORSE: Final = 1.5
 
 
 class CompressionFit:
-    """Decides whether a dictionary still fits the bodies that come.
+    """Measure of how well a dictionary fits the bodies that come.
 
     It does not fit if a window of bodies is compressed to more than `WORSE` times the
     share of its own samples. It is outgrown if it has fewer than `SAMPLES` samples, and

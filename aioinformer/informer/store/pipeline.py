@@ -61,7 +61,7 @@ SWEEP_SECONDS = 0.5
 change alone that would take 5 microseconds."""
 
 
-# Between two looks at the budget; a change takes about two microseconds.
+# Changes between two checks of the budget; each takes about two microseconds.
 _CHANGES_BETWEEN_CHECKS = 8
 
 
@@ -101,7 +101,7 @@ class SharedStore:
 
 
 class Pipeline:
-    """Takes what a reflector reads, applies it to the store, and notifies handlers.
+    """Pipeline of a reflector's changes and lists into the store and to handlers.
 
     The pipeline is the `ReflectorStore` of its reflector: lists are staged beside the
     store, changes are queued. `run()` applies what is queued.
@@ -242,9 +242,7 @@ class Pipeline:
         for obj in objects:
             if put is not None and obj.key not in listed:
                 put(obj.key, obj)
-            elif not staged.is_ahead_of(
-                obj
-            ):  # else it is an older state of another page
+            elif not staged.is_ahead_of(obj):  # else an older state of another page
                 self._stage(obj, staged, current, anew=anew)
 
             if budget.over():
@@ -536,9 +534,7 @@ class Pipeline:
         """Apply a part of the queue: some changes, or up to one complete list."""
         await budget.start()
         indexer = self._indexer
-        indexer.holding = (
-            True  # see `hold_reports()`; inline, as every event passes here
-        )
+        indexer.holding = True  # `hold_reports()`, inline for speed
         try:
             replacement = self._apply_changes(budget)
         finally:

@@ -43,7 +43,7 @@ class FullChannelBehavior(enum.Enum):
 
 
 class Broadcaster:
-    """Sends events to any number of watches, as client-go's does.
+    """Sender of events to any number of watches, as in client-go.
 
     Guarantees:
         A watch gets the events sent after the call of `watch()`, and no earlier ones.
@@ -212,7 +212,7 @@ class Broadcaster:
 
 
 class _Distributor:
-    """The incoming queue, and the watches that get its events."""
+    """Incoming queue, and the watches that get its events."""
 
     def __init__(self, incoming_length: int, *, drops: bool) -> None:
         self._drops = drops

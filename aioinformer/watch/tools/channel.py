@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Channel(Generic[T]):
-    """A bounded queue. Senders wait while it is full.
+    """Bounded queue. Senders wait while it is full.
 
     Args:
         room: Number of items it holds. With 0 each sender waits until its item is
@@ -193,7 +193,7 @@ class Channel(Generic[T]):
 
 
 class ChannelWatch(Watch):
-    """A watch whose events are sent within this process.
+    """Watch whose events are sent within this process.
 
     An iteration takes one event at a time, so that no more than there is room for are
     under way. A batch is everything that was sent.

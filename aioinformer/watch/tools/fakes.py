@@ -29,7 +29,7 @@ DEFAULT_SIZE = 100
 
 
 class EmptyWatch(Watch):
-    """A watch that has ended before it started. Stopping it is harmless."""
+    """Watch that has ended before it started. Stopping it is harmless."""
 
     async def _fetch(self) -> list[WatchEvent]:
         return []
@@ -62,7 +62,7 @@ class _SentByHand(ChannelWatch):
 
 
 class FakeWatch(_SentByHand):
-    """A watch whose events are sent by hand. Senders wait for the reader.
+    """Watch whose events are sent by hand. Senders wait for the reader.
 
     The sending methods return when the reader has taken the event or, with a buffer,
     when there was room for it. Events are read in the order in which they were sent. As
@@ -135,7 +135,7 @@ class FakeWatch(_SentByHand):
 
 
 class RaceFreeFakeWatch(_SentByHand):
-    """A watch whose events are sent by hand, by plain methods that never wait.
+    """Watch whose events are sent by hand, by plain methods that never wait.
 
     Events sent after `stop()` are ignored, so that a test need not know whether they
     come first or the reader leaves first. As client-go's `RaceFreeFakeWatcher`, except

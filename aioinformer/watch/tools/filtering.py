@@ -149,7 +149,7 @@ class _Filtered(Watch):
 
 
 class Recorder(_Filtered):
-    """A watch of the events of another one, which keeps them.
+    """Watch of the events of another one, which keeps them.
 
     Stopping one stops the other, and so does leaving an `async with` of either. As in
     client-go it never drops an event: it is made for tests.

@@ -51,7 +51,7 @@ WATCH_SECONDS = 300.0
 
 
 class RetryWatch(Watch):
-    """A watch that resumes after its last event whenever its connection ends.
+    """Watch that resumes after its last event whenever its connection ends.
 
     ::
 

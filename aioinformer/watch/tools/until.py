@@ -221,10 +221,8 @@ class Conditions:
 
     def timed_out(self, seconds: float, details: str = "") -> TimeoutError:
         """Return the error that tells the progress within `seconds`."""
-        return TimeoutError(
-            f"timed out after {seconds:g} s: {self._progress()}"
-            f"{'; ' if details else ''}{details}"
-        )
+        more = f" ({details})" if details else ""
+        return TimeoutError(f"timed out after {seconds:g} s: {self._progress()}{more}")
 
     async def _wait_for(self, condition: Condition, watch: Watch) -> None:
         while True:
@@ -245,7 +243,7 @@ class Conditions:
     def _closed(self, reason: Exception | None) -> WatchClosed:
         why = "" if reason is None else f": {reason}"
         return WatchClosed(
-            f"the watch ended{why}; {self._progress()}", last_event=self.last_event
+            f"the watch ended{why} ({self._progress()})", last_event=self.last_event
         )
 
     def _progress(self) -> str:

@@ -52,14 +52,14 @@ func main() {
 	check(err)
 	synced := registration.HasSyncedChecker().Done()
 	check(informer.SetWatchErrorHandlerWithContext(failingUntil(synced)))
-	say(map[string]any{"at": "start"}, settled())
+	report(map[string]any{"at": "start"}, settled())
 
 	began := time.Now()
 	start(make(chan struct{}))
 	<-synced
 	took := seconds(began)
 	objects := len(informer.GetStore().ListKeys())
-	say(map[string]any{"at": "synced", "seconds": took, "objects": objects}, settled())
+	report(map[string]any{"at": "synced", "seconds": took, "objects": objects}, settled())
 
 	if opts.events > 0 {
 		watch(opts, handler)
@@ -67,19 +67,19 @@ func main() {
 	if opts.relist > 0 {
 		relist(opts, handler)
 	}
-	say(map[string]any{"at": "end", "digest": digest(informer.GetStore().List())})
+	report(map[string]any{"at": "end", "digest": digest(informer.GetStore().List())})
 }
 
 // watch measures the changes that the server sends on request.
 func watch(opts options, handler *handler) {
 	over := handler.expect(opts.events)
 	began := time.Now()
-	ask(opts.url + "/bench/go")
+	command(opts.url + "/bench/go")
 	<-over
 	took := seconds(began)
 	latencies := handler.latencies
 	handler.latencies = nil
-	say(map[string]any{
+	report(map[string]any{
 		"at": "watched", "seconds": took, "events": opts.events, "latencies": latencies,
 	}, settled())
 }
@@ -89,20 +89,20 @@ func relist(opts options, handler *handler) {
 	over := handler.expect(opts.relist)
 	forgetPeak()
 	began := time.Now()
-	ask(opts.url + "/bench/relist?changed=" + strconv.FormatFloat(opts.changed, 'g', -1, 64))
+	command(opts.url + "/bench/relist?changed=" + strconv.FormatFloat(opts.changed, 'g', -1, 64))
 	<-over
 	took := seconds(began)
 	high := peak() // before garbage is released
-	say(map[string]any{"at": "relisted", "seconds": took, "peak": high}, settled())
+	report(map[string]any{"at": "relisted", "seconds": took, "peak": high}, settled())
 }
 
 func parsed(arguments []string) options {
 	opts := options{}
 	flags := flag.NewFlagSet("client_go", flag.ExitOnError)
-	flags.IntVar(&opts.events, "events", 0, "ask for the changes, and wait for so many")
-	flags.BoolVar(&opts.body, "body", false, "index by node, and read the phase")
-	flags.IntVar(&opts.relist, "relist", 0, "ask for a relist, and wait for so many changes")
-	flags.Float64Var(&opts.changed, "changed", 1, "the share of the pods that it changes")
+	flags.IntVar(&opts.events, "events", 0, "number of changes to request")
+	flags.BoolVar(&opts.body, "body", false, "index nodes, read phases")
+	flags.IntVar(&opts.relist, "relist", 0, "changes of a relist")
+	flags.Float64Var(&opts.changed, "changed", 1, "their share")
 	flags.StringVar(&opts.mode, "mode", "typed", "typed, untyped or protobuf")
 	flags.BoolVar(&opts.watchList, "watch-list", true, "stream the first list")
 
@@ -113,7 +113,7 @@ func parsed(arguments []string) options {
 		check(flags.Parse(flags.Args()[1:]))
 	}
 	if opts.url == "" || flags.NArg() > 0 {
-		check(errors.New("one address of a server is needed"))
+		check(errors.New("pass the URL of one server"))
 	}
 	return opts
 }
@@ -122,7 +122,7 @@ func parsed(arguments []string) options {
 func choose(watchList bool) {
 	check(os.Setenv("KUBE_FEATURE_WatchListClient", strconv.FormatBool(watchList)))
 	if features.FeatureGates().Enabled(features.WatchListClient) != watchList {
-		check(errors.New("this client-go does not take the way of listing from the environment"))
+		check(errors.New("this client-go ignores KUBE_FEATURE_WatchListClient"))
 	}
 }
 
@@ -146,7 +146,7 @@ func prepared(opts options) (cache.SharedIndexInformer, func(<-chan struct{})) {
 		pods := factory.ForResource(corev1.SchemeGroupVersion.WithResource("pods"))
 		return pods.Informer(), factory.Start
 	default:
-		check(fmt.Errorf("there is no mode %q", opts.mode))
+		check(fmt.Errorf("unknown mode %q", opts.mode))
 	}
 
 	client, err := kubernetes.NewForConfig(config)

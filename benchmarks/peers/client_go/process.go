@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// say writes a line of the protocol.
-func say(parts ...map[string]any) {
+// report writes a line of the protocol.
+func report(parts ...map[string]any) {
 	line := map[string]any{}
 	for _, part := range parts {
 		maps.Copy(line, part)
@@ -56,13 +56,13 @@ func seconds(since time.Time) float64 {
 	return time.Since(since).Seconds()
 }
 
-// ask sends a command to the canned server.
-func ask(url string) {
-	answer, err := http.Get(url)
+// command sends a command to the canned server.
+func command(url string) {
+	response, err := http.Get(url)
 	check(err)
-	_, err = io.Copy(io.Discard, answer.Body)
+	_, err = io.Copy(io.Discard, response.Body)
 	check(err)
-	check(answer.Body.Close())
+	check(response.Body.Close())
 }
 
 // settled returns the memory of this process in KiB, without garbage: the resident memory,
@@ -101,14 +101,14 @@ func status(name string) int {
 // have the wrong name.
 func onlyProtobuf(inner http.RoundTripper) http.RoundTripper {
 	return trip(func(request *http.Request) (*http.Response, error) {
-		answer, err := inner.RoundTrip(request)
-		if err == nil && answer.StatusCode == http.StatusOK {
-			got := answer.Header.Get("Content-Type")
+		response, err := inner.RoundTrip(request)
+		if err == nil && response.StatusCode == http.StatusOK {
+			got := response.Header.Get("Content-Type")
 			if !strings.HasPrefix(got, metaruntime.ContentTypeProtobuf) {
-				check(fmt.Errorf("asked for protobuf, the server answered %s", got))
+				check(fmt.Errorf("server responded with %s instead of protobuf", got))
 			}
 		}
-		return answer, err
+		return response, err
 	})
 }
 

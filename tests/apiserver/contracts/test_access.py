@@ -307,7 +307,7 @@ async def test_role_binding_to_group_applies_to_its_members(
     assert code == 200
 
 
-async def test_impersonated_user_rights_replace_own_rights(
+async def test_permissions_of_impersonated_user_replace_own_permissions(
     target: ServerUnderTest, alice: aiohttp.ClientSession
 ) -> None:
     async with target.session() as admin:

@@ -186,8 +186,8 @@ async def test_service_account_token_with_wrong_signature_or_audience_is_401(
         assert (await ask(robot, "GET", target.path("pods")))[0] == 401
 
 
-@pytest.mark.parametrize(
-    ("code", "body", "message"),
+@each_case(
+    "code, body, message",
     [
         (422, {"spec": {"expirationSeconds": 10}}, "less than 10 minutes"),
         (422, {"spec": {"expirationSeconds": 2**33}}, "larger than 2^32 seconds"),

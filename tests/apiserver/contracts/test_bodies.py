@@ -152,8 +152,8 @@ async def test_query_options_of_wrong_type_are_400(
     assert status["message"].startswith(start)
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted", "why"),
+@each_case(
+    "text, wanted, why",
     [
         ("+5", 404, ""),
         ("-1", 404, ""),

@@ -86,7 +86,7 @@ async def things(
 
 
 @each_case("writes", by_kind("creations"))
-async def test_creates_are_answered_as_recorded(
+async def test_create_responses_match_recordings(
     target: ServerUnderTest, http: aiohttp.ClientSession, writes: list[Write]
 ) -> None:
     path = collection_of(writes[0].resource, target.namespace)
@@ -100,7 +100,7 @@ async def test_creates_are_answered_as_recorded(
 
 
 @each_case("writes", by_kind("updates"))
-async def test_updates_are_answered_as_recorded(
+async def test_update_responses_match_recordings(
     target: ServerUnderTest, http: aiohttp.ClientSession, writes: list[Write]
 ) -> None:
     collection = collection_of(writes[0].resource, target.namespace)
@@ -119,7 +119,7 @@ async def test_updates_are_answered_as_recorded(
 
 
 @pytest.mark.usefixtures("things")
-async def test_custom_resource_creates_are_answered_as_recorded(
+async def test_create_responses_of_custom_resources_match_recordings(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = f"{collection_of(THINGS, target.namespace)}?dryRun=All"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
 import yaml
 from api_calls import ask
 from custom_definitions import SCALE, defined, definition, group_of, version
@@ -315,7 +314,7 @@ async def test_aggregated_document_is_sent_on_request(
     assert found["kind"] == ("APIGroupDiscoveryList" if aggregated else "APIGroupList")
 
 
-@pytest.mark.parametrize("path", ["/apis", "/api", "/apis/apps", "/apis/apps/v1"])
+@each_case("path", ["/apis", "/api", "/apis/apps", "/apis/apps/v1"])
 async def test_pretty_documents_are_indented(
     http: aiohttp.ClientSession, path: str
 ) -> None:
@@ -382,7 +381,7 @@ async def test_unknown_group_is_plain_404_page(
     assert text == "404 page not found\n"
 
 
-@pytest.mark.parametrize("path", ["/api/v2", "/apis/apps/v9", "/apis/apps/v1/nopes"])
+@each_case("path", ["/api/v2", "/apis/apps/v9", "/apis/apps/v1/nopes"])
 async def test_unknown_path_in_group_is_404_status(
     http: aiohttp.ClientSession, path: str
 ) -> None:
@@ -391,7 +390,7 @@ async def test_unknown_path_in_group_is_404_status(
     assert (code, answer["reason"], answer["details"]) == (404, "NotFound", {})
 
 
-@pytest.mark.parametrize("path", ["/api", "/api/v1", "/apis/apps/v1", "/version"])
+@each_case("path", ["/api", "/api/v1", "/apis/apps/v1", "/version"])
 async def test_discovery_rejects_writes(http: aiohttp.ClientSession, path: str) -> None:
     code, answer = await ask(http, "POST", path, {})
 
@@ -430,7 +429,7 @@ async def test_root_document_lists_paths(http: aiohttp.ClientSession) -> None:
     assert {"/apis/apps/v1", "/openapi/v3", "/version", "/healthz"} <= set(paths)
 
 
-@pytest.mark.parametrize("root", ["healthz", "livez", "readyz"])
+@each_case("root", ["healthz", "livez", "readyz"])
 async def test_health_document_is_verbose_on_request(
     http: aiohttp.ClientSession, root: str
 ) -> None:

@@ -208,7 +208,7 @@ async def test_eviction_of_missing_pod_is_404(
     assert (code, answer["message"]) == (404, 'pods "web" not found')
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+@each_case("method", ["GET", "PUT", "DELETE"])
 async def test_eviction_supports_only_create(
     http: aiohttp.ClientSession, pod: str, method: str
 ) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from api_calls import ask, make, named, patch
+from each_case import each_case
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -80,8 +81,8 @@ async def test_deleted_namespace_is_removed_with_last_finalizer(
     assert last["status"] == {"phase": "Terminating"}
 
 
-@pytest.mark.parametrize(
-    ("code", "body"),
+@each_case(
+    "code, body",
     [
         pytest.param(409, {"metadata": {"resourceVersion": "1"}}, id="stale"),
         pytest.param(400, {"metadata": {"name": "other"}}, id="other"),
@@ -98,7 +99,7 @@ async def test_finalize_rejects_invalid_update(
     assert (await ask(http, "PUT", f"{path}/finalize", sent))[0] == code
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "DELETE"])
+@each_case("method", ["GET", "POST", "PATCH", "DELETE"])
 async def test_finalize_supports_only_put(
     http: aiohttp.ClientSession, path: str, method: str
 ) -> None:

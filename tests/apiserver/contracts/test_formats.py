@@ -110,7 +110,7 @@ async def test_yaml_watch_is_406(
     assert yaml.safe_load(text)["message"] == f"{ONLY}{STREAMS}"
 
 
-async def test_yaml_answer_equals_json_answer(
+async def test_yaml_response_equals_json_response(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from api_calls import ask, make
+from each_case import each_case
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -129,8 +130,8 @@ async def test_impersonated_groups_without_user_are_400(
     )
 
 
-@pytest.mark.parametrize(
-    ("user", "way"),
+@each_case(
+    "user, way",
     [
         ("bob", "user-info"),
         ("system:serviceaccount:shop:till", "serviceaccount"),
@@ -165,7 +166,7 @@ NEW = "authentication.k8s.io"
         ),
     ],
 )
-async def test_impersonating_users_and_groups_needs_separate_rights(
+async def test_impersonating_users_and_groups_needs_separate_permissions(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     alice: aiohttp.ClientSession,

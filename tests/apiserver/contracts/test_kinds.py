@@ -150,7 +150,7 @@ async def test_generation_counts_changes_by_kind(
 
 
 @each_case("sample", QUIET)
-async def test_delete_is_answered_with_status_or_object_by_kind(
+async def test_delete_returns_status_or_object_by_kind(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
     resource = sample.resource

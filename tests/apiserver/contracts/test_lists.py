@@ -156,7 +156,7 @@ async def test_small_list_is_not_gzipped(
         assert names(await answer.json()) == ["a"]
 
 
-async def test_answers_forbid_caching(
+async def test_responses_forbid_caching(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 from api_calls import WIDGETS_GROUP, ask
 from each_case import each_case
 
@@ -71,8 +70,8 @@ async def test_error_without_object_name_has_no_details(
     assert (got, answer["details"]) == (code, {})
 
 
-@pytest.mark.parametrize("name", ["nope", "nope/status"])
-@pytest.mark.parametrize("media", ["application/json", "text/plain"])
+@each_case("name", ["nope", "nope/status"])
+@each_case("media", ["application/json", "text/plain"])
 async def test_unsupported_patch_type_is_rejected_before_lookup(
     target: ServerUnderTest, http: aiohttp.ClientSession, name: str, media: str
 ) -> None:

@@ -144,7 +144,7 @@ async def test_some_kinds_accept_unqualified_finalizers(
     assert (strict, lax) == (422, 201)
 
 
-async def test_metadata_problems_of_update_are_repeated_like_real_server(
+async def test_metadata_errors_of_update_are_repeated_like_real_server(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("services")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from api_calls import ask
 from custom_definitions import SCALE, defined, definition, group_of, version
 from each_case import each_case
@@ -139,7 +138,9 @@ async def test_document_is_negotiated(
     assert (answer.status, answer.content_type if body else "") == reported
 
 
-async def test_index_is_readable_without_rights(http: aiohttp.ClientSession) -> None:
+async def test_index_is_readable_without_permissions(
+    http: aiohttp.ClientSession,
+) -> None:
     async with http.get("/openapi/v3", headers={"Accept": "text/html"}) as answer:
         assert "api/v1" in (await answer.json(content_type=None))["paths"]
 
@@ -198,7 +199,7 @@ async def test_write_operations_describe_parameters(
     }
 
 
-@pytest.mark.parametrize("api", ["api/v1", "apis/apps/v1", "apis/networking.k8s.io/v1"])
+@each_case("api", ["api/v1", "apis/apps/v1", "apis/networking.k8s.io/v1"])
 async def test_all_references_are_resolvable(
     http: aiohttp.ClientSession, api: str
 ) -> None:

@@ -197,8 +197,8 @@ async def test_patch_of_missing_object_is_404(
     assert status["message"] == 'configmaps "a" not found'
 
 
-@pytest.mark.parametrize(
-    ("raw", "why"),
+@each_case(
+    "raw, why",
     [
         ("", "unexpected end of JSON input"),
         ('{"data":', "unexpected end of JSON input"),
@@ -309,7 +309,7 @@ async def test_json_patch_operations_apply_in_order(
     assert new["metadata"]["finalizers"] == ["example.com/b", "example.com/c"]
 
 
-async def test_json_patch_is_more_liberal_than_rfc(
+async def test_json_patch_is_more_lenient_than_rfc(
     http: aiohttp.ClientSession, one: str
 ) -> None:
     code, new = await json_patch(

@@ -156,9 +156,7 @@ async def test_paths_are_percent_decoded(
         assert (answer.status, found["metadata"]["name"]) == (200, "a-b")
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"), [("a%20b", "a b"), ("%C3%A9", "é"), ("a%22", 'a\\"')]
-)
+@each_case("name, shown", [("a%20b", "a b"), ("%C3%A9", "é"), ("a%22", 'a\\"')])
 async def test_impossible_name_is_404(
     target: ServerUnderTest, http: aiohttp.ClientSession, name: str, shown: str
 ) -> None:
@@ -172,8 +170,8 @@ async def test_impossible_name_is_404(
     assert status["details"]["kind"] == "configmaps"
 
 
-@pytest.mark.parametrize(
-    ("name", "shown", "why"),
+@each_case(
+    "name, shown, why",
     [
         ("%2E", ".", "may not be '.'"),
         ("%2E%2E", "..", "may not be '..'"),
@@ -282,8 +280,8 @@ async def test_builtin_kinds_are_served(
     assert (code, found["kind"]) == (200, f"{resource.kind}List")
 
 
-@pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz"])
-async def test_health_endpoints_answer_ok(
+@each_case("path", ["/livez", "/readyz", "/healthz"])
+async def test_health_endpoints_return_ok(
     http: aiohttp.ClientSession, path: str
 ) -> None:
     async with http.get(path) as answer:

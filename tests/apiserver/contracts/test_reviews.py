@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from api_calls import ask
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -18,7 +19,7 @@ def review(kind: str, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
 
 
-async def test_self_subject_access_review_reports_own_rights(
+async def test_self_subject_access_review_reports_own_permissions(
     http: aiohttp.ClientSession, alice: aiohttp.ClientSession
 ) -> None:
     wanted = {"verb": "list", "resource": "pods", "namespace": "default"}
@@ -37,7 +38,7 @@ async def test_self_subject_access_review_reports_own_rights(
     assert answers[0][1]["spec"]["resourceAttributes"] == wanted
 
 
-async def test_subject_access_review_reports_rights_of_other_user(
+async def test_subject_access_review_reports_permissions_of_other_user(
     http: aiohttp.ClientSession,
 ) -> None:
     body = review(
@@ -114,8 +115,8 @@ async def test_reviews_support_only_create(http: aiohttp.ClientSession) -> None:
     assert (code, status["reason"]) == (405, "MethodNotAllowed")
 
 
-@pytest.mark.parametrize(
-    ("kind", "spec", "found", "place", "expected"),
+@each_case(
+    "kind, spec, found, place, expected",
     [
         (
             "SelfSubjectAccessReview",
@@ -168,7 +169,7 @@ async def test_review_of_other_kind_is_400(http: aiohttp.ClientSession) -> None:
     assert 'no kind "Gadget" is registered' in status["message"]
 
 
-async def test_all_problems_of_review_are_reported(
+async def test_all_errors_of_review_are_reported(
     http: aiohttp.ClientSession,
 ) -> None:
     both = {"resourceAttributes": {}, "nonResourceAttributes": {"path": "/x"}}
@@ -214,7 +215,7 @@ async def test_local_review_checks_its_namespace(
     assert [it["field"] for it in status["details"]["causes"]] == [f"spec.{field}"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path",
     [
         f"{REVIEWS}/localsubjectaccessreviews",

@@ -385,7 +385,7 @@ async def test_autoscaler_v1_drops_malformed_annotations(
     assert made["metadata"]["annotations"] == {"a": "b"}
 
 
-async def test_autoscaler_v1_problems_use_paths_of_v2(
+async def test_autoscaler_v1_errors_use_paths_of_v2(
     http: aiohttp.ClientSession, first: str
 ) -> None:
     body = an_autoscaler(maxReplicas=0, targetCPUUtilizationPercentage=50)

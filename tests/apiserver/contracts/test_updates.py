@@ -17,6 +17,7 @@ from api_calls import (
     version_of,
     widget,
 )
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -290,8 +291,8 @@ async def test_duplicate_fields_are_reported(
     )
 
 
-@pytest.mark.parametrize(
-    ("raw", "why", "shown"),
+@each_case(
+    "raw, why, shown",
     [
         ("", "unexpected end of JSON input", "<empty>"),
         ('{"a" 1}', "invalid character '1' after object key", '{"a" 1}'),
@@ -376,7 +377,7 @@ async def test_list_in_missing_namespace_is_empty(
     assert (listed, found["items"]) == (200, [])
 
 
-@pytest.mark.parametrize("name", ["default", "kube-public", "kube-system"])
+@each_case("name", ["default", "kube-public", "kube-system"])
 async def test_system_namespace_cannot_be_deleted(
     http: aiohttp.ClientSession, name: str
 ) -> None:

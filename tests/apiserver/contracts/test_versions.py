@@ -157,7 +157,7 @@ async def test_compacted_version_is_410(
     assert (code, names(found)) == (200, ["a", "b"])
 
 
-@pytest.mark.parametrize(
+@each_case(
     "params",
     [
         {},
@@ -165,7 +165,6 @@ async def test_compacted_version_is_410(
         {"resourceVersionMatch": "NotOlderThan"},
         {"resourceVersionMatch": "Exact"},
     ],
-    ids=str,
 )
 async def test_future_version_without_watch_cache_is_504(
     target: ServerUnderTest, http: aiohttp.ClientSession, params: dict[str, str]

@@ -271,7 +271,7 @@ async def test_create_with_invalid_metadata_is_422(
     assert (await ask(http, "GET", path))[1]["items"] == []
 
 
-async def test_all_problems_are_reported_at_once(
+async def test_create_reports_all_errors_at_once(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     body = named("B_", labels={"a b": "c"}, metadata={"finalizers": ["x"]})

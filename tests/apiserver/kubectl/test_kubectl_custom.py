@@ -104,7 +104,7 @@ def test_custom_kind_is_found_by_its_category(custom: Custom) -> None:
     assert "/a" in custom.kubectl("get", "everything", "-o", "name")
 
 
-def test_custom_kind_is_shown_in_its_own_columns(custom: Custom) -> None:
+def test_kubectl_prints_printer_columns_of_custom_kind(custom: Custom) -> None:
     kubectl = custom.kubectl
     more = "secret: hidden"
     kubectl("create", "-f", "-", stdin=custom.text(more=more))

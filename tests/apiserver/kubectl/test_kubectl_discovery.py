@@ -145,7 +145,7 @@ def test_kubectl_user_may_do_everything(
     assert kubectl("auth", "can-i", *question) == "yes\n"
 
 
-def test_kubectl_lists_the_rights_of_its_only_user(kubectl: Pair) -> None:
+def test_kubectl_lists_permissions_of_only_user(kubectl: Pair) -> None:
     ours, _ = kubectl.each("auth", "can-i", "--list")
 
     assert ours.status == 0

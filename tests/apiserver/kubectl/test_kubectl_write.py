@@ -245,7 +245,9 @@ def test_kubectl_patch_without_change_changes_nothing(kubectl: Pair) -> None:
         pytest.param("strategic", '{"data":[1]}', id="strategic-type"),
     ],
 )
-def test_kubectl_refuses_a_patch(kubectl: Pair, kind: str, patch: str) -> None:
+def test_kubectl_patch_fails_for_invalid_patch(
+    kubectl: Pair, kind: str, patch: str
+) -> None:
     kubectl("create", "-f", "-", stdin=CONFIG_MAP)
 
     kubectl.fails("patch", "cm", "settings", "--type", kind, "-p", patch)
@@ -280,7 +282,7 @@ def test_kubectl_labels_all(kubectl: Pair) -> None:
     assert len(kubectl("get", "cm,pods", "-l", "a=b", "-o", "name").split()) == 2
 
 
-def test_kubectl_refuses_a_label(kubectl: Pair) -> None:
+def test_kubectl_label_fails_for_invalid_label(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=CONFIG_MAP)
 
     kubectl.fails("label", "cm", "settings", "a=-")

@@ -84,12 +84,14 @@ class Generating:
 @pytest.mark.parametrize(
     ("handlers", "complaint"),
     [
-        pytest.param({}, "give either", id="none"),
+        pytest.param({}, "pass either", id="none"),
         pytest.param(
-            {"on_event": ignore, "on_delete": ignore}, "give either", id="both"
+            {"on_event": ignore, "on_delete": ignore}, "pass either", id="both"
         ),
-        pytest.param({"on_add": "greet"}, "'greet' cannot be called", id="a-string"),
-        pytest.param({"on_event": 3}, "3 cannot be called", id="a-number"),
+        pytest.param(
+            {"on_add": "greet"}, "must be callable, not 'greet'", id="a-string"
+        ),
+        pytest.param({"on_event": 3}, "must be callable, not 3", id="a-number"),
         pytest.param({"on_add": stream}, "is a generator", id="async-generator"),
         pytest.param({"on_event": generator}, "is a generator", id="generator"),
         pytest.param({"on_event": Generating()}, "is a generator", id="generating"),

@@ -42,7 +42,7 @@ class Filtered:
         self._filter = HandlerFilter(accepts, "pods/greet", reporter)
 
     def __call__(self, *events: Notification) -> list[Notification | None]:
-        return list(self._filter.passing(iter(events)))
+        return list(self._filter.apply(iter(events)))
 
 
 # ---------------------------------------------------------------- events that pass
@@ -133,7 +133,7 @@ def test_objects_are_filtered_independently() -> None:
 def test_merged_away_event_does_not_reach_the_filter() -> None:
     called: list[KubeObject] = []
     reporter = ErrorReporter("pods")
-    passing = HandlerFilter(called.append, "pods/greet", reporter).passing
+    passing = HandlerFilter(called.append, "pods/greet", reporter).apply
 
     assert list(passing(iter([None]))) == [None]
     assert called == []
@@ -244,7 +244,7 @@ async def test_filter_that_blocks_the_loop_is_logged(
         stage.publish([Added(web(1))])
         await listener.wait_idle()
 
-    assert "handler pods/greet kept the event loop from turning" in caplog.text
+    assert "handler pods/greet blocked the event loop" in caplog.text
 
 
 async def test_filter_affects_no_other_handler() -> None:

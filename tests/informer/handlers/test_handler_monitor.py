@@ -62,8 +62,8 @@ async def test_call_that_takes_a_minute_is_logged_while_it_runs(
     assert early == []
     (message,) = caplog.messages
     assert message == (
-        "handler pods/greet has been at Added(obj=<KubeObject 'default/a' rv='1'>, "
-        "initial=False) for 60 s, and has not returned: 1 more wait for it"
+        "handler pods/greet has been processing Added(obj=<KubeObject 'default/a' rv='1'>, "
+        "initial=False) for 60 s and has not returned (1 more queued)"
     )
 
 
@@ -182,12 +182,11 @@ async def test_first_nine_blocking_calls_of_a_minute_are_logged_one_by_one(
         stage.publish(events("b"))
         await listener.wait_idle()
 
-    each = [message for message in caplog.messages if "else in this" in message]
+    each = [message for message in caplog.messages if "thread=True" in message]
     sums = [message for message in caplog.messages if message not in each]
     assert len(each) == 10
     assert sums == [
-        f"handler pods/greet kept the event loop from turning {count} times within a "
-        "minute"
+        f"handler pods/greet blocked the event loop {count} times within a minute"
         for count in (10, 12)
     ]
 

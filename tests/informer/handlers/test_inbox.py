@@ -43,12 +43,12 @@ OTHER = thing("a", 4, uid="another")
             Updated(A1, A2), Deleted(A2, True), Deleted(A2, True), id="unseen-end"
         ),
         pytest.param(
-            Updated(A1, A1, True), Updated(A1, A2), Updated(A1, A2), id="reminder"
+            Updated(A1, A1, True), Updated(A1, A2), Updated(A1, A2), id="resync"
         ),
         pytest.param(
-            Updated(A1, A2), Updated(A2, A2, True), Updated(A1, A2), id="reminded"
+            Updated(A1, A2), Updated(A2, A2, True), Updated(A1, A2), id="resynced"
         ),
-        pytest.param(Added(A1), Updated(A1, A1, True), Added(A1), id="added-reminded"),
+        pytest.param(Added(A1), Updated(A1, A1, True), Added(A1), id="added-resynced"),
         pytest.param(Updated(A1, A1, True), Deleted(A2), Deleted(A2), id="deleted"),
     ],
 )
@@ -243,10 +243,10 @@ async def test_depth_counts_the_events_to_deliver() -> None:
         await busy.begin()
         busy.stage.publish([Added(A1), Updated(A1, A2), Updated(A2, A3)])
         as_it_came = busy.listener.depth
-        await busy.listener.tidy()
+        await busy.listener.merge()
         merged_depth = busy.listener.depth
         busy.stage.publish([Deleted(A3)])
-        await busy.listener.tidy()
+        await busy.listener.merge()
         depths = [as_it_came, merged_depth, busy.listener.depth]
 
     assert depths == [4, 2, 1]
@@ -411,7 +411,7 @@ async def test_removed_busy_handler_keeps_no_object() -> None:
         waiting = thing("a", 1)  # without another reference
         before = sys.getrefcount(waiting)
         busy.stage.publish([Added(waiting)])
-        await busy.listener.tidy()
+        await busy.listener.merge()
         busy.stage.publish([Added(OTHER)])
         busy.stage.remove(busy.listener)
         await settle()

@@ -189,7 +189,7 @@ async def test_calls_that_block_the_loop_are_counted_and_logged(
     assert sink.counts["aioinformer_blocking_calls_total", "pods/greet"] == times
     assert len(caplog.records) == times
     for record in caplog.records:
-        assert "handler pods/greet kept the event loop" in record.getMessage()
+        assert "handler pods/greet blocked the event loop" in record.getMessage()
 
 
 # ---------------------------------------------------------------- depth and age
@@ -288,7 +288,7 @@ async def test_handler_added_after_the_stop_is_refused(processor: Stage) -> None
     async with running(processor.run()):
         await settle()
 
-    with pytest.raises(InformerStopped, match="handler pods/greet comes too late"):
+    with pytest.raises(InformerStopped, match="cannot add handler pods/greet"):
         processor.listen(Recorder())
 
     assert processor.listeners == ()

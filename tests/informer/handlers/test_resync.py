@@ -55,7 +55,7 @@ class Log:
         self.received.append((round(self.loop.time(), 3), event))
 
     @property
-    def reminders(self) -> list[tuple[float, str]]:
+    def resyncs(self) -> list[tuple[float, str]]:
         return [
             (when, event.new.name)
             for when, event in self.received
@@ -92,9 +92,9 @@ async def test_each_handler_has_its_own_period() -> None:
         await asyncio.sleep(6.5)
 
     both = [(float(when), name) for when in (2, 4, 6) for name in "ab"]
-    assert logs[0].reminders == []
-    assert logs[2].reminders == both
-    assert logs[3].reminders == [(when, name) for when in (3, 6) for name in "ab"]
+    assert logs[0].resyncs == []
+    assert logs[2].resyncs == both
+    assert logs[3].resyncs == [(when, name) for when in (3, 6) for name in "ab"]
 
 
 async def test_period_of_the_informer_is_the_default_of_its_handlers() -> None:
@@ -107,9 +107,9 @@ async def test_period_of_the_informer_is_the_default_of_its_handlers() -> None:
     async with running(pods.run()):
         await asyncio.sleep(5.5)
 
-    assert given.reminders == [(4.0, "a"), (4.0, "b")]
-    assert none.reminders == []
-    assert own.reminders == [(5.0, "a"), (5.0, "b")]
+    assert given.resyncs == [(4.0, "a"), (4.0, "b")]
+    assert none.resyncs == []
+    assert own.resyncs == [(5.0, "a"), (5.0, "b")]
 
 
 def test_period_of_the_informer_below_a_second_is_refused() -> None:
@@ -126,7 +126,7 @@ async def test_period_of_a_late_handler_starts_when_it_is_added() -> None:
         pods.add_event_handler(on_event=log, resync_period=2)
         await asyncio.sleep(4.5)
 
-    assert [when for when, _ in log.reminders] == [3.5, 3.5, 5.5, 5.5]
+    assert [when for when, _ in log.resyncs] == [3.5, 3.5, 5.5, 5.5]
 
 
 async def test_handlers_with_different_periods_are_different() -> None:
@@ -140,7 +140,7 @@ async def test_handlers_with_different_periods_are_different() -> None:
         pods.add_event_handler(on_event=log, resync_period=5)
         await asyncio.sleep(6)
 
-    assert {when for when, _ in log.reminders} == {2.0, 7.5}
+    assert {when for when, _ in log.resyncs} == {2.0, 7.5}
 
 
 # ---------------------------------------------------------------- notifications
@@ -185,7 +185,7 @@ async def test_nothing_is_resynced_before_the_first_list() -> None:
         await asyncio.sleep(1.5)
 
     assert log.received[0][1] == Added(thing("a"), True)
-    assert log.reminders == [(5.0, "a")]
+    assert log.resyncs == [(5.0, "a")]
 
 
 async def test_newest_state_is_resynced() -> None:
@@ -214,7 +214,7 @@ async def test_resync_passes_the_filter() -> None:
     async with running(pods.run()):
         await asyncio.sleep(2.5)
 
-    assert log.reminders == [(2.0, "a")]
+    assert log.resyncs == [(2.0, "a")]
 
 
 async def test_large_resync_is_one_entry_delivered_in_slices(
@@ -260,7 +260,7 @@ async def test_handlers_resynced_together_share_one_list() -> None:
     assert together == 1
     assert store.lists == 2, "the next resync takes the objects stored then"
     received = [(10.0, "a"), (20.0, "a"), (20.0, "b")]
-    assert [log.reminders for log in logs] == [received] * 100
+    assert [log.resyncs for log in logs] == [received] * 100
 
 
 async def test_objects_with_queued_events_are_not_resynced(
@@ -285,7 +285,7 @@ async def test_objects_with_queued_events_are_not_resynced(
         await asyncio.sleep(19)
 
     assert [when for when, _ in log.received] == [0, 3, 6, 9, 15, 18]
-    assert log.reminders == [(15, "a"), (18, "b")]
+    assert log.resyncs == [(15, "a"), (18, "b")]
 
 
 async def test_objects_changed_since_the_resync_began_are_not_resynced() -> None:
@@ -399,7 +399,7 @@ async def test_resync_keeps_its_schedule_when_the_loop_is_late() -> None:
         asyncio.get_running_loop().call_at(2.7, resync._due)
         await asyncio.sleep(6.5)
 
-    assert [when for when, _ in log.reminders] == [2.7, 4.0, 6.0]
+    assert [when for when, _ in log.resyncs] == [2.7, 4.0, 6.0]
 
 
 async def test_missed_resyncs_are_not_repeated() -> None:
@@ -415,7 +415,7 @@ async def test_missed_resyncs_are_not_repeated() -> None:
         asyncio.get_running_loop().call_at(9.0, resync._due)
         await asyncio.sleep(12)
 
-    assert [when for when, _ in log.reminders] == [9.0, 11.0]
+    assert [when for when, _ in log.resyncs] == [9.0, 11.0]
 
 
 async def test_relist_does_not_postpone_the_resync() -> None:
@@ -433,4 +433,4 @@ async def test_relist_does_not_postpone_the_resync() -> None:
         restarts = pods.status.restarts
 
     assert restarts > 0
-    assert log.reminders == [(3.0, "a"), (6.0, "a")]
+    assert log.resyncs == [(3.0, "a"), (6.0, "a")]

@@ -1,4 +1,4 @@
-"""`Steps`: transparent for the awaited coroutine, with measured steps."""
+"""`TimedCoroutine`: transparent for the awaited coroutine, with measured steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from budget_helpers import Clock
 
-from aioinformer.informer.handlers.handler_calls import Steps
+from aioinformer.informer.handlers.handler_calls import TimedCoroutine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -54,7 +54,7 @@ def resolved() -> asyncio.Future[int]:
 async def test_steps_return_the_result_of_the_awaitable(
     awaitable: Callable[[], Any],
 ) -> None:
-    assert await Steps(awaitable()) == 5
+    assert await TimedCoroutine(awaitable()) == 5
 
 
 async def test_steps_run_a_coroutine_with_all_its_waits(looptime: float) -> None:
@@ -65,7 +65,7 @@ async def test_steps_run_a_coroutine_with_all_its_waits(looptime: float) -> None
             await asyncio.sleep(2)
             record.append(step)
 
-    steps = Steps(work())
+    steps = TimedCoroutine(work())
     record.append("not begun")
     await steps
 
@@ -81,7 +81,7 @@ async def test_result_of_a_wait_reaches_the_coroutine() -> None:
 
     asyncio.get_running_loop().call_soon(future.set_result, "answer")
 
-    assert await Steps(work()) == "an answer"
+    assert await TimedCoroutine(work()) == "an answer"
 
 
 async def test_error_of_a_wait_reaches_the_coroutine() -> None:
@@ -95,7 +95,7 @@ async def test_error_of_a_wait_reaches_the_coroutine() -> None:
 
     asyncio.get_running_loop().call_soon(future.set_exception, KeyError("lost"))
     with pytest.raises(ValueError, match="found"):
-        await Steps(work())
+        await TimedCoroutine(work())
 
 
 async def test_timeout_inside_the_coroutine_works(looptime: float) -> None:
@@ -106,7 +106,7 @@ async def test_timeout_inside_the_coroutine_works(looptime: float) -> None:
 
         await asyncio.sleep(1)
 
-    steps = Steps(work())
+    steps = TimedCoroutine(work())
     await steps
 
     assert looptime == 4
@@ -124,7 +124,7 @@ async def test_cancellation_reaches_the_coroutine() -> None:
             record.append("cleaned up")
 
     async def run() -> None:
-        await Steps(work())
+        await TimedCoroutine(work())
 
     task = asyncio.create_task(run())
     await asyncio.sleep(1)
@@ -145,7 +145,7 @@ async def test_close_closes_the_coroutine() -> None:
             record.append("closed")
             raise
 
-    steps = Steps(work())
+    steps = TimedCoroutine(work())
     steps.send(None)
     steps.close()
 
@@ -164,7 +164,7 @@ async def test_longest_step_is_measured(monkeypatch: pytest.MonkeyPatch) -> None
         clock.work(milliseconds=20)
         await asyncio.sleep(1)
 
-    steps = Steps(work())
+    steps = TimedCoroutine(work())
     before = steps.longest
     await steps
 
@@ -186,7 +186,7 @@ async def test_cancellations_of_its_own_task_are_counted() -> None:
             task.cancel()
             inside.append(steps.own_cancels_so_far())
 
-    steps = Steps(work())
+    steps = TimedCoroutine(work())
     await steps
     task = asyncio.current_task()
     assert task is not None
@@ -211,7 +211,7 @@ async def test_cancellations_taken_back_are_not_counted() -> None:
         task.uncancel()
         await asyncio.sleep(0)
 
-    steps = Steps(work())
+    steps = TimedCoroutine(work())
     await steps
 
     assert steps.own_cancels == 0
@@ -220,7 +220,7 @@ async def test_cancellations_taken_back_are_not_counted() -> None:
 async def test_cancellations_by_others_are_not_counted() -> None:
     counts = []
 
-    async def work(steps: list[Steps]) -> None:
+    async def work(steps: list[TimedCoroutine]) -> None:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -229,8 +229,8 @@ async def test_cancellations_by_others_are_not_counted() -> None:
             raise
 
     async def run() -> None:
-        itself: list[Steps] = []
-        itself.append(steps := Steps(work(itself)))
+        itself: list[TimedCoroutine] = []
+        itself.append(steps := TimedCoroutine(work(itself)))
         try:
             await steps
         finally:
@@ -245,7 +245,7 @@ async def test_cancellations_by_others_are_not_counted() -> None:
 
 
 async def test_steps_are_their_own_iterator() -> None:
-    steps = Steps(Waits())
+    steps = TimedCoroutine(Waits())
 
     assert iter(steps) is steps
     assert list(steps) == [None]

@@ -337,8 +337,8 @@ async def test_call_running_at_the_stop_is_abandoned_and_logged(
         assert handler.record == ["begin a"], "the stop did not wait for it"
         (message,) = caplog.messages
         assert message == (
-            "handler hangs is left alone in its thread: it has not returned from "
-            "Added(obj=<KubeObject 'default/a' rv='1'>, initial=False) in time"
+            "handler hangs did not return from Added(obj=<KubeObject 'default/a' rv='1'>, "
+            "initial=False) in time, abandoning its thread"
         )
         thread = thread_of("hangs")
         assert thread is not None
@@ -412,4 +412,4 @@ def test_call_that_never_returns_does_not_keep_the_process_alive() -> None:
     )
 
     assert done.stdout == "stopped\n"
-    assert "is left alone" in done.stderr
+    assert "abandoning its thread" in done.stderr

@@ -136,6 +136,15 @@ def test_nondecimal_versions_are_not_compared() -> None:
     assert (result.version, result.error) == ("m", None)
 
 
+def test_repeated_initial_event_does_not_change_the_version() -> None:
+    events = [added(thing("a", "x")), added(thing("b", "y"))]
+
+    result = to_changes(events, "", knows(thing("a", "x")))
+
+    assert changes(result) == ["Added b@y"]
+    assert (result.version, result.duplicates, result.error) == ("", 1, None)
+
+
 def test_repeated_versions_that_are_not_decimal_are_duplicates() -> None:
     events = [
         added(thing("a", "x")),

@@ -17,7 +17,7 @@ def fit_of(samples: int = SAMPLES, share: float = 0.1) -> CompressionFit:
     return fit
 
 
-def asks(
+def requests(
     fit: CompressionFit,
     bodies: int,
     *,
@@ -38,73 +38,73 @@ def asks(
 
 
 def test_bodies_that_fit_request_no_training() -> None:
-    assert asks(fit_of(), 100 * WINDOW, after=100) == 0
-    assert asks(fit_of(), 100 * WINDOW, after=int(100 * WORSE)) == 0
-    assert asks(fit_of(), 100 * WINDOW, after=10) == 0
+    assert requests(fit_of(), 100 * WINDOW, after=100) == 0
+    assert requests(fit_of(), 100 * WINDOW, after=int(100 * WORSE)) == 0
+    assert requests(fit_of(), 100 * WINDOW, after=10) == 0
 
 
 def test_window_of_misfits_requests_a_training() -> None:
     fit = fit_of()
 
-    assert asks(fit, WINDOW - 1, after=int(100 * WORSE) + 1) == 0
-    assert asks(fit, 1, after=int(100 * WORSE) + 1) == 1
+    assert requests(fit, WINDOW - 1, after=int(100 * WORSE) + 1) == 0
+    assert requests(fit, 1, after=int(100 * WORSE) + 1) == 1
 
 
 def test_few_misfits_request_no_training() -> None:
     fit = fit_of()
     for _ in range(10):
-        assert asks(fit, WINDOW // 10, after=300) == 0
-        assert asks(fit, WINDOW - WINDOW // 10, after=100) == 0
+        assert requests(fit, WINDOW // 10, after=300) == 0
+        assert requests(fit, WINDOW - WINDOW // 10, after=100) == 0
 
 
 def test_misfits_are_weighted_by_size() -> None:
     fit = fit_of()
 
-    assert asks(fit, 1, before=1_000_000, after=500_000) == 0
-    assert asks(fit, WINDOW - 1) == 1
+    assert requests(fit, 1, before=1_000_000, after=500_000) == 0
+    assert requests(fit, WINDOW - 1) == 1
 
 
 def test_request_is_repeated_until_a_training() -> None:
     fit = fit_of()
-    assert asks(fit, 3 * WINDOW, after=900) == 3
+    assert requests(fit, 3 * WINDOW, after=900) == 3
 
     fit.trained(SAMPLES, 0.9)
 
-    assert asks(fit, 10 * WINDOW, after=900) == 0
+    assert requests(fit, 10 * WINDOW, after=900) == 0
 
 
 def test_only_bodies_after_a_training_count() -> None:
     fit = fit_of()
-    asks(fit, WINDOW - 1, after=900)
+    requests(fit, WINDOW - 1, after=900)
 
     fit.trained(SAMPLES, 0.1)
 
-    assert asks(fit, 10 * WINDOW, after=100) == 0
+    assert requests(fit, 10 * WINDOW, after=100) == 0
 
 
 # ---------------------------------------------------------------- outgrown dictionaries
 
 
 def test_dictionary_of_few_samples_is_outgrown_by_twice_as_many() -> None:
-    assert asks(fit_of(200), WINDOW, available=399) == 0
-    assert asks(fit_of(200), WINDOW, available=400) == 1
+    assert requests(fit_of(200), WINDOW, available=399) == 0
+    assert requests(fit_of(200), WINDOW, available=400) == 1
 
 
 def test_dictionary_of_enough_samples_is_never_outgrown() -> None:
-    assert asks(fit_of(SAMPLES), 10 * WINDOW, available=100 * SAMPLES) == 0
+    assert requests(fit_of(SAMPLES), 10 * WINDOW, available=100 * SAMPLES) == 0
 
 
 def test_dictionary_is_kept_if_enough_samples_would_hardly_double_it() -> None:
-    assert asks(fit_of(SAMPLES // 2 + 1), 10 * WINDOW, available=100 * SAMPLES) == 0
+    assert requests(fit_of(SAMPLES // 2 + 1), 10 * WINDOW, available=100 * SAMPLES) == 0
 
 
 def test_missing_dictionary_is_outgrown_by_the_fewest_samples() -> None:
-    assert asks(fit_of(0, 1.0), WINDOW, available=LEAST_SAMPLES - 1) == 0
-    assert asks(fit_of(0, 1.0), WINDOW, available=LEAST_SAMPLES) == 1
+    assert requests(fit_of(0, 1.0), WINDOW, available=LEAST_SAMPLES - 1) == 0
+    assert requests(fit_of(0, 1.0), WINDOW, available=LEAST_SAMPLES) == 1
 
 
 def test_few_objects_that_change_often_request_no_training() -> None:
-    assert asks(fit_of(120), 1000 * WINDOW, available=120) == 0
+    assert requests(fit_of(120), 1000 * WINDOW, available=120) == 0
 
 
 # ---------------------------------------------------------------- number of trainings
@@ -115,7 +115,7 @@ def test_each_training_doubles_the_bodies_before_the_next() -> None:
     waited = []
     for _ in range(5):
         bodies = 0
-        while not asks(fit, 1, after=900):
+        while not requests(fit, 1, after=900):
             bodies += 1
 
         waited.append(bodies + 1)

@@ -25,7 +25,7 @@ use kube::{
 use serde_json::json;
 
 use handler::{Handler, Step, digest};
-use process::{ask, forget_peak, memory, say};
+use process::{command, forget_peak, memory, report};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -41,7 +41,7 @@ struct Options {
 #[tokio::main]
 async fn main() {
     if let Err(error) = run().await {
-        say(json!({"at": "error", "message": error.to_string()}));
+        report(json!({"at": "error", "message": error.to_string()}));
         exit(1);
     }
 }
@@ -53,7 +53,7 @@ async fn run() -> Result<(), Failure> {
     let stream = reflector(writer, watcher(pods, watcher::Config::default()));
     let mut stream = pin!(stream.default_backoff());
     let mut handler = Handler::new(options.body);
-    say(json!({"at": "start", "resident": memory("VmRSS")?}));
+    report(json!({"at": "start", "resident": memory("VmRSS")?}));
 
     let began = Instant::now();
     // Exit if the server cannot be listed at all. The watcher recovers from later errors.
@@ -64,7 +64,7 @@ async fn run() -> Result<(), Failure> {
     }
     let seconds = began.elapsed().as_secs_f64();
     let objects = copy.len();
-    say(json!({
+    report(json!({
         "at": "synced", "seconds": seconds, "objects": objects, "resident": memory("VmRSS")?,
     }));
 
@@ -74,7 +74,7 @@ async fn run() -> Result<(), Failure> {
     if options.relist > 0 {
         relist(&options, &mut stream, &mut handler).await?;
     }
-    say(json!({"at": "end", "digest": digest(&copy.state())}));
+    report(json!({"at": "end", "digest": digest(&copy.state())}));
     Ok(())
 }
 
@@ -86,7 +86,7 @@ async fn watch(
 ) -> Result<(), Failure> {
     handler.latencies.reserve(options.events);
     let began = Instant::now();
-    ask(&options.url, "/bench/go");
+    command(&options.url, "/bench/go");
     let mut missing = options.events;
     while missing > 0 {
         if next(stream, handler).await == Step::Changed {
@@ -95,7 +95,7 @@ async fn watch(
     }
     let seconds = began.elapsed().as_secs_f64();
     let latencies = std::mem::take(&mut handler.latencies);
-    say(json!({
+    report(json!({
         "at": "watched", "seconds": seconds, "events": options.events,
         "latencies": latencies, "resident": memory("VmRSS")?,
     }));
@@ -110,13 +110,13 @@ async fn relist(
 ) -> Result<(), Failure> {
     forget_peak()?;
     let began = Instant::now();
-    ask(
+    command(
         &options.url,
         &format!("/bench/relist?changed={}", options.changed),
     );
     while next(stream, handler).await != Step::Listed {}
     let seconds = began.elapsed().as_secs_f64();
-    say(json!({
+    report(json!({
         "at": "relisted", "seconds": seconds,
         "peak": memory("VmHWM")?, "resident": memory("VmRSS")?,
     }));
@@ -149,13 +149,13 @@ fn parsed(mut arguments: impl Iterator<Item = String>) -> Result<Options, Failur
             "--changed" => options.changed = value()?,
             "--body" => options.body = true,
             _ if argument.starts_with('-') || !options.url.is_empty() => {
-                return Err(format!("{argument} is not an option").into());
+                return Err(format!("unknown option {argument}").into());
             }
             _ => options.url = argument,
         }
     }
     if options.url.is_empty() {
-        return Err("one address of a server is needed".into());
+        return Err("pass the URL of one server".into());
     }
     Ok(options)
 }

@@ -11,16 +11,16 @@ use std::{
 use serde_json::{Value, json};
 
 /// Writes a line of the protocol.
-pub fn say(line: Value) {
+pub fn report(line: Value) {
     println!("{line}");
 }
 
 /// Sends a command to the canned server, outside the event loop.
-pub fn ask(url: &str, path: &str) {
+pub fn command(url: &str, path: &str) {
     let (url, path) = (url.to_owned(), path.to_owned());
     thread::spawn(move || {
         if let Err(error) = request(url.trim_start_matches("http://"), &path) {
-            say(json!({"at": "error", "message": format!("{path}: {error}")}));
+            report(json!({"at": "error", "message": format!("{path}: {error}")}));
             exit(1);
         }
     });

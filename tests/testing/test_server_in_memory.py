@@ -1,4 +1,4 @@
-"""`DirectEndpoint`: the server without a network."""
+"""`APIServer.list_watch()`: the server without a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Protocol of the contestants written in Python; see `bench.contestant`."""
+"""Base of the contestants written in Python, with the protocol of `bench.contestant`."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 __all__ = [
     "CA_FILE",
     "TOKEN",
-    "Contestant",
     "Fields",
-    "Unable",
+    "PeerProgram",
+    "Unsupported",
     "digest_of",
     "parser_of",
-    "speak",
+    "run_program",
 ]
 
 Fields = tuple[str, str, str, str, str, str]
@@ -49,24 +49,24 @@ DIGITS_OF_A_TIME = len("1000000000000000000")
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-class Unable(Exception):
+class Unsupported(Exception):
     """The library has no usual way to do what was requested."""
 
 
-class Contestant(ABC):
+class PeerProgram(ABC):
     """Program that copies all pods, and reports its progress.
 
     A subclass makes the copy, and calls `begin()`, `listed()`, `seen()` and `fail()`.
 
     Args:
-        asked: Arguments parsed by `parser_of`.
+        options: Arguments parsed by `parser_of`.
     """
 
     watches = 1
     """Number of watches that it opens."""
 
-    def __init__(self, asked: argparse.Namespace) -> None:
-        self.asked = asked
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
         self.running = 0  # count of a handler that reads phases
         self._loop = asyncio.get_running_loop()
         self._all_listed = asyncio.Event()
@@ -85,14 +85,14 @@ class Contestant(ABC):
         """Copy all pods until cancelled."""
 
     @abstractmethod
-    def held(self) -> Iterable[Fields]:
+    def contents(self) -> Iterable[Fields]:
         """Return the contents of the copy."""
 
     def prepare_relist(self) -> None:
         """Prepare for a watch that expires; the following list is measured.
 
         Raises:
-            Unable: The library does not list then.
+            Unsupported: The library does not list then.
         """
         forget_peak()
 
@@ -100,7 +100,7 @@ class Contestant(ABC):
 
     def begin(self) -> None:
         """Report that everything is imported and created, before the first request."""
-        say("start", resident=resident())
+        report("start", resident=resident())
         self._begun = time.perf_counter()
 
     def listed(self, objects: int) -> None:
@@ -147,12 +147,12 @@ class Contestant(ABC):
 
     def digest(self) -> str:
         """Return the digest of the copy."""
-        return digest_of(self.held())
+        return digest_of(self.contents())
 
     # ------------------------------------------------------------ the run
 
-    async def converse(self) -> None:
-        """Copy, and meanwhile do what the options request.
+    async def run(self) -> None:
+        """Copy, and measure what the options request.
 
         Raises:
             ExceptionGroup: Errors of the library.
@@ -164,14 +164,14 @@ class Contestant(ABC):
             ]
             await self.ready()
             took = self._listed - self._begun
-            say("synced", seconds=took, objects=self._objects, resident=resident())
-            if self.asked.events:
-                await self._watch(self.asked.events)
+            report("synced", seconds=took, objects=self._objects, resident=resident())
+            if self.options.events:
+                await self._watch(self.options.events)
 
-            if self.asked.relist:
-                await self._relist(self.asked.relist)
+            if self.options.relist:
+                await self._relist(self.options.relist)
 
-            say("end", digest=self.digest())
+            report("end", digest=self.digest())
             for task in tasks:
                 task.cancel()
 
@@ -184,16 +184,16 @@ class Contestant(ABC):
 
     async def _copy_on(self) -> None:
         await self.copy()
-        raise Unable("the watch has ended, and the library does not resume it")
+        raise Unsupported("the watch has ended, and the library does not resume it")
 
     async def _watch(self, events: int) -> None:
         self.expect(events)
         begun = time.perf_counter()
-        await self._ask(f"/bench/go?watches={self.watches}")
+        await self._command(f"/bench/go?watches={self.watches}")
         await self._all_seen.wait()
         took = self._over - begun
         latencies, self._latencies = self._latencies, []
-        say(
+        report(
             "watched",
             seconds=took,
             events=events,
@@ -205,14 +205,14 @@ class Contestant(ABC):
         self.expect(changes)
         self.prepare_relist()
         begun = time.perf_counter()
-        await self._ask(f"/bench/relist?changed={self.asked.changed}")
+        await self._command(f"/bench/relist?changed={self.options.changed}")
         await self._all_seen.wait()
         took = self._over - begun
         peak = memory("VmHWM")  # before garbage is released
-        say("relisted", seconds=took, resident=resident(), peak=peak)
+        report("relisted", seconds=took, resident=resident(), peak=peak)
 
-    async def _ask(self, path: str) -> None:
-        await asyncio.to_thread(ask, self.asked.url + path)
+    async def _command(self, path: str) -> None:
+        await asyncio.to_thread(send_command, self.options.url + path)
 
 
 def digest_of(held: Iterable[Fields]) -> str:
@@ -220,10 +220,10 @@ def digest_of(held: Iterable[Fields]) -> str:
     return digest_of_lines(line(*fields) for fields in held)
 
 
-def ask(url: str) -> None:
+def send_command(url: str) -> None:
     """Send a command to the canned server."""
-    with OPENER.open(url) as answer:
-        answer.read()
+    with OPENER.open(url) as response:
+        response.read()
 
 
 # ---------------------------------------------------------------- memory
@@ -270,35 +270,37 @@ def parser_of(doc: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def speak(
-    contestant: Callable[[argparse.Namespace], Contestant],
+def run_program(
+    program: Callable[[argparse.Namespace], PeerProgram],
     parser: argparse.ArgumentParser,
     arguments: Sequence[str] | None = None,
 ) -> int:
-    """Run a contestant with the options of the command line.
+    """Run a program with the options of the command line.
 
     Returns:
         Exit status: 1 after a failure, which is reported in a line.
     """
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
 
-    async def converse() -> None:
-        await contestant(asked).converse()
+    async def run() -> None:
+        await program(options).run()
 
     try:
-        asyncio.run(converse())
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        asyncio.run(run())
+    except Exception as error:  # noqa: BLE001 - any failure is reported
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
 
         traceback.print_exception(error)
-        known = isinstance(error, Unable)
-        say("error", message=f"{'' if known else f'{type(error).__name__}: '}{error}")
+        known = isinstance(error, Unsupported)
+        report(
+            "error", message=f"{'' if known else f'{type(error).__name__}: '}{error}"
+        )
         return 1
 
     return 0
 
 
-def say(at: str, **more: Any) -> None:
+def report(at: str, **more: Any) -> None:
     """Write a line, unbuffered."""
     print(json.dumps({"at": at, **more}), flush=True)

@@ -109,7 +109,7 @@ async def test_unknown_include_object_is_400(
 
 
 @pytest.mark.parametrize(("accept", "kind"), [(TABLE, "Table"), (PARTIAL, "Partial")])
-async def test_table_answers_write_on_request(
+async def test_write_returns_table_on_request(
     accept: str, kind: str, target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -136,7 +136,7 @@ async def test_table_of_dry_run_create_has_no_version(
     assert json.loads(text)["metadata"] == {}
 
 
-async def test_table_answers_deletecollection(
+async def test_deletecollection_returns_table_on_request(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
