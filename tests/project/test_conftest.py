@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import pod
+from conftest import pod, pytest_plugins
 
 CASES = """
 import asyncio
@@ -74,9 +74,11 @@ def address(server):
 @pytest.mark.realtime
 def test_leftovers_fail_a_test(tmp_path: Path) -> None:
     tests = Path(__file__).parents[1]
-    plugins = ("contract_servers", "recovery_table")
-    for name in ("conftest", "e2e/disclosures", *(f"helpers/{it}" for it in plugins)):
-        shutil.copy(tests / f"{name}.py", tmp_path)
+    for name in pytest_plugins:
+        (file,) = tests.rglob(f"{name}.py")
+        shutil.copy(file, tmp_path)
+
+    shutil.copy(tests / "conftest.py", tmp_path)
 
     (tmp_path / "test_cases.py").write_text(CASES, encoding="utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
