@@ -331,7 +331,7 @@ class Progress:
         return version
 
     def hold_back(self) -> None:
-        """Wait with versions and sync for everything queued now: an entry is back."""
+        """Delay versions and sync until all entries queued now are popped."""
         self._pass_versions()
         if self.versions:
             newest = self.versions[-1][1]

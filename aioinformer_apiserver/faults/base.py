@@ -73,8 +73,8 @@ class Strike:
     Attributes:
         fault: The fault.
         occasion: The request.
-        land: Called by the server when the fault has changed the response. Only the
-            first call counts.
+        record_effect: Function that the server calls when the fault has changed the
+            response. Only the first call counts.
     """
 
     fault: Fault

@@ -52,9 +52,9 @@ async def test_anonymous_credentials_have_no_header() -> None:
 
 
 async def test_basic_credentials_are_base64_encoded() -> None:
-    proof = await Credentials(username="me", password="pw").auth_info()
+    info = await Credentials(username="me", password="pw").auth_info()
 
-    assert proof.authorization == "Basic " + base64.b64encode(b"me:pw").decode()
+    assert info.authorization == "Basic " + base64.b64encode(b"me:pw").decode()
 
 
 @pytest.mark.parametrize("token", ["a b", "a\nb", "a\x00b", "päss"])
@@ -393,14 +393,14 @@ class RenewalModel:
         tried = self.called_at[-1] if self.called_at else -float("inf")
         now = asyncio.get_running_loop().time()
         try:
-            proof = await credentials.auth_info()
+            info = await credentials.auth_info()
         except OptionsError:
             assert self.broken
             assert age >= VALID
             return None
 
         renewed = len(self.called_at) - calls
-        assert proof.authorization == str(len(self.returned_at)), "not the newest"
+        assert info.authorization == str(len(self.returned_at)), "not the newest"
         assert self.age() < VALID, "used when it was not valid any more"
         assert renewed <= 1
         if age < FRESH and not failed:
@@ -409,16 +409,16 @@ class RenewalModel:
         if age >= FRESH and now - tried >= RETRY_SECONDS:
             assert renewed, "not renewed when it was time"
 
-        return proof
+        return info
 
     async def refuse(self, credentials: Credentials, refused: RefusedInfo) -> None:
         newest, calls = str(len(self.returned_at)), len(self.called_at)
-        better = await credentials.invalidate(refused.proof)
+        better = await credentials.invalidate(refused.info)
         renewed = len(self.called_at) - calls
         assert renewed == (refused.calls == calls), (
             "renewed without need, or not renewed"
         )
-        newer = refused.proof.authorization != newest
+        newer = refused.info.authorization != newest
         assert better == (newer or (renewed and not self.broken))
 
 
@@ -426,7 +426,7 @@ class RenewalModel:
 class RefusedInfo:
     """Refused credentials, and the number of source calls before them."""
 
-    proof: AuthInfo
+    info: AuthInfo
     calls: int
 
 
@@ -441,9 +441,9 @@ async def test_any_sequence_of_renewals_returns_newest_valid_credentials(
     for step in steps:
         match step:
             case "ask":
-                proof = await world.ask(credentials)
+                info = await world.ask(credentials)
                 given = len(world.called_at)
-                seen += [RefusedInfo(proof, given)] if proof is not None else []
+                seen += [RefusedInfo(info, given)] if info is not None else []
             case "refuse" if seen:
                 await world.refuse(credentials, seen[-1])
             case "refuse an old one" if seen:

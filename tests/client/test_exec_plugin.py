@@ -69,11 +69,11 @@ async def failure(each: ExecPlugin) -> str:
 async def test_exec_plugin_returns_printed_token(tmp_path: Path, version: str) -> None:
     command = script(tmp_path / "plugin", printing({"token": TOKEN}, version))
 
-    proof = await plugin(command, api_version=version).auth_info()
+    info = await plugin(command, api_version=version).auth_info()
 
-    assert proof.authorization == f"Bearer {TOKEN}"
-    assert proof.certificate is None
-    assert proof.fresh_seconds == float("inf")
+    assert info.authorization == f"Bearer {TOKEN}"
+    assert info.certificate is None
+    assert info.fresh_seconds == float("inf")
 
 
 def test_exec_plugin_gets_no_cluster_by_default(tmp_path: Path) -> None:
@@ -115,8 +115,8 @@ async def test_exec_plugin_credentials_are_renewed_before_expiry(
     async def fresh(seconds: float) -> tuple[float, float]:
         status = {"token": TOKEN, "expirationTimestamp": in_seconds(seconds)}
         command = script(tmp_path / "plugin", printing(status))
-        proof = await plugin(command).auth_info()
-        return proof.fresh_seconds, proof.valid_seconds
+        info = await plugin(command).auth_info()
+        return info.fresh_seconds, info.valid_seconds
 
     long, short, over = await fresh(3600), await fresh(100), await fresh(-5)
 
@@ -134,12 +134,12 @@ async def test_exec_plugin_credentials_expire_with_certificate(tmp_path: Path) -
         "clientKeyData": key.read_text(),
     }
 
-    proof = await plugin(script(tmp_path / "plugin", printing(status))).auth_info()
+    info = await plugin(script(tmp_path / "plugin", printing(status))).auth_info()
 
-    assert proof.certificate == certificate.read_bytes()
-    assert proof.key == key.read_bytes()
-    assert 86_000 < proof.valid_seconds <= 86_400
-    assert not proof.authorization
+    assert info.certificate == certificate.read_bytes()
+    assert info.key == key.read_bytes()
+    assert 86_000 < info.valid_seconds <= 86_400
+    assert not info.authorization
 
 
 async def test_exec_plugin_does_not_block_loop(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ async def test_exec_plugin_gets_no_stdin_by_default(tmp_path: Path) -> None:
         tmp_path / "plugin", f"cat > {tmp_path}/typed", printing({"token": TOKEN})
     )
 
-    await plugin(command).auth_info()  # otherwise it waits for ever
+    await plugin(command).auth_info()  # otherwise it waits forever
 
     assert not (tmp_path / "typed").read_text()
 
@@ -179,11 +179,11 @@ async def test_interactive_exec_plugin_requires_terminal(
     command = script(tmp_path / "plugin", printing({"token": TOKEN}))
 
     error_text = await failure(plugin(command, interactive_mode="Always"))
-    proof = await plugin(command, interactive_mode="IfAvailable").auth_info()
+    info = await plugin(command, interactive_mode="IfAvailable").auth_info()
 
     assert "interactiveMode: Always" in error_text
     assert "not a terminal" in error_text
-    assert proof.authorization
+    assert info.authorization
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ async def test_cancellation_kills_exec_plugin(tmp_path: Path) -> None:
 async def test_exec_plugin_result_does_not_wait_for_background_children(
     tmp_path: Path,
 ) -> None:
-    """A background child holds the pipes open for ever."""
+    """A background child holds the pipes open forever."""
     command = script(
         tmp_path / "plugin",
         "sleep 1000 &",
@@ -360,10 +360,10 @@ async def test_exec_plugin_result_does_not_wait_for_background_children(
         printing({"token": TOKEN}),
     )
 
-    proof = await plugin(command).auth_info()
+    info = await plugin(command).auth_info()
 
     os.kill(int((tmp_path / "child").read_text()), 9)
-    assert proof.authorization == f"Bearer {TOKEN}"
+    assert info.authorization == f"Bearer {TOKEN}"
 
 
 COMPLAINTS = {

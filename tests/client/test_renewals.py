@@ -36,7 +36,7 @@ class TokenSource:
     Attributes:
         seconds: Duration of a renewal.
         failure: Exception to raise instead.
-        same: True to return the first token for ever.
+        same: True to return the first token forever.
     """
 
     def __init__(self) -> None:

@@ -121,11 +121,18 @@ def on_stream(**options: Any) -> Stall:
 
 def _lists() -> Iterator[Row]:
     """Yield failing lists, which are repeated from their first page."""
-    failing = [
-        *(Refuse(status=status) for status in (401, 404, 405, 503)),
-        Refuse(status=429, retry_after=3),
+    # A refused page is handled as a refused list; a few show that.
+    for fault in (
+        *(Refuse(status=status) for status in (404, 405)),
         Refuse(status=503, retry_after=3, retry_date=True),
-        *(Page(status=status) for status in (200, 502)),
+        Page(status=502),
+    ):
+        yield Row("list", fault, AGAIN)
+
+    failing = [
+        *(Refuse(status=status) for status in (401, 503)),
+        Refuse(status=429, retry_after=3),
+        Page(status=200),
         Stall(head=False),
         Stall(after_bytes=500),
         # Twice, because a request on a dead kept-alive connection is sent once more.

@@ -35,7 +35,7 @@ class Seen:
 
 
 class CannedServer:
-    """Sends the queued responses, one per request; repeats the last one forever."""
+    """A server that sends queued responses, one per request, and repeats the last."""
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.seen: list[Seen] = []

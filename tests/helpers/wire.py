@@ -191,12 +191,12 @@ class Proxy:
 
     def begin_watch(self, link: _Link) -> ProxiedWatch:
         loop = asyncio.get_running_loop()
-        passage = ProxiedWatch(loop.time())
-        self.watches.append(passage)
+        watch = ProxiedWatch(loop.time())
+        self.watches.append(watch)
         if self._seconds is not None:
             link.timer = loop.call_later(self._seconds, link.cut, self._how)
 
-        return passage
+        return watch
 
 
 class _Link(_Side):
@@ -210,7 +210,7 @@ class _Link(_Side):
         self._waiting = b""
         self._resting: asyncio.TimerHandle | None = None
         self._is_watch = False
-        self._passage: ProxiedWatch | None = None
+        self._watch: ProxiedWatch | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -241,8 +241,8 @@ class _Link(_Side):
         if self._proxy.bytes_per_second:
             self._rest(len(data) / self._proxy.bytes_per_second)
 
-        if self._is_watch and self._passage is None:
-            self._passage = self._proxy.begin_watch(self)
+        if self._is_watch and self._watch is None:
+            self._watch = self._proxy.begin_watch(self)
 
     def _rest(self, seconds: float) -> None:
         """Read nothing from the server for a while."""
@@ -278,8 +278,8 @@ class _Link(_Side):
             if timer is not None:
                 timer.cancel()
 
-        if self._passage is not None and self._passage.ended is None:
-            self._passage.ended = asyncio.get_running_loop().time()
+        if self._watch is not None and self._watch.ended is None:
+            self._watch.ended = asyncio.get_running_loop().time()
 
         if self.far is not None:
             self.far.abort()

@@ -68,7 +68,7 @@ def at(time: str) -> datetime:
 def theirs(
     server: ServerUnderTest, folder: Path, identity: str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A program of client-go that writes while it leads."""
+    """Run a program of client-go that writes while it leads."""
     config = folder / "kubeconfig"
     config.write_text(kubeconfig(server))
     command = [os.environ["AIOINFORMER_E2E_ELECTOR"], server.namespace, LEASE, identity]

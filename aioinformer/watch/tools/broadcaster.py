@@ -202,7 +202,7 @@ class Broadcaster:
             await self._distributor.send(watch)
             await watch.registered.wait()
         except BaseException:
-            watch.stop()  # without a reader it would block all others for ever
+            watch.stop()  # without a reader it would block all others forever
             raise
 
         return watch

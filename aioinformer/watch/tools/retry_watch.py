@@ -71,7 +71,7 @@ class RetryWatch(Watch):
     `decide` has all cases.
 
     As client-go's `RetryWatcher`, with three differences. 410, 400 and 422 in response
-    to a request end it; client-go repeats the request for ever. Repeated events are
+    to a request end it; client-go repeats the request forever. Repeated events are
     left out. Failures in a row lead to growing pauses.
 
     Not guaranteed:
