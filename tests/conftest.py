@@ -135,6 +135,17 @@ def _use_first(item: pytest.Function, fixture: str) -> None:
 
 
 @pytest.fixture(autouse=True, scope="module")
+def young_garbage() -> None:
+    """Collect the garbage of the modules before, and exempt the other objects.
+
+    So a collection within the module, which some tests request, looks at its objects
+    only. Collections took a tenth of the CPU time.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
 def nothing_blocks_the_loop(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail tests in which the package calls a blocking function while a loop runs."""
     if request.path.relative_to(request.config.rootpath).as_posix() in _MAY_BLOCK:

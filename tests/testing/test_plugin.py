@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import subprocess
 import sys
@@ -47,13 +46,6 @@ class Outcome:
     def last(self) -> str:
         """Return the summary line without the seconds."""
         return self.out.strip().splitlines()[-1].partition(" in ")[0]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def frozen_garbage() -> None:
-    """Spare each run of pytest, which collects garbage at its end, the objects of ours."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture
