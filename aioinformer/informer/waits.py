@@ -31,16 +31,17 @@ IDLE_SECONDS = 10.0
 """Seconds after which a wait for an informer that does not run logs a warning."""
 
 REFUSALS_TO_FAIL_FAST = 2
-"""Refusals in a row that fail a wait. One may be a role that is just being granted."""
+"""Refusals in a row after which a wait fails. A single one may come from a role that is
+being granted at the moment."""
 
 
 class InformerWaits:
-    """The waits of one informer; see the methods of `SharedInformer` of the same names.
+    """Waits of one informer; see the methods of `SharedInformer` with the same names.
 
     Args:
         sources: Sources of the informer.
         indexer: Store of the informer.
-        waiters: Waiters that the pipelines wake.
+        waiters: Waiting tasks, which the pipelines wake.
         run_state: State of the informer's run.
     """
 
@@ -128,7 +129,7 @@ class InformerWaits:
                     await self._wait_object(predicate, key)
         except TimeoutError:
             if seconds is None or not limit.expired():
-                raise  # by the predicate
+                raise  # raised by the predicate
 
             last = self._last_state(sources, key)
             raise TimeoutError(
@@ -138,7 +139,7 @@ class InformerWaits:
     async def _wait_listed(
         self, sources: Sequence[NamespaceSource], *, fail_fast: bool = True
     ) -> None:
-        """Wait until all sources have listed, or one was refused too often."""
+        """Wait until all sources have listed, or one was refused repeatedly."""
         while True:
             missing = [source for source in sources if not source.synced]
             refusals = [source.reflector.refusals for source in missing]
@@ -207,7 +208,7 @@ class InformerWaits:
 
 def _holds(predicate: Callable[[Any], object], subject: object) -> bool:
     result = predicate(subject)
-    if inspect.isawaitable(result):  # which would be true
+    if inspect.isawaitable(result):  # always truthy
         if inspect.iscoroutine(result):
             result.close()
 

@@ -26,11 +26,12 @@ __all__ = ["Processor"]
 logger = guarded_logger(__name__)
 
 LATE_SECONDS = 10.0
-"""Seconds after its cancellation from which a running handler is logged as a warning."""
+"""Seconds after the cancellation of the handlers at which those still running are
+logged."""
 
 
 class Processor:
-    """Distributor of batches to listeners, which it also runs.
+    """Distributor of batches to listeners. It also runs the listeners.
 
     It owns one task for each listener, from `run()` until the listener is removed. Its own
     task merges the notifications of coalescing listeners whose handlers are busy.
@@ -42,14 +43,14 @@ class Processor:
         self._context = contextvars.Context()
         self._draining = False
         self._ended = False
-        # Failure that ends it.
+        # Failure that ends the processor, or None.
         self._failure: InternalError | None = None
         # Listeners that got many notifications while their handlers were busy.
         self._crowded: asyncio.Queue[Listener] = asyncio.Queue()
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        """Listeners that receive changes now."""
+        """Listeners that receive new batches."""
         return tuple(self._listeners)
 
     def add(self, listener: Listener) -> None:
@@ -74,7 +75,7 @@ class Processor:
             self._listeners.remove(listener)
             listener.remove()
             if self._group is None and not self._ended:
-                self._end(listener)  # it has no task that would do so
+                self._end(listener)  # no task of the listener will do so
 
     def publish(self, batch: Batch) -> None:
         """Queue a batch for all listeners; it must not be changed."""
@@ -91,8 +92,8 @@ class Processor:
         """Run the listeners.
 
         Raises:
-            InternalError: If other code has cancelled the task of a listener that was not
-                removed, before the shutdown.
+            InternalError: If other code cancels the task of a listener. Not raised for
+                removed listeners, nor during the shutdown.
 
         Cancellation:
             Stops it: running calls are cancelled, queued notifications are dropped.
@@ -122,7 +123,7 @@ class Processor:
             self.end()
 
     def end(self) -> None:
-        """End all listeners, because it has ended or will never run. Idempotent."""
+        """End all listeners: the processor has ended, or will never run. Idempotent."""
         self._ended = True
         for listener in self._listeners:
             listener.end()
@@ -162,7 +163,8 @@ class Processor:
 
     async def _merge_crowded(self) -> NoReturn:
         while self._failure is None:
-            # No variable, which would keep a listener alive during the wait.
+            # Not in a variable: that would keep the last listener alive during the
+            # wait.
             await (await self._crowded.get()).merge()
 
         raise self._failure
@@ -180,7 +182,8 @@ class Processor:
         task.add_done_callback(lambda task: self._task_ended(listener, task))
 
     def _task_ended(self, listener: Listener, task: asyncio.Task[None]) -> None:
-        # `run()` does so too, unless it is cancelled before its first step.
+        # `Listener.run()` does this, too, unless its task is cancelled before it
+        # starts.
         self._end(listener)
         if not task.cancelled() or self._ended or listener.removed:
             return
@@ -193,9 +196,10 @@ class Processor:
             )
             return
 
-        # The handler would miss all changes from here on, without anyone noticing.
+        # End the informer, as otherwise this handler would silently miss all later
+        # changes.
         self._failure = unexpected_cancellation(repr(task.get_name()))
-        self._crowded.put_nowait(listener)  # wakes the own task, which raises
+        self._crowded.put_nowait(listener)  # wakes `run()`, which raises the failure
 
     def _end(self, listener: Listener) -> None:
         listener.end()
