@@ -157,16 +157,16 @@ class InformerWaits:
             if _resets_of(sources) > resets:
                 raise HistoryReset(f"version {version} may never come")
 
-            with self._waiters.for_version(version, scope) as news:
-                await news.wait()
+            with self._waiters.for_version(version, scope) as wakeup:
+                await wakeup.wait()
 
             self._run_state.check_not_stopping()
 
     async def _wait_store(self, predicate: Callable[[Any], object]) -> None:
-        with self._waiters.for_steps() as news:
+        with self._waiters.for_steps() as wakeup:
             while not _holds(predicate, self._indexer):
-                await news.wait()
-                news.clear()
+                await wakeup.wait()
+                wakeup.clear()
                 self._run_state.check_not_stopping()
 
     async def _wait_object(self, predicate: Callable[[Any], object], key: str) -> None:
@@ -175,8 +175,8 @@ class InformerWaits:
             while not _holds(predicate, state):
                 while not waiter.states:
                     self._run_state.check_not_stopping()
-                    waiter.news.clear()
-                    await waiter.news.wait()
+                    waiter.wakeup.clear()
+                    await waiter.wakeup.wait()
 
                 state = waiter.states.popleft()
 
