@@ -36,10 +36,10 @@ class FullChannelBehavior(enum.Enum):
     """Treatment of an event when the queue of a watch is full."""
 
     WAIT_IF_CHANNEL_FULL = "wait"
-    """Later events wait, for all watches, until that one is read or stopped."""
+    """Wait: further events wait, for all watches, until that watch is read or stopped."""
 
     DROP_IF_CHANNEL_FULL = "drop"
-    """That watch misses the event, and counts it in `skipped`."""
+    """Drop: that watch misses the event, and counts it in `skipped`."""
 
 
 class Broadcaster:
