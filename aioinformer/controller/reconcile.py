@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 import msgspec
 
 from aioinformer.errors import TerminalError
-from aioinformer.informer.notifications import Added, Updated
+from aioinformer.informer.notifications import Added, Deleted, Updated, object_of
 from aioinformer.model.keys import split_key
 from aioinformer.model.times import seconds_of
 
@@ -138,14 +138,18 @@ class PendingCauses:
 
 def cause_of(event: Notification, kind: str) -> Cause:
     """Return the cause for a notification of an object of this kind."""
-    if isinstance(event, Updated):
-        return Cause("resync" if event.resync else "updated", kind, event.new.key)
+    change: Change
+    match event:
+        case Updated():
+            change = "resync" if event.resync else "updated"
+        case Added():
+            change = "initial" if event.initial else "added"
+        case Deleted():
+            change = "deleted"
+        case _:
+            assert_never(event)
 
-    change: Change = "deleted"
-    if isinstance(event, Added):
-        change = "initial" if event.initial else "added"
-
-    return Cause(change, kind, event.obj.key)
+    return Cause(change, kind, object_of(event).key)
 
 
 # ------------------------------------------------------------ results

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 import msgspec
 
@@ -56,4 +56,10 @@ Notification: TypeAlias = Added | Updated | Deleted
 
 def object_of(event: Notification) -> KubeObject:
     """Return the object of a notification, in its newest state."""
-    return event.new if isinstance(event, Updated) else event.obj
+    match event:
+        case Updated():
+            return event.new
+        case Added() | Deleted():
+            return event.obj
+        case _:
+            assert_never(event)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, assert_never
 
 from aioinformer._user_code import user_errors
 from aioinformer.errors import OptionsError
@@ -199,25 +199,26 @@ class HandlerFilter:
 
     def filtered(self, event: Notification) -> Notification | None:
         """Return the notification for the handler; None for none."""
-        key = object_of(event).key
-        if isinstance(event, Deleted):
-            return self._filtered_deletion(event, key)
+        obj = object_of(event)
+        known = obj.key in self._known
+        accepted = not isinstance(event, Deleted) and self._matches(obj, event)
+        if accepted:
+            self._known.add(obj.key)
+        else:
+            self._known.discard(obj.key)
 
-        now = object_of(event)
-        known = key in self._known
-        if self._matches(now, event):
-            self._known.add(key)
-            return event if known or isinstance(event, Added) else Added(now)
+        match event:
+            case Added():
+                return event if accepted else None
+            case Updated():
+                if accepted:
+                    return event if known else Added(obj)
 
-        self._known.discard(key)
-        return Deleted(event.old) if known and isinstance(event, Updated) else None
-
-    def _filtered_deletion(self, event: Deleted, key: str) -> Deleted | None:
-        if key not in self._known:
-            return None
-
-        self._known.discard(key)
-        return event
+                return Deleted(event.old) if known else None
+            case Deleted():
+                return event if known else None
+            case _:
+                assert_never(event)
 
     def _matches(self, obj: KubeObject, event: Notification) -> bool:
         try:

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Self
 
 from aioinformer._user_code import guarded_logger
-from aioinformer.backoff import RetryWithDeadline
+from aioinformer.backoff import LONGEST_SECONDS, RetryWithDeadline
 from aioinformer.errors import (
     ApiError,
     DecodeError,
@@ -39,9 +39,12 @@ every minute. One that does not may be older than the version that the watch sta
 CHECK_SECONDS = 30.0
 """Time limit of the check of a silent watch; meanwhile the watch is not read."""
 
-INTERNAL_RESET_SECONDS = 90.0
-"""Time between internal errors that do not count as a series. Attempts begin up to 60 s
-apart, and a refusal may take 30 s."""
+REFUSAL_SECONDS = 30.0
+"""Longest time in which a server refuses a watch; then the client gives up."""
+
+INTERNAL_RESET_SECONDS = 2 * LONGEST_SECONDS + REFUSAL_SECONDS
+"""Time between two internal errors that do not belong to one series: attempts begin up to
+twice the longest delay apart, as the backoff is jittered."""
 
 
 class WatchReader:

@@ -12,9 +12,9 @@ from bisect import bisect_right, insort
 from collections import deque
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
-from aioinformer.informer.notifications import Deleted, Updated
+from aioinformer.informer.notifications import Added, Deleted, Updated
 from aioinformer.model.object_meta import version_number
 
 if TYPE_CHECKING:
@@ -121,9 +121,19 @@ class StoreWaiters:
             return
 
         for event in batch:
-            obj = event.new if isinstance(event, Updated) else event.obj
-            for waiter in by_key.get(obj.key, ()):
-                waiter.add(None if isinstance(event, Deleted) else obj)
+            state: KubeObject | None
+            match event:
+                case Added():
+                    key, state = event.obj.key, event.obj
+                case Updated():
+                    key, state = event.new.key, event.new
+                case Deleted():
+                    key, state = event.obj.key, None
+                case _:
+                    assert_never(event)
+
+            for waiter in by_key.get(key, ()):
+                waiter.add(state)
 
     def replaced(
         self, before: Mapping[str, KubeObject], now: Mapping[str, KubeObject]
