@@ -251,7 +251,8 @@ def test_waits_and_gaps_stay_within_their_bounds(
     for lasts, failure, accepted, retry_after in attempts:
         d = backoff._d
         backoff.begin(now)
-        now += lasts
+        began, now = now, now + lasts
+        lasts = now - began  # as rounded
         accepted = accepted or failure is None
         wait = backoff.end(now, failure, accepted=accepted, retry_after=retry_after)
         now += wait

@@ -330,7 +330,7 @@ async def test_controller_leaves_no_tasks_when_cancelled_in_any_turn() -> None:
             task.cancel()
             await asyncio.wait({task})
             assert task.cancelled()
-            assert asyncio.all_tasks() == before
+            assert asyncio.all_tasks() <= before
             assert not pods._processor.listeners
             assert "working=0" in repr(controller.queue)
 

@@ -100,12 +100,14 @@ class ReflectorStore(Protocol):
     def known(self, key: str) -> KubeObject | None:
         """Return the newest state that was fed for `key`; None if it was deleted."""
 
-    async def stage(self, objects: list[KubeObject], *, anew: bool = False) -> None:
+    async def stage(
+        self, objects: list[KubeObject], *, after_reset: bool = False
+    ) -> None:
         """Stage some objects of the current list, in place of those staged before.
 
         Args:
             objects: Objects as the server sent them.
-            anew: True if known versions mean nothing: the same version may be another
+            after_reset: True after a history reset: a known version may now be another
                 state.
         """
 
@@ -121,7 +123,7 @@ class ReflectorStore(Protocol):
     async def commit(self, resource_version: str) -> None:
         """Replace all objects by the staged ones, because the list is complete."""
 
-    async def vacate(self) -> None:
+    async def clear(self) -> None:
         """Remove all objects, because the server no longer has the resource."""
 
     async def feed(

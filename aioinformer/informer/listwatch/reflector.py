@@ -34,6 +34,7 @@ from aioinformer.informer.listwatch.interface import (
 from aioinformer.informer.listwatch.list_reader import ListReader
 from aioinformer.informer.listwatch.machine import (
     Action,
+    Clear,
     Commit,
     Discard,
     Input,
@@ -42,7 +43,6 @@ from aioinformer.informer.listwatch.machine import (
     PageListed,
     Phase,
     Report,
-    Vacate,
     WatchEnded,
     Watching,
     advance,
@@ -418,9 +418,9 @@ class Reflector:
             case Discard():
                 with store_calls:
                     await self._store.discard()
-            case Vacate():
+            case Clear():
                 with store_calls:
-                    await self._store.vacate()
+                    await self._store.clear()
 
                 logger.warning(
                     "%s: resource is no longer served, removing all objects",
