@@ -428,10 +428,10 @@ class EventRecorder(Lifecycle):
         self.dropped += 1
         limit = self._limit.note(asyncio.get_running_loop().time())
         if limit.each:
-            logger.warning("event was not recorded (%s): %s", what, why)
+            logger.warning("dropping event (%s): %s", what, why)
 
         for count in limit.sums:
-            logger.warning("%d events were not recorded within a minute", count)
+            logger.warning("dropped %d events within a minute", count)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

@@ -311,7 +311,7 @@ class Part:
 async def test_manager_refuses_invalid_runnable(part: Any) -> None:
     manager = Manager(Client.from_url("http://127.0.0.1:1"))
     with pytest.raises(
-        OptionsError, match=r"a manager runs|a runnable is called as run\(\)"
+        OptionsError, match=r"a manager runs|a runnable must be callable as run\(\)"
     ):
         manager.add(part)
 

@@ -157,7 +157,9 @@ class ListReader:
         """
         token = page.continue_token
         if token and token in self._tokens:
-            raise DecodeError("the pages of a list form a loop")
+            raise DecodeError(
+                "server repeats a page of the list: its continue token is not new"
+            )
 
         return token
 

@@ -293,7 +293,7 @@ class _Distributor:
         """Refuse a call after the shutdown, or in another loop."""
         self.check_loop()
         if self._closing:
-            raise QueueShutDown("broadcaster already stopped")
+            raise QueueShutDown("the broadcaster has been shut down")
 
     def check_loop(self) -> None:
         """Bind to the running loop if there is none yet; refuse another one."""
