@@ -7,7 +7,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aioinformer._runnables import Runnable, Runnables
+from aioinformer._runnables import Runnable, Runnables, wait_until_cancelled
 from aioinformer._tasks import Supervisor, run_concurrently
 from aioinformer._user_code import guarded_logger
 from aioinformer.client.client import Client
@@ -477,9 +477,13 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             raise self._runnables.failure
 
     async def _life(self, ready: Callable[[], None]) -> None:
+        async def started() -> None:
+            ready()
+            await wait_until_cancelled()
+
         try:
             async with keep_open(self._client):
-                await self._runnables.run(ready)
+                await self._runnables.run(started)
         finally:
             for informer in self.informers:
                 informer.forget_metrics()
