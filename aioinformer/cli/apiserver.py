@@ -205,7 +205,7 @@ def _instructions(url: str, options: APIServerOptions) -> str:
         ]
         if path:
             lines += [
-                f"It was written to the kubeconfig {path}:",
+                f"The kubeconfig {path} contains it:",
                 f"  aioinformer watch pods -A --kubeconfig {path}",
             ]
     elif path:

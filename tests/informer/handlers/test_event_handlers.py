@@ -110,7 +110,10 @@ def two(_old: object, _new: object) -> None:
     ("handlers", "complaint"),
     [
         ({"on_add": lambda: 1}, r"callable as on_add\(obj\): .* too many positional"),
-        ({"on_add": two}, r"callable as on_add\(obj\): .* missing a required .* '_new'"),
+        (
+            {"on_add": two},
+            r"callable as on_add\(obj\): .* missing a required .* '_new'",
+        ),
         ({"on_update": lambda new: 1}, r"callable as on_update\(old, new\): "),
         ({"on_delete": two}, r"callable as on_delete\(obj\): "),
         ({"on_event": two}, r"callable as on_event\(event\): "),
