@@ -177,7 +177,7 @@ class Runnables:
             return
 
         names = ", ".join(runnable.name for runnable in self._tasks)
-        logger.warning("drain cut short for: %s", names)
+        logger.warning("drain cut short (still running: %s)", names)
         for runnable, task in self._tasks.items():
             if runnable.hurry is None:
                 task.cancel()
@@ -230,7 +230,7 @@ class Runnables:
             if task is None or task.cancelling():
                 raise
 
-            failure = AioInformerError(f"{runnable.name} has cancelled itself")
+            failure = AioInformerError(f"{runnable.name} cancelled itself")
             failure.__cause__ = exc
             self.fail(runnable, failure)
         except BaseExceptionGroup as errors:

@@ -108,7 +108,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
     ) -> None:
         if not isinstance(client, Client):
             raise OptionsError(
-                "a factory needs a Client, such as Client.from_env() or "
+                "a factory needs a Client, from Client.from_env() or "
                 f"Client.from_kubernetes_asyncio(...), not {client!r}"
             )
 
@@ -280,7 +280,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         self._check_open()
         if not self._runnables.running:
             raise OptionsError(
-                f"cannot use {spec.describe()!r}: the factory does not run, start it first"
+                f"cannot use {spec.describe()!r}: the factory is not running, start it first"
             )
 
         entry = self._entry(spec, indexers)
@@ -388,7 +388,9 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             Safe.
         """
         if not (self._supervisor.running or self._runnables.ended):
-            logger.warning("waiting for caches of a factory that is not started")
+            logger.warning(
+                "waiting for the caches of a factory that has not been started"
+            )
 
         await wait_for_cache_sync(*self.lasting, timeout=timeout, fail_fast=fail_fast)
 
@@ -405,7 +407,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         self._check_loop()
         failure = await self._runnables.wait_failed()
         if failure is None:
-            raise InformerStopped("the factory was left, and no informer has died")
+            raise InformerStopped("the factory has ended, and no informer failed")
 
         return failure
 
@@ -438,8 +440,8 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         self._check_loop()
         if self._runnables.ended:
             raise InformerStopped(
-                "a factory runs once, and this one has ended: make a new one, for example "
-                "one for each app"
+                "a factory runs only once, and this one has ended: create a new one, for "
+                "example one for each app"
             )
 
         self._loop = asyncio.get_running_loop()
@@ -487,7 +489,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
                 informer.forget_metrics()
 
     def _log_death(self, runnable: Runnable, failure: BaseException) -> None:
-        logger.critical("%s died", runnable.name, exc_info=failure)
+        logger.critical("%s failed", runnable.name, exc_info=failure)
 
     def _forget_metrics(self, removed: SharedInformer) -> None:
         """Drop the series of an informer, unless another one has its name."""
@@ -503,7 +505,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
     def _check_open(self) -> None:
         self._check_loop()
         if self._runnables.ended:
-            raise InformerStopped("the factory was left already")
+            raise InformerStopped("the factory has ended")
 
 
 @dataclass(slots=True, eq=False)

@@ -88,7 +88,11 @@ class ErrorReporter:
         verdict = self._limits[failure.where, failure.name].note(_now())
         if verdict.each:
             logger.error(
-                "%s: %s for %r", self._name, failure, failure.subject, exc_info=failure
+                "%s: %s (object=%r)",
+                self._name,
+                failure,
+                failure.subject,
+                exc_info=failure,
             )
 
         for count in verdict.sums:
@@ -121,10 +125,10 @@ class Verdict:
     """True to log the occurrence itself."""
 
     sum: int = 0
-    """If not 0, the total of this minute to log, including this occurrence."""
+    """Total of this minute to log, including this occurrence; 0 for none."""
 
     before: int = 0
-    """If not 0, the total to log of the last minute with occurrences."""
+    """Total to log of the last minute with occurrences; 0 for none."""
 
     @property
     def sums(self) -> list[int]:

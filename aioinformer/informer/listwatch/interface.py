@@ -54,7 +54,7 @@ class ReflectorOptions:
     """Seconds after which the client ends a watch that the server should have ended."""
 
     streaming_list: bool = False
-    """Whether to request lists as streams: watches that begin with the current objects.
+    """True to request lists as streams: watches that begin with the current objects.
     Streams save memory in older servers, and take longer. If the server does not support
     them, lists are requested in pages from then on."""
 

@@ -137,7 +137,7 @@ class ListReader:
                 self._stats.last_contact = _now()
                 await self._stage_unreadable(page)
                 if not page.resource_version:
-                    raise DecodeError("the list has no resource version to watch from")
+                    raise DecodeError("list has no resource version to watch from")
 
                 return PageListed(page.resource_version, self._next_token(page))
         except (ApiError, TransportError, DecodeError) as exc:
@@ -157,7 +157,9 @@ class ListReader:
         """
         token = page.continue_token
         if token and token in self._tokens:
-            raise DecodeError("the pages of a list form a loop")
+            raise DecodeError(
+                "server repeats a page of the list: its continue token is not new"
+            )
 
         return token
 
@@ -239,7 +241,7 @@ class ListReader:
     ) -> list[WatchEvent]:
         """Stage a batch of initial events; return the events after their end."""
         if not batch:
-            raise TransportError("a streamed list ended before it was complete")
+            raise TransportError("streamed list ended before it was complete")
 
         portion = initial.take(batch, _now())
         await self._stage(portion.present, after_reset=after_reset)
@@ -261,12 +263,10 @@ class ListReader:
             return
 
         if phase.known is not None:
-            raise DecodeError(
-                f"{watch.skipped} events of a streamed list are unreadable"
-            )
+            raise DecodeError(f"streamed list has {watch.skipped} unreadable events")
 
         logger.warning(
-            "%s: skipping %d unreadable events of a streamed list",
+            "%s: leaving out %d unreadable events of a streamed list",
             self._stats.name,
             watch.skipped,
         )

@@ -252,7 +252,7 @@ def advance(phase: Phase, happened: Input) -> tuple[Phase, list[Action]]:
         case Watching(), WatchEnded():
             return _watch_ended(phase, happened)
         case _:
-            raise InternalError(f"{happened!r} cannot happen while {phase!r}")
+            raise InternalError(f"unexpected {happened!r} in phase {phase!r}")
 
 
 def list_options(phase: Listing, page_size: int | None) -> ListOptions:
@@ -303,7 +303,7 @@ def _complete(phase: Listing, listed: str) -> tuple[Phase, list[Action]]:
     number = version_number(listed)
     known = phase.known or ""
     if not phase.after_reset and 0 <= number < version_number(known):
-        error = history_reset(f"a list of version {listed}", known)
+        error = history_reset(f"list of version {listed}", known)
         return _again(phase, Recovery.RELIST_ANEW), [Discard(), Report(error)]
 
     return Watching(listed, phase.streaming or phase.detour), [Commit(listed)]

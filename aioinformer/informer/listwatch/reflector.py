@@ -154,7 +154,7 @@ class Reflector:
             Stops it. Its connections are closed before this returns.
         """
         if self._begun:
-            raise OptionsError(f"{self.name} runs once")
+            raise OptionsError(f"{self.name} runs only once")
 
         self._begun = True
         while True:
@@ -423,7 +423,7 @@ class Reflector:
                     await self._store.clear()
 
                 logger.warning(
-                    "%s: resource is no longer served; removing all objects",
+                    "%s: resource is no longer served, removing all objects",
                     self.name,
                 )
             case Report(error=error):

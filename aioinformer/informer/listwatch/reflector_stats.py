@@ -104,10 +104,10 @@ class ReflectorStats:
         """Record objects of a list that cannot be read, and the keys of those that have one."""
         self._skipped += number
         logger.warning(
-            "%s: %d objects of a list cannot be read, keeping their known states: %s",
+            "%s: %d objects of a list cannot be read, keeping their known states (keys=%s)",
             self.name,
             number,
-            ", ".join(keys[:5]) or "of another kind",
+            ", ".join(keys[:5]) or "none",
         )
 
     def answered(self) -> None:
@@ -162,13 +162,15 @@ class ReflectorStats:
         failures = self._series
         if failures == 1 and ordinary and not is_foreign(error):
             # Normal: a version that has expired, a connection that broke.
-            logger.info("%s: list or watch broke off, retrying: %s", self.name, error)
+            logger.info(
+                "%s: list or watch was interrupted, retrying: %s", self.name, error
+            )
         elif failures & (failures - 1) == 0:
             # The 1st, 2nd, 4th, 8th ... of a series, which may last for days.
             foreign = is_foreign(error)
             logger.log(
                 logging.ERROR if foreign else logging.WARNING,
-                "%s: attempt failed (%d in a row), will try again: %s",
+                "%s: list or watch failed, will retry (failures=%d): %s",
                 self.name,
                 failures,
                 repr(error) if foreign else error,

@@ -76,7 +76,7 @@ class SharedStore:
     def __init__(self) -> None:
         self.pipelines: list[Pipeline] = []
         self.lock = asyncio.Lock()
-        """Held by the pipeline that changes the store. A list replaces the objects of its
+        """Lock of the pipeline that changes the store. A list replaces the objects of its
         namespace in several steps; the others must not change meanwhile."""
 
     @property

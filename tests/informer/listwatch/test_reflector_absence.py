@@ -56,7 +56,7 @@ async def test_resource_not_served_for_a_minute_is_vacated(
     assert source.served_checks == pytest.approx(listed, abs=1e-3), (
         "after each 404, without a cache"
     )
-    assert caplog.text.count("resource is no longer served; removing all objects") == 1
+    assert caplog.text.count("resource is no longer served, removing all objects") == 1
 
 
 async def test_resource_listed_at_version_0_is_vacated() -> None:

@@ -382,7 +382,7 @@ async def test_unreadable_events_of_the_first_stream_are_counted(
 
         assert (reflector.skipped, store.names) == (2, ["a@3"])
 
-    assert "skipping 2 unreadable events of a streamed list" in caplog.text
+    assert "leaving out 2 unreadable events of a streamed list" in caplog.text
 
 
 async def test_unreadable_events_of_a_later_stream_delete_nothing() -> None:
