@@ -261,7 +261,7 @@ class NoKey(OptionsError):
 
     def __init__(self, obj: object, reason: str) -> None:
         # Without the object itself, which may be a Secret.
-        super().__init__(f"this {type(obj).__name__} has no key: {reason}")
+        super().__init__(f"{type(obj).__name__} has no key: {reason}")
         self.obj = obj
 
 

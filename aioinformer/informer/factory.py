@@ -7,7 +7,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aioinformer._runnables import Runnable, Runnables
+from aioinformer._runnables import Runnable, Runnables, wait_until_cancelled
 from aioinformer._tasks import Supervisor, run_concurrently
 from aioinformer._user_code import guarded_logger
 from aioinformer.client.client import Client
@@ -110,7 +110,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
     ) -> None:
         if not isinstance(client, Client):
             raise OptionsError(
-                "a factory needs a Client, such as Client.from_env() or "
+                "a factory needs a Client, from Client.from_env() or "
                 f"Client.from_kubernetes_asyncio(...), not {client!r}"
             )
 
@@ -286,7 +286,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         self._check_open()
         if not self._runnables.running:
             raise OptionsError(
-                f"cannot use {spec.describe()!r}: the factory does not run, start it first"
+                f"cannot use {spec.describe()!r}: the factory is not running, start it first"
             )
 
         entry = self._entry(spec, indexers)
@@ -394,7 +394,9 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             Safe.
         """
         if not (self._supervisor.running or self._runnables.ended):
-            logger.warning("waiting for caches of a factory that is not started")
+            logger.warning(
+                "waiting for the caches of a factory that has not been started"
+            )
 
         await wait_for_cache_sync(*self.lasting, timeout=timeout, fail_fast=fail_fast)
 
@@ -411,7 +413,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         self._check_loop()
         failure = await self._runnables.wait_failed()
         if failure is None:
-            raise InformerStopped("the factory was left, and no informer has died")
+            raise InformerStopped("the factory has ended, and no informer failed")
 
         return failure
 
@@ -444,8 +446,8 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         self._check_loop()
         if self._runnables.ended:
             raise InformerStopped(
-                "a factory runs once, and this one has ended: make a new one, for example "
-                "one for each app"
+                "a factory runs only once, and this one has ended: create a new one, for "
+                "example one for each app"
             )
 
         self._loop = asyncio.get_running_loop()
@@ -481,15 +483,19 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             raise self._runnables.failure
 
     async def _life(self, ready: Callable[[], None]) -> None:
+        async def started() -> None:
+            ready()
+            await wait_until_cancelled()
+
         try:
             async with keep_open(self._client):
-                await self._runnables.run(ready)
+                await self._runnables.run(started)
         finally:
             for informer in self.informers:
                 informer.forget_metrics()
 
     def _log_death(self, runnable: Runnable, failure: BaseException) -> None:
-        logger.critical("%s died", runnable.name, exc_info=failure)
+        logger.critical("%s failed", runnable.name, exc_info=failure)
 
     def _forget_metrics(self, removed: SharedInformer) -> None:
         """Drop the series of an informer, unless another one has its name."""
@@ -505,7 +511,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
     def _check_open(self) -> None:
         self._check_loop()
         if self._runnables.ended:
-            raise InformerStopped("the factory was left already")
+            raise InformerStopped("the factory has ended")
 
 
 @dataclass(slots=True, eq=False)

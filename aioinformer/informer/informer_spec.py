@@ -253,7 +253,7 @@ class FactoryDefaults:
         for known in self.custom_resync:
             if not isinstance(known, Resource):
                 raise OptionsError(
-                    f"keys of custom_resync are Resources, such as PODS, not {known!r}"
+                    f"keys of custom_resync must be Resources, such as PODS, not {known!r}"
                 )
 
     def spec(
@@ -304,7 +304,7 @@ class FactoryDefaults:
         """
         if isinstance(api_version, Resource):
             if name:
-                raise OptionsError(f"pass a Resource or two names, not also {name!r}")
+                raise OptionsError(f"pass a Resource or two names, not both: {name!r}")
 
             resource = api_version
             if resource.kind:
@@ -349,16 +349,16 @@ def _may_be_served(api_version: str, similar_one: Resource | None) -> bool:
 
 def _unknown(api_version: str, name: object, similar_one: Resource | None) -> str:
     """Return the error message for an unknown name, with a suggestion."""
-    text = f"{name!r} of {api_version!r} is not a built-in resource; "
+    text = f"{name!r} of {api_version!r} is not a built-in resource. "
     if similar_one is not None:
         return (
-            f"{text}did you mean {similar_one.api_version!r}, {similar_one.plural!r}?"
+            f"{text}Did you mean {similar_one.api_version!r}, {similar_one.plural!r}?"
         )
 
     if not name:
-        return f"{text}pass two names, such as 'v1', 'pods', or a Resource"
+        return f"{text}Pass two names, such as 'v1', 'pods', or a Resource"
 
-    return f"{text}custom ones have a group, as in 'example.com/v1'"
+    return f"{text}Custom ones have a group, such as 'example.com/v1'"
 
 
 def _reflector_options(options: InformerOptions) -> ReflectorOptions:
@@ -373,6 +373,8 @@ def _both(one: str, other: str | None) -> str:
     selectors = [it for it in (one, other) if it]
     for text in selectors:
         if not isinstance(text, str):
-            raise OptionsError(f"a selector is a string like 'app=web', not {text!r}")
+            raise OptionsError(
+                f"a selector must be a string such as 'app=web', not {text!r}"
+            )
 
     return ",".join(selectors)

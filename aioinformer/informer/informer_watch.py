@@ -127,7 +127,7 @@ class InformerWatch(Watch):
 
     async def __aenter__(self) -> Self:
         if self._entered:
-            raise OptionsError(f"{self._informer.name} runs once")
+            raise OptionsError(f"{self._informer.name} runs only once")
 
         self._entered = True
         if self._stopped:
@@ -149,7 +149,9 @@ class InformerWatch(Watch):
 
     async def _fetch(self) -> list[WatchEvent]:
         if not self._entered:
-            raise OptionsError(f"{self._informer.name} does not run: use `async with`")
+            raise OptionsError(
+                f"{self._informer.name} is not running: use `async with`"
+            )
 
         while not (self._arrived or self._over or self._stopped):
             await self._changed.wait()
@@ -302,7 +304,7 @@ async def until_with_sync(
 def _not_synced(informer: SharedInformer, seconds: float) -> NotSynced:
     reason = informer.why_not_synced()
     return NotSynced(
-        f"{informer.name} is not synced after {seconds:g} s: {reason}",
+        f"{informer.name} did not sync within {seconds:g} s: {reason}",
         results={informer.name: reason},
     )
 

@@ -61,7 +61,7 @@ class Lifecycle(ABC):
 
     def _shutdown_note(self) -> str:
         """Return the beginning of the note on a block's error that a shutdown adds."""
-        return "shutting down failed, too"
+        return "shutdown also failed"
 
 
 class WebLifespan:
@@ -94,7 +94,7 @@ class WebLifespan:
             timeout_of(timeout)
         except OptionsError as exc:
             raise OptionsError(
-                f"{exc}; call it for the host: "
+                f"{exc}. Pass the result of a call to the framework: "
                 "lifespan=factory.lifespan_synced(timeout=60)"
             ) from None
 
@@ -187,7 +187,7 @@ class RunState:
             InformerStopped: If it was abandoned before.
         """
         if self.loop is not None:
-            raise OptionsError(f"{self._name} has been run already")
+            raise OptionsError(f"{self._name} runs only once")
 
         self.check_not_stopped()
         self.loop = asyncio.get_running_loop()
@@ -237,7 +237,7 @@ class RunState:
         """Raise `InformerStopped`, caused by the failure, unless changes may follow."""
         self.check_not_stopped()
         if self.stopping:
-            raise InformerStopped(f"{self._name} is ending")
+            raise InformerStopped(f"{self._name} is shutting down")
 
     def check_loop(self) -> None:
         """Raise `WrongLoop` if the informer has another loop than the running one."""

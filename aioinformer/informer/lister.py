@@ -274,7 +274,8 @@ def _selector(selector: str | LabelSelector, limit: int | None) -> LabelSelector
 
     if not isinstance(selector, LabelSelector):
         raise OptionsError(
-            f"a selector is a string like 'app=web' or a LabelSelector, not {selector!r}"
+            "a selector must be a string such as 'app=web', or a LabelSelector, not "
+            f"{selector!r}"
         )
 
     return selector

@@ -149,7 +149,7 @@ class NamespaceSources:
 
         names = ", ".join(self._by_namespace)
         raise OptionsError(
-            f"{self.name} does not have namespace {namespace!r}, only {names}"
+            f"{self.name} does not watch namespace {namespace!r}, only {names}"
         )
 
     def version(self, namespace: str | None) -> str:
@@ -241,6 +241,6 @@ def sources_of(
 
     for namespace in source:
         if not namespace:
-            raise OptionsError(f"not the name of a namespace: {namespace!r}")
+            raise OptionsError(f"invalid name of a namespace: {namespace!r}")
 
     return {namespace: source[namespace] for namespace in source}

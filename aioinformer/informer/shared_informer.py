@@ -188,7 +188,7 @@ class SharedInformer:
         )
         if queue is not None and len(sources) > 1:
             raise OptionsError(
-                "an informer of several namespaces has a queue for each: leave out queue="
+                "queue= cannot be combined with several namespaces: each has its own queue"
             )
 
         shared = None if None in sources else SharedStore()
@@ -341,7 +341,7 @@ class SharedInformer:
         self._run_state.check_open()
         if self._run_state.loop is not None:
             raise OptionsError(
-                f"{self.name} was run already: set its transform earlier"
+                f"{self.name} has been started already: set the transform before"
             )
 
         self._transformer.function = transform
@@ -769,7 +769,7 @@ class SharedInformer:
         Raises:
             OptionsError: If one of them is not a plain function.
         """
-        check_plain(handler, "a death handler")
+        check_plain(handler, "a failure handler")
         check_plain(why_ending, "why_ending")
         self._run_state.why_ending = why_ending
         self._run_state.on_death = handler

@@ -77,7 +77,7 @@ class InformerWaits:
     def _warn_if_idle(self) -> None:
         if self._sources.run_phase == "idle":
             logger.warning(
-                "%s has had waiters for %d s but is not running; enter its factory or "
+                "%s has had waiters for %d s but is not running: enter its factory, or "
                 "await its run()",
                 self._sources.name,
                 IDLE_SECONDS,
@@ -101,8 +101,9 @@ class InformerWaits:
                 await self._wait_version(version, scope, sources)
         except TimeoutError:
             raise TimeoutError(
-                f"{self._sources.name} is at version {self._sources.version(scope) or 'none'}, "
-                f"not at {version}, after {seconds:g} s: {self._describe(sources)}"
+                f"{self._sources.name} did not reach version {version} within {seconds:g} s "
+                f"(version={self._sources.version(scope) or 'none'}): "
+                f"{self._describe(sources)}"
             ) from None
 
     async def wait_until(
@@ -133,7 +134,8 @@ class InformerWaits:
 
             last = self._last_state(sources, key)
             raise TimeoutError(
-                f"{last} after {seconds:g} s: {self._describe(sources)}"
+                f"condition was not met within {seconds:g} s: {last} "
+                f"({self._describe(sources)})"
             ) from None
 
     async def _wait_listed(
@@ -155,7 +157,9 @@ class InformerWaits:
         resets = _resets_of(sources)
         while _decimal(self._sources.version(scope) or "0") < version:
             if _resets_of(sources) > resets:
-                raise HistoryReset(f"version {version} may never come")
+                raise HistoryReset(
+                    f"version {version} may never be reached: the server's history was reset"
+                )
 
             with self._waiters.for_version(version, scope) as wakeup:
                 await wakeup.wait()
@@ -183,7 +187,7 @@ class InformerWaits:
     def _last_state(self, sources: Sequence[NamespaceSource], key: str | None) -> str:
         """Describe the last state that a predicate was called with."""
         if not all(source.synced for source in sources):
-            return f"{self._sources.name} has not been listed"
+            return f"{self._sources.name} has not listed yet"
 
         if key is None:
             version = self._indexer.resource_version or "none"
@@ -191,9 +195,11 @@ class InformerWaits:
 
         obj = self._indexer.get_by_key(key)
         if obj is None:
-            return f"{self._sources.name} has no {key}"
+            return f"{self._sources.name} has no object {key}"
 
-        return f"{self._sources.name} has {key} at version {obj.resource_version}"
+        return (
+            f"{self._sources.name} has object {key} at version {obj.resource_version}"
+        )
 
     def _describe(self, sources: Sequence[NamespaceSource]) -> str:
         """Return the phase of the informer, and the failures of some sources."""
@@ -212,7 +218,7 @@ def _holds(predicate: Callable[[Any], object], subject: object) -> bool:
         if inspect.iscoroutine(result):
             result.close()
 
-        raise OptionsError(f"a predicate must be a plain function: {predicate!r}")
+        raise OptionsError(f"a predicate must be a plain function, not {predicate!r}")
 
     return bool(result)
 
@@ -229,6 +235,6 @@ def _resets_of(sources: Sequence[NamespaceSource]) -> int:
 def _decimal(version: object) -> int:
     number = version_number(version) if isinstance(version, str) else -1
     if number < 0:
-        raise OptionsError(f"versions are not comparable here: {version!r}")
+        raise OptionsError(f"cannot compare resource version {version!r}: not a number")
 
     return number

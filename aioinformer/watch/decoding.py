@@ -135,7 +135,7 @@ class _Front(NamedTuple):
     kind: EventType
     text: bytes
     checked: tuple[bytes, ...]
-    """The same with the first bytes of objects that need no other check."""
+    """`text` with the first bytes of objects that need no other check."""
 
 
 # Fronts are found by the first letter of the type.

@@ -88,7 +88,11 @@ class ErrorReporter:
         verdict = self._limits[failure.where, failure.name].note(_now())
         if verdict.each:
             logger.error(
-                "%s: %s for %r", self._name, failure, failure.subject, exc_info=failure
+                "%s: %s (object=%r)",
+                self._name,
+                failure,
+                failure.subject,
+                exc_info=failure,
             )
 
         for count in verdict.sums:

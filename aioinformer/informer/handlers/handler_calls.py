@@ -457,4 +457,4 @@ def _call_plain(call: Callable[[Any], object], event: Notification) -> None:
     if close is not None:
         close()  # or Python warns that it was never awaited
 
-    raise TypeError("a handler with thread=True must be plain, not async")
+    raise TypeError("a handler with thread=True must be a plain function, not async")

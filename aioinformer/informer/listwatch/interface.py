@@ -101,13 +101,15 @@ class ReflectorStore(Protocol):
     def known(self, key: str) -> KubeObject | None:
         """Return the newest known state of an object, or None."""
 
-    async def stage(self, objects: list[KubeObject], *, anew: bool = False) -> None:
+    async def stage(
+        self, objects: list[KubeObject], *, after_reset: bool = False
+    ) -> None:
         """Stage some objects of the current list.
 
         Args:
             objects: Objects as the server sent them.
-            anew: True after a reset of the server's history, when the same version may
-                be another state.
+            after_reset: True after a history reset: a known version may now be another
+                state.
         """
 
     async def stage_deleted(self, keys: list[str]) -> None:
@@ -122,7 +124,7 @@ class ReflectorStore(Protocol):
     async def commit(self, resource_version: str) -> None:
         """Replace all objects by the staged ones, because the list is complete."""
 
-    async def vacate(self) -> None:
+    async def clear(self) -> None:
         """Remove all objects, because the server no longer has the resource."""
 
     async def feed(

@@ -135,12 +135,12 @@ class ListReader:
                 async with aclosing(aiter(page)) as pieces:
                     async for objects in pieces:
                         self._request_ahead(pages, phase, page.continue_token)
-                        await self._stage(objects, anew=phase.anew)
+                        await self._stage(objects, after_reset=phase.after_reset)
 
                 self._stats.last_contact = _now()
                 await self._stage_unreadable(page)
                 if not page.resource_version:
-                    raise DecodeError("the list has no resource version to watch from")
+                    raise DecodeError("list has no resource version to watch from")
 
                 return PageListed(page.resource_version, self._next_token(page))
         except (ApiError, TransportError, DecodeError) as exc:
@@ -160,15 +160,17 @@ class ListReader:
         """
         token = page.continue_token
         if token and token in self._tokens:
-            raise DecodeError("the pages of a list form a loop")
+            raise DecodeError(
+                "server repeats a page of the list: its continue token is not new"
+            )
 
         return token
 
-    async def _stage(self, objects: list[KubeObject], *, anew: bool) -> None:
+    async def _stage(self, objects: list[KubeObject], *, after_reset: bool) -> None:
         self._stats.last_contact = _now()
         self._items += len(objects)
         with store_calls:
-            await self._store.stage(objects, anew=anew)
+            await self._store.stage(objects, after_reset=after_reset)
 
     async def _stage_unreadable(self, page: ListPage) -> None:
         if page.skipped:
@@ -194,7 +196,9 @@ class ListReader:
         try:
             while not initial.complete:
                 batch = await self._next_batch(watch, initial)
-                rest = await self._stage_portion(batch, initial, anew=phase.anew)
+                rest = await self._stage_portion(
+                    batch, initial, after_reset=phase.after_reset
+                )
 
             self._check_readable(watch, phase)
         except TimeoutError:
@@ -236,14 +240,14 @@ class ListReader:
             return await watch.next_batch()
 
     async def _stage_portion(
-        self, batch: list[WatchEvent], initial: InitialEvents, *, anew: bool
+        self, batch: list[WatchEvent], initial: InitialEvents, *, after_reset: bool
     ) -> list[WatchEvent]:
         """Stage a batch of initial events; return the events after their end."""
         if not batch:
-            raise TransportError("a streamed list ended before it was complete")
+            raise TransportError("streamed list ended before it was complete")
 
         portion = initial.take(batch, _now())
-        await self._stage(portion.present, anew=anew)
+        await self._stage(portion.present, after_reset=after_reset)
         if portion.deleted:
             with store_calls:
                 await self._store.stage_deleted(portion.deleted)
@@ -262,12 +266,10 @@ class ListReader:
             return
 
         if phase.known is not None:
-            raise DecodeError(
-                f"{watch.skipped} events of a streamed list are unreadable"
-            )
+            raise DecodeError(f"streamed list has {watch.skipped} unreadable events")
 
         logger.warning(
-            "%s: skipping %d unreadable events of a streamed list",
+            "%s: leaving out %d unreadable events of a streamed list",
             self._stats.name,
             watch.skipped,
         )

@@ -10,18 +10,18 @@ and r is the version of the response. The first matching row applies:
 phase              input                       next phase            actions
 =================  ==========================  ====================  =================
 Listing(v)         page with a token           Listing(v, token)
-  "                last page, or all initial   Listing("", anew)     Discard, Report
+  "                last page, or all initial   Listing("", reset)    Discard, Report
                    events, of an r older than
                    the known version
   "                last page, or all initial   Watching(r)           Commit(r)
                    events, of another r
-  "                absent resource that was    Listing("0")          Discard, Vacate,
+  "                absent resource that was    Listing("0")          Discard, Clear,
                    listed before                                     Report
-  "                broken history              Listing("", anew)     Discard, Report
+  "                broken history              Listing("", reset)    Discard, Report
   "                410, version too large,     Listing("")           Discard, Report
                    invalid request
   "                other failure               Listing(v)            Discard, Report
-Watching(v)        broken history at r         Listing("", anew)     Report
+Watching(v)        broken history at r         Listing("", reset)    Report
   "                410, version too large,     Listing("")           Report
                    invalid request
   "                any end, r is no version    Listing("")           Report, if failed
@@ -32,8 +32,8 @@ Watching(v)        broken history at r         Listing("", anew)     Report
 
 `Listing("")` requests the newest state, `Listing("0")` any state that the server has,
 `Listing(v)` a state not older than v. Each keeps the known version, to detect that a
-server's history went backwards (restored from a backup). With `anew`, the next list is
-accepted at any version, because the same version may now be another state. If a list
+server's history went backwards (restored from a backup). With `after_reset`, the
+next list is accepted at any version, because the same version may now be another state. If a list
 fails after its first page, and the failure is not temporary, the next list is requested
 once without pages. The pages may be the cause: their tokens may expire (410) before a
 slow reader gets there, or form a loop. client-go also requests the whole list then.
@@ -79,6 +79,7 @@ from aioinformer.watch.interface import ListOptions, WatchOptions
 
 __all__ = [
     "Action",
+    "Clear",
     "Commit",
     "Discard",
     "Input",
@@ -88,7 +89,6 @@ __all__ = [
     "Phase",
     "Report",
     "StreamListed",
-    "Vacate",
     "WatchEnded",
     "Watching",
     "advance",
@@ -123,7 +123,7 @@ class Listing:
     known: str | None = None
     """Version that the store has; None before the first list."""
 
-    anew: bool = False
+    after_reset: bool = False
     """True if the server's history was reset, so that known versions are not
     comparable."""
 
@@ -226,11 +226,11 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Vacate:
+class Clear:
     """Action: remove all objects, because the server no longer has the resource."""
 
 
-Action: TypeAlias = Commit | Discard | Report | Vacate
+Action: TypeAlias = Commit | Discard | Report | Clear
 
 
 # ---------------------------------------------------------------- decisions
@@ -254,7 +254,7 @@ def advance(phase: Phase, happened: Input) -> tuple[Phase, list[Action]]:
         case Watching(), WatchEnded():
             return _watch_ended(phase, happened)
         case _:
-            raise InternalError(f"{happened!r} cannot happen while {phase!r}")
+            raise InternalError(f"unexpected {happened!r} in phase {phase!r}")
 
 
 def list_options(phase: Listing, page_size: int | None) -> ListOptions:
@@ -304,8 +304,8 @@ def _complete(phase: Listing, listed: str) -> tuple[Phase, list[Action]]:
     """Return the phase after a complete list: a watch, or a relist if it is too old."""
     number = version_number(listed)
     known = phase.known or ""
-    if not phase.anew and 0 <= number < version_number(known):
-        error = history_reset(f"a list of version {listed}", known)
+    if not phase.after_reset and 0 <= number < version_number(known):
+        error = history_reset(f"list of version {listed}", known)
         return _again(phase, Recovery.RELIST_ANEW), [Discard(), Report(error)]
 
     return Watching(listed, phase.streaming or phase.detour), [Commit(listed)]
@@ -314,8 +314,8 @@ def _complete(phase: Listing, listed: str) -> tuple[Phase, list[Action]]:
 def _list_failed(phase: Listing, failed: ListFailed) -> tuple[Phase, list[Action]]:
     report = Report(failed.error)
     if failed.absent and phase.known is not None:
-        vacant = Listing(streaming=phase.streaming or phase.detour)
-        return vacant, [Discard(), Vacate(), report]
+        empty = Listing(streaming=phase.streaming or phase.detour)
+        return empty, [Discard(), Clear(), report]
 
     recovery = recovery_for(failed.error)
     whole = bool(phase.token) and recovery is not Recovery.RESUME
@@ -335,7 +335,7 @@ def _again(phase: Listing, recovery: Recovery, *, whole: bool = False) -> Listin
     phase = replace(phase, token="", listed="", whole=whole)
     match recovery:
         case Recovery.RELIST_ANEW:
-            return replace(phase, version="", anew=True)
+            return replace(phase, version="", after_reset=True)
         case Recovery.RELIST_NEWEST:
             return replace(phase, version="")
         case _:
@@ -391,6 +391,6 @@ def _after(recovery: Recovery, version: str, streaming: bool) -> Phase:
         case Recovery.RELIST_NEWEST:
             return Listing("", known=version, streaming=streaming)
         case Recovery.RELIST_ANEW:
-            return Listing("", known=version, anew=True, streaming=streaming)
+            return Listing("", known=version, after_reset=True, streaming=streaming)
         case _:
             assert_never(recovery)

@@ -34,6 +34,7 @@ from aioinformer.informer.listwatch.interface import (
 from aioinformer.informer.listwatch.list_reader import ListReader
 from aioinformer.informer.listwatch.machine import (
     Action,
+    Clear,
     Commit,
     Discard,
     Input,
@@ -42,7 +43,6 @@ from aioinformer.informer.listwatch.machine import (
     PageListed,
     Phase,
     Report,
-    Vacate,
     WatchEnded,
     Watching,
     advance,
@@ -155,7 +155,7 @@ class Reflector:
             Stops it. Its connections are closed before this returns.
         """
         if self._begun:
-            raise OptionsError(f"{self.name} runs once")
+            raise OptionsError(f"{self.name} runs only once")
 
         self._begun = True
         while True:
@@ -421,12 +421,12 @@ class Reflector:
             case Discard():
                 with store_calls:
                     await self._store.discard()
-            case Vacate():
+            case Clear():
                 with store_calls:
-                    await self._store.vacate()
+                    await self._store.clear()
 
                 logger.warning(
-                    "%s: resource is no longer served; removing all objects",
+                    "%s: resource is no longer served, removing all objects",
                     self.name,
                 )
             case Report(error=error):

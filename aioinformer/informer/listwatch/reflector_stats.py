@@ -105,10 +105,10 @@ class ReflectorStats:
         """Record unreadable objects of a list; `keys` has those that could be read."""
         self._skipped += number
         logger.warning(
-            "%s: %d objects of a list cannot be read, keeping their known states: %s",
+            "%s: %d objects of a list cannot be read, keeping their known states (keys=%s)",
             self.name,
             number,
-            ", ".join(keys[:5]) or "of another kind",
+            ", ".join(keys[:5]) or "none",
         )
 
     def answered(self) -> None:
@@ -163,13 +163,15 @@ class ReflectorStats:
         failures = self._series
         if failures == 1 and ordinary and not is_foreign(error):
             # Normal operation: an expired version, or a broken connection.
-            logger.info("%s: list or watch broke off, retrying: %s", self.name, error)
+            logger.info(
+                "%s: list or watch was interrupted, retrying: %s", self.name, error
+            )
         elif failures & (failures - 1) == 0:
             # Only the 1st, 2nd, 4th, 8th ... of a series, as it may last for days.
             foreign = is_foreign(error)
             logger.log(
                 logging.ERROR if foreign else logging.WARNING,
-                "%s: attempt failed (%d in a row), will try again: %s",
+                "%s: list or watch failed, will retry (failures=%d): %s",
                 self.name,
                 failures,
                 repr(error) if foreign else error,

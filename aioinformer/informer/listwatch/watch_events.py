@@ -99,7 +99,7 @@ def to_changes(
             before = states[key] if key in states else known(key)
             repeated = before is not None and same_state(before, obj)
             if behind and not (repeated or initial):
-                result.error = history_reset(f"{kind} of version {number}", last)
+                result.error = history_reset(f"{kind} event of version {number}", last)
                 break
 
         if obj.resource_version and not (initial or behind):
@@ -128,7 +128,7 @@ def _error_of(event: WatchEvent) -> Exception:
 def history_reset(what: str, known: str | int) -> HistoryReset:
     """Return the error for a version older than the known one."""
     return HistoryReset(
-        f"{what} after version {known}: the server's history is not the one known so far"
+        f"{what} is older than version {known}: the server's history was reset"
     )
 
 
@@ -238,7 +238,7 @@ class InitialEvents:
 
     def _end(self, version: str) -> None:
         if not version:
-            raise DecodeError("the end of the initial events has no version")
+            raise DecodeError("end of the initial events has no resource version")
 
         self.version = version
         self.complete = True

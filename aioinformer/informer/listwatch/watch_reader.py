@@ -200,7 +200,7 @@ class WatchReader:
         except TimeoutError:
             newest = await self._newest_version()
             if 0 <= newest < version_number(self._version):
-                what = f"a list of the newest version, {newest},"
+                what = f"newest list, of version {newest},"
                 raise history_reset(what, self._version) from None
 
         return await watch.next_batch()
@@ -219,7 +219,7 @@ class WatchReader:
                 return version_number(page.resource_version)
         except (ApiError, TransportError, DecodeError, TimeoutError) as exc:
             name = self._stats.name
-            logger.debug("%s: a check of a silent watch failed: %r", name, exc)
+            logger.debug("%s: check of a silent watch failed: %r", name, exc)
             return -1
 
 
@@ -298,8 +298,8 @@ class WatchdogTimer:
     def _stop_watch(self, now: float) -> None:
         gap = self._watchdog.longest_gap
         self.failure = TransportError(
-            f"nothing came for {now - self.last_batch:.0f} s, though bookmarks came every "
-            f"{gap:.0f} s"
+            f"watch was silent for {now - self.last_batch:.0f} s, with bookmarks every "
+            f"{gap:.0f} s before"
         )
         self._watchdog.ended_watch()
         self._watch.stop()

@@ -143,7 +143,7 @@ class BodyCompressor:
             trained = await in_thread(functools.partial(_trained, objects))
         except OSError as exc:  # blocking for about 40 ms is better than failing
             logger.warning(
-                "%s: no thread, training the dictionary in the event loop: %s",
+                "%s: cannot start a thread, training the dictionary in the event loop: %s",
                 self._name,
                 exc,
             )

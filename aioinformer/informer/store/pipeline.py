@@ -76,7 +76,7 @@ class SharedStore:
     def __init__(self) -> None:
         self.pipelines: list[Pipeline] = []
         self.lock = asyncio.Lock()
-        """Held by the pipeline that changes the store. A list copies the objects of
+        """Lock of the pipeline that changes the store. A list copies the objects of
         other namespaces in several steps, and they must not change meanwhile."""
 
     @property
@@ -211,7 +211,9 @@ class Pipeline:
         contents = self._committed or self._indexer.contents
         return contents.objects.get(key)
 
-    async def stage(self, objects: list[KubeObject], *, anew: bool = False) -> None:
+    async def stage(
+        self, objects: list[KubeObject], *, after_reset: bool = False
+    ) -> None:
         """Stage some objects of the current list.
 
         Stored objects with the same uid and version are reused. So a relist needs no
@@ -220,7 +222,7 @@ class Pipeline:
 
         Args:
             objects: Objects as the server sent them.
-            anew: True if the same version may be another state. Then stored objects are
+            after_reset: True if the same version may be another state. Then stored objects are
                 only reused if they are equal.
 
         Cancellation:
@@ -243,7 +245,7 @@ class Pipeline:
             if put is not None and obj.key not in listed:
                 put(obj.key, obj)
             elif not staged.is_ahead_of(obj):  # pages may differ in age
-                self._stage(obj, staged, current, anew=anew)
+                self._stage(obj, staged, current, after_reset=after_reset)
 
             if budget.over():
                 await budget.start()
@@ -319,7 +321,7 @@ class Pipeline:
         self._listed_ahead = newest if ahead else -1
         await self._fifo.feed_replacement(staged.contents, resource_version)
 
-    async def vacate(self) -> None:
+    async def clear(self) -> None:
         """Remove all objects, because the server no longer has the resource.
 
         That is like an empty list: the store is emptied in one step, and handlers get
@@ -388,17 +390,17 @@ class Pipeline:
         staged: StagedList,
         current: Contents[KubeObject],
         *,
-        anew: bool,
+        after_reset: bool,
     ) -> None:
         key = obj.key
         old = current.objects.get(key)
         same = old is not None and same_state(old, obj)
-        if old is not None and same and not anew:
+        if old is not None and same and not after_reset:
             staged.keep(key, old, current)
             return
 
         left_out = self._left_out.get(key)
-        if left_out is not None and same_state(left_out, obj) and not anew:
+        if left_out is not None and same_state(left_out, obj) and not after_reset:
             staged.leave_out(key, left_out)
             return
 
