@@ -377,7 +377,7 @@ class Reader:
         return None
 
     def note(self) -> None:
-        """Note the last change of the log, once."""
+        """Record the last change of the log, once."""
         change = self._log.change
         if change is None or change.number <= self._noted or self.dismissed:
             return
