@@ -204,7 +204,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
                 transform differ from those of the existing informer. The message has
                 both places in the code.
             SelectorSyntaxError: If a selector cannot be parsed.
-            InformerStopped: If the factory was left, or the informer has died.
+            InformerStopped: If the factory has ended, or the informer failed.
             WrongLoop: If the factory runs in another event loop or thread.
         """
         spec = self._defaults.spec(
@@ -255,8 +255,8 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             OptionsError: If options are invalid, as in `informer()`. On entering, if
                 another block's options differ, or the factory does not run.
             SelectorSyntaxError: If a selector cannot be parsed.
-            InformerStopped: On entering, if the factory was left, or the shared informer
-                has died.
+            InformerStopped: On entering, if the factory has ended, or the shared informer
+                failed.
             WrongLoop: On entering, if the factory runs in another event loop.
 
         Cancellation:
@@ -398,7 +398,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         """Wait until an informer dies of a bug, and return its error.
 
         Raises:
-            InformerStopped: If the factory was left, and no informer has died.
+            InformerStopped: If the factory has ended, and no informer failed.
             WrongLoop: If the factory runs in another event loop.
 
         Cancellation:

@@ -419,7 +419,7 @@ class SharedInformer:
         Raises:
             TimeoutError: If the time is over. The message has the version of the store.
             HistoryReset: If the server's versions went backwards meanwhile, so that this
-                one may never come.
+                one may never be reached.
             OptionsError: If this version or the server's versions are not decimal, or the
                 informer does not have that namespace.
             InformerStopped: If the informer has ended.
