@@ -153,7 +153,9 @@ class WorkQueue(Generic[T]):
 
         # Plain methods notify it: the turn of the loop is its lock.
         self._filled = asyncio.Condition(LoopLock())
-        # Workers that wait and are not notified, or more: cancelled ones count, too.
+        # Workers in `get()` that wait, notified or not; and those that are not notified,
+        # or more: cancelled ones count until they run.
+        self._suspended = 0
         self._waiting = 0
         self._drains: set[asyncio.Future[None]] = set()
 
@@ -318,6 +320,7 @@ class WorkQueue(Generic[T]):
 
             self._check_loop()
             self._waiting += 1
+            self._suspended += 1
             try:
                 await self._filled.wait()
             except BaseException:
@@ -327,6 +330,9 @@ class WorkQueue(Generic[T]):
                     self._filled.notify()
 
                 raise
+            finally:
+                self._suspended -= 1
+                self._waiting = min(self._waiting, self._suspended)
 
         # `get_nowait()` written out: the call would be a tenth of the whole.
         item = queued.popleft()
