@@ -31,16 +31,17 @@ IDLE_SECONDS = 10.0
 """Seconds after which a wait for an informer that does not run logs a warning."""
 
 REFUSALS_TO_FAIL_FAST = 2
-"""Refusals in a row that fail a wait. One may be a role that is just being granted."""
+"""Refusals in a row after which a wait fails. A single one may come from a role that is
+being granted at the moment."""
 
 
 class InformerWaits:
-    """The waits of one informer; see the methods of `SharedInformer` of the same names.
+    """Waits of one informer; see the methods of `SharedInformer` with the same names.
 
     Args:
         sources: Sources of the informer.
         indexer: Store of the informer.
-        waiters: Waiters that the pipelines wake.
+        waiters: Waiting tasks, which the pipelines wake.
         run_state: State of the informer's run.
     """
 
@@ -129,7 +130,7 @@ class InformerWaits:
                     await self._wait_object(predicate, key)
         except TimeoutError:
             if seconds is None or not limit.expired():
-                raise  # by the predicate
+                raise  # raised by the predicate
 
             last = self._last_state(sources, key)
             raise TimeoutError(
@@ -140,7 +141,7 @@ class InformerWaits:
     async def _wait_listed(
         self, sources: Sequence[NamespaceSource], *, fail_fast: bool = True
     ) -> None:
-        """Wait until all sources have listed, or one was refused too often."""
+        """Wait until all sources have listed, or one was refused repeatedly."""
         while True:
             missing = [source for source in sources if not source.synced]
             refusals = [source.reflector.refusals for source in missing]
@@ -160,16 +161,16 @@ class InformerWaits:
                     f"version {version} may never be reached: the server's history was reset"
                 )
 
-            with self._waiters.for_version(version, scope) as news:
-                await news.wait()
+            with self._waiters.for_version(version, scope) as wakeup:
+                await wakeup.wait()
 
             self._run_state.check_not_stopping()
 
     async def _wait_store(self, predicate: Callable[[Any], object]) -> None:
-        with self._waiters.for_steps() as news:
+        with self._waiters.for_steps() as wakeup:
             while not _holds(predicate, self._indexer):
-                await news.wait()
-                news.clear()
+                await wakeup.wait()
+                wakeup.clear()
                 self._run_state.check_not_stopping()
 
     async def _wait_object(self, predicate: Callable[[Any], object], key: str) -> None:
@@ -178,8 +179,8 @@ class InformerWaits:
             while not _holds(predicate, state):
                 while not waiter.states:
                     self._run_state.check_not_stopping()
-                    waiter.news.clear()
-                    await waiter.news.wait()
+                    waiter.wakeup.clear()
+                    await waiter.wakeup.wait()
 
                 state = waiter.states.popleft()
 
@@ -213,7 +214,7 @@ class InformerWaits:
 
 def _holds(predicate: Callable[[Any], object], subject: object) -> bool:
     result = predicate(subject)
-    if inspect.isawaitable(result):  # which would be true
+    if inspect.isawaitable(result):  # always truthy
         if inspect.iscoroutine(result):
             result.close()
 

@@ -25,11 +25,12 @@ __all__ = ["Processor"]
 logger = guarded_logger(__name__)
 
 LATE_SECONDS = 10.0
-"""Seconds after its cancellation from which a running handler is logged as a warning."""
+"""Seconds after the cancellation of the handlers at which those still running are
+logged."""
 
 
 class Processor:
-    """Distributor of batches to listeners, which it also runs.
+    """Distributor of batches to listeners. It also runs the listeners.
 
     It owns one task for each listener, from `run()` until the listener is removed. Its own
     task merges the notifications of coalescing listeners whose handlers are busy.
@@ -42,14 +43,14 @@ class Processor:
         self._tasks = Runnables(lambda _, failure: self._fail(failure))
         self._draining = False
         self._ended = False
-        # Failure that ends it.
+        # Failure that ends the processor, or None.
         self._failure: BaseException | None = None
         # Listeners that got many notifications while their handlers were busy.
         self._crowded: asyncio.Queue[Listener | None] = asyncio.Queue()
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        """Listeners that receive changes now."""
+        """Listeners that receive new batches."""
         return tuple(self._listeners)
 
     def add(self, listener: Listener) -> None:
@@ -74,7 +75,7 @@ class Processor:
             self._listeners.remove(listener)
             listener.remove()
             if not (self._tasks.running or self._ended):
-                self._end(listener)  # it has no task that would do so
+                self._end(listener)  # no task of the listener will do so
 
     def publish(self, batch: Batch) -> None:
         """Queue a batch for all listeners; it must not be changed."""
@@ -91,8 +92,8 @@ class Processor:
         """Run the listeners.
 
         Raises:
-            InternalError: If other code has cancelled the task of a listener that was not
-                removed, before the shutdown.
+            InternalError: If other code cancels the task of a listener. Not raised for
+                removed listeners, nor during the shutdown.
 
         Cancellation:
             Stops it: running calls are cancelled, queued notifications are dropped.
@@ -122,7 +123,7 @@ class Processor:
             self.end()
 
     def end(self) -> None:
-        """End all listeners, because it has ended or will never run. Idempotent."""
+        """End all listeners: the processor has ended, or will never run. Idempotent."""
         self._ended = True
         for listener in self._listeners:
             listener.end()
@@ -166,7 +167,7 @@ class Processor:
             if listener is not None:
                 await listener.merge()
 
-            del listener  # it would be kept alive during the wait
+            del listener  # the variable would keep it alive during the wait
 
         raise self._failure
 
@@ -178,7 +179,7 @@ class Processor:
     def _listener_ended(
         self, listener: Listener, cancelled: BaseException | None
     ) -> None:
-        # `run()` does so too, unless it is cancelled before its first step.
+        # `Listener.run()` does this, too, unless its task is cancelled before it starts.
         self._end(listener)
         if cancelled is None or self._ended or listener.removed:
             return
@@ -191,12 +192,12 @@ class Processor:
             )
             return
 
-        # The handler would miss all changes from here on, without anyone noticing.
+        # End the informer, as otherwise this handler would silently miss all changes.
         self._fail(cancelled)
 
     def _fail(self, failure: BaseException) -> None:
         self._failure = self._failure or failure
-        self._crowded.put_nowait(None)  # wakes the own task, which raises
+        self._crowded.put_nowait(None)  # wakes `run()`, which raises the failure
 
     def _end(self, listener: Listener) -> None:
         listener.end()

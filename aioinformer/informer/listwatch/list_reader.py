@@ -1,4 +1,4 @@
-"""`ListReader`: stages lists, in pages or as streams, and returns how each ended."""
+"""`ListReader`: stages lists, in pages or as streams, and returns their outcomes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ __all__ = ["ListReader"]
 logger = guarded_logger(__name__)
 
 WARN_SECONDS = 10.0
-"""Pause of an incomplete stream that is logged as a warning, as in client-go."""
+"""Seconds without an event after which an incomplete stream is logged as a warning, as
+in client-go."""
 
 DISCOVERY_SECONDS = 30.0
 """Time limit of the discovery request for a resource whose list ended in 404."""
@@ -44,7 +45,8 @@ class ListReader:
     """Reader that stages the lists of one reflector in its store, one after the other.
 
     Args:
-        source: Source; if it is a `ServedCheck`, used for discovery.
+        source: Source of the lists. If it is a `ServedCheck`, it is also used for
+            discovery.
         store: Store in which the objects are staged.
         stats: Statistics of the reflector.
         page_size: Number of objects in a page; None for the default.
@@ -62,7 +64,8 @@ class ListReader:
         self._stats = stats
         self._page_size = page_size
         self._absence = Absence()
-        # Of the current list. The tokens are those of the pages requested so far.
+        # Start and size of the current list, and the tokens of the pages requested so
+        # far.
         self._began = 0.0
         self._items = 0
         self._tokens: set[str] = set()
@@ -87,7 +90,7 @@ class ListReader:
     async def failed(
         self, error: Exception, *, established: bool = False, endless: bool = False
     ) -> ListFailed:
-        """Return the outcome of a failed list; after a 404, run discovery.
+        """Return the outcome of a failed list; after a 404, check discovery.
 
         Args:
             error: Error of the list.
@@ -153,7 +156,7 @@ class ListReader:
         """Return the token of the next page; empty after the last one.
 
         Raises:
-            DecodeError: If that page was read before.
+            DecodeError: If the token is that of an earlier page.
         """
         token = page.continue_token
         if token and token in self._tokens:
@@ -180,7 +183,7 @@ class ListReader:
     async def read_stream(
         self, watch: Watch, phase: Listing
     ) -> tuple[StreamListed | ListFailed, list[WatchEvent]]:
-        """Stage the initial events of a watch, up to their end.
+        """Stage the initial events of a watch, up to the bookmark that ends them.
 
         Returns:
             Outcome of the list, and the events after its end.
@@ -215,7 +218,7 @@ class ListReader:
         """Wait for the next initial events.
 
         Raises:
-            TimeoutError: If they take too long.
+            TimeoutError: If the initial events do not end in time.
         """
         now = _now()
         deadline = initial.deadline(now)
@@ -252,12 +255,12 @@ class ListReader:
         return portion.rest
 
     def _check_readable(self, watch: Watch, phase: Listing) -> None:
-        """Check that no known object seems deleted because its event was skipped.
+        """Check that no known object would seem deleted because its event was skipped.
 
-        A page has the keys of unreadable objects, a stream does not.
+        A page has the keys of its unreadable objects, but a stream has not.
 
         Raises:
-            DecodeError: If an event was skipped that may be of a known object.
+            DecodeError: If an event was skipped, and it may belong to a known object.
         """
         if not watch.skipped:
             return
