@@ -70,6 +70,8 @@ class Runnables:
         self._drain_seconds = drain_seconds
         self._pending: list[Runnable] = []
         self._tasks: dict[Runnable, asyncio.Task[None]] = {}
+        # Those of the tasks: an eager task runs before its creator gets it.
+        self._started: set[Runnable] = set()
         # Cancelled or failed. A second cancellation would cut short their drain.
         self._ending: set[Runnable] = set()
         self._failed: set[Runnable] = set()
@@ -195,7 +197,7 @@ class Runnables:
 
     def fail(self, runnable: Runnable, failure: BaseException) -> None:
         """Record the failure of a runnable, once, before its task is over."""
-        if runnable in self._failed or runnable not in self._tasks:
+        if runnable in self._failed or runnable not in self._started:
             return
 
         self._failed.add(runnable)
@@ -208,7 +210,7 @@ class Runnables:
 
     def unexpected_cancellation(self, runnable: Runnable) -> BaseException | None:
         """Return the error of a cancelled runnable; None if its owner cancelled it."""
-        if self.ended or runnable in self._ending or runnable not in self._tasks:
+        if self.ended or runnable in self._ending or runnable not in self._started:
             return None
 
         return unexpected_cancellation(repr(runnable.name))
@@ -216,6 +218,7 @@ class Runnables:
     # ------------------------------------------------------------ helpers
 
     def _start(self, runnable: Runnable, group: asyncio.TaskGroup) -> None:
+        self._started.add(runnable)
         task = group.create_task(
             self._run(runnable), name=runnable.name, context=self._context.copy()
         )
@@ -248,6 +251,7 @@ class Runnables:
             )
 
         del self._tasks[runnable]
+        self._started.discard(runnable)
         self._ending.discard(runnable)
         self._failed.discard(runnable)
         self._decide()

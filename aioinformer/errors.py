@@ -178,7 +178,7 @@ class Conflict(ApiError):
 
 
 class AlreadyExists(Conflict):
-    """Creation of an object that exists already (409)."""
+    """Creation of an object that already exists (409)."""
 
 
 class ResourceExpired(ApiError):

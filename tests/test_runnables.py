@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from informer_helpers import running, settle
 from task_helpers import slow_to_end
 
@@ -13,8 +15,6 @@ from aioinformer.errors import AioInformerError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-    import pytest
 
 
 def now() -> float:
@@ -95,6 +95,23 @@ async def test_failure_is_reported_and_ends_no_other() -> None:
         assert bench.record == []
 
     assert sorted(bench.failures, key=str) == [("one", error), ("two", error)]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="there are no eager tasks")
+async def test_failure_in_the_first_step_of_an_eager_task_is_reported() -> None:
+    loop: Any = asyncio.get_running_loop()
+    loop.set_task_factory(getattr(asyncio, "eager_task_factory"))  # noqa: B009 - from 3.12
+    bench = Bench()
+    error = ValueError("boom")
+
+    async def fails() -> None:
+        raise error
+
+    bench.add(fails, "one")
+    async with running(bench.group.run()):
+        await settle()
+
+    assert bench.failures == [("one", error)]
 
 
 async def test_runnable_that_cancels_itself_has_failed() -> None:

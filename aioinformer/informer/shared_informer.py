@@ -191,7 +191,7 @@ class SharedInformer:
                 "queue= cannot be combined with several namespaces: each has its own queue"
             )
 
-        shared = None if None in sources else SharedStore()
+        shared = SharedStore() if len(sources) > 1 else None
         self._sources = NamespaceSources(
             name,
             tuple(
@@ -221,8 +221,8 @@ class SharedInformer:
         queue: Queue[KubeObject] | None,
         rng: random.Random | None,
     ) -> NamespaceSource:
-        """Return a source with its own pipeline and reflector."""
-        name = self.name if namespace is None else f"{self.name}/{namespace}"
+        """Return a source of the whole store, or of one of several namespaces."""
+        name = self.name if shared is None else f"{self.name}/{namespace}"
         if queue is None:
             queue = DeltaFIFO(
                 key_func=attrgetter("key"), name=name, metrics=self._metrics

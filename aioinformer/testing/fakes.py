@@ -118,7 +118,7 @@ class FakeListerWatcher:
             Object with its version, as a new dictionary.
 
         Raises:
-            OptionsError: If it has no name, is of another kind, or exists already.
+            OptionsError: If it has no name, is of another kind, or already exists.
         """
         body, key = self._complete(obj)
         if self._collection.get(key) is not None:

@@ -153,8 +153,10 @@ class WorkQueue(Generic[T]):
 
         # Plain methods notify it: the turn of the loop is its lock.
         self._filled = asyncio.Condition(LoopLock())
-        # Upper bound of the number of waiting workers that are not notified: it may
-        # include cancelled ones.
+        # Number of workers that wait in `get()`, notified or not.
+        self._suspended = 0
+        # Upper bound of the number of those that are not notified: cancelled ones count
+        # until they run.
         self._waiting = 0
         self._drains: set[asyncio.Future[None]] = set()
 
@@ -319,6 +321,7 @@ class WorkQueue(Generic[T]):
 
             self._check_loop()
             self._waiting += 1
+            self._suspended += 1
             try:
                 await self._filled.wait()
             except BaseException:
@@ -328,6 +331,9 @@ class WorkQueue(Generic[T]):
                     self._filled.notify()
 
                 raise
+            finally:
+                self._suspended -= 1
+                self._waiting = min(self._waiting, self._suspended)
 
         # `get_nowait()` written out: the call would be a tenth of the whole.
         item = queued.popleft()

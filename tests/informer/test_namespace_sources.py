@@ -277,3 +277,23 @@ async def test_single_namespace_can_be_named_too() -> None:
         assert list(pods.status.namespaces) == ["shop"]
         with pytest.raises(OptionsError):
             pods.lister.namespace("web").list()
+
+
+async def test_single_namespace_is_measured_by_the_name_of_its_informer() -> None:
+    names: set[str] = set()
+
+    class Sink:
+        enabled = True
+
+        def count(self, _name: str, _value: float = 1.0, /, **labels: str) -> None:
+            names.add(labels["name"])
+
+        gauge = observe = count
+
+    source = FakeSource([Page([of("shop", "a")], version=5)], [Stream()])
+    pods = SharedInformer({"shop": source}, name="pods", metrics=Sink())
+
+    async with running(pods.run()):
+        await pods.wait_synced()
+
+    assert names == {"pods"}

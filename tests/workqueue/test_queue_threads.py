@@ -103,6 +103,26 @@ def test_second_loop_of_thread_gets_wrong_loop(name: str) -> None:
         asyncio.run(call())
 
 
+def test_second_loop_gets_wrong_loop_after_waiting_workers_were_cancelled() -> None:
+    queue = WorkQueue[str]()
+
+    async def cancel_workers() -> None:
+        workers = [asyncio.create_task(queue.get()) for _ in range(2)]
+        await settle()
+        for worker in workers:
+            worker.cancel()
+
+        await asyncio.wait(workers)
+
+    async def add() -> None:
+        queue.add("a")
+
+    asyncio.run(cancel_workers())
+
+    with pytest.raises(WrongLoop):
+        asyncio.run(add())
+
+
 def test_queue_can_be_filled_before_loop_runs() -> None:
     queue = WorkQueue[str]()
     queue.add("a")

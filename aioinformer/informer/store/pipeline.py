@@ -170,6 +170,9 @@ class Pipeline:
         # Newest version of an object in the last list, if above that of the list
         # itself, else -1. The watch repeats changes up to this version.
         self._listed_ahead = -1
+        # False if the version of the list is not decimal. Then an older version may be
+        # a newer state.
+        self._list_is_ordered = True
         # The version up to which everything fed is in the store.
         self._applied_version = ""
         # Decoded bodies of the objects of the last list; None before any object.
@@ -316,9 +319,10 @@ class Pipeline:
         self._committed = staged.contents
         self._left_out = staged.left_out
         self._version = resource_version
-        newest = version_number(staged.newest)
-        ahead = 0 <= version_number(resource_version) < newest
-        self._listed_ahead = newest if ahead else -1
+        number, newest = map(version_number, (resource_version, staged.newest))
+        # A version that is not decimal does not tell whether the list is ahead of it.
+        self._listed_ahead = newest if number < newest else -1
+        self._list_is_ordered = number >= 0
         await self._fifo.feed_replacement(staged.contents, resource_version)
 
     async def clear(self) -> None:
@@ -447,7 +451,8 @@ class Pipeline:
         """Return True if the last list has the state of a change, or a newer one.
 
         A list may have objects newer than its version. The watch from that version then
-        repeats the changes that led to the listed states.
+        repeats the changes that led to the listed states. If the list's version is not
+        decimal, only repeated states are dropped.
 
         Only called until the watch has caught up with the list. Later, it would be
         wrong for an unreadable object that was kept from a history with higher
@@ -458,7 +463,8 @@ class Pipeline:
             return False
 
         number = version_number(delta.object.resource_version)
-        listed = 0 <= number < version_number(known.resource_version) or (
+        older = 0 <= number < version_number(known.resource_version)
+        listed = (older and self._list_is_ordered) or (
             delta.type is not DeltaType.DELETED and same_state(known, delta.object)
         )
         self.duplicates += listed

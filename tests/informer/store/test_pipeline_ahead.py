@@ -154,6 +154,25 @@ async def test_nondecimal_versions_are_not_compared(version: str) -> None:
         assert rig.holds == ["a@7"]
 
 
+@pytest.mark.parametrize("version", ["", "abc", "5x"])
+async def test_repeated_state_after_a_list_of_nondecimal_version_is_not_delivered(
+    version: str,
+) -> None:
+    rig = Rig()
+    async with running(rig.run()):
+        await rig.pipeline.stage([A9])
+        await rig.pipeline.commit(version)
+        await rig.applied()
+        rig.take()
+
+        await rig.change(update(A9), version=9)
+        await rig.change(delete(A9), version=10)
+        await rig.applied()
+
+        assert rig.take() == [Deleted(A9)]
+        assert rig.pipeline.duplicates == 1
+
+
 async def test_state_without_a_decimal_version_is_delivered(rig: Rig) -> None:
     unversioned = thing("a", "x8")
     await rig.change(update(unversioned), version=6)
