@@ -195,13 +195,8 @@ class Conditions:
             async with limit:
                 return await self.meet(watch)
         except TimeoutError:
-<<<<<<< HEAD
-            if seconds is None or not patience.expired():
-                raise  # raised by a condition
-=======
             if seconds is None or not limit.expired():
-                raise  # a condition's own
->>>>>>> main
+                raise  # raised by a condition
 
             raise self.timed_out(seconds, details()) from None
 
@@ -225,11 +220,7 @@ class Conditions:
         return self.last_event
 
     def timed_out(self, seconds: float, details: str = "") -> TimeoutError:
-<<<<<<< HEAD
         """Return the error of the timeout, with the progress so far."""
-=======
-        """Return the error with the progress within `seconds`."""
->>>>>>> main
         more = f" ({details})" if details else ""
         return TimeoutError(f"timed out after {seconds:g} s: {self._progress()}{more}")
 
