@@ -13,8 +13,9 @@ from aioinformer.errors import AioInformerError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from typing import NoReturn
 
-__all__ = ["Runnable", "Runnables"]
+__all__ = ["Runnable", "Runnables", "wait_until_cancelled"]
 
 logger = guarded_logger(__name__)
 
@@ -36,6 +37,12 @@ class Runnable:
     run: Callable[[], Awaitable[object]]
     hurry: Callable[[], None] | None = None
     on_end: Callable[[BaseException | None], None] | None = None
+
+
+async def wait_until_cancelled() -> NoReturn:
+    """Wait for the cancellation of this task."""
+    while True:
+        await asyncio.Event().wait()
 
 
 class Runnables:
@@ -96,11 +103,16 @@ class Runnables:
         """Wait until the first runnable is added. Cancellation: safe."""
         await self._nonempty.wait()
 
-    async def run(self, ready: Callable[[], None] = lambda: None) -> None:
-        """Run all runnables, including those added later, until cancelled.
+    async def run(
+        self, main: Callable[[], Awaitable[object]] = wait_until_cancelled
+    ) -> None:
+        """Run all runnables, including those added later, until `main` ends.
 
         Args:
-            ready: Function called once the first of them are started.
+            main: Coroutine function that is awaited once the first of them are started.
+
+        Raises:
+            ExceptionGroup: With the error of `main`.
 
         Cancellation:
             Stops it. Every runnable is cancelled once, and this ends after the last of
@@ -116,8 +128,7 @@ class Runnables:
 
             self._pending.clear()
             try:
-                ready()
-                await asyncio.Event().wait()  # until cancelled
+                await main()
             finally:
                 self._group = None
                 self.close()
@@ -168,7 +179,7 @@ class Runnables:
             return
 
         names = ", ".join(runnable.name for runnable in self._tasks)
-        logger.warning("drain cut short for: %s", names)
+        logger.warning("drain cut short (still running: %s)", names)
         for runnable, task in self._tasks.items():
             if runnable.hurry is None:
                 task.cancel()
@@ -222,7 +233,7 @@ class Runnables:
             if task is None or task.cancelling():
                 raise
 
-            failure = AioInformerError(f"{runnable.name} has cancelled itself")
+            failure = AioInformerError(f"{runnable.name} cancelled itself")
             failure.__cause__ = exc
             self.fail(runnable, failure)
         except BaseExceptionGroup as errors:

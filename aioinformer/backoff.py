@@ -19,11 +19,11 @@ FIRST_SECONDS = 0.8
 LONGEST_SECONDS = 30.0
 
 SHORT_SECONDS = 1.6
-"""An accepted watch that ended sooner has failed. A longer one has not, however it ended:
-proxies close idle connections."""
+"""Duration from which an accepted watch does not count as failed, even if an error
+ended it: proxies close idle connections."""
 
 RESUME_SECONDS = 5.0
-"""Longest delay before the next watch after an accepted watch that has not failed."""
+"""Longest delay between the starts of a watch that has not failed and the next one."""
 
 QUIET_SECONDS = 120.0
 """Time without a failed attempt after which the backoff starts over."""
@@ -34,18 +34,19 @@ PROBE_SECONDS = 1.0
 PROBE_JITTER_SECONDS = 0.5
 
 RELIST_JITTER_SECONDS = 1.0
-"""Longest delay of a relist after an expired resource version, drawn at random: after a
-restart of the server, all its clients relist."""
+"""Longest random delay of a relist after an expired resource version, as all clients
+relist after a restart of the server."""
 
 RETRY_AFTER_LIMIT_SECONDS = 120.0
 """Upper limit of a server's `Retry-After`."""
 
 MIN_RESET_SECONDS = 60.0
-"""A minute without an error ends the window of `RetryWithDeadline`, as in client-go."""
+"""Seconds without an error that end the window of `RetryWithDeadline`, as in
+client-go."""
 
 
 class Failure(enum.Enum):
-    """Kind of a failure, which determines the delay of the next attempt."""
+    """Kind of a failure; determines the delay of the next attempt."""
 
     UNREACHABLE = "no connection to the server"
     VERSION_VOID = "the server cannot continue from the resource version"
@@ -74,17 +75,16 @@ class Backoff:
     Each delay is drawn from [d, 2d), with `d` from 0.8 s to 30 s:
 
     ==============================  ==============================  ==================
-    the attempt                     the next one begins             d
+    attempt                         start of the next attempt       d
     ==============================  ==============================  ==================
-    an accepted watch that ended    a gap after its start, at most  stays
-    cleanly, or lived for 1.6 s     5 s after its end
-    (2 minutes, if its end asks
-    for a list)
-    its version is void (410 ...),  within 1 s of its end           stays
-    the first time since a watch
-    lived
-    the server is unreachable       1 to 1.5 s after its end        stays
-    it failed in another way        a gap after its end             doubles
+    accepted watch that ended       a delay after its start, at     unchanged
+    cleanly, or lasted 1.6 s        most 5 s
+    (2 minutes before a relist)
+    resource version void (410...)  within 1 s of its end           unchanged
+    for the first time since a
+    watch lasted
+    server unreachable              1 to 1.5 s after its end        unchanged
+    other failure                   a delay after its end           doubled
     ==============================  ==============================  ==================
 
     `d` is reset to 0.8 s after 2 minutes without a failed attempt, over any number of
@@ -93,13 +93,14 @@ class Backoff:
     The numbers are those of client-go's reflector (0.8 s, factor 2, cap 30 s, jitter up
     to 100 %, not accumulated). Differences:
 
-    * client-go waits the full delay after each attempt, however it ended. Here only
-      after a failure, so that a watch that lived is resumed immediately.
-    * client-go resets 2 minutes after its last reset, also during an outage. Here
+    * client-go waits the full delay after each attempt, however it ended. Here that is
+      only so after a failure. A watch that lasted is resumed immediately.
+    * client-go resets `d` 2 minutes after the last reset, even during an outage. Here
       those minutes begin with an accepted watch.
-    * client-go doubles after each return of its list-watch loop, here only after a
-      failure.
-    * client-go also backs off exponentially from an unreachable server.
+    * client-go doubles `d` after each return of its list-watch loop. Here it is only
+      doubled after a failure.
+    * client-go also backs off exponentially while the server is unreachable.
+
     Args:
         rng: Source of the jitter; seed it for a reproducible sequence.
     """
@@ -114,7 +115,8 @@ class Backoff:
         self._started = 0.0
         # Start of the first accepted watch since the last failure; None before it.
         self._quiet_since: float | None = None
-        # An expired version led to an immediate relist, and no watch has lived since.
+        # True if an expired version led to an early relist, and no watch has lasted
+        # since.
         self._relisted = False
 
     def __repr__(self) -> str:
@@ -126,7 +128,7 @@ class Backoff:
         self._gap = self._d * (1.0 + self._rng.random())
 
     def lived(self, now: float) -> bool:
-        """Return True if the attempt has lasted long enough for a watch to count as lived."""
+        """Return True if the current attempt is long enough for a watch that lasted."""
         return now - self._started >= SHORT_SECONDS
 
     def end(
@@ -142,11 +144,11 @@ class Backoff:
 
         Args:
             now: Seconds of the same clock.
-            failure: Reason of the failure; None if the server ended it as planned.
+            failure: Kind of the failure; None for a planned end.
             accepted: True if the attempt was a watch that the server had accepted.
             relists: True if the next attempt is a list, which is expensive for the server.
-            retry_after: Seconds that the server asked for, a lower bound of the delay;
-                limited to 2 minutes.
+            retry_after: Minimum delay in seconds requested by the server; limited to 2
+                minutes.
 
         Returns:
             Seconds until the next attempt may begin; 0 for immediately.
@@ -187,14 +189,15 @@ class Backoff:
 class RetryWithDeadline:
     """Time limit for retries of some errors, counted from the first one in a row.
 
-    The first error opens a window of `max_duration`, in which retries are allowed. After it
-    they are not, and the next error opens another window. An error a minute or more after
-    the previous one also opens a new window, as the server was healthy in between. As in
-    client-go, except that `should_retry()` is about the newest error, while client-go
-    retries any error inside an open window.
+    The first error opens a window of `max_duration`, in which retries are allowed.
+    After the window, a retry is refused once, and the next error opens another window.
+    An error `min_reset_period` or more after the previous one also opens a new window,
+    as the server was healthy in between. All that is as in client-go, except that
+    `should_retry()` only considers the newest error. client-go retries any error inside
+    an open window.
 
     Args:
-        is_retryable: Predicate of the errors concerned; others neither open nor close a
+        is_retryable: Predicate of retryable errors. Others neither open nor close a
             window.
         max_duration: Length of the window in seconds; 0 or less never allows a retry.
         min_reset_period: Seconds without an error after which the next one opens a new

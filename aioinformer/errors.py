@@ -178,7 +178,7 @@ class Conflict(ApiError):
 
 
 class AlreadyExists(Conflict):
-    """Creation of an object that exists already (409)."""
+    """Creation of an object that already exists (409)."""
 
 
 class ResourceExpired(ApiError):
@@ -261,7 +261,7 @@ class NoKey(OptionsError):
 
     def __init__(self, obj: object, reason: str) -> None:
         # Without the object itself, which may be a Secret.
-        super().__init__(f"this {type(obj).__name__} has no key: {reason}")
+        super().__init__(f"{type(obj).__name__} has no key: {reason}")
         self.obj = obj
 
 

@@ -155,9 +155,9 @@ class Writer:
         head_bytes = await self._reader.readuntil(b"\r\n\r\n")
         length = re.search(rb"(?i)content-length: ([0-9]+)", head_bytes)
         assert length is not None
-        answer = await self._reader.readexactly(int(length[1]))
-        assert b" 200 OK" in head_bytes, (head_bytes, answer[:500])
-        return answer
+        response = await self._reader.readexactly(int(length[1]))
+        assert b" 200 OK" in head_bytes, (head_bytes, response[:500])
+        return response
 
     def close(self) -> None:
         """Close the connection."""
@@ -187,7 +187,7 @@ class Watch(asyncio.Protocol):
         self._awaited = 0
         self._done = asyncio.Event()
 
-    async def told(self, count: int) -> None:
+    async def received(self, count: int) -> None:
         """Wait until a number of changes has been received."""
         self._awaited = count
         if len(self.numbers) < count:
@@ -303,7 +303,7 @@ class Bench:
 
     async def _wait_told(self, watches: list[Watch], count: int) -> None:
         async with asyncio.timeout(30):
-            await asyncio.gather(*(watch.told(count) for watch in watches))
+            await asyncio.gather(*(watch.received(count) for watch in watches))
 
     def _figures(self, watches: list[Watch], count: int) -> dict[str, float]:
         """Check the received changes. The last receipt of each change counts."""
@@ -327,8 +327,8 @@ class Bench:
 
     def _use(self) -> tuple[float, float, str]:
         self._pipe.send("use")
-        answer: tuple[float, float, str] = self._pipe.recv()
-        return answer
+        used: tuple[float, float, str] = self._pipe.recv()
+        return used
 
 
 # Reported values of each run, and their units.

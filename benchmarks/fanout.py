@@ -36,7 +36,7 @@ KINDS = {"async": (), "plain": ("--plain",)}
 def measure(options: Options) -> Iterator[Figure]:
     course = Course(
         pods=encoded_pods(200 if options.quick else 2_000),
-        changes=Changes(count=500 if options.quick else 20_000, a_chunk=A_CHUNK),
+        changes=Changes(count=100 if options.quick else 20_000, a_chunk=A_CHUNK),
     )
     contestants = [
         replace(

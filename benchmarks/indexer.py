@@ -204,12 +204,12 @@ def check(lister: Lister, indexer: Indexer[KubeObject], pods: list[bytes]) -> No
     tiers = [obj.labels["tier"] for obj in objects]
     parts = [obj.labels[PART_LABEL] == "cache" for obj in objects]
     pairs = list(zip(tiers, parts, strict=True))
-    wanted = (
+    counts = (
         tiers.count("t1"),
         pairs.count(("t1", True)),
         pairs.count(("t1", False)) + pairs.count(("t2", False)),
     )
-    for selector, count in zip(SELECTORS.values(), wanted, strict=True):
+    for selector, count in zip(SELECTORS.values(), counts, strict=True):
         if len(lister.list(selector)) != count:
             raise RuntimeError(f"{selector!r} does not find {count} objects")
 

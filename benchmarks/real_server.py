@@ -100,9 +100,9 @@ async def fill(bodies: list[dict[str, Any]]) -> None:
     ) as session:
 
         async def create(path: str, body: dict[str, Any]) -> None:
-            async with session.post(path, json=body) as answer:
-                if answer.status not in {201, 409}:
-                    raise RuntimeError(f"{path}: {await answer.text()}")
+            async with session.post(path, json=body) as response:
+                if response.status not in {201, 409}:
+                    raise RuntimeError(f"{path}: {await response.text()}")
 
         for name in sorted({it["metadata"]["namespace"] for it in bodies}):
             await create("/api/v1/namespaces", {"metadata": {"name": name}})
@@ -133,15 +133,15 @@ def creatable(pod: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": metadata, "spec": spec}
 
 
-def held() -> str:
+def listed_digest() -> str:
     """Return the digest of a fresh list."""
     context = ssl.create_default_context(cafile=os.environ[CA])
     request = urllib.request.Request(
         f"{os.environ[URL]}/api/v1/pods",
         headers={"Authorization": f"Bearer {os.environ[TOKEN]}"},
     )
-    with urllib.request.urlopen(request, context=context) as answer:
-        items = json.load(answer)["items"]
+    with urllib.request.urlopen(request, context=context) as response:
+        items = json.load(response)["items"]
 
     return digest(msgspec.json.encode(item) for item in items)
 
@@ -151,14 +151,14 @@ def held() -> str:
 
 def in_turns(case: str, rounds: int) -> Outcomes:
     """Run as `bench.turns` does, against one persistent server."""
-    wanted = held()
+    expected = listed_digest()
     secrets = {"BENCH_TOKEN": os.environ[TOKEN], "BENCH_CA": os.environ[CA]}
     environment = {**os.environ, **secrets}
 
     def once(contestant: Contestant) -> Report:
         url = os.environ[URL]
         report = contest(contestant, url, environment=environment, compare=False)
-        if report["end"]["digest"] != wanted:
+        if report["end"]["digest"] != expected:
             raise Failed(f"{contestant.name} has another state than the server")
 
         return report

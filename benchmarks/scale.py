@@ -101,9 +101,9 @@ def _in_turns(points: list[Point], rounds: int) -> Outcomes:
         for point in points:
             before = outcomes.get(point.case, [])
             if not isinstance(before, str):
-                who = replace(OURSELVES, options=point.options)
+                contestant = replace(OURSELVES, options=point.options)
                 name = f"{point.case}, round {number + 1}"
-                now = in_turns(name, point.course, [who], 1)[OURS]
+                now = in_turns(name, point.course, [contestant], 1)[OURS]
                 outcomes[point.case] = now if isinstance(now, str) else [*before, *now]
 
     return outcomes

@@ -117,9 +117,9 @@ def _first_calls(rounds: int) -> Iterator[Figure]:
         print(f"{BENCHMARK}: first call, run {number + 1}", file=sys.stderr)
         with canned_server(pods) as url:
             began = time.monotonic()
-            told = _first_call(url)
-            first.append((told["first"] - began) * 1e3)
-            synced.append((told["synced"] - began) * 1e3)
+            report = _first_call(url)
+            first.append((report["first"] - began) * 1e3)
+            synced.append((report["synced"] - began) * 1e3)
 
     of = f"of {OBJECTS} objects"
     yield median(BENCHMARK, f"start to the first call, {of}", OURS, "ms", first)
@@ -139,12 +139,12 @@ def _first_call(url: str) -> dict[str, float]:
         stdout=subprocess.PIPE,
         check=True,
     )
-    told = json.loads(done.stdout)
-    bodies = (body.encode() for body in told.pop("bodies"))
+    report = json.loads(done.stdout)
+    bodies = (body.encode() for body in report.pop("bodies"))
     if digest(bodies) != digest_of_server(url):
         raise RuntimeError("the informer has another state than the server")
 
-    times: dict[str, float] = told
+    times: dict[str, float] = report
     return times
 
 

@@ -139,18 +139,20 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def _figures(app: App, sizes: Sizes, outcome: Outcome) -> Iterator[Figure]:
-    who = app.contestant
+    contestant = app.contestant
     case = app.case(sizes.pods, "collected")
-    yield median(BENCHMARK, case, who, "ms", outcome.first_collections)
+    yield median(BENCHMARK, case, contestant, "ms", outcome.first_collections)
     for phase, runs in outcome.latencies.items():
         case = app.case(sizes.pods, phase)
         for name, share in PERCENTILES.items():
             values = [percentile(it, share) for it in runs]
-            yield median(BENCHMARK, f"{case}: {name}", who, "ms", values)
+            yield median(BENCHMARK, f"{case}: {name}", contestant, "ms", values)
 
     # The rate meanwhile, because an idle app has the best latency.
     case = app.case(sizes.pods, "synced")
-    yield median(BENCHMARK, f"{case}: rate", who, "pods/s", outcome.pods_a_second)
+    yield median(
+        BENCHMARK, f"{case}: rate", contestant, "pods/s", outcome.pods_a_second
+    )
 
 
 # ---------------------------------------------------------------- one run
@@ -203,11 +205,11 @@ Span = tuple[float, float]
 
 def _phases(app: App, sizes: Sizes, url: str, web: Connection) -> dict[str, Span]:
     """Return the time span of each phase."""
-    _told(web, f"rest {WARM_UP_SECONDS}")
-    phases = {"collected": _told(web, "freeze" if app.frozen else "collect")}
-    _told(web, f"rest {CALM_SECONDS}")  # delayed requests have been answered
-    phases["idle"] = _told(web, f"rest {sizes.rest_seconds}")
-    phases["synced"] = _told(web, "sync")
+    _command(web, f"rest {WARM_UP_SECONDS}")
+    phases = {"collected": _command(web, "freeze" if app.frozen else "collect")}
+    _command(web, f"rest {CALM_SECONDS}")  # until delayed requests have their responses
+    phases["idle"] = _command(web, f"rest {sizes.rest_seconds}")
+    phases["synced"] = _command(web, "sync")
     web.send(f"watch {sizes.events}")
     began = time.monotonic()
     with urllib.request.urlopen(f"{url}/bench/go?watches={app.informers}"):
@@ -218,7 +220,7 @@ def _phases(app: App, sizes: Sizes, url: str, web: Connection) -> dict[str, Span
     return phases
 
 
-def _told(web: Connection, command: str) -> Span:
+def _command(web: Connection, command: str) -> Span:
     web.send(command)
     span: Span = web.recv()
     return span

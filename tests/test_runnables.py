@@ -127,7 +127,7 @@ async def test_runnable_that_cancels_itself_has_failed() -> None:
     ((name, failure),) = bench.failures
     assert name == "odd"
     assert isinstance(failure, AioInformerError)
-    assert str(failure) == "odd has cancelled itself"
+    assert str(failure) == "odd cancelled itself"
     assert isinstance(failure.__cause__, asyncio.CancelledError)
 
 
@@ -142,7 +142,7 @@ async def test_runnable_that_exceeds_drain_is_cancelled_again(
 
     assert now() - start == 0.5
     assert bench.record == ["ending"]
-    assert caplog.messages == ["drain cut short for: part"]
+    assert caplog.messages == ["drain cut short (still running: part)"]
 
 
 async def test_second_cancellation_is_passed_on() -> None:

@@ -200,12 +200,12 @@ def _instructions(url: str, options: APIServerOptions) -> str:
     lines = [f"Kubernetes API server for tests at {url}: {filled}."]
     if options.token is not None:
         lines += [
-            "Clients must send the token. kubectl sends none over plain HTTP; try",
+            "Clients must send the token. kubectl sends none over plain HTTP. Try",
             f"  aioinformer watch pods --server {url} --token ...",
         ]
         if path:
             lines += [
-                f"It was written to the kubeconfig {path}:",
+                f"The kubeconfig {path} contains it:",
                 f"  aioinformer watch pods -A --kubeconfig {path}",
             ]
     elif path:

@@ -336,7 +336,7 @@ def draw_table(frame: DemoState, *, width: int) -> Table:
         title=f"aioinformer demo, {frame.seconds:.0f} s",
         title_justify="left",
         caption=(
-            f"{frame.changes} changes on the server; queue {frame.depth}; "
+            f"{frame.changes} changes on the server, queue {frame.depth}, "
             f"{frame.reconciles} reconciles ({frame.reconcile_rate:.0f}/s), "
             f"{frame.writes} writes, {frame.retries} retries. Ctrl-C ends it."
         ),
@@ -424,11 +424,11 @@ def draw_verdict(found: list[str], *, pods: int, apps: int) -> str:
         )
 
     more = (
-        f"; and {len(found) - LISTED_DIFFERENCES} more"
+        f" and {len(found) - LISTED_DIFFERENCES} more"
         if len(found) > LISTED_DIFFERENCES
         else ""
     )
-    return f"Differences: {'; '.join(found[:LISTED_DIFFERENCES])}{more}."
+    return f"Differences: {', '.join(found[:LISTED_DIFFERENCES])}{more}."
 
 
 def _age(seconds: float | None) -> str:

@@ -18,7 +18,7 @@ from aioinformer.errors import (
 __all__ = ["CommandError", "message_of", "unreadable"]
 
 # The library's advice, as options of the command.
-_OPTIONS = {"use Client.from_url()": "give --server", "from the caller": "--kubeconfig"}
+_OPTIONS = {"use Client.from_url()": "pass --server", "from the caller": "--kubeconfig"}
 
 # Messages of the client that contain advice already.
 _ADVISED = ("not a Kubernetes Status", "serves no such resource")

@@ -27,14 +27,14 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 
 _EMPTY = {
-    "namespace": "an empty namespace; use -A for all namespaces",
-    "server": "an empty URL; omit --server to use a kubeconfig",
-    "token": "an empty token; omit --token to use the kubeconfig's user",
-    "kubeconfig": "an empty path; omit --kubeconfig to use the default",
-    "group": "an empty group; omit --group to get rules for your user",
-    "context": "an empty name; omit --context to use the current one",
-    "apiserver token": "an empty token; omit --token to require none",
-    "apiserver kubeconfig": "an empty path; omit --kubeconfig to write none",
+    "namespace": "must not be empty, use -A for all namespaces",
+    "server": "must not be empty, omit --server to use a kubeconfig",
+    "token": "must not be empty, omit --token to use the kubeconfig's user",
+    "kubeconfig": "must not be empty, omit --kubeconfig to use the default",
+    "group": "must not be empty, omit --group to get rules for your user",
+    "context": "must not be empty, omit --context to use the current one",
+    "apiserver token": "must not be empty, omit --token to require none",
+    "apiserver kubeconfig": "must not be empty, omit --kubeconfig to write none",
 }
 
 

@@ -123,7 +123,7 @@ class Authenticator:
         try:
             return await self.current() != refused
         except (OptionsError, TransportError) as exc:
-            logger.warning("authentication could not be renewed: %s", exc)
+            logger.warning("cannot renew authentication after a 401: %s", exc)
             return False
 
     def reload(self) -> None:

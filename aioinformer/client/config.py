@@ -52,7 +52,7 @@ class ClientConfig:
     tls: TLSOptions = field(default_factory=TLSOptions)
 
     gzip: bool = False
-    """Ask for compressed responses: for slow links only, as it costs CPU on both sides."""
+    """True to request compressed responses: for slow links only, as they cost CPU."""
 
     proxy: str = field(default="", repr=False)
     """Proxy URL, `http://...`; empty for none. `proxy_of_environment()` returns that of

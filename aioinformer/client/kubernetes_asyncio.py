@@ -254,7 +254,7 @@ class _SharedResponse(Response):
     def _check_session(self) -> None:
         if self._session is not None and self._session.closed:
             raise TransportError(
-                f"the client of {self._config.server} was closed meanwhile"
+                f"the client of {self._config.server} was closed during the request"
             )
 
 

@@ -253,7 +253,7 @@ class Transport:
 
     def _closed_error(self) -> TransportError:
         return TransportError(
-            f"the client of {self._config.server} was closed meanwhile"
+            f"the client of {self._config.server} was closed during the request"
         )
 
     async def _request_with_retry(

@@ -262,7 +262,7 @@ class Controller(Lifecycle):
         await self._supervisor.stop()
 
     def _shutdown_note(self) -> str:
-        return f"the controller {self.name} failed, too"
+        return f"controller {self.name} also failed"
 
     async def _life(self, ready: Callable[[], None]) -> None:
         await self._run(ready)
@@ -336,12 +336,12 @@ class Controller(Lifecycle):
 
     async def _end_with(self, registration: Registration) -> None:
         await registration.wait_ended()
-        raise InformerStopped(f"{registration.name}: its informer has stopped")
+        raise InformerStopped(f"informer of handler {registration.name} has stopped")
 
 
 def _check(name: str, concurrency: object) -> None:
     if not name:
-        raise OptionsError("a controller needs a name, for the log and metrics")
+        raise OptionsError("a controller needs a name for logs and metrics")
 
     if not isinstance(concurrency, int) or concurrency < 1:
         raise OptionsError(

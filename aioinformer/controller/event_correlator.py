@@ -102,8 +102,8 @@ class ObjectReference:
         ]
         if wrong:
             raise OptionsError(
-                "an event needs an object with apiVersion, kind and name; missing or "
-                f"invalid: {', '.join(wrong)}"
+                "an event needs an object with apiVersion, kind and name (missing or "
+                f"invalid: {', '.join(wrong)})"
             )
 
         return cls(**{_REFERRED[name]: text or "" for name, text in fields.items()})

@@ -141,7 +141,7 @@ class EventRecorder(Lifecycle):
     ) -> None:
         if problem := qualified_name_problem(controller, "the name of a controller"):
             raise OptionsError(
-                f"{problem}; use 'site-operator' or 'example.com/site-operator'"
+                f"{problem}. Use 'site-operator' or 'example.com/site-operator'"
             )
 
         if instance is None:
@@ -232,7 +232,7 @@ class EventRecorder(Lifecycle):
         try:
             series = self._events.add(key, note, now, loop.time())
         except TooManyEvents:
-            self._drop(f"{type} {reason}", f"there are {MAX_SERIES} others")
+            self._drop(f"{type} {reason}", f"limit of {MAX_SERIES} series")
             return
 
         if series is not None:
@@ -319,7 +319,7 @@ class EventRecorder(Lifecycle):
 
     def _put(self, series: EventSeries) -> None:
         if series not in self._waiting and len(self._waiting) >= MAX_WAITING:
-            self._give_up(series, f"{MAX_WAITING} are waiting")
+            self._give_up(series, f"limit of {MAX_WAITING} unwritten events")
             return
 
         self._waiting.setdefault(series, _Retry(self._rng))
@@ -428,10 +428,10 @@ class EventRecorder(Lifecycle):
         self.dropped += 1
         limit = self._limit.note(asyncio.get_running_loop().time())
         if limit.each:
-            logger.warning("event was not recorded (%s): %s", what, why)
+            logger.warning("dropping event (%s): %s", what, why)
 
         for count in limit.sums:
-            logger.warning("%d events were not recorded within a minute", count)
+            logger.warning("dropped %d events within a minute", count)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

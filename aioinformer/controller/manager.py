@@ -184,7 +184,7 @@ class Manager(Lifecycle, WebLifespan):
         if isinstance(part, Controller):
             if part in self._controllers:
                 raise OptionsError(
-                    f"controller {part.name} was added to this manager before"
+                    f"controller {part.name} was already added to this manager"
                 )
 
             if part.name in {it.name for it in self._controllers}:
@@ -312,7 +312,7 @@ class Manager(Lifecycle, WebLifespan):
         """
         self._check_loop()
         if self._over.is_set():
-            raise OptionsError("a manager runs once, and this one has ended")
+            raise OptionsError("a manager runs only once, and this one has ended")
 
         self._loop = asyncio.get_running_loop()
         await self._supervisor.start()
@@ -424,7 +424,7 @@ class Manager(Lifecycle, WebLifespan):
             self._failure = failure
             logger.critical("%s failed, stopping the manager", what, exc_info=failure)
         else:
-            logger.error("%s failed during the stop: %r", what, failure)
+            logger.error("%s failed during shutdown: %r", what, failure)
 
         self._over.set()
 

@@ -166,7 +166,7 @@ class ControllerMetrics:
             self._name,
             seconds,
             request.key,
-            "" if bounded else "; set timeout= to end it",
+            "" if bounded else ", set timeout= to end it",
         )
 
     def thread_overdue(
@@ -174,8 +174,8 @@ class ControllerMetrics:
     ) -> None:
         """Report a thread that runs on after its reconcile was cancelled."""
         logger.warning(
-            "controller %s: thread has not ended %.0f s after its reconcile was "
-            "cancelled (key=%s function=%s); the key stays in work and the lease held",
+            "controller %s: thread still runs %.0f s after its reconcile was cancelled, "
+            "keeping the key in work and the lease held (key=%s function=%s)",
             self._name,
             seconds,
             request.key,
@@ -261,7 +261,7 @@ class LeaderMetrics:
         """Report that the lease expired while the leader's work still runs."""
         self._sink.count("aioinformer_leader_overruns_total", 1.0)
         logger.error(
-            "%s: the leader's work has not stopped and the lease has expired; another "
+            "%s: the leader's work has not stopped and the lease has expired, another "
             "replica may lead concurrently",
             self._name,
         )

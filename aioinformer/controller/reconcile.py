@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 import msgspec
 
 from aioinformer.errors import TerminalError
-from aioinformer.informer.notifications import Added, Deleted, Updated, object_of
+from aioinformer.informer.notifications import Added, Deleted, Updated
 from aioinformer.model.keys import split_key
 from aioinformer.model.times import seconds_of
 
@@ -138,18 +138,19 @@ class PendingCauses:
 
 def cause_of(event: Notification, kind: str) -> Cause:
     """Return the cause for a notification of an object of this kind."""
-    change: Change
     match event:
+        case Added():
+            change: Change = "initial" if event.initial else "added"
+            key = event.obj.key
         case Updated():
             change = "resync" if event.resync else "updated"
-        case Added():
-            change = "initial" if event.initial else "added"
+            key = event.new.key
         case Deleted():
-            change = "deleted"
+            change, key = "deleted", event.obj.key
         case _:
             assert_never(event)
 
-    return Cause(change, kind, object_of(event).key)
+    return Cause(change, kind, key)
 
 
 # ------------------------------------------------------------ results

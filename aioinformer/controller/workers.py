@@ -71,7 +71,7 @@ class _Run:
     context: Context
     threads: Threads
     writes: PendingWrites | None
-    """None without a client."""
+    """Writes that the informers have not shown yet; None without a client."""
     began: float
     warned: bool = False
 
@@ -431,7 +431,7 @@ class Workers:
             async with asyncio.timeout(SETTLE_SECONDS):
                 await writes.applied()
         except TimeoutError:
-            why = TimeoutError(f"not shown within {SETTLE_SECONDS:g} s")
+            why = TimeoutError(f"timed out after {SETTLE_SECONDS:g} s")
             return _Unshown(writes, why)
         except HistoryReset as exc:
             return _Unshown(writes, exc)

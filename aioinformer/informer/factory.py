@@ -1,4 +1,4 @@
-"""`SharedInformerFactory`: makes and runs informers that share one client."""
+"""`SharedInformerFactory`: creates and runs informers that share one client."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aioinformer._runnables import Runnable, Runnables
+from aioinformer._runnables import Runnable, Runnables, wait_until_cancelled
 from aioinformer._tasks import Supervisor, run_concurrently
 from aioinformer._user_code import guarded_logger
 from aioinformer.client.client import Client
@@ -58,7 +58,7 @@ logger = guarded_logger(__name__)
 
 
 class SharedInformerFactory(Lifecycle, WebLifespan):
-    """Factory of informers that share one client, which it also runs.
+    """Factory that creates and runs informers, which share one client.
 
     ::
 
@@ -68,18 +68,20 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             await factory.wait_for_cache_sync(timeout=30)
             print(len(pods.lister.list("app=web")))
 
-    It may be entered in one task and left in another. It enters and leaves its client,
-    unless that was entered before. It has the same defaults as client-go's factories.
+    It may be started in one task and shut down in another. It opens and closes its
+    client, unless the client is open already. Like client-go's factories, it has
+    defaults for the options of informers.
 
     Args:
         client: Client for all requests.
         namespace: Default namespace of informers. Informers of cluster-scoped resources
             ignore it, and `namespace=""` selects all namespaces.
-        label_selector: Selector of all informers, in addition to their own.
-        field_selector: Selector of all informers, in addition to their own.
+        label_selector: Label selector added to that of each informer.
+        field_selector: Field selector added to that of each informer.
         transform: Default transform of informers.
         resync_period: Default resync period of informers, in seconds.
-        custom_resync: Default resync periods by resource, which take precedence.
+        custom_resync: Default resync periods by resource; they override
+            `resync_period`.
         on_error: Function called with each exception of handlers, index functions and
             transforms.
         metrics: Sink of measurements.
@@ -108,7 +110,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
     ) -> None:
         if not isinstance(client, Client):
             raise OptionsError(
-                "a factory needs a Client, such as Client.from_env() or "
+                "a factory needs a Client, from Client.from_env() or "
                 f"Client.from_kubernetes_asyncio(...), not {client!r}"
             )
 
@@ -131,8 +133,8 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         self._entries: dict[tuple[object, ...], Entry] = {}
         self._runnables = Runnables(self._log_death)
         self._supervisor = Supervisor(self._life, "informer factory")
-        self._loop: asyncio.AbstractEventLoop | None = None  # of `start()`
-        self._raised = False  # the failure, by `shutdown()`
+        self._loop: asyncio.AbstractEventLoop | None = None  # loop of `start()`
+        self._raised = False  # True once `shutdown()` has raised the failure
 
     def __repr__(self) -> str:
         names = ", ".join(informer.name for informer in self.informers)
@@ -162,38 +164,42 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
     ) -> SharedInformer:
         """Return the informer of a resource: a new one, or the existing one.
 
-        There is one for each combination of resource, namespaces, selectors and
-        `metadata_only`. Another request for it adds its indexers, and must have the same
-        transform and options (functions are compared by `==`, and two
-        `drop("status.images")` are equal). If the factory runs, the informer starts at
-        once.
+        There is one informer for each combination of resource, namespaces, selectors
+        and `metadata_only`. A later request for the same informer adds its indexers. It
+        must have the same transform and options. (Transforms are compared by `==`; two
+        `drop("status.images")` are equal.) If the factory runs, a new informer starts
+        at once.
 
         Args:
-            api_version: API version, such as `"v1"` or `"apps/v1"`, or a `Resource`. If
-                that has no kind, the kind of objects is not checked.
-            resource: Plural or kind, such as `"pods"` or `"Pod"`. Resources that are not
-                built in are found by discovery; their other names make other informers.
-            namespace: Namespace, or several: each has a list and watch of its own, in one
-                store. An empty string for all namespaces, None for the factory's default.
+            api_version: API version, such as `"v1"` or `"apps/v1"`, or a `Resource`.
+                For a custom `Resource` without a kind, the kind of the objects is not
+                checked.
+            resource: Plural or kind, such as `"pods"` or `"Pod"`. Custom resources are
+                found by discovery. Always use the same name for one: `"widgets"` and
+                `"Widget"` are two informers.
+            namespace: Namespace, or a sequence of namespaces. Each has its own list and
+                watch, and all share one store. `""` for all namespaces, None for the
+                factory's default.
             label_selector: Label selector in kubectl's syntax.
             field_selector: Field selector in kubectl's syntax. The server decides which
                 fields it supports.
             indexers: Index functions by name.
-            transform: Function that makes objects smaller before they are stored, or
-                leaves them out: see `SharedInformer`.
-            compression: `"zstd"` to keep bodies compressed, in an eighth of the memory:
-                see `SharedInformer`. Requires the `zstd` extra.
+            transform: Function that shrinks objects before they are stored, or leaves
+                them out: see `SharedInformer`.
+            compression: `"zstd"` to compress stored bodies to about an eighth of their
+                size. Requires the `zstd` extra. See `SharedInformer`.
             resync_period: Seconds between resyncs of handlers without a period of their
                 own; 0 for none, None for the factory's default.
-            page_size: Number of objects in a page of a list; None for 500 if pages help.
+            page_size: Number of objects in a page of a list; None for the default: see
+                `ReflectorOptions`.
             streaming_list: True to request lists as streams, which saves memory in older
                 servers. If the server does not support them, lists are in pages.
             watch_seconds: Minimum duration of a watch; the actual one is random, up to
                 twice as long.
             watch_grace_seconds: Seconds after which the client ends a watch that the
                 server should have ended.
-            internal_error_seconds: Seconds for which watches that end in internal
-                errors (500) in a row are resumed, before the informer relists.
+            internal_error_seconds: Seconds for which the informer resumes watches that
+                keep ending with internal errors (500), before it relists.
             metadata_only: True to request only the metadata of objects, which makes them
                 much smaller. Their kind is `PartialObjectMetadata` of `meta.k8s.io/v1`,
                 whatever the resource; see `obj.type_meta`.
@@ -202,9 +208,9 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         Raises:
             OptionsError: If the resource is unknown, an option is invalid, or options or
                 transform differ from those of the existing informer. The message has
-                both places in the code.
+                the lines of code of both requests.
             SelectorSyntaxError: If a selector cannot be parsed.
-            InformerStopped: If the factory was left, or the informer has died.
+            InformerStopped: If the factory was shut down, or the informer has died.
             WrongLoop: If the factory runs in another event loop or thread.
         """
         spec = self._defaults.spec(
@@ -238,12 +244,12 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
     ) -> AbstractAsyncContextManager[SharedInformer]:
         """Use an informer for a while: `async with factory.use("v1", "pods") as pods:`.
 
-        The first block that uses an informer starts it; the last one stops and removes
-        it. It may not be synced when a block begins. An informer that `informer()` has
-        returned, before or meanwhile, stays.
+        The first block that uses an informer starts it. The last block stops and
+        removes it, unless `informer()` has also returned it. The informer may not be
+        synced when a block begins.
 
-        A block left by a handler of this factory does not wait for the informer's end,
-        which might wait for the handler.
+        If a handler of this factory leaves a block, it does not wait for the informer's
+        end, as the informer may be waiting for that handler.
 
         Args:
             api_version: API version or resource, as in `informer()`.
@@ -255,12 +261,12 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             OptionsError: If options are invalid, as in `informer()`. On entering, if
                 another block's options differ, or the factory does not run.
             SelectorSyntaxError: If a selector cannot be parsed.
-            InformerStopped: On entering, if the factory was left, or the shared informer
-                has died.
+            InformerStopped: On entering, if the factory was shut down, or the shared
+                informer has died.
             WrongLoop: On entering, if the factory runs in another event loop.
 
         Cancellation:
-            Deferred on leaving until the informer has ended. That takes up to 5 s, if its
+            On leaving, deferred until the informer has ended: up to 5 s, if its
             handlers end when cancelled.
         """
         unknown = options.keys() - InformerOptions.__annotations__.keys()
@@ -280,7 +286,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         self._check_open()
         if not self._runnables.running:
             raise OptionsError(
-                f"cannot use {spec.describe()!r}: the factory does not run, start it first"
+                f"cannot use {spec.describe()!r}: the factory is not running, start it first"
             )
 
         entry = self._entry(spec, indexers)
@@ -316,7 +322,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         runnable = Runnable(
             f"informer {informer.name}", informer.run, on_end=informer.abandon
         )
-        # Called at once. Its handlers may still run after it has died.
+        # Called at the moment of death. `run()` returns later, after the handlers.
         informer.set_death_handler(
             lambda failure: self._runnables.fail(runnable, failure),
             why_ending=lambda: self._runnables.unexpected_cancellation(runnable),
@@ -326,7 +332,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
     def _new(self, spec: InformerSpec, indexers: Indexers) -> SharedInformer:
         sources = {it: self._source(spec, it) for it in spec.namespaces}
         return SharedInformer(
-            # Several namespaces have a state each; one does not differ from all.
+            # Only several namespaces need a source by namespace, with a state for each.
             sources if len(sources) > 1 else self._source(spec, *spec.namespaces),
             name=spec.describe(),
             indexers=indexers,
@@ -372,8 +378,8 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
     ) -> None:
         """Wait until the first complete lists of all informers are in their stores.
 
-        Informers added later, and those of `use()`, are left out. Before `start()` it
-        also waits for that, and logs a warning.
+        Informers added later, and those of `use()`, are left out. If the factory is not
+        started yet, this logs a warning and waits for the start as well.
 
         Args:
             timeout: Seconds, or a timedelta, for all informers; None for no limit.
@@ -388,7 +394,9 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             Safe.
         """
         if not (self._supervisor.running or self._runnables.ended):
-            logger.warning("waiting for caches of a factory that is not started")
+            logger.warning(
+                "waiting for the caches of a factory that has not been started"
+            )
 
         await wait_for_cache_sync(*self.lasting, timeout=timeout, fail_fast=fail_fast)
 
@@ -396,7 +404,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         """Wait until an informer dies of a bug, and return its error.
 
         Raises:
-            InformerStopped: If the factory was left, and no informer has died.
+            InformerStopped: If the factory was shut down, and no informer has died.
             WrongLoop: If the factory runs in another event loop.
 
         Cancellation:
@@ -405,7 +413,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         self._check_loop()
         failure = await self._runnables.wait_failed()
         if failure is None:
-            raise InformerStopped("the factory was left, and no informer has died")
+            raise InformerStopped("the factory has ended, and no informer failed")
 
         return failure
 
@@ -438,18 +446,18 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         self._check_loop()
         if self._runnables.ended:
             raise InformerStopped(
-                "a factory runs once, and this one has ended: make a new one, for example "
-                "one for each app"
+                "a factory runs only once, and this one has ended: create a new one, for "
+                "example one for each app"
             )
 
         self._loop = asyncio.get_running_loop()
         await self._supervisor.start()
 
     async def shutdown(self) -> None:
-        """Stop the informers: first connections; then handlers have up to 5 s to end.
+        """Stop the informers: close connections, then give handlers up to 5 s to end.
 
-        Idempotent. Only the data in the stores is left afterwards. Called from one of its
-        handlers, it requests the shutdown and returns at once.
+        Idempotent. Afterwards, only the data in the stores is left. If a handler of the
+        factory calls it, it requests the shutdown and returns at once.
 
         Raises:
             Exception: Error of an informer that has died of a bug; raised once.
@@ -475,15 +483,19 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             raise self._runnables.failure
 
     async def _life(self, ready: Callable[[], None]) -> None:
+        async def started() -> None:
+            ready()
+            await wait_until_cancelled()
+
         try:
             async with keep_open(self._client):
-                await self._runnables.run(ready)
+                await self._runnables.run(started)
         finally:
             for informer in self.informers:
                 informer.forget_metrics()
 
     def _log_death(self, runnable: Runnable, failure: BaseException) -> None:
-        logger.critical("%s died", runnable.name, exc_info=failure)
+        logger.critical("%s failed", runnable.name, exc_info=failure)
 
     def _forget_metrics(self, removed: SharedInformer) -> None:
         """Drop the series of an informer, unless another one has its name."""
@@ -499,7 +511,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
     def _check_open(self) -> None:
         self._check_loop()
         if self._runnables.ended:
-            raise InformerStopped("the factory was left already")
+            raise InformerStopped("the factory has ended")
 
 
 @dataclass(slots=True, eq=False)
@@ -522,14 +534,14 @@ class Entry:
 
 
 class DynamicInformerFactory(SharedInformerFactory):
-    """Factory for resources that are known only when the program runs.
+    """Factory for resources that are only known at run time.
 
     `factory.informer("example.com/v1", "widgets")` does not use discovery: kind and
     namespace are read from the objects. If an informer or the factory has a namespace,
-    name cluster-scoped resources by
-    `Resource.of("example.com/v1", "zones", namespaced=False)`. Names of kinds, such as
-    `"Widget"`, still use discovery. An unknown resource is no error:
-    `status.not_served` becomes True, and the informer keeps retrying.
+    pass cluster-scoped resources as
+    `Resource.of("example.com/v1", "zones", namespaced=False)`. Names of kinds, such as `"Widget"`, still use discovery. If the
+    server does not have the resource, nothing is raised: `status.not_served` becomes
+    True, and the informer keeps retrying.
 
     Everything else is as in `SharedInformerFactory`.
     """
@@ -568,7 +580,7 @@ async def wait_for_cache_sync(
         Safe.
     """
     try:
-        # Concurrently: a slow one must not hide that another is refused.
+        # Concurrently, as a slow informer must not hide that another one is refused.
         await run_concurrently(
             *(each.wait_synced(timeout, fail_fast=fail_fast) for each in informers)
         )

@@ -74,8 +74,8 @@ class InformerSpec:
         compression: Compression of stored bodies; None for none.
         resync_period: Seconds between resyncs; 0 for none.
         place: Line of the user's code that made the request.
-        by_name: True to find the resource by discovery: its kind, or its plural without
-            one, is then any of its names.
+        by_name: True if discovery has to find the resource. Then its kind is the name
+            that the user passed, or its plural if it has no kind.
 
     Raises:
         SelectorSyntaxError: If a selector cannot be parsed.
@@ -148,7 +148,7 @@ class InformerSpec:
         there = again._shared_options(again.transform)
         differ = [name for name in here if here[name] != there[name]]
         if "" in {here["kind"], there["kind"]}:
-            # A request without a kind need not know whether there are namespaces.
+            # A request without a kind may not know whether the resource is namespaced.
             differ = [name for name in differ if name not in {"kind", "namespaced"}]
 
         if differ:
@@ -200,7 +200,7 @@ def namespaces_of(namespaces: Namespaces) -> tuple[str, ...]:
 
 
 def calling_place() -> str:
-    """Return the innermost line of code outside this package, as `"file.py:12"`."""
+    """Return the calling line of code outside this package, as `"file.py:12"`."""
     frame = sys._getframe()  # noqa: SLF001 - as the standard library's `warnings` does
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
@@ -218,14 +218,16 @@ class FactoryDefaults:
 
     Attributes:
         namespace: Default namespaces; not for cluster-scoped resources.
-        label_selector: Selector of all informers, in addition to their own.
-        field_selector: Selector of all informers, in addition to their own.
+        label_selector: Label selector added to that of each informer.
+        field_selector: Field selector added to that of each informer.
         transform: Default transform.
         resync_period: Default resync period.
-        custom_resync: Default resync periods by resource, which take precedence.
-        metadata_only: True to request metadata only, whatever the request says.
-        any_resource: True to use API version and plural of unknown resources as they
-            are, without discovery.
+        custom_resync: Default resync periods by resource; they override
+            `resync_period`.
+        metadata_only: True to request only metadata, even without `metadata_only` in
+            the request.
+        any_resource: True to request unknown resources by their API version and plural,
+            without discovery.
 
     Raises:
         OptionsError: If a namespace, a period or a selector is invalid.
@@ -251,7 +253,7 @@ class FactoryDefaults:
         for known in self.custom_resync:
             if not isinstance(known, Resource):
                 raise OptionsError(
-                    f"keys of custom_resync are Resources, such as PODS, not {known!r}"
+                    f"keys of custom_resync must be Resources, such as PODS, not {known!r}"
                 )
 
     def spec(
@@ -302,7 +304,7 @@ class FactoryDefaults:
         """
         if isinstance(api_version, Resource):
             if name:
-                raise OptionsError(f"pass a Resource or two names, not also {name!r}")
+                raise OptionsError(f"pass a Resource or two names, not both: {name!r}")
 
             resource = api_version
             if resource.kind:
@@ -347,16 +349,16 @@ def _may_be_served(api_version: str, similar_one: Resource | None) -> bool:
 
 def _unknown(api_version: str, name: object, similar_one: Resource | None) -> str:
     """Return the error message for an unknown name, with a suggestion."""
-    text = f"{name!r} of {api_version!r} is not a built-in resource; "
+    text = f"{name!r} of {api_version!r} is not a built-in resource. "
     if similar_one is not None:
         return (
-            f"{text}did you mean {similar_one.api_version!r}, {similar_one.plural!r}?"
+            f"{text}Did you mean {similar_one.api_version!r}, {similar_one.plural!r}?"
         )
 
     if not name:
-        return f"{text}pass two names, such as 'v1', 'pods', or a Resource"
+        return f"{text}Pass two names, such as 'v1', 'pods', or a Resource"
 
-    return f"{text}custom ones have a group, as in 'example.com/v1'"
+    return f"{text}Custom ones have a group, such as 'example.com/v1'"
 
 
 def _reflector_options(options: InformerOptions) -> ReflectorOptions:
@@ -367,10 +369,12 @@ def _reflector_options(options: InformerOptions) -> ReflectorOptions:
 
 
 def _both(one: str, other: str | None) -> str:
-    """Return the selector of what both select; a comma means "and"."""
+    """Return both selectors, joined by a comma, which means "and"."""
     selectors = [it for it in (one, other) if it]
     for text in selectors:
         if not isinstance(text, str):
-            raise OptionsError(f"a selector is a string like 'app=web', not {text!r}")
+            raise OptionsError(
+                f"a selector must be a string such as 'app=web', not {text!r}"
+            )
 
     return ",".join(selectors)

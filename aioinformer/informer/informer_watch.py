@@ -33,7 +33,7 @@ __all__ = ["InformerWatch", "Precondition", "until_with_sync"]
 
 
 class InformerWatch(Watch):
-    """A watch that only ends by `stop()`: its informer relists where needed.
+    """Watch that only ends by `stop()`: its informer relists where needed.
 
     ::
 
@@ -43,21 +43,22 @@ class InformerWatch(Watch):
 
     Entering it starts the informer. Leaving it waits until the informer has ended.
 
-    When the first list is complete, each object gives an ADDED event. Then changes give
-    ADDED, MODIFIED and DELETED events, for one object in their order. The store has the
-    state of the event or a later one. If the watch cannot be resumed, the differences to
-    a new list follow: changes in between may be skipped, and a deleted object has its
-    last known state. An object replaced by another of its name gives DELETED, then ADDED.
-    Nothing is repeated: there is no resync. There are no BOOKMARK and ERROR events; for
-    errors see `informer.status`.
+    When the first list is complete, there is an ADDED event for each object. Then there
+    are ADDED, MODIFIED and DELETED events for changes, in order for each object. The
+    store has the state of the event or a later one. If the watch cannot be resumed, the
+    events are the differences to a new list: changes in between may be skipped, and a
+    deleted object has its last known state. If an object was replaced by another one of
+    the same name, DELETED comes first, then ADDED. There are no resyncs, and no
+    BOOKMARK or ERROR events; for errors see `informer.status`.
 
     Unread events are queued without limit.
 
     Lifetime:
-        It runs once, and owns the tasks of its informer and two more. None is left after
-        the block. `stop()` ends it at once for its reader, and makes the informer end. If
+        It runs once, and owns the tasks of its informer and two more. None is left
+        after the block. `stop()` ends the iteration at once, and stops the informer. If
         the informer dies of a bug, reading after the last event raises
-        `InformerStopped`. If nothing read that, leaving the block raises the bug.
+        `InformerStopped`. If nothing has read that error, leaving the block raises the
+        bug's exception.
 
     Args:
         source: ListerWatcher to list and watch.
@@ -67,7 +68,7 @@ class InformerWatch(Watch):
         rng: Source of jitter.
 
     Raises:
-        OptionsError: If an indexer is named like the index by namespace.
+        OptionsError: If an indexer has the name of the namespace index.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class InformerWatch(Watch):
         )
         self._life = Supervisor(self._live, name)
         self._entered = False
-        # True once the informer has ended, for whatever reason.
+        # True once the informer has ended, for any reason.
         self._over = False
         # Task that `stop()` cancels.
         self._running: asyncio.Task[None] | None = None
@@ -113,10 +114,10 @@ class InformerWatch(Watch):
         return self._informer.status.degraded
 
     async def next_batch(self) -> list[WatchEvent]:
-        """Wait for events and return all that have arrived; an empty list means `stop()`.
+        """Wait for events, and return all queued ones; an empty list after `stop()`.
 
         Raises:
-            InformerStopped: If the informer has ended by itself, because of `__cause__`.
+            InformerStopped: If the informer has died; `__cause__` is the reason.
             OptionsError: If the watch was not entered.
 
         Cancellation:
@@ -126,7 +127,7 @@ class InformerWatch(Watch):
 
     async def __aenter__(self) -> Self:
         if self._entered:
-            raise OptionsError(f"{self._informer.name} runs once")
+            raise OptionsError(f"{self._informer.name} runs only once")
 
         self._entered = True
         if self._stopped:
@@ -148,7 +149,9 @@ class InformerWatch(Watch):
 
     async def _fetch(self) -> list[WatchEvent]:
         if not self._entered:
-            raise OptionsError(f"{self._informer.name} does not run: use `async with`")
+            raise OptionsError(
+                f"{self._informer.name} is not running: use `async with`"
+            )
 
         while not (self._arrived or self._over or self._stopped):
             await self._changed.wait()
@@ -195,7 +198,7 @@ class InformerWatch(Watch):
             self._changed.notify()
 
     async def _raise_end(self) -> NoReturn:
-        """Raise the end of the informer; then leaving does not raise it again."""
+        """Raise the error of the informer; `__aexit__` then does not raise it again."""
         text = f"{self._informer.name} has ended"
         try:
             await self._life.stop()
@@ -219,7 +222,8 @@ def _event_of(event: Notification) -> WatchEvent:
 
 
 Precondition: TypeAlias = Callable[[Indexer[KubeObject]], bool | Awaitable[bool]]
-"""Function called once with the complete cache; True if there is nothing to wait for."""
+"""Function called once with the complete cache. It returns True if there is nothing to
+wait for."""
 
 
 async def until_with_sync(
@@ -252,7 +256,7 @@ async def until_with_sync(
         NotSynced: If the time is over before the cache was complete, as the precondition
             requires, or after two permanent errors in a row (400, 401, 403, 404, 405,
             422).
-        InformerStopped: If the informer died of a bug, which is the `__cause__`.
+        InformerStopped: If the informer died of a bug, whose exception is `__cause__`.
         OptionsError: If a condition or the precondition is a generator.
         Exception: Error of a condition.
 
@@ -280,7 +284,7 @@ async def until_with_sync(
     async with InformerWatch(source, name="until_with_sync") as watch:
         try:
             async with limit:
-                # There are no events before that, and refusals are raised at once.
+                # There are no events before the sync, and this raises refusals early.
                 await watch.informer.wait_synced()
                 if precondition is None or not await holds(precondition(watch.indexer)):
                     return await waiting.meet(watch)
@@ -288,7 +292,7 @@ async def until_with_sync(
                 return None
         except TimeoutError:
             if seconds is None or not limit.expired():
-                raise  # by a condition
+                raise  # raised by a condition
 
             if precondition is not None and not watch.informer.has_synced:
                 raise _not_synced(watch.informer, seconds) from None
@@ -300,7 +304,7 @@ async def until_with_sync(
 def _not_synced(informer: SharedInformer, seconds: float) -> NotSynced:
     reason = informer.why_not_synced()
     return NotSynced(
-        f"{informer.name} is not synced after {seconds:g} s: {reason}",
+        f"{informer.name} did not sync within {seconds:g} s: {reason}",
         results={informer.name: reason},
     )
 

@@ -29,7 +29,7 @@ DRAIN_SECONDS = 5.0
 
 
 class Lifecycle(ABC):
-    """Component that is started and stopped, by two methods or as a context."""
+    """Component that is started and shut down, also as an async context manager."""
 
     @abstractmethod
     async def start(self) -> None:
@@ -55,12 +55,13 @@ class Lifecycle(ABC):
             if error is None:
                 raise
 
-            # The error that ended the block matters more than that of the shutdown.
+            # The error that ended the block is more important than that of the
+            # shutdown.
             error.add_note(f"{self._shutdown_note()}: {failure!r}")
 
     def _shutdown_note(self) -> str:
         """Return the beginning of the note on a block's error that a shutdown adds."""
-        return "shutting down failed, too"
+        return "shutdown also failed"
 
 
 class WebLifespan:
@@ -86,14 +87,14 @@ class WebLifespan:
                 `NotSynced`; None for no limit.
 
         Raises:
-            OptionsError: If the timeout is invalid, as when the host is given this
-                method instead of its result.
+            OptionsError: If the timeout is invalid, for example if this method is
+                passed to the host without calling it.
         """
         try:
             timeout_of(timeout)
         except OptionsError as exc:
             raise OptionsError(
-                f"{exc}; call it for the host: "
+                f"{exc}. Pass the result of a call to the framework: "
                 "lifespan=factory.lifespan_synced(timeout=60)"
             ) from None
 
@@ -154,10 +155,10 @@ class RunState:
         stopped: True once the informer has ended, or will never run.
         over: True once its handlers have ended as well.
         failure: Error that ended it, or None.
-        followers: Functions called when any of these has changed. They must neither
-            wait nor raise.
-        on_death: Function called once with the error that ends the informer, in the
-            moment it does. It must neither wait nor raise.
+        followers: Functions called when one of these attributes has changed. They must
+            neither wait nor raise.
+        on_death: Function called once, with an error at the moment it ends the
+            informer. It must neither wait nor raise.
         why_ending: Function that returns the cause of a cancellation; None if the
             informer was stopped.
     """
@@ -186,7 +187,7 @@ class RunState:
             InformerStopped: If it was abandoned before.
         """
         if self.loop is not None:
-            raise OptionsError(f"{self._name} has been run already")
+            raise OptionsError(f"{self._name} runs only once")
 
         self.check_not_stopped()
         self.loop = asyncio.get_running_loop()
@@ -236,7 +237,7 @@ class RunState:
         """Raise `InformerStopped`, caused by the failure, unless changes may follow."""
         self.check_not_stopped()
         if self.stopping:
-            raise InformerStopped(f"{self._name} is ending")
+            raise InformerStopped(f"{self._name} is shutting down")
 
     def check_loop(self) -> None:
         """Raise `WrongLoop` if the informer has another loop than the running one."""
@@ -280,7 +281,7 @@ async def run_tasks(
         BaseExceptionGroup: If a task has failed.
 
     Cancellation:
-        Ends the tasks. A second cancellation ends handlers that drain.
+        Ends the tasks. A second cancellation ends handlers that are still draining.
     """
     async with asyncio.TaskGroup() as downstream:  # pragma: no branch - never returns
         handlers = downstream.create_task(processor.run(), name=f"{name} processor")
@@ -288,10 +289,12 @@ async def run_tasks(
             async with asyncio.TaskGroup() as upstream:
                 tasks = [handlers]
                 for reflector, pipeline in sources:
-                    of = reflector.name
+                    label = reflector.name
                     tasks += (
-                        upstream.create_task(pipeline.run(), name=f"{of} pipeline"),
-                        upstream.create_task(reflector.run(), name=f"{of} reflector"),
+                        upstream.create_task(pipeline.run(), name=f"{label} pipeline"),
+                        upstream.create_task(
+                            reflector.run(), name=f"{label} reflector"
+                        ),
                     )
 
                 await fail_when_any_ends(tasks)
@@ -300,7 +303,7 @@ async def run_tasks(
             state.die(unwrap_group(group))
             raise
         finally:
-            # If the processor has failed, the group was cancelled for that.
+            # If the processor has failed, that is why this task was cancelled.
             state.wind_down(cancelled=not handlers.done())
             if not handlers.done():
                 try:

@@ -33,8 +33,8 @@ T = TypeVar("T")
 class Lister:
     """Reads of the cached objects of one informer, or of one of its namespaces.
 
-    Each read returns at once, from one snapshot in memory. The cache may be a little
-    behind the server. Reads may come from any thread.
+    Each read returns at once, from one snapshot in memory. The cache may lag slightly
+    behind the server. Reads may be made from any thread.
 
     With several namespaces, a read in one of them only requires that this one is synced
     and fresh. Reads in a namespace that the informer does not have raise `OptionsError`.
@@ -42,16 +42,16 @@ class Lister:
     All reads have these options and errors:
 
     - `NotSynced` before the first complete list, and `InformerStopped` after the end of
-      the informer, as a dead cache looks like a live one. With `allow_unsynced=True`,
-      reads return what is cached.
+      the informer, when the cache is no longer updated. With `allow_unsynced=True`,
+      reads return the cached objects instead.
     - `Stale` if the cache may be further behind the server than `max_staleness`
-      (seconds, or a timedelta): if `InformerStatus.age` is above it, or there was no list
-      yet. Without it, reads return the last known state during an outage. It also
-      applies with `allow_unsynced=True`.
+      (seconds, or a timedelta): if `InformerStatus.age` is above it, or there was no
+      list yet. Without `max_staleness`, reads return the last known state during an
+      outage. The limit also applies with `allow_unsynced=True`.
 
     If an index fits, a read takes time in proportion to its result: by key, by namespace,
-    by an index, or by a label with an `index_by_label`. Any other selector checks each
-    object, or each of the lister's namespace.
+    by an index, or by a label with an `index_by_label`. Other selectors are checked for
+    every object of the collection, or of the lister's namespace.
 
     Choice of `max_staleness`: in a collection without changes, only bookmarks and the end
     of the watch prove that the cache is fresh. Real servers send a bookmark about every
@@ -183,7 +183,7 @@ class Lister:
         if len(found) <= len(here):
             return [obj for obj in list(found.values()) if obj.namespace == namespace]
 
-        # One call: in another thread, no change comes between two objects.
+        # One C call, so that no change by another thread comes between two objects.
         both = list(map(found.get, here))
         return [obj for obj in both if obj is not None]
 
@@ -274,7 +274,8 @@ def _selector(selector: str | LabelSelector, limit: int | None) -> LabelSelector
 
     if not isinstance(selector, LabelSelector):
         raise OptionsError(
-            f"a selector is a string like 'app=web' or a LabelSelector, not {selector!r}"
+            "a selector must be a string such as 'app=web', or a LabelSelector, not "
+            f"{selector!r}"
         )
 
     return selector
@@ -333,8 +334,8 @@ class TypedLister(Generic[T]):
 
         pods.lister.into(Pod).namespace("shop").list("app=web")  # list[Pod]
 
-    Options and errors of its reads are those of the `Lister`. Besides, they raise
-    `DecodeError` if an object does not fit the type.
+    Reads have the options and errors of the `Lister`. They also raise `DecodeError` if
+    an object does not fit the type.
 
     Each read decodes the objects, which then belong to the caller. Types with fewer
     fields are faster. Many objects take many milliseconds, which block the event loop.
@@ -421,7 +422,7 @@ class TypedLister(Generic[T]):
 logger = guarded_logger(__name__)
 
 
-# Number of hashes above twice the number of objects, before old ones are dropped.
+# Old hashes are dropped if there are more than this above twice the number of objects.
 _SLACK = 1024
 
 
@@ -431,10 +432,10 @@ _BODY = attrgetter("body")
 class BodyJoiner:
     """Joiner of the bodies of objects, without those that are not JSON.
 
-    On arrival only the head of a body is parsed: checking all of it would double the cost
-    of a listed object. So each body is checked here, once, which takes about 0.6 ms for
-    each megabyte. Then its hash is known: 1,000 objects take 0.05 ms, as bodies cache
-    their hashes. Calls may come from any thread.
+    On arrival only the head of a body is parsed: checking all of it would double the
+    cost of a listed object. So each body is checked here, once, which takes about 0.6
+    ms per megabyte. Its hash is kept, so later calls take 0.05 ms for 1,000 objects.
+    Calls may be made from any thread.
 
     Args:
         name: Name of the informer in the log.
@@ -442,9 +443,9 @@ class BodyJoiner:
 
     def __init__(self, name: str = "informer") -> None:
         self._name = name
-        # Hashes of bodies, also of some that are no longer stored.
-        self._plain: set[int] = set()  # JSON as they are stored
-        self._packed: set[int] = set()  # compressed JSON
+        # Hashes of bodies, including some that are no longer stored.
+        self._plain: set[int] = set()  # stored as JSON
+        self._packed: set[int] = set()  # stored as compressed JSON
         self._bad: set[int] = set()
         self.failures = 0
         """Number of bodies that are not JSON, each counted once."""
@@ -462,7 +463,7 @@ class BodyJoiner:
 
         Args:
             objects: Objects to join; all of them are stored.
-            stored: All stored objects. Hashes of others are dropped at times.
+            stored: All stored objects. Hashes of other bodies are dropped now and then.
 
         Raises:
             InternalError: If a compressed body is damaged.

@@ -1,6 +1,6 @@
 """`NamespaceSources`: the list-watches of one informer.
 
-Most informers have one source; an informer of several namespaces has one for each.
+Most informers have one source. An informer of several namespaces has one per namespace.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class NamespaceSource:
         """Return the status of this source.
 
         Args:
-            phase: Phase of the whole informer; empty for that of the reflector.
+            phase: Phase of the whole informer; empty to use that of the reflector.
             now: Time of the loop; None if the informer does not run.
         """
         reflector, pipeline = self.reflector, self.pipeline
@@ -88,7 +88,7 @@ class NamespaceSource:
 
 
 class NamespaceSources:
-    """All sources of one informer: their state, and that of the informer as a whole.
+    """Sources of one informer: their states, and that of the whole informer.
 
     Args:
         name: Name of the informer in errors.
@@ -149,7 +149,7 @@ class NamespaceSources:
 
         names = ", ".join(self._by_namespace)
         raise OptionsError(
-            f"{self.name} does not have namespace {namespace!r}, only {names}"
+            f"{self.name} does not watch namespace {namespace!r}, only {names}"
         )
 
     def version(self, namespace: str | None) -> str:
@@ -177,8 +177,7 @@ class NamespaceSources:
     def describe(self, sources: Sequence[NamespaceSource] | None = None) -> str:
         """Return phase and failures of some sources, or all, in one line.
 
-        Of several sources, only those that are failing or not synced are included, or all
-        if there are none.
+        If some sources are failing or not synced, only those are included.
         """
         sources = self.all if sources is None else sources
         phase = self.run_phase
@@ -188,7 +187,7 @@ class NamespaceSources:
     def not_synced_error(
         self, sources: Sequence[NamespaceSource] | None = None
     ) -> NotSynced:
-        """Return the error of some sources, or all, that are not synced."""
+        """Return the error for sources, all by default, that are not synced."""
         sources = self.all if sources is None else sources
         reason = self.describe(sources)
         error = NotSynced(
@@ -242,6 +241,6 @@ def sources_of(
 
     for namespace in source:
         if not namespace:
-            raise OptionsError(f"not the name of a namespace: {namespace!r}")
+            raise OptionsError(f"invalid name of a namespace: {namespace!r}")
 
     return {namespace: source[namespace] for namespace in source}

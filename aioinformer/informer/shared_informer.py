@@ -81,23 +81,23 @@ class SharedInformer:
             delays everything: calls over 50 ms are counted and logged. `thread=True`
             runs a plain handler in a thread.
         G5: A late handler first gets every stored object as `Added(initial=True)`, then
-            every later change: none is missing, none comes twice.
+            every later change, without gaps or repetitions.
         G6: An object deleted while disconnected gives
             `Deleted(final_state_unknown=True)` with its last known state. If the name
             has another uid, `Added` follows. `Deleted` means "no longer in this
             informer's selection".
         G7: After every end of a watch or list there is another attempt. Failed attempts
             start at least 0.8 s apart, doubling up to 30 s, each with jitter.
-        G8: A dead informer is never taken for a live one: `status`, all waits,
-            iterations of its events and reads through its lister report it.
+        G8: A dead informer is never mistaken for a live one: `status` shows the end,
+            and all waits, iterations of its events and reads through its lister raise.
         G9: After `run()` has ended, no task, timer or connection of it is left. Nothing
             is left of a waiter or an events iterator that has ended.
         G12: Exceptions of handlers, filters, index functions, transforms and watch error
             handlers are logged (repeated ones in part) and counted, and stop nothing
             else. Those of the first four are passed to `on_error`. An exception of a
-            predicate is raised to its waiter. A `CancelledError` raised by such code
-            itself counts as one, and so does any other `BaseException` that does not end
-            the program.
+            predicate is raised to its waiter. A `CancelledError` that such code raises
+            itself counts as an exception. So does any other `BaseException` that does
+            not end the program.
 
     Several namespaces:
         Each namespace has a list and a watch, with errors and versions of its own. All
@@ -127,22 +127,23 @@ class SharedInformer:
         on_error: Function called with each exception of the user's code.
         metrics: Sink of measurements.
         rng: Source of jitter.
-        queue: Queue between reflector and store, for the keys of its objects: an
-            `OrderedFIFO` keeps the order of all changes. By default a `DeltaFIFO`, which
-            groups the changes of an object. Not with several namespaces, which have a
-            `DeltaFIFO` each.
+        queue: Queue between reflector and store, with `KubeObject.key` as its key
+            function. None for a `DeltaFIFO`, which groups the changes of an object. An
+            `OrderedFIFO` keeps the order of all changes. Not allowed with several
+            namespaces.
         resync_period: Default resync period of handlers: see `add_event_handler`.
         compression: `"zstd"` to keep bodies compressed; requires the `zstd` extra. Pods
             of 7 KB then take 0.9 KB, and each read of a body takes 10 microseconds more.
-            Keys, uids, versions, labels and index values are not compressed. Handlers get
-            the stored objects, except for the final state of a deletion. A thread trains
-            the dictionary from the first 500 objects. Objects that come meanwhile wait
-            for some 40 ms; the event loop is not blocked. Below 100 objects there is no
-            dictionary, and pods take 2.3 KB. The dictionary is trained again if later
-            objects are of another kind, or many more. None for no compression.
+            Keys, uids, versions, labels and index values are not compressed. Handlers
+            get the compressed objects, except for the final state of a deletion. A
+            thread trains the dictionary from the first 500 objects. Meanwhile, new
+            objects wait for about 40 ms, and the event loop is not blocked. Below 100
+            objects there is no dictionary, and pods take 2.3 KB. The dictionary is
+            trained again if later objects differ from the samples, or are many more.
+            None for no compression.
 
     Raises:
-        OptionsError: If an indexer is named like the index by namespace, the transform
+        OptionsError: If an indexer has the name of the namespace index, the transform
             is not a plain function, a namespace is missing or has no name, the resync
             period is negative or below a second, or the compression is unknown or not
             installed.
@@ -187,7 +188,7 @@ class SharedInformer:
         )
         if queue is not None and len(sources) > 1:
             raise OptionsError(
-                "an informer of several namespaces has a queue for each: leave out queue="
+                "queue= cannot be combined with several namespaces: each has its own queue"
             )
 
         shared = SharedStore() if len(sources) > 1 else None
@@ -264,7 +265,7 @@ class SharedInformer:
         return self._selections[0].resource if self._selections else None
 
     def selects(self, obj: KubeObject) -> bool:
-        """Return True unless its source does not select an object of the resource."""
+        """Return True if a source selects an object, or the sources cannot tell."""
         selections = self._selections
         return not selections or any(it.selects(obj) for it in selections)
 
@@ -340,7 +341,7 @@ class SharedInformer:
         self._run_state.check_open()
         if self._run_state.loop is not None:
             raise OptionsError(
-                f"{self.name} was run already: set its transform earlier"
+                f"{self.name} has been started already: set the transform before"
             )
 
         self._transformer.function = transform
@@ -418,10 +419,10 @@ class SharedInformer:
 
         Raises:
             TimeoutError: If the time is over. The message has the version of the store.
-            HistoryReset: If the server's versions went backwards meanwhile, so that this
-                one may never come.
-            OptionsError: If this version or the server's versions are not decimal, or the
-                informer does not have that namespace.
+            HistoryReset: If the server's versions go backwards meanwhile, so that this
+                version may never be reached.
+            OptionsError: If this version or the server's versions are not decimal
+                numbers, or the informer does not have that namespace.
             InformerStopped: If the informer has ended.
             WrongLoop: If called from another event loop or thread.
 
@@ -737,10 +738,10 @@ class SharedInformer:
             raise failure
 
     def abandon(self, failure: BaseException | None = None) -> None:
-        """End an informer that will not run any more, and all waits for it.
+        """End an informer that will never run, and all waits for it.
 
-        For code that runs informers: a task that is cancelled before its first step has
-        not called `run()`. No effect after `run()` has ended.
+        For code that runs informers: if a task is cancelled before its first step, it
+        has not called `run()`. No effect after `run()` has ended.
 
         Args:
             failure: Error that the informer is considered to have died of, or None.
@@ -754,20 +755,21 @@ class SharedInformer:
         *,
         why_ending: Callable[[], BaseException | None] = lambda: None,
     ) -> None:
-        """Set a function to call with the error that ends the informer, at that moment.
+        """Set a function to call with the error that ends the informer, at once.
 
         For code that runs informers: `run()` raises the same error, but only after the
         handlers have ended, and not if it is cancelled meanwhile.
 
         Args:
             handler: Plain function, called in the event loop; must neither wait nor raise.
-            why_ending: Plain function, called when `run()` is cancelled. It returns the
-                error if the informer was not stopped, and the informer is dead at once.
+            why_ending: Plain function, called when `run()` is cancelled. It returns
+                None if the informer was stopped on purpose, else the error that the
+                informer dies of.
 
         Raises:
             OptionsError: If one of them is not a plain function.
         """
-        check_plain(handler, "a death handler")
+        check_plain(handler, "a failure handler")
         check_plain(why_ending, "why_ending")
         self._run_state.why_ending = why_ending
         self._run_state.on_death = handler
@@ -775,8 +777,8 @@ class SharedInformer:
     def forget_metrics(self) -> None:
         """Make the metrics sink drop the series of this informer and its handlers.
 
-        For code that runs informers, after the end. Only a `ForgettingSink` does so.
-        Series belong to names: another informer of the same name begins new ones.
+        For code that runs informers, after their end. Without effect unless the sink is
+        a `ForgettingSink`. A later informer of the same name begins new series.
         """
         self._metrics.end()
 

@@ -18,7 +18,7 @@ class InformerStatus:
     """State of an informer at one moment. Times are seconds of the loop's clock.
 
     The store stays readable in every state: an outage or a refusal removes no objects.
-    See `age` for how far it may be behind.
+    See `age` for how stale it may be.
 
     With several namespaces, each value is a sum, or the worst of their values;
     `namespaces` has the state of each.
@@ -51,9 +51,9 @@ class InformerStatus:
     None before the first change."""
 
     age: float | None
-    """Seconds that the store may be behind the server: since a list was complete, an event
-    or bookmark came, or a watch ended regularly. These prove that the store was up to
-    date. So it grows during outages, while lists and watches break off, and between
+    """Maximum staleness of the store in seconds: the time since a complete list, an
+    event, a bookmark, or the regular end of a watch. These prove that the store was up
+    to date. So the age grows during outages, while lists and watches fail, and between
     changes: see `Lister`. None before the first list."""
 
     resource_version: str
@@ -64,7 +64,8 @@ class InformerStatus:
     """Number of attempts after errors. The regular end of a watch does not count."""
 
     duplicates: int
-    """Number of dropped events with a known or an older state."""
+    """Number of events that were dropped because their state, or a newer one, was
+    known."""
 
     history_resets: int
     """Number of times that the server's versions went backwards, which makes the informer
@@ -142,7 +143,7 @@ def combined(
 def _of_all(
     choose: Callable[[Iterable[float]], float], values: list[float | None]
 ) -> float | None:
-    """Return the chosen value; None if one is missing."""
+    """Return the minimum or maximum of values; None if a value is missing."""
     known = [value for value in values if value is not None]
     return choose(known) if len(known) == len(values) else None
 

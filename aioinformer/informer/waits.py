@@ -31,16 +31,17 @@ IDLE_SECONDS = 10.0
 """Seconds after which a wait for an informer that does not run logs a warning."""
 
 REFUSALS_TO_FAIL_FAST = 2
-"""Refusals in a row that fail a wait. One may be a role that is just being granted."""
+"""Refusals in a row after which a wait fails. A single one may come from a role that is
+being granted at the moment."""
 
 
 class InformerWaits:
-    """The waits of one informer; see the methods of `SharedInformer` of the same names.
+    """Waits of one informer; see the methods of `SharedInformer` with the same names.
 
     Args:
         sources: Sources of the informer.
         indexer: Store of the informer.
-        waiters: Waiters that the pipelines wake.
+        waiters: Waiting tasks, which the pipelines wake.
         run_state: State of the informer's run.
     """
 
@@ -76,7 +77,7 @@ class InformerWaits:
     def _warn_if_idle(self) -> None:
         if self._sources.run_phase == "idle":
             logger.warning(
-                "%s has had waiters for %d s but is not running; enter its factory or "
+                "%s has had waiters for %d s but is not running: enter its factory, or "
                 "await its run()",
                 self._sources.name,
                 IDLE_SECONDS,
@@ -100,8 +101,9 @@ class InformerWaits:
                 await self._wait_version(version, scope, sources)
         except TimeoutError:
             raise TimeoutError(
-                f"{self._sources.name} is at version {self._sources.version(scope) or 'none'}, "
-                f"not at {version}, after {seconds:g} s: {self._describe(sources)}"
+                f"{self._sources.name} did not reach version {version} within {seconds:g} s "
+                f"(version={self._sources.version(scope) or 'none'}): "
+                f"{self._describe(sources)}"
             ) from None
 
     async def wait_until(
@@ -128,17 +130,18 @@ class InformerWaits:
                     await self._wait_object(predicate, key)
         except TimeoutError:
             if seconds is None or not limit.expired():
-                raise  # by the predicate
+                raise  # raised by the predicate
 
             last = self._last_state(sources, key)
             raise TimeoutError(
-                f"{last} after {seconds:g} s: {self._describe(sources)}"
+                f"condition was not met within {seconds:g} s: {last} "
+                f"({self._describe(sources)})"
             ) from None
 
     async def _wait_listed(
         self, sources: Sequence[NamespaceSource], *, fail_fast: bool = True
     ) -> None:
-        """Wait until all sources have listed, or one was refused too often."""
+        """Wait until all sources have listed, or one was refused repeatedly."""
         while True:
             missing = [source for source in sources if not source.synced]
             refusals = [source.reflector.refusals for source in missing]
@@ -154,18 +157,20 @@ class InformerWaits:
         resets = _resets_of(sources)
         while _decimal(self._sources.version(scope) or "0") < version:
             if _resets_of(sources) > resets:
-                raise HistoryReset(f"version {version} may never come")
+                raise HistoryReset(
+                    f"version {version} may never be reached: the server's history was reset"
+                )
 
-            with self._waiters.for_version(version, scope) as news:
-                await news.wait()
+            with self._waiters.for_version(version, scope) as wakeup:
+                await wakeup.wait()
 
             self._run_state.check_not_stopping()
 
     async def _wait_store(self, predicate: Callable[[Any], object]) -> None:
-        with self._waiters.for_steps() as news:
+        with self._waiters.for_steps() as wakeup:
             while not _holds(predicate, self._indexer):
-                await news.wait()
-                news.clear()
+                await wakeup.wait()
+                wakeup.clear()
                 self._run_state.check_not_stopping()
 
     async def _wait_object(self, predicate: Callable[[Any], object], key: str) -> None:
@@ -174,15 +179,15 @@ class InformerWaits:
             while not _holds(predicate, state):
                 while not waiter.states:
                     self._run_state.check_not_stopping()
-                    waiter.news.clear()
-                    await waiter.news.wait()
+                    waiter.wakeup.clear()
+                    await waiter.wakeup.wait()
 
                 state = waiter.states.popleft()
 
     def _last_state(self, sources: Sequence[NamespaceSource], key: str | None) -> str:
         """Describe the last state that a predicate was called with."""
         if not all(source.synced for source in sources):
-            return f"{self._sources.name} has not been listed"
+            return f"{self._sources.name} has not listed yet"
 
         if key is None:
             version = self._indexer.resource_version or "none"
@@ -190,9 +195,11 @@ class InformerWaits:
 
         obj = self._indexer.get_by_key(key)
         if obj is None:
-            return f"{self._sources.name} has no {key}"
+            return f"{self._sources.name} has no object {key}"
 
-        return f"{self._sources.name} has {key} at version {obj.resource_version}"
+        return (
+            f"{self._sources.name} has object {key} at version {obj.resource_version}"
+        )
 
     def _describe(self, sources: Sequence[NamespaceSource]) -> str:
         """Return the phase of the informer, and the failures of some sources."""
@@ -207,11 +214,11 @@ class InformerWaits:
 
 def _holds(predicate: Callable[[Any], object], subject: object) -> bool:
     result = predicate(subject)
-    if inspect.isawaitable(result):  # which would be true
+    if inspect.isawaitable(result):  # always truthy
         if inspect.iscoroutine(result):
             result.close()
 
-        raise OptionsError(f"a predicate must be a plain function: {predicate!r}")
+        raise OptionsError(f"a predicate must be a plain function, not {predicate!r}")
 
     return bool(result)
 
@@ -228,6 +235,6 @@ def _resets_of(sources: Sequence[NamespaceSource]) -> int:
 def _decimal(version: object) -> int:
     number = version_number(version) if isinstance(version, str) else -1
     if number < 0:
-        raise OptionsError(f"versions are not comparable here: {version!r}")
+        raise OptionsError(f"cannot compare resource version {version!r}: not a number")
 
     return number

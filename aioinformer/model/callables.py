@@ -114,7 +114,9 @@ def check_takes(function: Callable[..., object], what: str, form: str) -> None:
     try:
         signature.bind(*[None] * (0 if form.endswith("()") else form.count(",") + 1))
     except TypeError as exc:
-        raise OptionsError(f"{what} is called as {form}: {function!r}: {exc}") from None
+        raise OptionsError(
+            f"{what} must be callable as {form}: {function!r}: {exc}"
+        ) from None
 
 
 def is_coroutine_function(

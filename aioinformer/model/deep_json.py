@@ -78,11 +78,11 @@ def json_field(text: bytes, name: str) -> bytes:
     spans: list[tuple[int, int]] = []
     parts: list[bytes] = []
     start = copied = 0
-    for at, before, behind in _brackets(text):
-        if (before, behind) == (1, 2):
+    for at, before, after in _brackets(text):
+        if (before, after) == (1, 2):
             parts.append(b"%b[%d]" % (text[copied:at], len(spans)))
             start = at
-        elif (before, behind) == (2, 1):
+        elif (before, after) == (2, 1):
             copied = at + 1
             spans.append((start, copied))
 
@@ -111,12 +111,12 @@ def _layers(text: bytes) -> Iterator[bytes]:
     # Parts of the current layer and those around it, outermost first.
     layers: list[list[bytes]] = [[]]
     copied = 0
-    for at, before, behind in _brackets(text):
-        if before < behind and behind % LEVELS == 0:
+    for at, before, after in _brackets(text):
+        if before < after and after % LEVELS == 0:
             layers[-1] += text[copied:at], b"null"
             layers.append([])
             copied = at
-        elif before > behind and before % LEVELS == 0 and len(layers) > 1:
+        elif before > after and before % LEVELS == 0 and len(layers) > 1:
             yield b"".join((*layers.pop(), text[copied : at + 1]))
             copied = at + 1
 

@@ -118,11 +118,11 @@ class FakeListerWatcher:
             Object with its version, as a new dictionary.
 
         Raises:
-            OptionsError: If it has no name, is of another kind, or exists already.
+            OptionsError: If it has no name, is of another kind, or already exists.
         """
         body, key = self._complete(obj)
         if self._collection.get(key) is not None:
-            raise OptionsError(f"{self._resource} {key} exists already")
+            raise OptionsError(f"{self._resource} {key} already exists")
 
         if not body["metadata"].get("uid"):
             self._uids += 1
@@ -283,7 +283,7 @@ class FakeListerWatcher:
         body = {"apiVersion": resource.api_version, "kind": resource.kind, **given}
         if (body["apiVersion"], body["kind"]) != (resource.api_version, resource.kind):
             raise OptionsError(
-                f"{body['apiVersion']} {body['kind']} is not one of {resource}; pass the "
+                f"{body['apiVersion']} {body['kind']} is not one of {resource}: pass the "
                 "resource of the objects as resource="
             )
 

@@ -135,7 +135,7 @@ class _Front(NamedTuple):
     kind: EventType
     text: bytes
     checked: tuple[bytes, ...]
-    """The same with the first bytes of objects that need no other check."""
+    """`text` with the first bytes of objects that need no other check."""
 
 
 # Fronts are found by the first letter of the type.
@@ -519,8 +519,8 @@ def _decode_rest(rest: bytes) -> _Envelope:
     try:
         return _decode_envelope(b'{"items":[' + rest)
     except RecursionError:
-        items, behind = split_deep(rest)
-        envelope = _decode_body(b'{"items":[]' + behind)
+        items, after = split_deep(rest)
+        envelope = _decode_body(b'{"items":[]' + after)
         envelope.items = [msgspec.Raw(it) for it in items]
         return envelope
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:

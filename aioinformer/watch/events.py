@@ -107,18 +107,18 @@ class WatchEvent(msgspec.Struct, gc=False, frozen=True):
             DecodeError: If its object is not JSON, or not a Status.
         """
         try:
-            said = self.object.to_dict()
+            status = self.object.to_dict()
         except DecodeError:
             # It may nest too deeply. The fields of a Status are in the first levels.
-            said = decode_json(truncate_nesting(self.object.raw), "an ERROR event")
+            status = decode_json(truncate_nesting(self.object.raw), "an ERROR event")
 
-        kind = said.get("kind")
+        kind = status.get("kind")
         # Without a kind it counts as a Status.
         if kind and kind != "Status":
             name = f" {self.object.key}" if self.object.key else ""
             raise DecodeError(f"ERROR event has a {kind}{name} instead of a Status")
 
-        return ApiError.from_status(said)
+        return ApiError.from_status(status)
 
     def __repr__(self) -> str:
         obj = self.object

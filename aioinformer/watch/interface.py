@@ -63,10 +63,10 @@ class WatchOptions:
     """Seconds after which the client ends a watch that the server should have ended."""
 
     bookmarks: bool = True
-    """Whether to send BOOKMARK events, which have nothing but a newer version."""
+    """True to send BOOKMARK events, which have only a newer version."""
 
     send_initial_events: bool = False
-    """Whether to send current objects as ADDED events, then an annotated BOOKMARK."""
+    """True to send current objects as ADDED events, then an annotated BOOKMARK."""
 
 
 class ListPage(Protocol):

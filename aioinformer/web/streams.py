@@ -117,7 +117,7 @@ class _Connection:
 
 
 class _Stuck(Exception):
-    """A reader took nothing for `write_timeout`."""
+    """A reader that read nothing for `write_timeout`."""
 
 
 class _Feed:
@@ -354,7 +354,7 @@ class EventStream:
                 await self._send(feed, request, write, connection)
         except _Stuck:
             logger.info(
-                "%s: disconnected reader that took nothing for %g s",
+                "%s: disconnecting a reader that read nothing for %g s",
                 self._informer.name,
                 self._write_timeout,
             )

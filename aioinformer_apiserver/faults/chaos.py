@@ -106,7 +106,7 @@ def _check_verbs(verbs: str | Collection[str]) -> frozenset[str]:
     found = [verbs] if isinstance(verbs, str) else list(verbs)
     if not found:
         raise OptionsError(
-            "Chaos: verbs must not be empty, but contain verbs such as 'list'"
+            "Chaos: verbs must contain at least one verb, such as 'list'"
         )
 
     for verb in found:

@@ -38,7 +38,7 @@ class Cut(Fault):
     """False breaks the connection before the head, regardless of `after_bytes`."""
 
     reset: bool = False
-    """Break with a TCP reset (a crashed host, a load balancer) instead of a FIN."""
+    """True to break with a TCP reset (a crashed host, a load balancer) instead of a FIN."""
 
     def __post_init__(self) -> None:
         # Not super(): the class that a slotted dataclass replaces is not its base.

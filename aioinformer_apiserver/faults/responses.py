@@ -47,7 +47,7 @@ class Refuse(Fault):
     """Seconds for the `Retry-After` header and the details of the Status."""
 
     retry_date: bool = False
-    """Write the header as an HTTP date, which has a resolution of one second."""
+    """True to write the header as an HTTP date, which has a resolution of one second."""
 
     def __post_init__(self) -> None:
         # Not super(): the class that a slotted dataclass replaces is not its base.

@@ -77,7 +77,7 @@ class WriteOptions:
     """Part of the object that may change."""
 
     dry_run: bool = False
-    """Validate the object and set defaults, but store nothing."""
+    """True to validate the object and set defaults, but store nothing."""
 
     manager: str = ""
     """Field manager of the changed fields in `metadata.managedFields`."""
@@ -86,13 +86,13 @@ class WriteOptions:
     """Treatment of unknown and duplicate fields."""
 
     force: bool = False
-    """Let a server-side apply take fields of other managers; no effect otherwise."""
+    """True to let a server-side apply take fields of other managers."""
 
     duplicate_fields: tuple[str, ...] = ()
     """Paths of duplicate fields in the JSON, which decoding has dropped."""
 
     warn: Callable[[str], object] = field(default=_ignore_warning, compare=False)
-    """Receives warnings for the user, even if the write fails later."""
+    """Receiver of warnings for the user, even if the write fails later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class DeleteOptions:
     """Options of a deletion."""
 
     dry_run: bool = False
-    """Validate the request, but delete nothing."""
+    """True to validate the request, but delete nothing."""
 
     uid: str = ""
     """Precondition on the uid; empty for none."""
@@ -115,10 +115,10 @@ class DeleteOptions:
     """Treatment of dependent objects."""
 
     immediate: bool = False
-    """Delete a pod in one step, without marking it first. Not available over HTTP."""
+    """True to delete a pod in one step, without marking it first. Not available over HTTP."""
 
     warn: Callable[[str], object] = field(default=_ignore_warning, compare=False)
-    """Receives warnings for the user, even if the deletion fails later."""
+    """Receiver of warnings for the user, even if the deletion fails later."""
 
 
 @dataclass(frozen=True, slots=True)

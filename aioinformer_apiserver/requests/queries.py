@@ -134,13 +134,13 @@ class WatchQuery:
     first objects."""
 
     initial: bool
-    """Send the current objects first, as ADDED events."""
+    """True to send the current objects first, as ADDED events."""
 
     initial_events_end: bool
-    """Mark the end of the first objects with an annotated BOOKMARK."""
+    """True to mark the end of the first objects with an annotated BOOKMARK."""
 
     bookmarks: bool
-    """Send further BOOKMARK events."""
+    """True to send further BOOKMARK events."""
 
     timeout: float
     """Seconds until the server ends the watch. 0 is the server's default, a negative

@@ -359,7 +359,7 @@ class _Field(NamedTuple):
     """Class of values that need no decoding."""
 
     keeps_empty: bool
-    """Whether an empty value differs from a missing one."""
+    """True if an empty value differs from a missing one."""
 
     read: Decoder
 

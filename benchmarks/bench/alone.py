@@ -26,8 +26,8 @@ def alone(function: Callable[..., T], *arguments: object) -> T:
         EOFError: The function failed. Its process printed the reason to stderr.
     """
     with companion(_tell, function, *arguments) as pipe:
-        answer: T = pipe.recv()
-        return answer
+        result: T = pipe.recv()
+        return result
 
 
 def _tell(

@@ -154,7 +154,7 @@ def contest(
     Raises:
         Failed: The process failed or hung, or its final state is not that of the server.
     """
-    who = contestant.name
+    name = contestant.name
     try:
         process = subprocess.run(
             [*contestant.command(), url, *options],
@@ -165,22 +165,22 @@ def contest(
             text=True,
         )
     except subprocess.TimeoutExpired:
-        raise Failed(f"{who} did not end within {TIMEOUT_SECONDS:.0f} s") from None
+        raise Failed(f"{name} did not end within {TIMEOUT_SECONDS:.0f} s") from None
 
     report: Report = {}
     for line in process.stdout.splitlines():
         if line.startswith("{"):
-            told = json.loads(line)
-            report[told["at"]] = told
+            entry = json.loads(line)
+            report[entry["at"]] = entry
 
     if "error" in report:
-        raise Failed(f"{who}: {report['error']['message']}")
+        raise Failed(f"{name}: {report['error']['message']}")
 
     if process.returncode or "end" not in report:
         last = process.stderr.strip().splitlines()[-1:] or ["nothing on standard error"]
-        raise Failed(f"{who} ended with status {process.returncode}: {last[0]}")
+        raise Failed(f"{name} ended with status {process.returncode}: {last[0]}")
 
     if compare and report["end"]["digest"] != digest_of_server(url):
-        raise Failed(f"{who} has another state than the server")
+        raise Failed(f"{name} has another state than the server")
 
     return report

@@ -65,6 +65,6 @@ def digest_of_lines(lines: Iterable[str]) -> str:
 
 def digest_of_server(url: str) -> str:
     """Return the digest of the current contents of a canned server."""
-    with urllib.request.urlopen(f"{url}/bench/state") as answer:
-        state: dict[str, str] = json.load(answer)
+    with urllib.request.urlopen(f"{url}/bench/state") as response:
+        state: dict[str, str] = json.load(response)
         return state["digest"]

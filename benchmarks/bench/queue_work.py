@@ -22,7 +22,7 @@ class PlainSink(NullSink):
 class ReadSink(PlainSink):
     """Sink that collects, and is never read."""
 
-    def register(self, tell: Callable[[], None], /) -> None:
+    def register(self, notify: Callable[[], None], /) -> None:
         """Never read the measurements."""
 
     def observe(self, name: str, /, *values: float, **labels: str) -> None:

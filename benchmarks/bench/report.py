@@ -71,15 +71,15 @@ def rows(figures: Sequence[Figure], goals: Sequence[Goal]) -> Iterator[Row]:
             if (it.benchmark, it.case) == (figure.benchmark, figure.case)
             and not it.contestant.startswith(OURS)
         ]
-        wanted = [
+        of_figure = [
             it
             for it in goals
             if (it.benchmark, it.case, it.contestant)
             == (figure.benchmark, figure.case, figure.contestant)
         ]
-        of_peers = {it.peer: it for it in wanted if it.peer is not None}
+        of_peers = {it.peer: it for it in of_figure if it.peer is not None}
         if not case and not of_peers:
-            alone = next((it for it in wanted if it.peer is None), None)
+            alone = next((it for it in of_figure if it.peer is None), None)
             yield Row(figure=figure, goal=alone, note=figure.note)
             continue
 
@@ -104,7 +104,7 @@ def rows(figures: Sequence[Figure], goals: Sequence[Goal]) -> Iterator[Row]:
                 note=missing,
             )
 
-        yield from (Row(figure=figure, goal=it) for it in wanted if it.peer is None)
+        yield from (Row(figure=figure, goal=it) for it in of_figure if it.peer is None)
 
 
 def number(value: float | None) -> str:

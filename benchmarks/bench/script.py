@@ -56,8 +56,8 @@ def run(measure: Callable[[Options], Iterable[Figure]], *, rounds: int = 3) -> i
         "--json", action="store_true", help="print one figure per line, as JSON"
     )
     arguments = parser.parse_args()
-    wanted = arguments.rounds or (1 if arguments.quick else rounds)
-    for figure in measure(Options(rounds=wanted, quick=arguments.quick)):
+    number = arguments.rounds or (1 if arguments.quick else rounds)
+    for figure in measure(Options(rounds=number, quick=arguments.quick)):
         if arguments.json:
             print(msgspec.json.encode(figure).decode(), flush=True)
         else:

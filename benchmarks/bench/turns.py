@@ -61,12 +61,12 @@ def in_turns(
     """
 
     def once(contestant: Contestant) -> Report:
-        asked = course.for_the_slow() if contestant.slow else course
-        options = asked.options
-        if asked.changes is not None:
-            options += ("--events", str(asked.changes.count))
+        chosen = course.for_the_slow() if contestant.slow else course
+        options = chosen.options
+        if chosen.changes is not None:
+            options += ("--events", str(chosen.changes.count))
 
-        with canned_server(asked.pods, asked.changes) as url:
+        with canned_server(chosen.pods, chosen.changes) as url:
             return contest(contestant, url, *options)
 
     return take_turns(name, contestants, rounds, once)

@@ -1,6 +1,6 @@
 """A web app with informers in its event loop, controlled through a pipe.
 
-It answers every request with a few bytes of JSON from the start. Each of its informers has
+It responds to every request with a few bytes of JSON from the start. Each of its informers has
 an async handler that only counts.
 """
 
@@ -37,11 +37,11 @@ def run_app(
 ) -> None:
     """Serve until killed.
 
-    It answers each command when it is done: `rest SECONDS`, `collect`, `freeze`, `sync`,
+    It responds to each command when it is done: `rest SECONDS`, `collect`, `freeze`, `sync`,
     `watch EVENTS` and `digests`. Their start and end times are those of `time.monotonic()`.
 
     Args:
-        pipe: Receives the port first, and then the answers.
+        pipe: Pipe for the port, and then for the responses.
         server: A key of `SERVERS`.
         url: Address of the API server.
         informers: Number of informers, each of another collection.
@@ -80,7 +80,7 @@ class Watched:
         self._awaited = 0
         self._seen = asyncio.Event()
 
-    def answer(self) -> bytes:
+    def body(self) -> bytes:
         """Return the response to every request."""
         return msgspec.json.encode({"pods": len(self._informers[0].store)})
 
@@ -137,11 +137,11 @@ class Watched:
 
 @asynccontextmanager
 async def _aiohttp(watched: Watched) -> AsyncIterator[int]:
-    async def answer(request: web.Request) -> web.Response:
-        return web.Response(body=watched.answer(), content_type="application/json")
+    async def respond(request: web.Request) -> web.Response:
+        return web.Response(body=watched.body(), content_type="application/json")
 
     app = web.Application()
-    app.router.add_get("/", answer)
+    app.router.add_get("/", respond)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
@@ -154,7 +154,7 @@ async def _aiohttp(watched: Watched) -> AsyncIterator[int]:
 @asynccontextmanager
 async def _asgi(watched: Watched) -> AsyncIterator[int]:
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        body = watched.answer()
+        body = watched.body()
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),

@@ -28,14 +28,14 @@ def main() -> int:
     minor = baseline.this_minor()
     before = baseline.read(path).get(minor)
     if arguments.write:
-        said = write(path)
+        result = write(path)
     elif before is None:
-        said = report.no_baseline(minor)
+        result = report.no_baseline(minor)
     else:
-        said = report.compare(before, counted(before))
+        result = report.compare(before, counted(before))
 
-    print(*said.lines, sep="\n")
-    return said.status
+    print(*result.lines, sep="\n")
+    return result.status
 
 
 def parse() -> argparse.Namespace:
@@ -85,12 +85,12 @@ def counted(before: Baseline | None) -> report.Counted:
             except NotCounted as exc:
                 missing = dict.fromkeys(sorted(OF_ONE_BUILD), str(exc))
 
-            answer, _ = within.communicate()
+            output, _ = within.communicate()
 
     if within.returncode:
         sys.exit(f"counting failed with status {within.returncode}")
 
-    counts = msgspec.json.decode(answer, type=Counts)
+    counts = msgspec.json.decode(output, type=Counts)
     for case, more in of_machine.items():
         counts[case] |= more
 

@@ -83,7 +83,7 @@ class Maker(msgspec.Struct, frozen=True):
         """Check that the baseline was made with the same machine code, except packages.
 
         Raises:
-            NotCounted: It was not.
+            NotCounted: If their builds differ.
         """
         if (self.python, self.build) != (other.python, other.build):
             raise NotCounted("Python build differs from that of the baseline")
@@ -118,12 +118,12 @@ class Change(msgspec.Struct, frozen=True):
 
     @property
     def verdict(self) -> str:
-        """Return an empty string, `"rose"`, `"fell"`, `"new"` or `"gone"`."""
+        """Return an empty string, `"rose"`, `"fell"`, `"new"` or `"removed"`."""
         if self.before is None:
             return "new"
 
         if self.now is None:
-            return "gone"
+            return "removed"
 
         allowed = self.before * TOLERATED + SLACK
         if self.now > self.before + allowed:

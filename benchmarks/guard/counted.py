@@ -154,8 +154,8 @@ def main() -> None:
         do(case, case.sizes[0], given, nullcontext())
 
     gc.freeze()
-    answer = within(cases, given) if how == "within" else marked(cases, given)
-    print(msgspec.json.encode(answer).decode())
+    counts = within(cases, given) if how == "within" else marked(cases, given)
+    print(msgspec.json.encode(counts).decode())
 
 
 if __name__ == "__main__":

@@ -19,9 +19,9 @@ VERDICTS = {
     "rose": f"rose by more than 10 %. If that is intended: {HOW}",
     "fell": f"fell by more than 10 %. To keep the gain: {HOW}",
     "new": f"not in the baseline: {HOW}",
-    "gone": f"in the baseline, but no longer counted: {HOW}",
+    "removed": f"in the baseline, but no longer counted: {HOW}",
 }
-FAILURES = {"rose", "new", "gone"}
+FAILURES = {"rose", "new", "removed"}
 
 
 @dataclass(frozen=True)

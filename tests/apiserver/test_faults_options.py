@@ -50,7 +50,7 @@ VERBS = "get, list, watch, create, update, patch, delete, deletecollection"
         (Gone, {"verb": None}, "unknown verb None"),
         (Chaos, {"seed": 1, "verbs": ["lst"]}, "Chaos: unknown verb 'lst'. Did"),
         (Chaos, {"seed": 1, "verbs": "lst"}, "unknown verb 'lst'"),
-        (Chaos, {"seed": 1, "verbs": []}, "verbs must not be empty"),
+        (Chaos, {"seed": 1, "verbs": []}, "verbs must contain at least one verb"),
         (Gone, {"resource": "Pod"}, "Gone(resource='Pod'): resource must be the"),
         (Gone, {"resource": "Pod"}, "the plural, 'pods'"),
         (Gone, {"resource": "pod"}, "the plural, 'pods'"),

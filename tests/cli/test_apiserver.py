@@ -226,7 +226,7 @@ async def test_apiserver_with_token_prints_that_kubectl_sends_none(
     await serve(APIServerOptions(**options, kubeconfig=str(config)))  # type: ignore[arg-type]
 
     output = capsys.readouterr().out
-    assert f"It was written to the kubeconfig {config}:" in output
+    assert f"The kubeconfig {config} contains it:" in output
     assert f"aioinformer watch pods -A --kubeconfig {config}" in output
     assert "kubectl sends none over plain HTTP" in output
     assert "kubectl get" not in output

@@ -239,4 +239,4 @@ async def test_watch_reports_a_missing_kubeconfig_in_one_line() -> None:
     assert end.seconds < PATIENCE_SECONDS / 3
     assert "no Kubernetes configuration found" in end.err
     assert "KUBECONFIG" in end.err
-    assert "or give --server." in end.err
+    assert "or pass --server." in end.err

@@ -192,7 +192,7 @@ def test_table_has_row_for_each_informer() -> None:
     ]
     below = " ".join(" ".join(lines[-2:]).split())
     assert below == (
-        "600 changes on the server; queue 3; 90 reconciles (8/s), 20 writes, 1 retries. "
+        "600 changes on the server, queue 3, 90 reconciles (8/s), 20 writes, 1 retries. "
         "Ctrl-C ends it."
     )
 
@@ -219,7 +219,7 @@ def test_narrow_terminal_gets_fewer_uncut_columns(width: int, names: list[str]) 
     assert "…" not in text
     assert "configmaps" in text
     words = " ".join(text.split())
-    assert "600 changes on the server; queue 3; 90 reconciles (8/s), 20 writes" in words
+    assert "600 changes on the server, queue 3, 90 reconciles (8/s), 20 writes" in words
     assert words.endswith("1 retries. Ctrl-C ends it.")
 
 
@@ -230,12 +230,12 @@ def test_verdict_without_differences_is_positive() -> None:
 
 
 def test_verdict_lists_differences() -> None:
-    assert draw_verdict(["a", "b", "c"], pods=2, apps=1) == ("Differences: a; b; c.")
+    assert draw_verdict(["a", "b", "c"], pods=2, apps=1) == ("Differences: a, b, c.")
 
 
 def test_verdict_counts_unlisted_differences() -> None:
     assert draw_verdict(list("abcde"), pods=2, apps=1) == (
-        "Differences: a; b; c; and 2 more."
+        "Differences: a, b, c and 2 more."
     )
 
 

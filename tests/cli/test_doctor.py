@@ -177,7 +177,7 @@ async def test_missing_configuration_fails_first_step(
 
     assert (found.status, found.failed) == (1, ["configuration"])
     assert f"{tmp_path}/absent (does not exist)" in found.text("configuration")
-    assert "give --server" in found.text("configuration")
+    assert "pass --server" in found.text("configuration")
 
 
 async def test_anonymous_user_gets_no_rules(server: APIServer, capfd: Captured) -> None:

@@ -507,7 +507,7 @@ def test_certificate_near_expiry_is_warning(
     answer = results.certificate("it", ends, NOW, names=["a", "b", "c", "d", "e"])
 
     assert (answer.mark, words in answer.text) == (mark, True)
-    assert answer.text.startswith("it, for a, b, c, d, ...; ")
+    assert answer.text.startswith("it, for a, b, c, d, ..., ")
 
 
 def test_unverified_certificate_is_warning() -> None:
@@ -590,7 +590,7 @@ def test_resource_without_list_or_watch_is_failure(
     ("denied", "mark", "words"),
     [
         (set(), "ok", "list, watch and get permitted"),
-        ({"get"}, "ok", "list and watch permitted; get is not"),
+        ({"get"}, "ok", "list and watch permitted (get is not"),
         ({"watch"}, "failed", "watch not permitted"),
         ({"list", "watch", "get"}, "failed", "list and watch not permitted"),
     ],

@@ -80,7 +80,7 @@ async def test_server_certificate_expiry_is_reported(
         found = await examined(target, capfd=capfd)
 
     assert (found.status, found.mark("TLS")) == (0, mark)
-    assert "for 127.0.0.1; valid until " in found.text("TLS")
+    assert "for 127.0.0.1, valid until " in found.text("TLS")
     assert ("renew it" in found.text("TLS")) == (mark == "warning")
     assert found.text("watch", "pods").endswith("with bookmarks")
 
@@ -223,7 +223,7 @@ async def test_plugin_certificate_near_expiry_is_ok(
 
     assert (found.status, found.mark("client certificate")) == (0, "ok")
     text = found.text("client certificate")
-    assert text.startswith("given by the exec plugin; valid until ")
+    assert text.startswith("from the exec plugin, valid until ")
     assert key.read_text().splitlines()[1] not in json.dumps(found.document)
 
 
@@ -354,7 +354,7 @@ async def test_tls_is_checked_through_proxy(
     if trusted:
         assert (refused.mark("TLS"), refused.failed) == ("ok", ["version"])
         assert found.status == 0
-        assert found.text("TLS").startswith("trusted; its expiry is unknown")
+        assert found.text("TLS").startswith("trusted, but its expiry is unknown")
     else:
         assert (found.status, found.failed) == (1, ["TLS"])
         assert "cannot be verified" in found.text("TLS")

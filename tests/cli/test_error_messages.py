@@ -118,5 +118,5 @@ def test_message_names_options_instead_of_calls(
     with pytest.raises(OptionsError) as absent:
         load_kubeconfig(tmp_path / "absent")
 
-    assert message_of(nothing.value).endswith("or give --server.")
+    assert message_of(nothing.value).endswith("or pass --server.")
     assert "(--kubeconfig) does not exist" in message_of(absent.value)

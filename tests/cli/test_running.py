@@ -196,11 +196,11 @@ def test_usage_error_exits_with_2(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("option", "advice"),
     [
-        ("-n", "an empty namespace; use -A for all namespaces"),
-        ("--token", "an empty token; omit --token"),
-        ("--server", "an empty URL; omit --server"),
-        ("--kubeconfig", "an empty path; omit --kubeconfig"),
-        ("--context", "an empty name; omit --context"),
+        ("-n", "must not be empty, use -A for all namespaces"),
+        ("--token", "must not be empty, omit --token"),
+        ("--server", "must not be empty, omit --server"),
+        ("--kubeconfig", "must not be empty, omit --kubeconfig"),
+        ("--context", "must not be empty, omit --context"),
     ],
 )
 @pytest.mark.parametrize("value", ["", " "])

@@ -39,7 +39,7 @@ async def closed_meanwhile(client: Client, waiting: Callable[[], bool]) -> None:
     await asyncio.wait({request}, timeout=1)
 
     assert loop.time() - before < 0.5
-    with pytest.raises(TransportError, match="was closed meanwhile"):
+    with pytest.raises(TransportError, match="was closed during the request"):
         await request
 
 

@@ -345,7 +345,9 @@ def test_encrypted_key_raises_instead_of_prompting(certificates: Certificates) -
 def test_certificate_without_key_raises_options_error(
     certificates: Certificates,
 ) -> None:
-    with pytest.raises(OptionsError, match="needs its key"):
+    with pytest.raises(
+        OptionsError, match="certificate and key must be passed together"
+    ):
         TLSOptions(certificate=certificates.client)
 
 

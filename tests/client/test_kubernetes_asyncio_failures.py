@@ -248,7 +248,7 @@ async def test_watch_ends_after_client_was_closed(
             await asyncio.sleep(float(waiting))
             await api.close()
             closed = loop.time()
-            with pytest.raises(TransportError, match="was closed meanwhile"):
+            with pytest.raises(TransportError, match="was closed during the request"):
                 await reading
 
             assert loop.time() - closed < 11

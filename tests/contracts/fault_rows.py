@@ -63,7 +63,7 @@ class Row:
             of a watch; streaming list.
         fault: Fault that strikes there.
         then: Next attempt; empty if the struck response is still followed.
-        anew: True if the server's history is taken for another one.
+        reset: True if the server's history is taken for another one.
         skipped: Number of objects and events that could not be read.
         lied_to: True if the client got wrong data and cannot know before it relists.
             The test then lets it relist.
@@ -75,7 +75,7 @@ class Row:
     place: Place
     fault: Fault
     then: str
-    anew: bool = False
+    reset: bool = False
     skipped: int = 0
     lied_to: bool = False
     before: tuple[Fault, ...] = ()
@@ -154,7 +154,7 @@ def _lists() -> Iterator[Row]:
     # The third page of a slow list has expired, because writes went on.
     slow = Slow(verb="list", bytes_per_second=1000, skip=1)
     yield Row("page", Compact(skip=1), NEWEST, before=(slow,))
-    yield Row("relist", StepBack(), NEWEST, anew=True)
+    yield Row("relist", StepBack(), NEWEST, reset=True)
 
 
 def _lists_that_pass() -> Iterator[Row]:
@@ -225,11 +225,11 @@ def _in_mid_stream() -> Iterator[Row]:
     yield Row("midstream", ErrorEvent(status=410, after_events=3), NEWEST)
     yield Row("midstream", ErrorEvent(status=404, after_events=3), NOT_OLDER)
     yield Row("midstream", Garble(after_events=3), NOT_OLDER)
-    yield Row("midstream", StepBack(after_events=3), NEWEST, anew=True)
+    yield Row("midstream", StepBack(after_events=3), NEWEST, reset=True)
     # A deletion of an unknown object looks like an older history.
     ends = ("update", "update", "update", "update", "delete")
     twice = Duplicate(after_events=3)
-    yield Row("midstream", twice, NEWEST, anew=True, writes=ends)
+    yield Row("midstream", twice, NEWEST, reset=True, writes=ends)
 
 
 def _watches_that_pass() -> Iterator[Row]:

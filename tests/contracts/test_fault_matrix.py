@@ -47,7 +47,7 @@ async def test_informer_recovers_from_any_fault_at_any_request(row: Row) -> None
     assert run.verdict() == []
     assert then == row.then
     assert skipped == row.skipped
-    assert run.informer.status.history_resets == row.anew
+    assert run.informer.status.history_resets == row.reset
 
 
 async def _write_through(run: Run) -> None:

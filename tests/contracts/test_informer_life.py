@@ -194,7 +194,7 @@ async def test_G8_informer_dies_when_one_of_its_tasks_is_cancelled(
         with pytest.raises(InformerStopped):
             dying.lister.list()
 
-        assert "informer pods died" in caplog.messages
+        assert "informer pods failed" in caplog.messages
         with pytest.raises(InternalError):
             await factory.shutdown()
 

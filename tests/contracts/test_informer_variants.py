@@ -287,7 +287,7 @@ async def test_informer_follows_a_crd_that_is_removed_and_returns(
     # In the first minute, the lines grow with the logarithm of the attempts; then none
     # follow.
     assert 1 <= len(quiet) <= 5, quiet
-    assert quiet[-1].endswith("resource is no longer served; removing all objects")
+    assert quiet[-1].endswith("resource is no longer served, removing all objects")
 
 
 def deletions_of(received: list[str]) -> list[str]:

@@ -137,7 +137,7 @@ async def test_G8_app_is_not_ready_after_its_informer_died(
         await serve()  # uvicorn logs it
 
     died = [it for it in caplog.records if it.levelno == logging.CRITICAL]
-    assert [it.getMessage() for it in died] == ["informer pods died"]
+    assert [it.getMessage() for it in died] == ["informer pods failed"]
 
 
 async def test_reconnecting_browser_misses_nothing(

@@ -156,7 +156,7 @@ def test_object_without_type_or_name_is_refused(missing: str, null: bool) -> Non
     instead = [missing] if null else []
     rest = {key: it for key, it in REFERENCE.items() if key != missing}
 
-    with pytest.raises(OptionsError, match=f"missing or invalid: {missing}$"):
+    with pytest.raises(OptionsError, match=rf"missing or invalid: {missing}\)$"):
         ObjectReference.to(rest | dict.fromkeys(instead, None))
 
 

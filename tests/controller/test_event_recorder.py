@@ -244,7 +244,7 @@ async def test_events_are_given_up_one_by_one_during_long_outage(
         assert len(events.sent) == MAX_ATTEMPTS
         assert 200 < events.sent[-1][0] - events.sent[0][0] < 400
         assert (recorder.dropped, recorder.waiting) == (1, 0)
-        assert "event was not recorded (Warning A of Pod shop/web-0): " in caplog.text
+        assert "dropping event (Warning A of Pod shop/web-0): " in caplog.text
 
         events.fault = lambda _: None
         record(recorder, "A")
@@ -313,7 +313,7 @@ async def test_events_beyond_20000_series_are_dropped(
 
     assert set(events.counts) == set("ABCE")
     assert recorder.dropped == 1
-    assert "event was not recorded (Warning D): " in caplog.text
+    assert "dropping event (Warning D): " in caplog.text
 
 
 async def test_events_beyond_1000_waiting_are_dropped_with_summary(

@@ -311,7 +311,7 @@ class Part:
 async def test_manager_refuses_invalid_runnable(part: Any) -> None:
     manager = Manager(Client.from_url("http://127.0.0.1:1"))
     with pytest.raises(
-        OptionsError, match=r"a manager runs|a runnable is called as run\(\)"
+        OptionsError, match=r"a manager runs|a runnable must be callable as run\(\)"
     ):
         manager.add(part)
 
@@ -342,7 +342,7 @@ async def test_manager_refuses_duplicate_controllers(server: APIServer) -> None:
     maps = manager.informer(CONFIG_MAPS)
     controller = Controller("maps", Notes(), for_=maps)
     manager.add(controller)
-    with pytest.raises(OptionsError, match="controller maps was added"):
+    with pytest.raises(OptionsError, match="controller maps was already added"):
         manager.add(controller, leader_only=False)
 
     with pytest.raises(OptionsError, match="has another controller named maps"):
@@ -360,7 +360,7 @@ async def test_manager_runs_only_once(server: APIServer) -> None:
         with pytest.raises(OptionsError, match="is already running"):
             await manager.start()
 
-    with pytest.raises(OptionsError, match="runs once"):
+    with pytest.raises(OptionsError, match="runs only once"):
         await manager.start()
 
     await manager.run()  # it has ended
@@ -373,7 +373,7 @@ async def test_manager_shut_down_before_start_cannot_start(
 ) -> None:
     manager = Manager(server.client())
     await manager.shutdown()
-    with pytest.raises(OptionsError, match="runs once"):
+    with pytest.raises(OptionsError, match="runs only once"):
         await manager.run()
 
 

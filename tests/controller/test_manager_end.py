@@ -207,7 +207,7 @@ async def test_first_failure_is_raised_and_others_are_logged(
     assert caught.value is first
     assert caplog.messages == [
         "one failed, stopping the manager",
-        "two failed during the stop: KeyError('later')",
+        "two failed during shutdown: KeyError('later')",
     ]
     assert manager.not_ready() == {"manager": "failed: ValueError('first')"}
     await manager.shutdown()  # raised before
@@ -256,7 +256,7 @@ async def test_error_of_block_precedes_failure_of_manager(server: APIServer) -> 
     with pytest.raises(ZeroDivisionError) as caught:
         await body()
 
-    assert caught.value.__notes__ == ["shutting down failed, too: ValueError('a part')"]
+    assert caught.value.__notes__ == ["shutdown also failed: ValueError('a part')"]
 
 
 async def test_shut_down_queue_fails_controller(

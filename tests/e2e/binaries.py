@@ -142,13 +142,13 @@ def find_go(environment: Mapping[str, str]) -> str:
     needed = go_needed(_go_mod("kube-apiserver"))
     if shutil.which("go", path=environment.get("PATH")) is None:
         raise SetupError(
-            "the real etcd and kube-apiserver are built from source, and there is no Go "
-            f"here: install Go {needed} or newer, from your system's packages or from "
+            "building etcd and kube-apiserver from source requires Go, which is not on the "
+            f"PATH: install Go {needed} or newer, from your system's packages or from "
             "the Go project's downloads"
         )
 
     # Inside the module, Go may download a newer version of itself.
-    told = subprocess.run(
+    version = subprocess.run(
         ["go", "env", "GOVERSION"],
         cwd=MODULES / "kube-apiserver",
         env={**environment, **_GO_ENVIRONMENT},
@@ -156,13 +156,13 @@ def find_go(environment: Mapping[str, str]) -> str:
         text=True,
         check=False,
     )
-    if told.returncode:
+    if version.returncode:
         raise SetupError(
             f"Go {needed} or newer is needed to build etcd and kube-apiserver: "
-            f"{told.stderr.strip().splitlines()[-1].removeprefix('go: ')}"
+            f"{version.stderr.strip().splitlines()[-1].removeprefix('go: ')}"
         )
 
-    return told.stdout.strip()
+    return version.stdout.strip()
 
 
 def prepare(environment: Mapping[str, str]) -> Binaries:
@@ -203,14 +203,14 @@ def prepare(environment: Mapping[str, str]) -> Binaries:
 
 
 def _kubectl_here(environment: Mapping[str, str]) -> Path | None:
-    asked = environment.get("AIOINFORMER_E2E_KUBECTL", "")
-    if asked == "build":
+    requested = environment.get("AIOINFORMER_E2E_KUBECTL", "")
+    if requested == "build":
         return None
 
-    found = shutil.which(asked or "kubectl", path=environment.get("PATH"))
-    if asked and found is None:
+    found = shutil.which(requested or "kubectl", path=environment.get("PATH"))
+    if requested and found is None:
         raise SetupError(
-            f"AIOINFORMER_E2E_KUBECTL is {asked}, which is neither a program nor the "
+            f"AIOINFORMER_E2E_KUBECTL is {requested}, which is neither a program nor the "
             "word build"
         )
 

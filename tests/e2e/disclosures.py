@@ -111,7 +111,7 @@ def main(arguments: Sequence[str]) -> int:
 
     found = list(disclosed(secrets, records))
     for place in found:
-        print(f"e2e: a secret was told: {place}", file=sys.stderr)
+        print(f"e2e: a secret was disclosed: {place}", file=sys.stderr)
 
     if not found:
         print(f"None of {len(secrets)} secrets is in {size // 1024} KiB of records.")

@@ -117,9 +117,11 @@ def define_things(server: Server, namespace: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("url", help="of the API server, such as https://127.0.0.1:6443")
     parser.add_argument(
-        "--token", required=True, help="of somebody who may do anything"
+        "url", help="URL of the API server, such as https://127.0.0.1:6443"
+    )
+    parser.add_argument(
+        "--token", required=True, help="token of a cluster administrator"
     )
     parser.add_argument("--ca", required=True, help="file with the server's CA")
     options = parser.parse_args()

@@ -257,8 +257,12 @@ def lines_of(parts: dict[str, dict[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("url", help="of the API server, such as https://127.0.0.1:6443")
-    parser.add_argument("--token", required=True, help="of somebody who may read it")
+    parser.add_argument(
+        "url", help="URL of the API server, such as https://127.0.0.1:6443"
+    )
+    parser.add_argument(
+        "--token", required=True, help="token that may read the OpenAPI document"
+    )
     parser.add_argument("--ca", required=True, help="file with the server's CA")
     parser.add_argument("--modules", required=True, help="folder of a go.mod")
     options = parser.parse_args()

@@ -72,7 +72,7 @@ def test_noted_objects_are_searched(
 
     said = capsys.readouterr()
     assert "None of 1 secrets" in said.out
-    assert "a secret was told: 1.log:" in said.err
+    assert "a secret was disclosed: 1.log:" in said.err
     assert SECRET not in said.err
 
 

@@ -104,7 +104,7 @@ def _wrong_form(content: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: has an unknown key: {key}"
 
         if not isinstance(row.get("tests", []), list):
-            yield f"{name}: tests is no list"
+            yield f"{name}: tests is not a list"
 
 
 def _component(name: str, content: Mapping[str, Any]) -> Component:
@@ -140,7 +140,7 @@ def problems_of(components: Iterable[Component], root: Path) -> Iterator[str]:
             found = (*_wrong_texts(row), *_wrong_reason(row), *_wrong_tests(row, root))
             yield from (f"{component.name}: {row.id}: {it}" for it in found)
 
-    yield from (f"{name}: is there {n} times" for name, n in seen.items() if n > 1)
+    yield from (f"{name}: exists {n} times" for name, n in seen.items() if n > 1)
 
 
 def numbers_of(ranges: str) -> set[int]:
@@ -153,7 +153,7 @@ def numbers_of(ranges: str) -> set[int]:
     for part in ranges.split(","):
         matched = _RANGE.fullmatch(part.strip())
         if matched is None:
-            raise ValueError(f"{ranges!r} is not like '1-4, 10'")
+            raise ValueError(f"{ranges!r} is not a list of ranges such as '1-4, 10'")
 
         numbers.update(range(int(matched[1]), int(matched[2] or matched[1]) + 1))
 
@@ -170,26 +170,26 @@ def _wrong_groups(component: Component) -> Iterator[str]:
 
     given = [(row.group, row.number) for row in component.rows]
     for group, number in sorted(declared - set(given)):
-        yield f"{group}-{number}: has no row, though its group has the number"
+        yield f"{group}-{number}: its group has the number, but there is no row"
 
     for group, number in sorted(set(given) - declared):
-        yield f"{group}-{number}: its group does not have the number"
+        yield f"{group}-{number}: its group lacks the number"
 
     order = list(component.groups)
     known = [it for it in given if it in declared]
     if known != sorted(known, key=lambda it: (order.index(it[0]), it[1])):
-        yield "its rows are not in the order of its groups and of their numbers"
+        yield "its rows are not in the order of its groups and numbers"
 
 
 def _wrong_texts(row: Row) -> Iterator[str]:
     if not row.number:
-        yield "is no id"
+        yield "is not an id"
 
     if not row.behaviour.endswith("."):
-        yield "its behaviour is no sentence"
+        yield "its behaviour is not a sentence"
 
     if not row.upstream.endswith(".go"):
-        yield f"its upstream is no file of Go: {row.upstream!r}"
+        yield f"its upstream is not a Go file: {row.upstream!r}"
 
 
 def _wrong_reason(row: Row) -> Iterator[str]:
@@ -197,31 +197,31 @@ def _wrong_reason(row: Row) -> Iterator[str]:
         yield "has neither tests nor a reason"
 
     if row.reason and row.reason not in REASONS:
-        yield f"its reason is not one of those there are: {row.reason!r}"
+        yield f"unknown reason: {row.reason!r}"
 
     if row.tests and row.reason not in {"", DECIDED}:
-        yield f"has tests, though its reason is {row.reason!r}"
+        yield f"has tests, but also the reason {row.reason!r}"
 
     if row.reason == DECIDED and not row.instead.endswith("."):
-        yield "is decided otherwise, and does not say in a sentence what is instead"
+        yield "is decided otherwise, but has no sentence in `instead`"
 
     if row.instead and row.reason in {"", LATER}:
-        yield "says what is instead, though nothing is decided otherwise"
+        yield 'has `instead`, but its reason is not "decided otherwise"'
 
     if (row.reason == LATER) != bool(row.comes_with):
-        yield f"comes_with goes with the reason {LATER!r}, and that with it"
+        yield f"comes_with requires the reason {LATER!r}, and vice versa"
 
 
 def _wrong_tests(row: Row, root: Path) -> Iterator[str]:
     for test, times in Counter(row.tests).items():
         path, _, name = test.partition("::")
         if times > 1:
-            yield f"names a test twice: {test}"
+            yield f"lists a test twice: {test}"
 
         if not path.startswith("tests/") or not (root / path).is_file():
-            yield f"there is no such file of tests: {test}"
+            yield f"no such test file: {test}"
         elif name not in _tests_in(root / path):
-            yield f"there is no such test: {test}"
+            yield f"no such test: {test}"
 
 
 @cache
@@ -342,7 +342,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     problems += problems_of(components, root)
     path, page = root / "docs" / "conformance.md", page_of(components)
     if only_check and (not path.exists() or path.read_text(encoding="utf-8") != page):
-        problems.append("docs/conformance.md: is out of date; run scripts/conformance")
+        problems.append("docs/conformance.md: is out of date, run scripts/conformance")
 
     for problem in problems:
         print(problem, file=sys.stderr)

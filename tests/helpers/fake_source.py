@@ -345,17 +345,19 @@ class FakeStore:
         self.fed: list[tuple[list[Delta[KubeObject]], str]] = []
         self.commits: list[str] = []
         self.discards = 0
-        self.anew: list[bool] = []
+        self.after_reset: list[bool] = []
         self.unreadable: list[str] = []
         self.deleted: list[str] = []
-        self.vacated = 0
+        self.cleared = 0
 
     def known(self, key: str) -> KubeObject | None:
         return self.objects.get(key)
 
-    async def stage(self, objects: list[KubeObject], *, anew: bool = False) -> None:
+    async def stage(
+        self, objects: list[KubeObject], *, after_reset: bool = False
+    ) -> None:
         self.staged = [*(self.staged or ()), *objects]
-        self.anew.append(anew)
+        self.after_reset.append(after_reset)
 
     async def stage_deleted(self, keys: list[str]) -> None:
         self.staged = [obj for obj in self.staged or () if obj.key not in keys]
@@ -374,8 +376,8 @@ class FakeStore:
         self.commits.append(resource_version)
         self.version = resource_version
 
-    async def vacate(self) -> None:
-        self.vacated += 1
+    async def clear(self) -> None:
+        self.cleared += 1
         self.objects = {}
 
     async def feed(

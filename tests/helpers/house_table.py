@@ -413,15 +413,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure a checkout, print the table, and return 0."""
     parser = argparse.ArgumentParser(
         prog="scripts/house",
-        description="Prints figures of how this code base is built.",
+        description="Prints figures about the structure of the code base.",
     )
     add = parser.add_argument
-    add("--root", type=Path, default=ROOT, help="the checkout to measure")
-    add("--json", type=Path, metavar="FILE", help="write what was measured")
-    add("--compare", type=Path, metavar="FILE", help="print what --json wrote, beside")
+    add("--root", type=Path, default=ROOT, help="checkout to measure")
+    add("--json", type=Path, metavar="FILE", help="write the figures to this file")
+    add(
+        "--compare",
+        type=Path,
+        metavar="FILE",
+        help="print the figures of this file, too",
+    )
     add("--tests", action="store_true", help="count the tests, too")
-    add("--time-tests", action="store_true", help="run the suite, and measure that")
-    add("--verbose", action="store_true", help="list what the figures count")
+    add("--time-tests", action="store_true", help="run and time the test suite")
+    add("--verbose", action="store_true", help="list the counted items")
     options = parser.parse_args(arguments)
 
     report = measure(

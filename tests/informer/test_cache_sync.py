@@ -31,7 +31,7 @@ async def test_wait_for_cache_sync_warns_if_the_factory_is_not_started(
             await factory.wait_for_cache_sync(timeout=1)
 
     (warning,) = [it.getMessage() for it in caplog.records]
-    assert warning == "waiting for caches of a factory that is not started"
+    assert warning == "waiting for the caches of a factory that has not been started"
 
 
 async def test_wait_synced_warns_after_10_s_if_the_informer_does_not_run(
@@ -53,7 +53,7 @@ async def test_wait_synced_warns_after_10_s_if_the_informer_does_not_run(
     assert early == 0
     (warning,) = [it.getMessage() for it in caplog.records]
     assert warning == (
-        "pods has had waiters for 10 s but is not running; enter its factory or await its "
+        "pods has had waiters for 10 s but is not running: enter its factory, or await its "
         "run()"
     )
 

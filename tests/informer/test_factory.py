@@ -193,13 +193,13 @@ def test_another_function_for_an_index_is_refused(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("v1", "widgets"), "not a built-in resource; custom ones have a group"),
-        (("apps/v1", "Pod"), "did you mean 'v1', 'pods'"),
-        (("v1", "deployments"), "did you mean 'apps/v1', 'deployments'"),
-        (("pods",), "'' of 'pods' is not .* did you mean 'v1', 'pods'"),
-        (("v1",), "'' of 'v1' is not .* pass two names, such as 'v1', 'pods'"),
-        (("v1", PODS), "did you mean 'v1', 'pods'"),
-        ((WIDGETS, "widgets"), "not also 'widgets'"),
+        (("v1", "widgets"), "not a built-in resource. Custom ones have a group"),
+        (("apps/v1", "Pod"), "Did you mean 'v1', 'pods'"),
+        (("v1", "deployments"), "Did you mean 'apps/v1', 'deployments'"),
+        (("pods",), "'' of 'pods' is not .* Did you mean 'v1', 'pods'"),
+        (("v1",), "'' of 'v1' is not .* Pass two names, such as 'v1', 'pods'"),
+        (("v1", PODS), "Did you mean 'v1', 'pods'"),
+        ((WIDGETS, "widgets"), "not both: 'widgets'"),
     ],
     ids=["custom", "kind", "group", "plural", "version", "resource", "both"],
 )
@@ -345,7 +345,7 @@ async def test_factory_refuses_another_loop_from_start_to_shutdown() -> None:
 
 @pytest.mark.parametrize("client", ["http://127.0.0.1:1", None], ids=str)
 def test_factory_requires_a_client(client: Any) -> None:
-    with pytest.raises(OptionsError, match=r"needs a Client, such as Client\.from_env"):
+    with pytest.raises(OptionsError, match=r"needs a Client, from Client\.from_env"):
         SharedInformerFactory(client)
 
 
@@ -357,7 +357,7 @@ async def test_factory_creates_no_informer_after_shutdown(
         await settle()
 
     for resource in ("pods", "nodes"):
-        with pytest.raises(InformerStopped, match="factory was left already"):
+        with pytest.raises(InformerStopped, match="the factory has ended"):
             factory.informer("v1", resource)
 
     assert factory.informers == (pods,)

@@ -97,11 +97,11 @@ def test_equivalent_selectors_give_the_same_informer() -> None:
 @pytest.mark.parametrize("option", ["label_selector", "field_selector"])
 def test_selectors_must_be_strings(option: str) -> None:
     selector: Any = {"app": "web"}
-    with pytest.raises(OptionsError, match=r"a string like 'app=web', not \{'app'"):
+    with pytest.raises(OptionsError, match=r"a string such as 'app=web', not \{'app'"):
         FactoryDefaults(**{option: selector})
 
     requested: Any = {option: selector}
-    with pytest.raises(OptionsError, match=r"a string like 'app=web', not \{'app'"):
+    with pytest.raises(OptionsError, match=r"a string such as 'app=web', not \{'app'"):
         FactoryDefaults().spec("v1", "pods", requested)
 
 
@@ -169,7 +169,7 @@ def test_invalid_resync_period_is_refused(period: float) -> None:
 
 @pytest.mark.parametrize("key", ["pods", ("v1", "pods")], ids=str)
 def test_keys_of_custom_resync_must_be_resources(key: Any) -> None:
-    with pytest.raises(OptionsError, match=r"keys of custom_resync are Resources"):
+    with pytest.raises(OptionsError, match=r"keys of custom_resync must be Resources"):
         FactoryDefaults(custom_resync={key: 60})
 
 

@@ -177,7 +177,7 @@ async def test_G8_web_app_reports_which_informer_is_dead(
         assert any("Bug" in f"{it.getMessage()}{it.exc_text or ''}" for it in received)
 
     (died,) = [it for it in caplog.records if it.levelno == logging.CRITICAL]
-    assert died.getMessage() == "informer pods died"
+    assert died.getMessage() == "informer pods failed"
 
 
 @pytest.mark.parametrize("host", ["uvicorn", "aiohttp"])

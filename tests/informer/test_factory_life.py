@@ -100,7 +100,7 @@ async def test_factory_runs_only_once(factory: SharedInformerFactory) -> None:
         with pytest.raises(OptionsError, match="is already running"):
             await factory.start()
 
-    with pytest.raises(InformerStopped, match="runs once"):
+    with pytest.raises(InformerStopped, match="runs only once"):
         await factory.start()
 
 
@@ -338,7 +338,7 @@ async def test_informer_that_dies_ends_no_other(
     assert stopped.value.__cause__ is failure
     assert phases == ("stopped", "watching")
     (record,) = [it for it in caplog.records if it.levelno == logging.CRITICAL]
-    assert record.getMessage() == "informer pods died"
+    assert record.getMessage() == "informer pods failed"
 
 
 class Foreign(BaseException):

@@ -154,7 +154,7 @@ async def dies_alone(host: str) -> Finished:
             stopped = {"pods": "stopped: Bug('pods')"}
             assert await get(http, "/ready") == (503, stopped)
             assert await get(http, "/read/pods") == (503, "InformerStopped")
-            while "informer pods died" not in await process.error_line():
+            while "informer pods failed" not in await process.error_line():
                 pass  # logged at once, without any configuration of logging
 
             # The other informer continues.

@@ -264,7 +264,7 @@ async def test_use_requires_a_running_factory(
     unanswered: SharedInformerFactory,
 ) -> None:
     with pytest.raises(
-        OptionsError, match="cannot use 'pods': the factory does not run"
+        OptionsError, match="cannot use 'pods': the factory is not running"
     ):
         async with unanswered.use("v1", "pods"):
             raise AssertionError("it is not entered")
@@ -273,7 +273,7 @@ async def test_use_requires_a_running_factory(
     async with unanswered:
         await settle()
 
-    with pytest.raises(InformerStopped, match="left already"):
+    with pytest.raises(InformerStopped, match="factory has ended"):
         async with unanswered.use("v1", "pods"):
             raise AssertionError("it is not entered")
 

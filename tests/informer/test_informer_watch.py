@@ -183,17 +183,17 @@ async def test_watch_exposes_the_status_of_the_informer() -> None:
 async def test_watch_must_be_entered() -> None:
     _, watch = watch_of()
 
-    with pytest.raises(OptionsError, match="pods does not run"):
+    with pytest.raises(OptionsError, match="pods is not running"):
         await watch.next_batch()
 
 
 async def test_watch_runs_only_once() -> None:
     _, watch = watch_of()
     async with watch:
-        with pytest.raises(OptionsError, match="pods runs once"):
+        with pytest.raises(OptionsError, match="pods runs only once"):
             await watch.__aenter__()
 
-    with pytest.raises(OptionsError, match="pods runs once"):
+    with pytest.raises(OptionsError, match="pods runs only once"):
         await watch.__aenter__()
 
 

@@ -17,7 +17,7 @@ async def test_run_state_begins_once() -> None:
     idle = repr(live)
     live.begin()
 
-    with pytest.raises(OptionsError, match="pods has been run already"):
+    with pytest.raises(OptionsError, match="pods runs only once"):
         live.begin()
 
     assert live.loop is asyncio.get_running_loop()

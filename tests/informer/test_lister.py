@@ -182,7 +182,9 @@ def test_negative_limit_raises_options_error(
 def test_selector_of_another_type_raises_options_error(
     lister: Lister, read: Callable[..., object]
 ) -> None:
-    with pytest.raises(OptionsError, match="like 'app=web' or a LabelSelector, not"):
+    with pytest.raises(
+        OptionsError, match="such as 'app=web', or a LabelSelector, not"
+    ):
         read(lister, {"app": "web"})
 
 

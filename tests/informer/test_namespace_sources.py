@@ -84,10 +84,14 @@ async def test_wait_for_version_names_the_version_reached_by_a_namespace() -> No
     pods = two()
 
     async with running(pods.run()):
-        with pytest.raises(TimeoutError, match="at version 7, not at 9, after 3 s"):
+        with pytest.raises(
+            TimeoutError, match=r"not reach version 9 within 3 s .version=7"
+        ):
             await pods.wait_for_version("9", 3, namespace="web")
 
-        with pytest.raises(TimeoutError, match="at version 5, not at 9, after 3 s"):
+        with pytest.raises(
+            TimeoutError, match=r"not reach version 9 within 3 s .version=5"
+        ):
             await pods.wait_for_version("9", 3)
 
 
@@ -231,7 +235,7 @@ async def test_read_of_an_unlisted_namespace_is_refused(read: Any) -> None:
     async with running(pods.run()):
         await pods.wait_synced()
         with pytest.raises(
-            OptionsError, match="does not have namespace 'x', only shop, web"
+            OptionsError, match="does not watch namespace 'x', only shop, web"
         ):
             read(pods)
 

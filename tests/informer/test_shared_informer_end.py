@@ -27,7 +27,7 @@ async def test_informer_runs_only_once() -> None:
 
     async with running(pods.run()):
         await settle()
-        with pytest.raises(OptionsError, match="pods has been run already"):
+        with pytest.raises(OptionsError, match="pods runs only once"):
             await pods.run()
 
         assert pods.has_synced

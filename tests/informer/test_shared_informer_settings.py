@@ -87,7 +87,7 @@ async def test_transform_cannot_be_set_during_the_run() -> None:
     async with running(pods.run()):
         await settle()
         with pytest.raises(
-            OptionsError, match="pods was run already: set its transform earlier"
+            OptionsError, match="pods has been started already: set the transform"
         ):
             pods.set_transform(without_status)
 

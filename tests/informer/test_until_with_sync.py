@@ -193,7 +193,9 @@ async def test_timeout_before_the_sync_raises_not_synced_with_a_precondition(
 ) -> None:
     source = source_of(TransportError("no route"))
 
-    with pytest.raises(NotSynced, match=r"not synced after 30 s: .*no route") as caught:
+    with pytest.raises(
+        NotSynced, match=r"did not sync within 30 s: .*no route"
+    ) as caught:
         await until_with_sync(source, anything, precondition=anything, timeout=30)
 
     assert list(caught.value.results) == ["until_with_sync"]

@@ -265,7 +265,9 @@ async def test_wrong_token_is_reported_in_one_line(tmp_path: Path) -> None:
     assert (end.status, end.out) == (1, "")
     # After the log lines that Python shows if logging is not configured.
     *logged, line = end.err.splitlines()
-    assert all(it.startswith("pods: attempt failed (") for it in logged)
+    assert all(
+        it.startswith("pods: list or watch failed, will retry (") for it in logged
+    )
     assert line.startswith("not synced: pods: ")
     assert "401 Unauthorized: Unauthorized" in line
 

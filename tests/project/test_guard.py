@@ -37,26 +37,26 @@ def of_bytecodes(count: float) -> Counts:
 
 
 def test_increased_count_fails() -> None:
-    said = report_of(of_bytecodes(1000.0), of_bytecodes(1101.0))
+    report = report_of(of_bytecodes(1000.0), of_bytecodes(1101.0))
 
-    assert said.status == 1
-    assert said.lines[1].split() == [
+    assert report.status == 1
+    assert report.lines[1].split() == [
         *("an", "event", "bytecodes", "1,000.0", "1,101.0", "+10.1%", "ROSE")
     ]
-    assert said.lines[-1].startswith("1 rose by more than 10 %.")
+    assert report.lines[-1].startswith("1 rose by more than 10 %.")
 
 
 def test_increase_within_the_tolerance_passes() -> None:
-    said = report_of(of_bytecodes(1000.0), of_bytecodes(1099.0))
+    report = report_of(of_bytecodes(1000.0), of_bytecodes(1099.0))
 
-    assert said == Report([*said.lines[:2], "no count rose by more than 10 %"], 0)
+    assert report == Report([*report.lines[:2], "no count rose by more than 10 %"], 0)
 
 
 def test_decreased_count_is_reported_and_passes() -> None:
-    said = report_of(of_bytecodes(1000.0), of_bytecodes(899.0))
+    report = report_of(of_bytecodes(1000.0), of_bytecodes(899.0))
 
-    assert said.status == 0
-    assert said.lines[-1].startswith("1 fell by more than 10 %. To keep the gain:")
+    assert report.status == 0
+    assert report.lines[-1].startswith("1 fell by more than 10 %. To keep the gain:")
 
 
 def test_first_object_tracked_by_the_garbage_collector_fails() -> None:
@@ -75,19 +75,19 @@ def test_increase_of_one_count_fails_despite_decreases() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "told"),
+    ("before", "now", "text"),
     [
         pytest.param({}, of_bytecodes(1.0), "1 not in the baseline:", id="new"),
-        pytest.param(of_bytecodes(1.0), {}, "1 in the baseline, but no", id="gone"),
+        pytest.param(of_bytecodes(1.0), {}, "1 in the baseline, but no", id="removed"),
     ],
 )
 def test_count_missing_on_either_side_fails(
-    before: Counts, now: Counts, told: str
+    before: Counts, now: Counts, text: str
 ) -> None:
-    said = report_of(before, now)
+    report = report_of(before, now)
 
-    assert said.status == 1
-    assert said.lines[-1].startswith(told)
+    assert report.status == 1
+    assert report.lines[-1].startswith(text)
 
 
 def test_unavailable_counts_are_reported_and_pass() -> None:
@@ -95,10 +95,10 @@ def test_unavailable_counts_are_reported_and_pass() -> None:
     missing = {"instructions": "valgrind is not installed"}
     counted = Counted(MAKER, of_bytecodes(100.0), missing)
 
-    said = compare(Baseline(MAKER, before), counted)
+    report = compare(Baseline(MAKER, before), counted)
 
-    assert said.status == 0
-    assert "not counted: instructions: valgrind is not installed" in said.lines
+    assert report.status == 0
+    assert "not counted: instructions: valgrind is not installed" in report.lines
 
 
 # ------------------------------------------------------------ what they were made with
@@ -107,13 +107,13 @@ def test_unavailable_counts_are_reported_and_pass() -> None:
 def test_other_library_versions_are_reported() -> None:
     maker = Maker("3.11.9", "a compiler", {"msgspec": "0.23.0"})
 
-    said = report_of(of_bytecodes(100.0), of_bytecodes(100.0), maker)
+    report = report_of(of_bytecodes(100.0), of_bytecodes(100.0), maker)
 
-    assert said.status == 0
+    assert report.status == 0
     assert (
         "compared though the baseline was made with: Python 3.11.7, not 3.11.9; "
         "msgspec 0.22.0, not 0.23.0"
-    ) in said.lines
+    ) in report.lines
 
 
 def test_increase_with_other_versions_fails() -> None:

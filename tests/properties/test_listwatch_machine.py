@@ -25,6 +25,7 @@ from aioinformer.errors import (
     TransportError,
 )
 from aioinformer.informer.listwatch.machine import (
+    Clear,
     Commit,
     Discard,
     Input,
@@ -33,7 +34,6 @@ from aioinformer.informer.listwatch.machine import (
     PageListed,
     Report,
     StreamListed,
-    Vacate,
     WatchEnded,
     Watching,
     advance,
@@ -506,7 +506,7 @@ class AnySequence(RuleBasedStateMachine):
             keep = (
                 old is not None
                 and same_state(old, obj)
-                and (not self.phase.anew or old == obj)
+                and (not self.phase.after_reset or old == obj)
             )
             self.staged[obj.key] = old if keep and old is not None else obj
 
@@ -535,7 +535,7 @@ class AnySequence(RuleBasedStateMachine):
                     self.commit(version, before)
                 case Discard():
                     self.staged, self.unread_in_list = {}, set()
-                case Vacate():
+                case Clear():
                     assert not self.server.served
                     self.store, self.unread = {}, set()
                     self.taken, self.lost = 0, False
@@ -546,7 +546,7 @@ class AnySequence(RuleBasedStateMachine):
     def commit(self, version: str, listing: Listing) -> None:
         assert self.phase == Watching(version, listing.streaming or listing.detour)
         assert self.lost is (int(version) < self.taken)
-        assert listing.anew or not self.lost
+        assert listing.after_reset or not self.lost
         self.store, self.staged = self.staged, {}
         self.unread, self.unread_in_list = self.unread_in_list, set()
         self.taken, self.lost = int(version), False

@@ -185,6 +185,20 @@ def test_item_framer_returns_items_for_any_chunk_size(
     assert rest == rest_text
 
 
+@each_case("size", [999, 1000, 1001])
+def test_bracket_scan_follows_escapes_across_chunks(size: int) -> None:
+    """An item longer than the limit of guesses, full of escapes before brackets."""
+    (large,) = objects(1, text="\n}]},\t[{" * 40_000)
+    items = [large, *claims(20)]
+
+    early, late, rest = framed(pieces_of(body_of(items, b"}"), size))
+
+    assert early[0] == large
+    assert len(early) > 10
+    assert early + late == items
+    assert rest == b"}"
+
+
 @given(
     items=st.lists(values, max_size=6),
     rest_text=st.dictionaries(st.just("x"), values),

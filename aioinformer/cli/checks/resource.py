@@ -215,7 +215,7 @@ async def watching(
             pass
 
     if seconds < LEAST_WATCH_SECONDS:
-        text = f"{opened}; not enough time to see bookmarks, increase --timeout"
+        text = f"{opened}, but not enough time to see bookmarks: increase --timeout"
         return StepResult("ok", text)
 
     return StepResult(

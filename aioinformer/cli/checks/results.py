@@ -158,13 +158,13 @@ def certificate(
     text = f"{subject}, for {shown}" if shown else subject
     text += "" if verified else ", NOT VERIFIED"
     if ends is None:
-        return StepResult("ok" if verified else "warning", f"{text}; expiry unknown")
+        return StepResult("ok" if verified else "warning", f"{text}, expiry unknown")
 
     days = (ends - now).days
     if days < 0:
-        return StepResult("warning", f"{text}; EXPIRED on {ends:%Y-%m-%d %H:%M} UTC")
+        return StepResult("warning", f"{text}, EXPIRED on {ends:%Y-%m-%d %H:%M} UTC")
 
-    text += f"; valid until {ends:%Y-%m-%d %H:%M} UTC"
+    text += f", valid until {ends:%Y-%m-%d %H:%M} UTC"
     if days < WARNING_DAYS:
         return StepResult("warning", f"{text}, {days} days left: renew it")
 
@@ -240,7 +240,7 @@ def discovery(*, aggregated: bool, count: int, broken: Mapping[str, str]) -> Ste
         return StepResult("ok", text)
 
     missing = ", ".join(f"{name} ({why})" for name, why in broken.items())
-    return StepResult("warning", f"{text}; unavailable: {missing}")
+    return StepResult("warning", f"{text}, unavailable: {missing}")
 
 
 # ------------------------------------------------------------ a resource
@@ -280,7 +280,7 @@ def permissions(denied: Collection[str]) -> StepResult:
 
     if "get" in denied:
         return StepResult(
-            "ok", "list and watch permitted; get is not, and informers do not need it"
+            "ok", "list and watch permitted (get is not, and informers do not need it)"
         )
 
     return StepResult("ok", "list, watch and get permitted")

@@ -192,7 +192,7 @@ async def tls(client: Client, auth: RequestAuth) -> StepResult:
 
     if config.proxy:
         await _send_request(client)
-        text = "trusted; its expiry is unknown because of the proxy"
+        text = "trusted, but its expiry is unknown because of the proxy"
         return StepResult("ok" if config.tls.verify else "warning", text)
 
     # It imports aiohttp, which the client has loaded.
@@ -236,13 +236,13 @@ async def client_certificate(config: ClientConfig, auth: RequestAuth) -> StepRes
     now = datetime.now(tz=UTC)
     if auth.info.certificate is not None:
         ends = expiry_of(auth.info.certificate)
-        result = results.certificate("given by the exec plugin", ends, now)
+        result = results.certificate("from the exec plugin", ends, now)
         # They are valid for hours, and the plugin renews them: no warning.
         return StepResult("ok", _DAYS_LEFT.sub("", result.text))
 
     given = config.tls.certificate
     pem = await asyncio.to_thread(_read, given) if isinstance(given, Path) else given
-    return results.certificate("of the configuration", expiry_of(pem or b""), now)
+    return results.certificate("from the configuration", expiry_of(pem or b""), now)
 
 
 async def _send_request(client: Client) -> None:

@@ -48,7 +48,7 @@ class TLSOptions:
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
-            raise OptionsError("a client certificate needs its key, and the reverse")
+            raise OptionsError("certificate and key must be passed together")
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -27,14 +27,14 @@ logger = guarded_logger(__name__)
 class ErrorReporter:
     """Reporter of failures in the user code of one informer. Never raises.
 
-    Each failure is counted, passed on, and logged with its traceback. If the same code
-    fails repeatedly, perhaps for each of 100,000 objects, only the first failures in a
-    minute are logged like this, then their number.
+    Each failure is counted, passed to `on_error`, and logged with its traceback. If the
+    same code fails repeatedly, perhaps for each of 100,000 objects, only the first
+    failures in a minute are logged one by one. Totals are logged after that.
 
     Args:
         name: Name of the informer.
         on_error: Function called with each failure. Its own errors are logged.
-        metrics: Counts `aioinformer_user_errors_total` by informer and place.
+        metrics: Sink that counts `aioinformer_user_errors_total` by informer and place.
 
     Raises:
         OptionsError: If `on_error` is not a plain function.
@@ -52,7 +52,7 @@ class ErrorReporter:
         self._name = name
         self._on_error = on_error
         self._metrics = metrics
-        # By place and name of the code.
+        # Limits by place and name of the failing code.
         self._limits: defaultdict[tuple[str, str], LogLimit] = defaultdict(LogLimit)
 
     def failed(
@@ -88,7 +88,11 @@ class ErrorReporter:
         verdict = self._limits[failure.where, failure.name].note(_now())
         if verdict.each:
             logger.error(
-                "%s: %s for %r", self._name, failure, failure.subject, exc_info=failure
+                "%s: %s (object=%r)",
+                self._name,
+                failure,
+                failure.subject,
+                exc_info=failure,
             )
 
         for count in verdict.sums:
@@ -96,7 +100,7 @@ class ErrorReporter:
 
 
 def _now() -> float:
-    """Return the time of the running loop, or of its clock if none runs."""
+    """Return the running loop's time, or `time.monotonic()` outside a loop."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -109,8 +113,8 @@ WINDOW_SECONDS = 60.0
 
 
 EACH = 9
-"""Number of occurrences in a minute that are logged one by one. Then totals are logged at
-10, 20, 40, ... So a million occurrences in a minute make 27 records."""
+"""Number of occurrences in a minute that are logged one by one. After these, totals are
+logged at 10, 20, 40, ... A million occurrences in a minute make 27 records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +125,10 @@ class Verdict:
     """True to log the occurrence itself."""
 
     sum: int = 0
-    """If not 0, the total of this minute to log, including this occurrence."""
+    """Total of this minute to log, including this occurrence; 0 for none."""
 
     before: int = 0
-    """If not 0, the total to log of the last minute with occurrences."""
+    """Total of the previous minute with occurrences to log; 0 for none."""
 
     @property
     def sums(self) -> list[int]:

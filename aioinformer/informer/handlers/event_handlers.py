@@ -45,16 +45,16 @@ class EventHandlers:
     """Functions of one handler: either `on_event`, or some of the others."""
 
     on_add: Callable[[KubeObject], Outcome] | None = None
-    """Function of the new object."""
+    """Function called with the new object."""
 
     on_update: Callable[[KubeObject, KubeObject], Outcome] | None = None
-    """Function of the old and the new state."""
+    """Function called with the old and the new state."""
 
     on_delete: Callable[[KubeObject], Outcome] | None = None
-    """Function of the last state."""
+    """Function called with the last state."""
 
     on_event: Callable[[Notification], Outcome] | None = None
-    """Function of the `Added`, `Updated` or `Deleted`, which has the flags."""
+    """Function called with the `Added`, `Updated` or `Deleted` notification."""
 
     def __post_init__(self) -> None:
         specific = (self.on_add, self.on_update, self.on_delete)
@@ -87,7 +87,7 @@ class EventHandlers:
         return "+".join(dict.fromkeys(names))
 
     def calls(self) -> dict[type, Call]:
-        """Return the function to call with a notification, by its type."""
+        """Return the functions to call, by type of notification."""
         if self.on_event is not None:
             return dict.fromkeys((Added, Updated, Deleted), self.on_event)
 
@@ -104,7 +104,7 @@ class EventHandlers:
         return calls
 
 
-# Calls of the functions, with the usual names of their parameters.
+# Signatures that the functions must accept, for checks and error messages.
 _FORMS = ("on_add(obj)", "on_update(old, new)", "on_delete(obj)", "on_event(event)")
 
 
@@ -164,13 +164,13 @@ class HandlerOptions:
 class HandlerFilter:
     """Filter of the notifications of one handler, applied on delivery.
 
-    Objects that start to match give `Added`, those that stop to match `Deleted`. The
-    filter is called with the new state. Its result for the old state is known, as the keys
-    that the handler has. (client-go calls it with both states, and with the final state of
-    a deletion. If that state or the filter's result has changed, its handlers miss a
-    deletion, or get one of an unknown object.)
+    An object that starts to match is delivered as `Added`, one that stops matching as
+    `Deleted`. The filter is only called with new states. The keys of delivered objects
+    show whether the old state matched. (client-go calls the filter with both states,
+    and with the final state of a deletion. If the filter's result has changed
+    meanwhile, the handler misses a deletion, or gets one for an unknown object.)
 
-    If the filter raises, that is reported, and the object matches.
+    If the filter raises, the error is reported and the object counts as matching.
 
     Args:
         accepts: Filter function of the user.
@@ -187,18 +187,18 @@ class HandlerFilter:
         self._accepts = accepts
         self._name = name
         self._reporter = reporter
-        # Keys of the objects that the handler has got and that were not deleted since.
+        # Keys of objects that were delivered as added, and not as deleted since.
         self._known: set[str] = set()
 
     def apply(
         self, events: Iterator[Notification | None]
     ) -> Iterator[Notification | None]:
-        """Yield the notification for each event; None for none."""
+        """Yield the notification to deliver for each event, or None."""
         for event in events:
             yield None if event is None else self.filtered(event)
 
     def filtered(self, event: Notification) -> Notification | None:
-        """Return the notification for the handler; None for none."""
+        """Return the notification to deliver, or None."""
         obj = object_of(event)
         known = obj.key in self._known
         accepted = not isinstance(event, Deleted) and self._matches(obj, event)

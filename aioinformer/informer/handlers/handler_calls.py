@@ -1,8 +1,9 @@
 """Calls of a handler: monitoring, cancellation, and calls in a thread.
 
-Most calls do not wait, and there may be a hundred thousand per second. So the listener
-calls and awaits in a plain loop. `HandlerCalls`, which runs that loop, detects from outside
-that a call waits, blocks the event loop, or does not return.
+Most calls return without suspending, and there may be a hundred thousand per second. So
+the listener calls handlers in a plain loop, without a task or timer per call.
+`HandlerCalls` wraps that loop. It detects calls that suspend, block the event loop, or
+do not return.
 """
 
 from __future__ import annotations
@@ -45,35 +46,36 @@ BLOCKING_SECONDS = 0.05
 """Seconds from which a call that blocks the event loop is counted and logged."""
 
 HIGH_WATER = 10_000
-"""Number of queued notifications of one handler that is logged as a warning, and at each
-doubling, if the oldest has been queued for `HIGH_WATER_SECONDS`."""
+"""Queue depth of one handler from which a warning is logged, if the oldest notification
+has been queued for more than `HIGH_WATER_SECONDS`. The next warning follows at twice
+the depth."""
 
 HIGH_WATER_SECONDS = 10.0
-"""Time that a first list may take."""
+"""Seconds for which a deep queue is normal, as after a first list."""
 
 CALM_SECONDS = 5.0
-"""Age of the oldest notification below which a handler is no longer slow, so that the next
-period of slowness is logged again."""
+"""Age of the oldest notification, in seconds, below which a handler is no longer slow.
+The next slow period is logged again."""
 
 LONG_CALL_SECONDS = 60.0
 """Seconds after which a running call is logged as a warning, as it may never end."""
 
 QUIET_SECONDS = 600.0
-"""Seconds between warnings about long calls of one handler. Notifications queued later than
-that after a warning belong to another period of slowness."""
+"""Seconds between warnings about long calls of one handler. If the oldest notification
+was queued more than this after a warning, the handler is in a new slow period."""
 
 
 class TimedCoroutine:
-    """Awaitable that measures for how long each step blocks the event loop.
+    """Awaitable that measures how long each step of a coroutine blocks the event loop.
 
-    Await it once, in the task that makes it.
+    Await it once, in the task that creates it.
 
     Attributes:
         task: Task that awaits it.
-        longest: Seconds of the longest step.
-        own_cancels: Number of cancellations of its task by itself, up to its last wait:
-            during a step, no other code runs. Cancellations by other code that it has
-            undone (`uncancel`) are subtracted.
+        longest: Duration of the longest step in seconds.
+        own_cancels: Number of cancellations of its task that the coroutine requested
+            itself, up to its last suspension. (No other code runs during a step.)
+            Cancellations by other code that it has undone (`uncancel`) are subtracted.
     """
 
     __slots__ = ("_cancels_before", "_coroutine", "longest", "own_cancels", "task")
@@ -109,7 +111,7 @@ class TimedCoroutine:
         self._coroutine.close()
 
     def forget_cancels(self) -> None:
-        """Reset the count; called within a step."""
+        """Reset `own_cancels`; called within a step."""
         self.own_cancels = 0
         self._cancels_before = self.task.cancelling()
 
@@ -140,15 +142,16 @@ class HandlerCalls(TimedCoroutine):
     """Monitor of a coroutine that calls a handler.
 
     Args:
-        delivery: Function that returns the coroutine, which sets `event`.
+        delivery: Function that returns the coroutine. The coroutine sets `event` before
+            each call.
         monitor: Monitor of the handler, for calls that block the loop or do not return.
-        budget: Budget that is returned when a call begins to wait.
+        budget: Budget of the loop. The slice ends when a call suspends.
 
     Attributes:
         event: Notification of the running call, or of the call that ended the task.
-            None in the waits between calls.
-        waited: True if the running call has waited, so that its slice of the budget was
-            returned. `finish()` is due after the call.
+            None while the coroutine itself waits between calls.
+        waited: True if the running call has suspended, which ended the slice of the
+            budget. Call `finish()` after such a call.
     """
 
     __slots__ = ("_budget", "_monitor", "event", "waited")
@@ -166,21 +169,23 @@ class HandlerCalls(TimedCoroutine):
         self.waited = False
 
     def is_from_outside(self, error: BaseException) -> bool:
-        """Return True if the error of a call is a cancellation of its task by other code."""
+        """Return True if the error of a call is a cancellation by other code."""
         return (
             isinstance(error, asyncio.CancelledError)
             and self.task.cancelling() > self.own_cancels_so_far()
         )
 
     async def finish(self) -> None:
-        """Finish a call that has waited, or has left its task with a pending cancellation.
+        """Clean up after a call that suspended or left a cancellation request.
 
-        The call may have cancelled its task itself. Or a TaskGroup in it has, which does
-        not always undo that up to Python 3.12. Or other code has, and the call swallowed
-        the cancellation. Code that may end the listener has also closed it.
+        All cancellation requests on the task are dropped. They may come from the call
+        itself, or from a `TaskGroup` in it: up to Python 3.12, a group does not always
+        undo its own request. Or other code made the request and the call swallowed the
+        `CancelledError`. The processor's cancellation is not lost, because the
+        processor closes the listener first.
 
         Cancellation:
-            Raised, as it is not the call's.
+            A new cancellation during this method is raised.
         """
         self._budget.end()
         self._monitor.call = None
@@ -216,7 +221,7 @@ class HandlerCalls(TimedCoroutine):
 
 
 class HandlerMonitor:
-    """Monitor of slow calls of one handler. It has a timer only while a call waits.
+    """Monitor of one handler's queue and slow calls, with a timer while calls wait.
 
     Args:
         name: Name of the handler.
@@ -235,7 +240,7 @@ class HandlerMonitor:
         self._high_water = HIGH_WATER
         self._warned_at = 0.0
         self.call: Notification | None = None
-        """Notification of the running call, while that waits."""
+        """Notification of the running call once that has suspended; else None."""
         self._began = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._silent_until = 0.0
@@ -243,7 +248,7 @@ class HandlerMonitor:
     # ------------------------------------------------------------ queued notifications
 
     def crowded(self, now: float) -> None:
-        """Warn if the handler is slow; called when at least `HIGH_WATER` are queued."""
+        """Warn if the handler is slow; called from a depth of `HIGH_WATER`."""
         depth, oldest = self._inbox.depth, self._inbox.oldest
         age = now - oldest
         if age < CALM_SECONDS or oldest > self._warned_at + QUIET_SECONDS:
@@ -289,7 +294,7 @@ class HandlerMonitor:
     # ------------------------------------------------------------ long calls
 
     def call_waits(self, event: Notification) -> None:
-        """Record that a call waits. Set `call` to None after the call."""
+        """Record that a call has suspended. Set `call` to None after the call."""
         loop = asyncio.get_running_loop()
         self.call = event
         self._began = loop.time()
@@ -332,15 +337,15 @@ class HandlerMonitor:
         )
 
 
-Work: TypeAlias = "tuple[Future[BaseException | None], Callable[[], object]]"
+QueuedCall: TypeAlias = "tuple[Future[BaseException | None], Callable[[], object]]"
 
 
 class ThreadCalls:
     """Thread of one handler, started by the first call.
 
-    It is not a thread of the loop's executor: a handler that never returns would take that
-    from the host program. It is a daemon, so that such a handler does not keep the process
-    alive.
+    The thread does not belong to the loop's executor, where a handler that never
+    returns would block a thread of the host program. It is a daemon thread, so such a
+    handler does not keep the process alive.
 
     Args:
         name: Name of the handler.
@@ -353,10 +358,10 @@ class ThreadCalls:
         self._name = name
         self._failed = failed
         # Queue of calls for the thread; None ends the thread.
-        self._works: SimpleQueue[Work | None] | None = None
+        self._calls: SimpleQueue[QueuedCall | None] | None = None
 
     def wrap(self, call: Callable[[Any], object]) -> Callable[[Any], Awaitable[None]]:
-        """Return a function that makes a call in the thread, and can be awaited."""
+        """Return an awaitable version of a plain function, which runs in the thread."""
 
         def in_thread(event: Notification) -> Awaitable[None]:
             return self._call(call, event)
@@ -365,23 +370,23 @@ class ThreadCalls:
 
     def close(self) -> None:
         """End the thread after its running call; does not wait. Idempotent."""
-        works, self._works = self._works, None
-        if works is not None:
-            works.put(None)
+        calls, self._calls = self._calls, None
+        if calls is not None:
+            calls.put(None)
 
     async def _call(self, call: Callable[[Any], object], event: Notification) -> None:
         """Make a call in the thread, with the context variables of this task.
 
         Cancellation:
-            Does not end the call, as threads cannot be ended. It is abandoned, with a
-            warning.
+            A running call is abandoned with a warning, as threads cannot be cancelled.
+            A queued call is not made.
         """
-        if self._works is None:
-            self._works = _begin_thread(f"handler {self._name}")
+        if self._calls is None:
+            self._calls = _start_thread(f"handler {self._name}")
 
         context = contextvars.copy_context()
         outcome: Future[BaseException | None] = Future()
-        self._works.put((outcome, lambda: context.run(_call_plain, call, event)))
+        self._calls.put((outcome, lambda: context.run(_call_plain, call, event)))
         try:
             failure = await asyncio.wrap_future(outcome)
         except asyncio.CancelledError:
@@ -399,27 +404,27 @@ class ThreadCalls:
             self._failed(event, failure)
 
 
-def _begin_thread(name: str) -> SimpleQueue[Work | None]:
-    works: SimpleQueue[Work | None] = SimpleQueue()
-    threading.Thread(target=_do, args=(works,), name=name, daemon=True).start()
-    return works
+def _start_thread(name: str) -> SimpleQueue[QueuedCall | None]:
+    calls: SimpleQueue[QueuedCall | None] = SimpleQueue()
+    threading.Thread(target=_run_calls, args=(calls,), name=name, daemon=True).start()
+    return calls
 
 
-def _do(works: SimpleQueue[Work | None]) -> None:
-    """Make the queued calls until there is None; runs in the thread."""
-    while (work := works.get()) is not None:
-        outcome, call = work
-        del work
+def _run_calls(calls: SimpleQueue[QueuedCall | None]) -> None:
+    """Make queued calls until None is queued; runs in the thread."""
+    while (queued := calls.get()) is not None:
+        outcome, call = queued
+        del queued
         failure = None
         running = outcome.set_running_or_notify_cancel()
         if running:
             try:
                 failure = _failure_of(call)
-            except BaseException as exc:  # ends the program, raised in the loop
+            except BaseException as exc:  # such as SystemExit: raised in the loop, too
                 outcome.set_exception(exc)
                 raise
 
-        # The thread keeps no references while it waits.
+        # Release references before the thread waits for the next call.
         del call
         if running:
             outcome.set_result(failure)
@@ -452,4 +457,4 @@ def _call_plain(call: Callable[[Any], object], event: Notification) -> None:
     if close is not None:
         close()  # or Python warns that it was never awaited
 
-    raise TypeError("a handler with thread=True must be plain, not async")
+    raise TypeError("a handler with thread=True must be a plain function, not async")

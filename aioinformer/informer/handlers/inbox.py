@@ -1,9 +1,8 @@
-"""Inboxes: queued notifications of a handler, and how many are processed.
+"""Inboxes: queues of notifications for one handler, with progress counters.
 
-Batches are shared by all handlers, and must not be changed. A snapshot (the first
-list, or the objects of a late handler) is a batch whose notifications are made on
-delivery. So a batch costs each handler one queue entry, and a slow handler delays no
-other.
+Batches are shared by all handlers and must not be changed. A batch takes one entry in
+each handler's queue, so a slow handler does not delay others. A snapshot (the first
+list, or the stored objects for a late handler) creates its notifications on delivery.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ __all__ = ["Batch", "CoalescingInbox", "Inbox", "Nothing", "Snapshot", "merged"]
 class Batch(Protocol):
     """Notifications that several handlers share; must not be changed.
 
-    None stands for a notification that counts, but is not delivered.
+    An item that is None counts as a notification, but is not delivered.
     """
 
     def __len__(self) -> int: ...
@@ -37,7 +36,7 @@ class Batch(Protocol):
 
 
 class Snapshot:
-    """Batch of `Added` notifications, which are made on delivery."""
+    """Batch of `Added` notifications that are created on delivery."""
 
     __slots__ = ("_initial", "_objects")
 
@@ -64,11 +63,11 @@ class Inbox:
         self._oldest = 0.0
         # Invariant: 0 <= delivered <= queued.
         self.queued = 0
-        """Number of notifications that were ever put."""
+        """Number of notifications put so far."""
         self.delivered = 0
-        """Number of processed notifications; counted by the reader."""
+        """Number of notifications processed so far; updated by the reader."""
         self.initial: int | None = None
-        """Number of initial notifications; None before it is known."""
+        """Number of initial notifications; None until they are all queued."""
 
     @property
     def depth(self) -> int:
@@ -111,9 +110,9 @@ class Inbox:
         return batch
 
     async def take(self) -> Iterable[Notification | None]:
-        """Wait for notifications, which leave the inbox during the iteration.
+        """Wait for notifications. Iterating over the result takes them out.
 
-        The result is empty after `clear()`; do not call it again.
+        The result is empty after `clear()`; a further call would wait forever.
 
         Cancellation:
             Safe: nothing is lost.
@@ -128,19 +127,19 @@ class Inbox:
     def clear(self) -> None:
         """Drop all notifications, and wake the reader."""
         while not self._queue.empty():
-            self._queue.get_nowait()  # or a registration would keep it alive
+            self._queue.get_nowait()  # a kept registration must not keep objects alive
 
         self._queue.put_nowait(None)
 
 
 CROWDED = 512
-"""Number of unmerged notifications from which they are merged while the handler is busy.
-Twice as many take a millisecond."""
+"""Number of unmerged notifications from which they are merged while the handler is
+busy. Merging twice as many takes a millisecond."""
 
 
 BURST = 256
-"""Largest number of notifications returned at once. Waiters for progress are notified
-after each."""
+"""Maximum number of notifications in one result of `take()`. Tasks that wait for
+progress are woken after each result."""
 
 
 class Nothing(Enum):
@@ -162,15 +161,15 @@ def merged(
         second: Next notification.
 
     Returns:
-        Notification that replaces both, `NOTHING` if they cancel out, or None if both are
-        needed: a deletion and its successor, and different uids.
+        Notification that replaces both, `NOTHING` if they cancel out, or None if both
+        are needed: after a deletion, before an addition, and for different uids.
     """
     if isinstance(first, Deleted):
         return None
 
     state = first.new if isinstance(first, Updated) else first.obj
     if isinstance(second, Added):
-        return None  # a repeated addition is passed on as it is
+        return None  # a second addition is delivered unchanged
 
     if isinstance(second, Deleted):
         if second.obj.uid != state.uid:
@@ -191,10 +190,10 @@ def merged(
 
 
 class CoalescingInbox(Inbox):
-    """Queue with one notification for each object, or a deletion and its successor.
+    """Queue with one notification per object, or a deletion and the addition after it.
 
-    Putting a batch costs nothing: it is merged later, in slices, by `take()`, or by
-    `merge()` if the handler is busy and much has come.
+    `put()` does not merge. Batches are merged later, in slices of the loop's budget: by
+    `take()`, or by `merge()` if many are queued while the handler is busy.
 
     Args:
         on_crowded: Function called when `merge()` should be called; must not wait.
@@ -206,7 +205,8 @@ class CoalescingInbox(Inbox):
         self._crowded = False
         self._filled = asyncio.Event()
         self._cleared = False
-        # Unmerged batches with their times, and the rest of the first one.
+        # Unmerged batches with their times. Then the rest of the batch that is being
+        # merged, and the time of that batch.
         self._raw: deque[tuple[float, Batch]] = deque()
         self._rest: Iterator[Notification | None] = iter(())
         self._since = 0.0
@@ -214,8 +214,9 @@ class CoalescingInbox(Inbox):
         # Invariant: delivered <= next <= queued.
         self._next = 0
         self._end = 0
-        # Merged notifications with their times, by the number of their first one; and the
-        # number of the latest one of each object, to merge the next one with.
+        # Merged notifications with their times, by the number of the first notification
+        # merged into each. `_latest` has the number to merge an object's next
+        # notification into.
         # Invariant: every number in `_latest` is in `_merged`.
         self._merged: OrderedDict[int, tuple[float, Notification]] = OrderedDict()
         self._latest: dict[str, int] = {}
@@ -255,9 +256,10 @@ class CoalescingInbox(Inbox):
         return self._burst() if self._merged and self._next == self.queued else None
 
     async def take(self) -> Iterable[Notification | None]:
-        """Wait for notifications, which leave the inbox during the iteration.
+        """Wait for notifications. Iterating over the result takes them out.
 
-        All that are queued now are merged first. Later ones end the iteration.
+        Everything queued so far is merged first. When more is queued, the iteration
+        ends, so that new notifications are merged before the next ones are delivered.
 
         Cancellation:
             Safe: nothing is lost.
@@ -299,7 +301,7 @@ class CoalescingInbox(Inbox):
     def _burst(self) -> Iterator[Notification]:
         synced = self.synced
         for count in range(BURST):
-            # At least one: quick changes must not keep it from being delivered.
+            # Deliver at least one: constant changes must not prevent every delivery.
             stop = self._next < self.queued or self.synced is not synced
             if not self._merged or (count and stop):
                 break

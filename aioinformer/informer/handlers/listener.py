@@ -39,7 +39,7 @@ __all__ = ["Listener"]
 
 
 class Listener:
-    """Delivery of notifications to one handler, which is never called concurrently.
+    """Delivery of notifications to one handler, one call at a time.
 
     It owns no task: the processor calls `run()`, once.
 
@@ -47,9 +47,10 @@ class Listener:
         name: Name in log and metrics.
         handlers: Functions of the handler.
         reporter: Reporter of failures.
-        options: Options, of which it uses filter, coalescing and thread.
+        options: Options of the handler. Only `filter`, `coalesce` and `thread` are
+            used.
         resync: Resync timer; None for no resyncs.
-        metrics: Sink that counts calls which block the loop.
+        metrics: Sink of `aioinformer_blocking_calls_total`.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Listener:
             }
 
         self._resync = resync
-        # Functions that change notifications on delivery.
+        # Functions that filter or record notifications on delivery, in this order.
         self._stages: list[Callable[[Events], Events]] = []
         if resync is not None:
             self._stages.append(resync.apply)
@@ -87,10 +88,10 @@ class Listener:
             self._stages.append(matching.apply)
 
         self._task: asyncio.Task[None] | None = None
-        # An event of its own: progress comes with each notification.
+        # Separate from `_progress`, which wakes its waiters after every notification.
         self._over = asyncio.Event()
         self.removed = False
-        """True once nothing is queued or delivered any more."""
+        """True once `remove()` was called: nothing is queued or delivered any more."""
         self._closed = False
         self._progress = Notifier()
         self._waiters = 0
@@ -117,7 +118,7 @@ class Listener:
             self._notify()
 
     async def merge(self) -> None:
-        """Merge notifications that came while the handler was busy.
+        """Merge notifications that were queued while the handler was busy.
 
         Cancellation:
             Safe: the rest is merged later.
@@ -148,7 +149,7 @@ class Listener:
         return 0 if self.removed else self._inbox.depth
 
     def age(self, now: float) -> float:
-        """Return the seconds that the oldest of them has been queued; 0 if there is none."""
+        """Return the seconds since the oldest notification was queued; 0 for none."""
         return now - self._inbox.oldest if self.depth else 0.0
 
     @property
@@ -227,7 +228,7 @@ class Listener:
         """Deliver queued notifications, until removed.
 
         Cancellation:
-            Stops it, also in the middle of a call; queued notifications are dropped.
+            Stops it, even in the middle of a call; queued notifications are dropped.
         """
         self._task = task = asyncio.current_task()
         assert task is not None
@@ -250,7 +251,7 @@ class Listener:
             await budget.start()
             while batch is not None:
                 if self._stages:
-                    batch = self._changed(batch)
+                    batch = self._through_stages(batch)
 
                 await self._call_each(batch, calls, budget)
                 self._notify()
@@ -301,8 +302,8 @@ class Listener:
 
         calls.event = None
 
-    def _changed(self, batch: Iterable[Notification | None]) -> Iterable[Any]:
-        """Apply resync marks and filter; None stands for a dropped notification."""
+    def _through_stages(self, batch: Iterable[Notification | None]) -> Iterable[Any]:
+        """Apply the stages; a notification that the filter drops becomes None."""
         events: Iterable[Any] = batch
         for stage in self._stages:
             events = stage(iter(events))

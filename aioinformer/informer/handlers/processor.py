@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
+from functools import partial
 from typing import TYPE_CHECKING
 
-from aioinformer._tasks import unexpected_cancellation
+from aioinformer._runnables import Runnable, Runnables
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import InformerStopped
 
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from aioinformer.errors import InternalError
     from aioinformer.informer.handlers.inbox import Batch
     from aioinformer.informer.handlers.listener import Listener
 
@@ -26,11 +25,12 @@ __all__ = ["Processor"]
 logger = guarded_logger(__name__)
 
 LATE_SECONDS = 10.0
-"""Seconds after its cancellation from which a running handler is logged as a warning."""
+"""Seconds after the cancellation of the handlers at which those still running are
+logged."""
 
 
 class Processor:
-    """Distributor of batches to listeners, which it also runs.
+    """Distributor of batches to listeners. It also runs the listeners.
 
     It owns one task for each listener, from `run()` until the listener is removed. Its own
     task merges the notifications of coalescing listeners whose handlers are busy.
@@ -38,18 +38,19 @@ class Processor:
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
-        self._group: asyncio.TaskGroup | None = None
-        self._context = contextvars.Context()
+        # Listeners added later get the context variables of the run, not those of the
+        # task that adds them, such as a web request.
+        self._tasks = Runnables(lambda _, failure: self._fail(failure))
         self._draining = False
         self._ended = False
-        # Failure that ends it.
-        self._failure: InternalError | None = None
+        # Failure that ends the processor, or None.
+        self._failure: BaseException | None = None
         # Listeners that got many notifications while their handlers were busy.
-        self._crowded: asyncio.Queue[Listener] = asyncio.Queue()
+        self._crowded: asyncio.Queue[Listener | None] = asyncio.Queue()
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        """Listeners that receive changes now."""
+        """Listeners that receive new batches."""
         return tuple(self._listeners)
 
     def add(self, listener: Listener) -> None:
@@ -65,16 +66,16 @@ class Processor:
 
         listener.on_crowded = self._crowded.put_nowait
         self._listeners.append(listener)
-        if self._group is not None:
-            self._start(self._group, listener)
+        if self._tasks.running:
+            self._start(listener)
 
     def remove(self, listener: Listener) -> None:
         """Remove a listener at once; drop its queued notifications. Idempotent."""
         if listener in self._listeners:
             self._listeners.remove(listener)
             listener.remove()
-            if self._group is None and not self._ended:
-                self._end(listener)  # it has no task that would do so
+            if not (self._tasks.running or self._ended):
+                self._end(listener)  # no task of the listener will do so
 
     def publish(self, batch: Batch) -> None:
         """Queue a batch for all listeners; it must not be changed."""
@@ -91,38 +92,38 @@ class Processor:
         """Run the listeners.
 
         Raises:
-            InternalError: If other code has cancelled the task of a listener that was not
-                removed, before the shutdown.
+            InternalError: If other code cancels the task of a listener. Not raised for
+                removed listeners, nor during the shutdown.
 
         Cancellation:
             Stops it: running calls are cancelled, queued notifications are dropped.
         """
-        late: asyncio.TimerHandle | None = None
-        try:
-            async with asyncio.TaskGroup() as group:
-                self._group = group
-                # Listeners added later get these context variables, not those of the task
-                # that adds them, such as a web request.
-                self._context = contextvars.copy_context()
-                self._start_all(group)
-                try:
-                    await self._merge_crowded()  # until cancelled
-                finally:
-                    self._group = None
-                    self._ended = True
-                    for listener in self._listeners:
-                        listener.close()
+        late: list[asyncio.TimerHandle] = []
 
-                    loop = asyncio.get_running_loop()
-                    late = loop.call_later(LATE_SECONDS, self._warn_late)
+        async def merge_until_stopped() -> None:
+            try:
+                await self._merge_crowded()
+            finally:
+                self._ended = True
+                for listener in self._listeners:
+                    listener.close()
+
+                loop = asyncio.get_running_loop()
+                late.append(loop.call_later(LATE_SECONDS, self._warn_late))
+
+        for listener in self._listeners:
+            self._start(listener)
+
+        try:
+            await self._tasks.run(merge_until_stopped)
         finally:
-            if late is not None:
-                late.cancel()
+            for timer in late:
+                timer.cancel()
 
             self.end()
 
     def end(self) -> None:
-        """End all listeners, because it has ended or will never run. Idempotent."""
+        """End all listeners: the processor has ended, or will never run. Idempotent."""
         self._ended = True
         for listener in self._listeners:
             listener.end()
@@ -162,27 +163,25 @@ class Processor:
 
     async def _merge_crowded(self) -> NoReturn:
         while self._failure is None:
-            # No variable, which would keep a listener alive during the wait.
-            await (await self._crowded.get()).merge()
+            listener = await self._crowded.get()
+            if listener is not None:
+                await listener.merge()
+
+            del listener  # the variable would keep it alive during the wait
 
         raise self._failure
 
-    def _start_all(self, group: asyncio.TaskGroup) -> None:
-        for listener in self._listeners:
-            self._start(group, listener)
+    def _start(self, listener: Listener) -> None:
+        name = f"handler {listener.name}"
+        on_end = partial(self._listener_ended, listener)
+        self._tasks.add(Runnable(name, listener.run, on_end=on_end))
 
-    def _start(self, group: asyncio.TaskGroup, listener: Listener) -> None:
-        task = group.create_task(
-            listener.run(),
-            name=f"handler {listener.name}",
-            context=self._context.copy(),
-        )
-        task.add_done_callback(lambda task: self._task_ended(listener, task))
-
-    def _task_ended(self, listener: Listener, task: asyncio.Task[None]) -> None:
-        # `run()` does so too, unless it is cancelled before its first step.
+    def _listener_ended(
+        self, listener: Listener, cancelled: BaseException | None
+    ) -> None:
+        # `Listener.run()` does this, too, unless its task is cancelled before it starts.
         self._end(listener)
-        if not task.cancelled() or self._ended or listener.removed:
+        if cancelled is None or self._ended or listener.removed:
             return
 
         self.remove(listener)
@@ -193,9 +192,12 @@ class Processor:
             )
             return
 
-        # The handler would miss all changes from here on, without anyone noticing.
-        self._failure = unexpected_cancellation(repr(task.get_name()))
-        self._crowded.put_nowait(listener)  # wakes the own task, which raises
+        # End the informer, as otherwise this handler would silently miss all changes.
+        self._fail(cancelled)
+
+    def _fail(self, failure: BaseException) -> None:
+        self._failure = self._failure or failure
+        self._crowded.put_nowait(None)  # wakes `run()`, which raises the failure
 
     def _end(self, listener: Listener) -> None:
         listener.end()

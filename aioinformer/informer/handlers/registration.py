@@ -28,7 +28,7 @@ class Registration:
     Guarantees: the handler is never called concurrently with itself. A handler that fails
     or waits delays neither others nor the store.
 
-    It belongs to the informer's loop. To remove a handler from its own thread
+    Use it in the informer's event loop. To remove a handler from its own thread
     (`thread=True`), call `loop.call_soon_threadsafe(registration.remove)`.
     """
 
@@ -53,11 +53,11 @@ class Registration:
 
     @property
     def has_synced(self) -> bool:
-        """True once the informer is synced and the handler has processed its objects.
+        """True once the handler has processed the initial objects.
 
-        These are the objects that existed when the handler was added. Those left out by
-        its filter, or deleted before delivery (`coalesce=True`), count as processed.
-        Never becomes False again.
+        These are the objects of the informer's first complete list, or those stored when
+        the handler was added later. Objects that the filter drops, or that were deleted
+        before delivery (`coalesce=True`), count as processed. Never becomes False again.
         """
         return self._listener.synced
 
@@ -71,7 +71,7 @@ class Registration:
 
     @property
     def age(self) -> float:
-        """Seconds that the oldest of them has been queued; 0 if there is none.
+        """Seconds for which the oldest notification has been queued; 0 without one.
 
         Raises:
             WrongLoop: If read in another event loop or thread.
@@ -90,7 +90,8 @@ class Registration:
 
         Raises:
             NotSynced: If the time is over. The message has depth and age.
-            InformerStopped: If the informer ended, or the handler was removed, before.
+            InformerStopped: If the informer ends, or the handler is removed, before
+                that.
             WrongLoop: If called from another event loop or thread.
 
         Cancellation:
@@ -131,14 +132,14 @@ class Registration:
     async def aclose(self) -> None:
         """Remove the handler and wait until its running call, if any, has finished.
 
-        Called by the handler itself, it does not wait. A task that the handler waits for
-        must not call it: both would wait for each other.
+        If the handler itself calls it, it does not wait. A task that the handler awaits
+        must not call it, as that would be a deadlock.
 
         Raises:
             WrongLoop: If called from another event loop or thread.
 
         Cancellation:
-            Safe: it stays removed.
+            Safe: the handler stays removed.
         """
         self.remove()
         if not self._listener.in_own_task():
@@ -146,7 +147,7 @@ class Registration:
 
 
 AHEAD = 64
-"""Number of notifications to take ahead of the reader, which saves task switches."""
+"""Number of notifications to buffer for the reader, to save task switches."""
 
 
 class Events:
@@ -154,16 +155,17 @@ class Events:
 
     Made by `SharedInformer.events`. The informer treats it as a handler: a slow reader
     delays no other handler, its queue is unbounded, and it appears in logs and metrics.
-    Up to 64 notifications are taken ahead of the reader.
+    Up to 64 notifications are buffered ahead of the reader.
 
     Guarantees:
         No notification is lost or repeated, even if a wait is cancelled. The iteration
-        ends when the block is left. If the informer ends, it raises `InformerStopped`.
+        ends with the `async with` block. If the informer ends, the iteration raises
+        `InformerStopped`.
 
     Args:
         register: Function that adds a handler to the informer.
         run_state: State of the informer's run.
-        ahead: Number of notifications to take ahead, at least 1.
+        ahead: Number of notifications to buffer, at least 1.
     """
 
     def __init__(
@@ -176,14 +178,14 @@ class Events:
         self._run_state = run_state
         self._ahead = ahead
         self._registration: Registration | None = None
-        self._left = False
+        self._closed = False
 
-        # Notifications taken ahead. The call that fills it waits until the reader has read
-        # all of them and waits for more.
-        self._offered: deque[Notification] = deque()
-        self._news = asyncio.Event()
-        self._wanted = asyncio.Event()
-        self._holding = False
+        # Notifications for the reader. The handler call that fills the buffer waits
+        # until the reader has read everything and waits for more.
+        self._buffer: deque[Notification] = deque()
+        self._available = asyncio.Event()
+        self._requested = asyncio.Event()
+        self._call_waits = False
 
     def __repr__(self) -> str:
         if self._registration is None:
@@ -198,10 +200,10 @@ class Events:
             return 0
 
         if self._run_state.over:
-            return len(self._offered)  # the rest will not come
+            return len(self._buffer)  # nothing else will be delivered
 
-        # The notification of the waiting call is in `_offered`, too.
-        return self._registration.depth - self._holding + len(self._offered)
+        # The notification of a waiting call is also in `_buffer`.
+        return self._registration.depth - self._call_waits + len(self._buffer)
 
     async def __aenter__(self) -> Self:
         """Begin with the stored objects, as `Added(initial=True)`.
@@ -220,18 +222,18 @@ class Events:
             )
 
         self._registration = self._register(self._offer)
-        self._run_state.followers.append(self._news.set)
+        self._run_state.followers.append(self._available.set)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         registration = self._registration
         assert registration is not None
-        self._left = True
-        self._run_state.followers.remove(self._news.set)
+        self._closed = True
+        self._run_state.followers.remove(self._available.set)
         registration.remove()
-        self._offered.clear()
-        self._news.set()
-        self._wanted.set()
+        self._buffer.clear()
+        self._available.set()
+        self._requested.set()
         await registration.aclose()
 
     def __aiter__(self) -> Self:
@@ -241,8 +243,9 @@ class Events:
         """Wait for the next notification.
 
         Raises:
-            InformerStopped: The informer has ended, because of `__cause__` if that is
-                set. Queued notifications come first, unless the drain timed out.
+            InformerStopped: The informer has ended; `__cause__` is its failure, if
+                there was one. Queued notifications are returned first, unless the drain
+                timed out.
             StopAsyncIteration: The block has been left.
             OptionsError: The iterator was not entered.
 
@@ -254,30 +257,30 @@ class Events:
                 "enter the iterator first: `async with informer.events()`"
             )
 
-        while not self._offered:
-            if self._left:
+        while not self._buffer:
+            if self._closed:
                 raise StopAsyncIteration
 
             if self._run_state.over:
                 self._run_state.check_not_stopped()
 
-            # In each iteration, as another reader may have taken the notification.
-            self._wanted.set()
-            self._news.clear()
-            await self._news.wait()
+            # Requested in each iteration, as another reader may take the notification.
+            self._requested.set()
+            self._available.clear()
+            await self._available.wait()
 
-        return self._offered.popleft()
+        return self._buffer.popleft()
 
     def _offer(self, event: Notification) -> Outcome:
         """Queue a notification; called as a handler of the informer."""
-        self._offered.append(event)
-        self._news.set()
-        return None if len(self._offered) < self._ahead else self._until_wanted()
+        self._buffer.append(event)
+        self._available.set()
+        return None if len(self._buffer) < self._ahead else self._until_requested()
 
-    async def _until_wanted(self) -> None:
-        self._wanted.clear()
-        self._holding = True
+    async def _until_requested(self) -> None:
+        self._requested.clear()
+        self._call_waits = True
         try:
-            await self._wanted.wait()
+            await self._requested.wait()
         finally:
-            self._holding = False
+            self._call_waits = False

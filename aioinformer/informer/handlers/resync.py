@@ -1,7 +1,7 @@
 """Resyncs: periodic notifications of every stored object.
 
-Each handler has a timer of its own. A resync reads the store, not the server, and repeats
-the state of the last notification, so nothing comes out of order. (client-go has one
+Each handler has its own timer. A resync reads the store, not the server. It repeats the
+state of the last notification, so no notification is out of order. (client-go has one
 timer for all handlers of an informer, and rounds their periods.)
 """
 
@@ -39,8 +39,8 @@ def resync_seconds(period: Duration | None) -> float:
     """Return the period in seconds; 0 for none.
 
     Raises:
-        OptionsError: If it is negative, not finite, or below a second. (client-go changes
-            it to a second, with a log line.)
+        OptionsError: If it is negative, not finite, or above 0 but below a second.
+            (client-go raises it to a second, with a log line.)
     """
     seconds = 0.0 if period is None else seconds_of(period)
     if seconds and seconds < MINIMUM_SECONDS:
@@ -89,13 +89,15 @@ class ListOncePerTurn:
 
 
 class ResyncBatch:
-    """One resync: a batch whose notifications are made on delivery.
+    """Batch of one resync, which creates its notifications on delivery.
 
-    Objects with a queued notification before it are skipped. So are objects that have
-    changed since, as the change is queued after it.
+    Two kinds of objects are skipped: objects with a notification that was delivered while
+    the batch was queued, and objects that have changed since the batch was created, as
+    the change is queued, too.
 
-    It keeps the objects of its beginning, even if they change: at most one old state of
-    each object, as a handler has one resync at a time.
+    The batch refers to the objects that were stored when it was created, even if they
+    change later. That is at most one old state per object, as a handler has one resync at
+    a time.
     """
 
     __slots__ = ("_objects", "_on_delivered", "_source", "skipped")
@@ -115,7 +117,8 @@ class ResyncBatch:
         for obj in self._objects:
             left -= 1
             if not left:
-                self._on_delivered()  # here, as the iteration may end with the last one
+                # Before the last item, as the reader may not request another one.
+                self._on_delivered()
 
             if obj.key in self.skipped or self._source.get_by_key(obj.key) is not obj:
                 yield None
@@ -124,9 +127,10 @@ class ResyncBatch:
 
 
 class Resync:
-    """Resync timer of one handler: puts a batch into its inbox periodically.
+    """Resync timer of one handler, which puts a batch into its inbox periodically.
 
-    While a batch is not delivered, no other is added. So a slow handler has at most one.
+    No batch is added while the previous one is undelivered, so a slow handler has at most
+    one.
 
     Args:
         seconds: Seconds between resyncs, and from `start()` to the first one.
@@ -136,7 +140,7 @@ class Resync:
     def __init__(self, seconds: float, source: ResyncSource) -> None:
         self.seconds = seconds
         self._source = source
-        self._put: Callable[[Batch], None] = _nowhere
+        self._put: Callable[[Batch], None] = _drop_batch
         self._timer: asyncio.TimerHandle | None = None
         self._queued: ResyncBatch | None = None
 
@@ -157,7 +161,7 @@ class Resync:
     def apply(
         self, events: Iterator[Notification | None]
     ) -> Iterator[Notification | None]:
-        """Yield the same events, whose objects a queued resync then skips."""
+        """Yield the events unchanged; a queued resync then skips their objects."""
         for event in events:
             batch = self._queued
             if batch is not None and event is not None and not _is_resync(event):
@@ -189,5 +193,5 @@ def _is_resync(event: Notification) -> bool:
     return isinstance(event, Updated) and event.resync
 
 
-def _nowhere(_: Batch) -> None:
+def _drop_batch(_: Batch) -> None:
     """Drop a batch; used before `start()`."""

@@ -38,29 +38,30 @@ INTERNAL_ERROR_SECONDS = 60.0
 class ReflectorOptions:
     """Options of one reflector.
 
-    The options of `SharedInformerFactory.informer` of the same names are passed on.
+    `SharedInformerFactory.informer` has options with the same names.
     """
 
     page_size: int | None = None
-    """Number of objects in a page; None for 500 if pages help. A server with a watch
-    cache returns the first list whole. Streams have no pages, nor has a list that is
-    requested whole because later pages of the previous one failed."""
+    """Number of objects in a page of a list. None means 500, and no pages for a relist
+    that needs a minimum version. Servers with a watch cache ignore the limit of the
+    first list. Streams have no pages. If later pages of a list fail, the next list has
+    none."""
 
     watch_seconds: Duration = WATCH_SECONDS
-    """Minimum duration of a watch, at least 1 s. The server is requested to end each
-    after a random time from [w, 2w), so that informers do not reconnect together."""
+    """Minimum duration of a watch, at least 1 s. The client requests a random duration
+    from [w, 2w) for each watch, so that informers do not reconnect together."""
 
     watch_grace_seconds: Duration = WATCH_GRACE_SECONDS
     """Seconds after which the client ends a watch that the server should have ended."""
 
     streaming_list: bool = False
-    """Whether to request lists as streams: watches that begin with the current objects.
-    Streams save memory in older servers, and take longer. If the server does not support
-    them, lists are requested in pages from then on."""
+    """True to request lists as streams: watches that begin with the current objects.
+    Streams save memory in older servers, but take longer. If the server does not
+    support them, the reflector lists in pages from then on."""
 
     internal_error_seconds: Duration = INTERNAL_ERROR_SECONDS
-    """Seconds for which watches are resumed that end in internal errors (500) in a row.
-    Then the reflector relists, in case the server cannot read its storage. With 0 it
+    """Seconds for which the reflector resumes watches that keep ending with internal
+    errors (500). Then it relists, in case the server cannot read its storage. With 0 it
     relists at once, as client-go does."""
 
     def __post_init__(self) -> None:
@@ -98,14 +99,16 @@ class ReflectorStore(Protocol):
     """Store of a reflector. A list is staged in pieces and then committed."""
 
     def known(self, key: str) -> KubeObject | None:
-        """Return the newest state that was fed for `key`; None if it was deleted."""
+        """Return the newest known state of an object, or None."""
 
-    async def stage(self, objects: list[KubeObject], *, anew: bool = False) -> None:
-        """Stage some objects of the current list, in place of those staged before.
+    async def stage(
+        self, objects: list[KubeObject], *, after_reset: bool = False
+    ) -> None:
+        """Stage some objects of the current list.
 
         Args:
             objects: Objects as the server sent them.
-            anew: True if known versions mean nothing: the same version may be another
+            after_reset: True after a history reset: a known version may now be another
                 state.
         """
 
@@ -121,13 +124,13 @@ class ReflectorStore(Protocol):
     async def commit(self, resource_version: str) -> None:
         """Replace all objects by the staged ones, because the list is complete."""
 
-    async def vacate(self) -> None:
+    async def clear(self) -> None:
         """Remove all objects, because the server no longer has the resource."""
 
     async def feed(
         self, deltas: list[Delta[KubeObject]], resource_version: str
     ) -> None:
-        """Queue changes, and the version that they lead up to."""
+        """Queue changes, and the version of the store after them."""
 
 
 def store_failed(error: Exception) -> InternalError:
@@ -136,7 +139,7 @@ def store_failed(error: Exception) -> InternalError:
 
 
 class _StoreCalls:
-    """Context that makes errors of the store end the reflector; reentrant."""
+    """Reentrant context manager that turns errors of the store into `InternalError`."""
 
     def __enter__(self) -> None:
         pass
@@ -152,4 +155,4 @@ class _StoreCalls:
 
 
 store_calls = _StoreCalls()
-"""Context for calls of a store, so that their errors end the reflector."""
+"""Context manager for calls of a store, whose errors then end the reflector."""

@@ -1,4 +1,4 @@
-"""`ListReader`: stages lists, in pages or as streams, and returns how each ended."""
+"""`ListReader`: stages lists, in pages or as streams, and returns their outcomes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ __all__ = ["ListReader"]
 logger = guarded_logger(__name__)
 
 WARN_SECONDS = 10.0
-"""Pause of an incomplete stream that is logged as a warning, as in client-go."""
+"""Seconds without an event after which an incomplete stream is logged as a warning, as
+in client-go."""
 
 DISCOVERY_SECONDS = 30.0
 """Time limit of the discovery request for a resource whose list ended in 404."""
@@ -44,7 +45,8 @@ class ListReader:
     """Reader that stages the lists of one reflector in its store, one after the other.
 
     Args:
-        source: Source; if it is a `ServedCheck`, used for discovery.
+        source: Source of the lists. If it is a `ServedCheck`, it is also used for
+            discovery.
         store: Store in which the objects are staged.
         stats: Statistics of the reflector.
         page_size: Number of objects in a page; None for the default.
@@ -62,7 +64,8 @@ class ListReader:
         self._stats = stats
         self._page_size = page_size
         self._absence = Absence()
-        # Of the current list. The tokens are those of the pages requested so far.
+        # Start and size of the current list, and the tokens of the pages requested so
+        # far.
         self._began = 0.0
         self._items = 0
         self._tokens: set[str] = set()
@@ -87,7 +90,7 @@ class ListReader:
     async def failed(
         self, error: Exception, *, established: bool = False, endless: bool = False
     ) -> ListFailed:
-        """Return the outcome of a failed list; after a 404, run discovery.
+        """Return the outcome of a failed list; after a 404, check discovery.
 
         Args:
             error: Error of the list.
@@ -132,12 +135,12 @@ class ListReader:
                 async with aclosing(aiter(page)) as pieces:
                     async for objects in pieces:
                         self._request_ahead(pages, phase, page.continue_token)
-                        await self._stage(objects, anew=phase.anew)
+                        await self._stage(objects, after_reset=phase.after_reset)
 
                 self._stats.last_contact = _now()
                 await self._stage_unreadable(page)
                 if not page.resource_version:
-                    raise DecodeError("the list has no resource version to watch from")
+                    raise DecodeError("list has no resource version to watch from")
 
                 return PageListed(page.resource_version, self._next_token(page))
         except (ApiError, TransportError, DecodeError) as exc:
@@ -153,19 +156,21 @@ class ListReader:
         """Return the token of the next page; empty after the last one.
 
         Raises:
-            DecodeError: If that page was read before.
+            DecodeError: If the token is that of an earlier page.
         """
         token = page.continue_token
         if token and token in self._tokens:
-            raise DecodeError("the pages of a list form a loop")
+            raise DecodeError(
+                "server repeats a page of the list: its continue token is not new"
+            )
 
         return token
 
-    async def _stage(self, objects: list[KubeObject], *, anew: bool) -> None:
+    async def _stage(self, objects: list[KubeObject], *, after_reset: bool) -> None:
         self._stats.last_contact = _now()
         self._items += len(objects)
         with store_calls:
-            await self._store.stage(objects, anew=anew)
+            await self._store.stage(objects, after_reset=after_reset)
 
     async def _stage_unreadable(self, page: ListPage) -> None:
         if page.skipped:
@@ -178,7 +183,7 @@ class ListReader:
     async def read_stream(
         self, watch: Watch, phase: Listing
     ) -> tuple[StreamListed | ListFailed, list[WatchEvent]]:
-        """Stage the initial events of a watch, up to their end.
+        """Stage the initial events of a watch, up to the bookmark that ends them.
 
         Returns:
             Outcome of the list, and the events after its end.
@@ -191,7 +196,9 @@ class ListReader:
         try:
             while not initial.complete:
                 batch = await self._next_batch(watch, initial)
-                rest = await self._stage_portion(batch, initial, anew=phase.anew)
+                rest = await self._stage_portion(
+                    batch, initial, after_reset=phase.after_reset
+                )
 
             self._check_readable(watch, phase)
         except TimeoutError:
@@ -211,7 +218,7 @@ class ListReader:
         """Wait for the next initial events.
 
         Raises:
-            TimeoutError: If they take too long.
+            TimeoutError: If the initial events do not end in time.
         """
         now = _now()
         deadline = initial.deadline(now)
@@ -233,14 +240,14 @@ class ListReader:
             return await watch.next_batch()
 
     async def _stage_portion(
-        self, batch: list[WatchEvent], initial: InitialEvents, *, anew: bool
+        self, batch: list[WatchEvent], initial: InitialEvents, *, after_reset: bool
     ) -> list[WatchEvent]:
         """Stage a batch of initial events; return the events after their end."""
         if not batch:
-            raise TransportError("a streamed list ended before it was complete")
+            raise TransportError("streamed list ended before it was complete")
 
         portion = initial.take(batch, _now())
-        await self._stage(portion.present, anew=anew)
+        await self._stage(portion.present, after_reset=after_reset)
         if portion.deleted:
             with store_calls:
                 await self._store.stage_deleted(portion.deleted)
@@ -248,23 +255,21 @@ class ListReader:
         return portion.rest
 
     def _check_readable(self, watch: Watch, phase: Listing) -> None:
-        """Check that no known object seems deleted because its event was skipped.
+        """Check that no known object would seem deleted because its event was skipped.
 
-        A page has the keys of unreadable objects, a stream does not.
+        A page has the keys of its unreadable objects, but a stream has not.
 
         Raises:
-            DecodeError: If an event was skipped that may be of a known object.
+            DecodeError: If an event was skipped, and it may belong to a known object.
         """
         if not watch.skipped:
             return
 
         if phase.known is not None:
-            raise DecodeError(
-                f"{watch.skipped} events of a streamed list are unreadable"
-            )
+            raise DecodeError(f"streamed list has {watch.skipped} unreadable events")
 
         logger.warning(
-            "%s: skipping %d unreadable events of a streamed list",
+            "%s: leaving out %d unreadable events of a streamed list",
             self._stats.name,
             watch.skipped,
         )

@@ -3,25 +3,25 @@
 Pure and synchronous: it does not wait, log, or read a clock. The reflector sends the
 request of the phase, passes the outcome to `advance`, and performs the actions returned.
 
-A phase has only the fields that mean something in it. Below, v is the version to continue
-from and r the version of the response. The first row that fits applies:
+Each phase has only the fields that it needs. Below, v is the version to continue from
+and r is the version of the response. The first matching row applies:
 
 =================  ==========================  ====================  =================
 phase              input                       next phase            actions
 =================  ==========================  ====================  =================
 Listing(v)         page with a token           Listing(v, token)
-  "                last page, or all initial   Listing("", anew)     Discard, Report
+  "                last page, or all initial   Listing("", reset)    Discard, Report
                    events, of an r older than
                    the known version
   "                last page, or all initial   Watching(r)           Commit(r)
                    events, of another r
-  "                absent resource that was    Listing("0")          Discard, Vacate,
+  "                absent resource that was    Listing("0")          Discard, Clear,
                    listed before                                     Report
-  "                broken history              Listing("", anew)     Discard, Report
+  "                broken history              Listing("", reset)    Discard, Report
   "                410, version too large,     Listing("")           Discard, Report
                    invalid request
   "                other failure               Listing(v)            Discard, Report
-Watching(v)        broken history at r         Listing("", anew)     Report
+Watching(v)        broken history at r         Listing("", reset)    Report
   "                410, version too large,     Listing("")           Report
                    invalid request
   "                any end, r is no version    Listing("")           Report, if failed
@@ -31,15 +31,15 @@ Watching(v)        broken history at r         Listing("", anew)     Report
 =================  ==========================  ====================  =================
 
 `Listing("")` requests the newest state, `Listing("0")` any state that the server has,
-`Listing(v)` a state not older than v. Each remembers the known version, to notice that a
-server's history went backwards (restored from a backup). With `anew`, the next list is
-accepted as it is, because the same version may now be another state. If a list fails
-after its first page, other than by a failure that passes, the next one is requested
-whole, once. Its pages may be the cause: they expire (410) before a slow reader has read
-them, or lead in a circle. client-go also requests the whole list then.
+`Listing(v)` a state not older than v. Each keeps the known version, to detect that a
+server's history went backwards (restored from a backup). With `after_reset`, the
+next list is accepted at any version, because the same version may now be another state. If a list
+fails after its first page, and the failure is not temporary, the next list is requested
+once without pages. The pages may be the cause: their tokens may expire (410) before a
+slow reader gets there, or form a loop. client-go also requests the whole list then.
 
-Whether lists are requested as streams is passed from phase to phase. A failed stream may
-change how its list is requested next; the rows above decide on the rest:
+Each phase also has whether lists are requested as streams. A failed stream may change
+that as follows; the table above decides on the rest:
 
 ==================================================  ==================================
 stream                                              next lists
@@ -55,9 +55,9 @@ third failure in a row, before                      this one in pages, then stre
 other failure                                       streams
 ==================================================  ==================================
 
-client-go lists in pages at once after any failure of a stream, and requests a stream the
-next time. So it always requests a stream in vain from a server without streams, and sends
-the larger request to a server that is restarting.
+client-go lists in pages at once after any failure of a stream, and requests a stream
+again for the next list. So each list begins with a useless request if the server does
+not support streams. And while a server restarts, it gets the more expensive request.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ from aioinformer.watch.interface import ListOptions, WatchOptions
 
 __all__ = [
     "Action",
+    "Clear",
     "Commit",
     "Discard",
     "Input",
@@ -88,7 +89,6 @@ __all__ = [
     "Phase",
     "Report",
     "StreamListed",
-    "Vacate",
     "WatchEnded",
     "Watching",
     "advance",
@@ -100,8 +100,8 @@ __all__ = [
 PAGE_SIZE = 500
 
 STREAMS_TO_GIVE_UP = 3
-"""Number of failed streams in a row after which streams are given up. One or two may be
-restarts of the server or a proxy."""
+"""Number of failed streams in a row after which streams are given up. One or two
+failures may come from restarts of the server or a proxy."""
 
 
 # ---------------------------------------------------------------- phases
@@ -118,25 +118,27 @@ class Listing:
     """Token of the requested page; empty for the first one."""
 
     listed: str = ""
-    """Version of the pages so far."""
+    """Version of the list, from its first page; empty before that."""
 
     known: str | None = None
     """Version that the store has; None before the first list."""
 
-    anew: bool = False
-    """True if the server has another history, so that known versions mean nothing."""
+    after_reset: bool = False
+    """True if the server's history was reset, so that known versions are not
+    comparable."""
 
     streaming: bool = False
     """True to request a stream: a watch that begins with the current objects."""
 
     broken: int = 0
-    """Number of streams in a row that failed for reasons other than being streams."""
+    """Number of streams in a row that failed without a clear cause: see
+    `_after_stream`."""
 
     detour: bool = False
-    """True to request pages only this time, because streams failed to begin."""
+    """True to list in pages this time only, because streams failed to start."""
 
     whole: bool = False
-    """True to request no pages this time, because later pages failed."""
+    """True to list without pages this time, because later pages failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,11 +226,11 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Vacate:
+class Clear:
     """Action: remove all objects, because the server no longer has the resource."""
 
 
-Action: TypeAlias = Commit | Discard | Report | Vacate
+Action: TypeAlias = Commit | Discard | Report | Clear
 
 
 # ---------------------------------------------------------------- decisions
@@ -252,13 +254,13 @@ def advance(phase: Phase, happened: Input) -> tuple[Phase, list[Action]]:
         case Watching(), WatchEnded():
             return _watch_ended(phase, happened)
         case _:
-            raise InternalError(f"{happened!r} cannot happen while {phase!r}")
+            raise InternalError(f"unexpected {happened!r} in phase {phase!r}")
 
 
 def list_options(phase: Listing, page_size: int | None) -> ListOptions:
     """Return the list request of a phase.
 
-    A limit is never combined with a bare version, which requests exactly that state.
+    A limit is never sent with a version alone, which would request exactly that state.
 
     Args:
         phase: Phase of the machine.
@@ -291,7 +293,7 @@ def stream_options(phase: Listing, seconds: int) -> WatchOptions:
 
 
 def _listed(phase: Listing, listed: str, token: str) -> tuple[Phase, list[Action]]:
-    """Return the phase after a page: the next page, or the end of the list."""
+    """Return the phase after a page: its next page, or the watch after the list."""
     if token:
         return replace(phase, token=token, listed=listed), []
 
@@ -302,8 +304,8 @@ def _complete(phase: Listing, listed: str) -> tuple[Phase, list[Action]]:
     """Return the phase after a complete list: a watch, or a relist if it is too old."""
     number = version_number(listed)
     known = phase.known or ""
-    if not phase.anew and 0 <= number < version_number(known):
-        error = history_reset(f"a list of version {listed}", known)
+    if not phase.after_reset and 0 <= number < version_number(known):
+        error = history_reset(f"list of version {listed}", known)
         return _again(phase, Recovery.RELIST_ANEW), [Discard(), Report(error)]
 
     return Watching(listed, phase.streaming or phase.detour), [Commit(listed)]
@@ -312,8 +314,8 @@ def _complete(phase: Listing, listed: str) -> tuple[Phase, list[Action]]:
 def _list_failed(phase: Listing, failed: ListFailed) -> tuple[Phase, list[Action]]:
     report = Report(failed.error)
     if failed.absent and phase.known is not None:
-        vacant = Listing(streaming=phase.streaming or phase.detour)
-        return vacant, [Discard(), Vacate(), report]
+        empty = Listing(streaming=phase.streaming or phase.detour)
+        return empty, [Discard(), Clear(), report]
 
     recovery = recovery_for(failed.error)
     whole = bool(phase.token) and recovery is not Recovery.RESUME
@@ -333,7 +335,7 @@ def _again(phase: Listing, recovery: Recovery, *, whole: bool = False) -> Listin
     phase = replace(phase, token="", listed="", whole=whole)
     match recovery:
         case Recovery.RELIST_ANEW:
-            return replace(phase, version="", anew=True)
+            return replace(phase, version="", after_reset=True)
         case Recovery.RELIST_NEWEST:
             return replace(phase, version="")
         case _:
@@ -341,10 +343,10 @@ def _again(phase: Listing, recovery: Recovery, *, whole: bool = False) -> Listin
 
 
 def _refuses_streams(phase: Listing, failed: ListFailed) -> bool:
-    """Return True if a stream failed for being one, so that a list may succeed.
+    """Return True if the server does not seem to support streams.
 
-    Servers without streams refuse the request as invalid, or start a plain watch, whose
-    initial events never end.
+    Such servers refuse the request as invalid, or start a plain watch, whose initial
+    events never end.
     """
     unversioned = phase.version in NO_VERSION
     invalid = isinstance(failed.error, Invalid) and unversioned
@@ -361,8 +363,8 @@ def _after_stream(phase: Listing, failed: ListFailed, recovery: Recovery) -> Lis
     if phase.broken + 1 < STREAMS_TO_GIVE_UP:
         return replace(phase, broken=phase.broken + 1)
 
-    # A stream that never begins may be buffered by a proxy, which passes lists. Or the
-    # server is down, and supports streams when it is back.
+    # A proxy may buffer streams, so that they never begin, and pass lists. Or the
+    # server is down, and will support streams when it is up again.
     return replace(phase, streaming=False, broken=0, detour=not failed.established)
 
 
@@ -373,7 +375,7 @@ def _watch_ended(phase: Watching, ended: WatchEnded) -> tuple[Phase, list[Action
         recovery = recovery_for(error, persistent=ended.persistent)
 
     if version in NO_VERSION and recovery is not Recovery.RELIST_ANEW:
-        # A watch from no version would miss the deletions in between.
+        # A watch without a version would miss the deletions in between.
         recovery = Recovery.RELIST_NEWEST
 
     next_phase = _after(recovery, version, phase.streaming)
@@ -389,6 +391,6 @@ def _after(recovery: Recovery, version: str, streaming: bool) -> Phase:
         case Recovery.RELIST_NEWEST:
             return Listing("", known=version, streaming=streaming)
         case Recovery.RELIST_ANEW:
-            return Listing("", known=version, anew=True, streaming=streaming)
+            return Listing("", known=version, after_reset=True, streaming=streaming)
         case _:
             assert_never(recovery)

@@ -1,4 +1,4 @@
-"""Rules for continuing after errors: which list or watch follows, and how long to wait.
+"""Rules for continuing after errors: the next list or watch, and dead watches.
 
 Pure and synchronous: times are passed in.
 """
@@ -50,13 +50,14 @@ class Recovery(enum.Enum):
 def recovery_for(error: Exception, *, persistent: bool = False) -> Recovery:
     """Return the next request after a failed list or watch. All rules are here.
 
-    No error makes an informer give up: permissions, credentials and kinds come back while
-    it runs.
+    No error makes an informer give up: permissions, credentials and kinds may be
+    restored while it runs.
 
     Args:
         error: Error of the list or watch.
-        persistent: True if internal errors have been ending watches for too long. Perhaps
-            the server cannot read its storage, and only a list gets past that.
+        persistent: True if internal errors have been ending watches for too long. The
+            server may be unable to read a stored object, and only a list gets past
+            that.
     """
     match error:
         case HistoryReset():
@@ -74,7 +75,7 @@ def recovery_for(error: Exception, *, persistent: bool = False) -> Recovery:
             # A watch from the same version would fail in the same way, forever.
             return Recovery.RELIST
         case _ if is_foreign(error):
-            return Recovery.RELIST  # perhaps a source that cannot read the response
+            return Recovery.RELIST  # the source may be unable to read the response
         case _ if persistent and is_internal(error):
             return Recovery.RELIST
         case _:
@@ -95,15 +96,15 @@ def is_foreign(error: Exception) -> bool:
 
 
 def is_internal(error: Exception) -> bool:
-    """Return True for an internal error of the server (500), which may pass or stay."""
+    """Return True for an internal error of the server (500), temporary or permanent."""
     return isinstance(error, ServerError) and error.status == 500
 
 
 def is_refusal(error: Exception) -> bool:
     """Return True for an error that only a person can correct.
 
-    The request is wrong (400, 422: for example an unsupported field selector), or not
-    authenticated (401), or not allowed (403), or not served (404, 405). Or it was not
+    The request is invalid (400, 422: for example an unsupported field selector), not
+    authenticated (401), not allowed (403), or not served (404, 405). Or it was not
     sent, because the client was not entered, or was entered in another loop.
     """
     kinds = Invalid | Unauthorized | Forbidden | NotFound | OptionsError | WrongLoop
@@ -118,8 +119,8 @@ def is_unsupported(error: Exception) -> bool:
 def _too_large(error: ApiError) -> bool:
     """Return True if the server has not reached the requested version.
 
-    Current servers set a cause in the Status. Those before 1.19 only use a message, of
-    the cause or of the Status itself.
+    Current servers set a cause in the Status. Servers before 1.19 only have a message,
+    in the cause or in the Status itself.
     """
     causes = error.details.get("causes")
     causes = causes if isinstance(causes, list) else ()
@@ -131,20 +132,20 @@ def _too_large(error: ApiError) -> bool:
 
 
 ABSENT_SECONDS = 60.0
-"""Seconds for which discovery must not list a resource before it counts as absent. While
-a definition is replaced, or a server starts, some are missing for a few seconds."""
+"""Seconds for which discovery must not list a resource before it counts as absent.
+While a CRD is replaced, or a server starts, resources are missing for a few seconds."""
 
 
 class Absence:
     """Detector of a resource that the server no longer has.
 
-    A list that ends in 404 proves little: the next server of the load balancer may know
-    the resource. It is absent if, in addition, discovery has not listed it for a minute,
-    each time it was requested.
+    A list that ends in 404 proves little: another server behind the load balancer may
+    know the resource. The resource counts as absent if no discovery request of a whole
+    minute has listed it, either.
 
-    A list that fails otherwise starts the minute again: while a server is unreachable or
-    starting, it does not know all its kinds. A failed discovery request neither counts
-    nor starts it again.
+    A list that fails in another way restarts that minute, as a server that is
+    unreachable or starting does not know all its kinds. A failed discovery request
+    neither counts nor restarts the minute.
 
     Attributes:
         confirmed: True while the resource is absent: until discovery lists it, or a list
@@ -183,7 +184,7 @@ class Absence:
         return lasted
 
     def interrupted(self) -> None:
-        """Record a list that failed otherwise; earlier results no longer count."""
+        """Record a list that failed without a 404; earlier results no longer count."""
         self._since = None
 
     def ended(self) -> None:
@@ -193,28 +194,28 @@ class Absence:
 
 
 GAPS = 2.5
-"""Number of longest gaps between bookmarks after which a silent watch counts as dead.
-Real servers send one about every minute, which makes 150 s."""
+"""Silence after which a watch counts as dead, as a multiple of the longest gap between
+bookmarks. Real servers send a bookmark about every minute, which makes 150 s."""
 
 SHORTEST_SECONDS = 90.0
-"""Least silence that counts, however often bookmarks come."""
+"""Minimum silence after which a watch counts as dead, even with frequent bookmarks."""
 
 TOGETHER_SECONDS = 5.0
 """Gap below which bookmarks count as one. Some servers send two at the beginning of a
 watch, and then none."""
 
 LONGEST_GAP_SECONDS = 120.0
-"""Longest gap that counts. A longer one is a pause of this process (a laptop asleep), or
-comes from a server without regular bookmarks. It would make 300 s or more of silence,
-which is when the server ends a watch anyway."""
+"""Longest gap that counts. A longer one is a pause of this process (a laptop asleep),
+or comes from a server without regular bookmarks. It would allow a silence of more than
+300 s, and servers end watches after 300 s anyway."""
 
 REMEMBERED_GAPS = 8
-"""Number of gaps of which the longest counts, so that one slow moment is forgotten in
-minutes."""
+"""Number of latest gaps of which the longest counts, so that a single long gap is
+forgotten within minutes."""
 
 WATCHES_TO_DISARM = 2
-"""Number of watches in a row that the watchdog ended without a gap between bookmarks. The
-server seems to have stopped sending bookmarks."""
+"""Number of watches in a row, ended by the watchdog without a gap between bookmarks,
+after which it is disarmed. The server seems to have stopped sending bookmarks."""
 
 
 class Watchdog:
@@ -224,13 +225,13 @@ class Watchdog:
     times the longest of the last gaps between bookmarks, and at least 90 s, without any
     event. Some resources get no bookmarks at all. For them it is never armed.
 
-    Gaps of one watch count in the next ones, as a connection may stall before its first
-    bookmark. Only a watch that it ended without a bookmark, or two in a row without two
-    of them, disarm it. Perhaps the server has stopped sending bookmarks, and false alarms
-    must not repeat forever.
+    The gaps of one watch also count for the next ones, as a connection may stall before
+    its first bookmark. The watchdog is disarmed when it ends a watch without a
+    bookmark, or two watches in a row with only one. The server may have stopped sending
+    bookmarks, and false alarms must not repeat forever.
 
-    There is one for each list-watch. client-go has none: it finds a stalled connection by
-    TCP and HTTP/2 probes, which a proxy may answer.
+    There is one watchdog for each list-watch. client-go has none: it detects a stalled
+    connection by TCP and HTTP/2 probes, which a proxy may answer.
     """
 
     # Invariants: all gaps are between TOGETHER_SECONDS and LONGEST_GAP_SECONDS, so a watch
@@ -240,7 +241,7 @@ class Watchdog:
     def __init__(self) -> None:
         self._gaps: deque[float] = deque(maxlen=REMEMBERED_GAPS)
         self._ended_watches = 0
-        # Of the current watch.
+        # Times in the current watch.
         self._last_event: float | None = None
         self._last_bookmark: float | None = None
 
@@ -250,7 +251,7 @@ class Watchdog:
 
     @property
     def armed(self) -> bool:
-        """True if the interval of bookmarks is known, so that silence means something."""
+        """True if the interval of bookmarks is known, to detect dead watches."""
         return bool(self._gaps)
 
     @property
@@ -291,10 +292,11 @@ class Watchdog:
             self._ended_watches = 0
 
     def deadline(self) -> float | None:
-        """Return the time at which a silent watch counts as dead; None if it does not.
+        """Return the time at which a silent watch counts as dead; None if not armed.
 
-        Each event moves it, sometimes to an earlier time (the first gap is known, or a
-        long one was forgotten). Call it when a timer fires, and after each bookmark.
+        Each event moves the deadline, sometimes to an earlier time: when the first gap
+        is known, or a long gap is forgotten. Call it when a timer fires, and after each
+        bookmark.
         """
         if self._last_event is None or not self._gaps:
             return None

@@ -1,7 +1,7 @@
 """`Reflector`: keeps a store up to date with one list-watch.
 
-It performs the requests that `machine` decides on, and waits between attempts. The store
-has all state of the objects.
+It performs the requests that `machine` decides on, and waits between attempts. It keeps
+no objects: they are in the store.
 
 After a failure, `ListReader` or `WatchReader` returns how the response ended, `advance`
 decides on the next request (by the rules in `recovery`), `ReflectorStats` counts and logs
@@ -34,6 +34,7 @@ from aioinformer.informer.listwatch.interface import (
 from aioinformer.informer.listwatch.list_reader import ListReader
 from aioinformer.informer.listwatch.machine import (
     Action,
+    Clear,
     Commit,
     Discard,
     Input,
@@ -42,7 +43,6 @@ from aioinformer.informer.listwatch.machine import (
     PageListed,
     Phase,
     Report,
-    Vacate,
     WatchEnded,
     Watching,
     advance,
@@ -73,7 +73,7 @@ class Reflector:
 
     Only its cancellation and bugs end it (a store that raises, a broken invariant).
     Responses, network failures and other errors of the source do not: permissions,
-    credentials, disks and servers come back while it runs.
+    credentials, disks and servers may be restored while it runs.
 
     * After every end of a list or watch (clean, refused, cut off, malformed, silent), it
       makes another attempt: a watch from the last version, or a list if needed.
@@ -83,19 +83,20 @@ class Reflector:
       the server turns out not to support streams, the list in pages follows at once.
     * While the server is unreachable, the reflectors of one client take turns to probe
       it; see `Connectivity`.
-    * A silent watch is ended after 2.5 times the longest gap between bookmarks, at least
-      90 s, once there were bookmarks. A new watch that is silent for 60 s is checked: the
-      server may have been restored to an older state.
-    * If the resource is no longer served, the store keeps its objects. After a minute
-      without it in discovery, they are removed, the phase is `"absent"`, and attempts
-      continue.
+    * If the server sends bookmarks, a watch that is silent for 2.5 times their longest
+      gap, and at least 90 s, is ended. If a new watch is silent for 60 s, the reflector
+      checks the server's version, as it may have been restored to an older state.
+    * If the resource is no longer served, the store keeps its objects. If discovery has
+      not listed the resource for a minute, the objects are removed and the phase is
+      `"absent"`. Attempts continue.
 
-    It owns no task: everything happens in `run()`, which may be called once. Besides the
-    current list or watch it has at most one connection, for the next page. It belongs to
-    one event loop.
+    It owns no task: everything happens in `run()`, which may be called once. Besides
+    the current list or watch, it has at most one other request, for the next page. It
+    belongs to one event loop.
 
     client-go's reflector is the model. It also resyncs its store; here each handler has
-    its own resync. Its check of streamed lists, meant for its own tests, is left out.
+    its own resync. Its consistency check of streamed lists, a test feature, is left
+    out.
 
     Args:
         source: Source to list and watch. If it is a `ServedCheck`, a missing resource can
@@ -104,7 +105,7 @@ class Reflector:
         name: Name in log and metrics.
         options: Options of lists and watches.
         on_change: Function called after each change of its state; must not wait.
-        metrics: Sink of the measurements; see `ReflectorMetrics` for their names.
+        metrics: Sink of measurements; see `ReflectorMetrics` for their names.
         rng: Source of jitter.
     """
 
@@ -147,14 +148,14 @@ class Reflector:
         """Keep the store up to date, until cancelled.
 
         Raises:
-            OptionsError: If it was called before: the state of a list is lost then.
+            OptionsError: If it was called before. The state of an ended run is lost.
             InternalError: If there is a bug in this package or in the store.
 
         Cancellation:
             Stops it. Its connections are closed before this returns.
         """
         if self._begun:
-            raise OptionsError(f"{self.name} runs once")
+            raise OptionsError(f"{self.name} runs only once")
 
         self._begun = True
         while True:
@@ -222,8 +223,9 @@ class Reflector:
     def in_step(self) -> float | None:
         """Time at which the store was last known to be up to date, on the loop's clock.
 
-        That is when a list was complete, an event or bookmark came, or a watch ended
-        regularly. Pages, and the start of a watch, are contact, but prove nothing.
+        That is the last time at which a list was complete, an event or bookmark
+        arrived, or a watch ended regularly. Pages and the start of a watch do not prove
+        that.
         """
         return self._stats.in_step
 
@@ -269,13 +271,13 @@ class Reflector:
 
     @property
     def streamless(self) -> bool:
-        """True if lists as streams were given up, because the server does not support them."""
+        """True if it lists in pages because the server does not support streams."""
         return self._stats.streamless
 
     # ------------------------------------------------------------ attempts
 
     async def _attempt(self) -> Input:
-        """Make one attempt, with all its steps; return its outcome."""
+        """Make one attempt, advance the machine, and return the last outcome."""
         try:
             if isinstance(self._phase, Watching):
                 outcome: Input = await self._watch(self._phase.version)
@@ -322,7 +324,7 @@ class Reflector:
                 phase = after
 
     async def _list_as_stream(self, phase: Listing) -> Input:
-        """List by a watch that begins with the current objects, then follow that watch."""
+        """List with a watch that begins with the current objects, then follow it."""
         self._lists.begin()
         outcome: Input
         async with AsyncExitStack() as stack:
@@ -344,7 +346,7 @@ class Reflector:
             if isinstance(after, Listing):
                 return outcome
 
-            # From here on it is a watch, and only its duration counts.
+            # From here on it is a watch. The backoff only counts the watch's duration.
             self._backoff.begin(_now())
             outcome = await self._watches.follow(watch, after.version, rest)
 
@@ -352,9 +354,10 @@ class Reflector:
         return outcome
 
     def _pages_instead(self, outcome: Input) -> Listing | None:
-        """Return the list in pages that follows at once if streams were just given up.
+        """Return the phase of a list in pages that follows at once, or None.
 
-        That happens once, so there is no delay, unless the server requested one.
+        It follows when streams are given up. That happens once, so there is no delay,
+        unless the server requested one.
         """
         if not _gives_up_streams(self._phase) or _retry_after(outcome) is not None:
             return None
@@ -418,12 +421,12 @@ class Reflector:
             case Discard():
                 with store_calls:
                     await self._store.discard()
-            case Vacate():
+            case Clear():
                 with store_calls:
-                    await self._store.vacate()
+                    await self._store.clear()
 
                 logger.warning(
-                    "%s: resource is no longer served; removing all objects",
+                    "%s: resource is no longer served, removing all objects",
                     self.name,
                 )
             case Report(error=error):
@@ -474,9 +477,9 @@ def _retry_after(outcome: Input) -> float | None:
 
 
 def _gives_up_streams(phase: Phase) -> TypeGuard[Listing]:
-    """Return True for a list in pages, after which all lists are in pages.
+    """Return True for a phase that lists in pages, as all later lists do.
 
-    False for a list that is in pages only this time, and for the watch after a list.
+    False for a list that is in pages this time only, and for watches.
     """
     return isinstance(phase, Listing) and not phase.streaming and not phase.detour
 

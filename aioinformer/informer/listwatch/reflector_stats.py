@@ -1,4 +1,4 @@
-"""`ReflectorStats`: statistics of a reflector, its log, and its error handler.
+"""`ReflectorStats`: statistics of a reflector, and reports of its failures.
 
 Plain state, changed by synchronous calls.
 """
@@ -59,10 +59,11 @@ class ReflectorStats:
         self.duplicates = 0
         self.history_resets = 0
         self._skipped = 0
-        # The open watch, which counts what it skips.
+        # The open watch, whose count of skipped events is added to `_skipped`.
         self._watch: Watch | None = None
-        # Failures since the last watch that lasted. Successful lists do not end a series:
-        # if lists succeed and watches are refused, each would be the first failure.
+        # Failures since the last watch that lasted; see `reset_series`. A successful
+        # list does not end a series: if watches are refused after each list, every
+        # refusal would be logged as the first one.
         self._series = 0
         self._handler: Callable[[Exception], None] | None = None
 
@@ -92,7 +93,7 @@ class ReflectorStats:
 
     @contextmanager
     def watching(self, watch: Watch) -> Iterator[None]:
-        """Count what a watch skips, while it is open and afterwards."""
+        """Include the events that a watch skips, while it is open and afterwards."""
         self._watch = watch
         try:
             yield
@@ -101,17 +102,17 @@ class ReflectorStats:
             self._skipped += watch.skipped
 
     def unreadable(self, number: int, keys: list[str]) -> None:
-        """Record objects of a list that cannot be read, and the keys of those that have one."""
+        """Record unreadable objects of a list; `keys` has those that could be read."""
         self._skipped += number
         logger.warning(
-            "%s: %d objects of a list cannot be read, keeping their known states: %s",
+            "%s: %d objects of a list cannot be read, keeping their known states (keys=%s)",
             self.name,
             number,
-            ", ".join(keys[:5]) or "of another kind",
+            ", ".join(keys[:5]) or "none",
         )
 
     def answered(self) -> None:
-        """Record that the head of a response has arrived."""
+        """Record that the status and headers of a response have arrived."""
         self.connectivity.reached()
 
     def succeeded(self, now: float) -> None:
@@ -122,7 +123,7 @@ class ReflectorStats:
         self.refusals = 0
 
     def reset_series(self) -> None:
-        """Record a watch that has lasted longer than the delay between attempts."""
+        """Record a watch that has lasted, which ends a series; see `Backoff.lived`."""
         self._series = 0
 
     def failed(self, error: Exception, *, watched: bool, absent: bool = False) -> None:
@@ -131,7 +132,7 @@ class ReflectorStats:
         Args:
             error: Error of the list or watch.
             watched: True for a watch that the server had accepted.
-            absent: True if the resource is absent, which was logged before.
+            absent: True if the resource is absent, which was already logged.
         """
         self.restarts += 1
         self.failures += 1
@@ -148,7 +149,7 @@ class ReflectorStats:
         self._call_handler(error)
 
     def streams_given_up(self) -> None:
-        """Record that lists are requested in pages from here on."""
+        """Record that lists are requested in pages from now on."""
         self.streamless = True
         # Only the stream was refused. The list in pages may succeed.
         self.refusals = 0
@@ -161,14 +162,16 @@ class ReflectorStats:
     def _log(self, error: Exception, *, ordinary: bool) -> None:
         failures = self._series
         if failures == 1 and ordinary and not is_foreign(error):
-            # Normal: a version that has expired, a connection that broke.
-            logger.info("%s: list or watch broke off, retrying: %s", self.name, error)
+            # Normal operation: an expired version, or a broken connection.
+            logger.info(
+                "%s: list or watch was interrupted, retrying: %s", self.name, error
+            )
         elif failures & (failures - 1) == 0:
-            # The 1st, 2nd, 4th, 8th ... of a series, which may last for days.
+            # Only the 1st, 2nd, 4th, 8th ... of a series, as it may last for days.
             foreign = is_foreign(error)
             logger.log(
                 logging.ERROR if foreign else logging.WARNING,
-                "%s: attempt failed (%d in a row), will try again: %s",
+                "%s: list or watch failed, will retry (failures=%d): %s",
                 self.name,
                 failures,
                 repr(error) if foreign else error,
@@ -186,8 +189,8 @@ class ReflectorStats:
 
 
 SHORT_WATCH_SECONDS = 1.0
-"""Duration below which a watch without an event counts as very short, as in client-go:
-something between client and server closes it."""
+"""Duration below which a watch without an event counts as very short, as in client-go.
+Usually something between client and server closes such watches."""
 
 
 class ReflectorMetrics:

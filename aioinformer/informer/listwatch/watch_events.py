@@ -32,8 +32,8 @@ __all__ = [
 
 
 NO_VERSION = frozenset({"", "0"})
-"""Versions that request any state, or the newest. Lists should not have such a version;
-some mocks and emulators return 0."""
+"""Versions that request the newest state, or any. Responses should not have such a
+version, but some mocks and emulators return 0."""
 
 
 @dataclass(slots=True)
@@ -56,27 +56,28 @@ def to_changes(
 ) -> WatchChanges:
     """Check the versions of a batch and return its changes.
 
-    In one watch, decimal versions only grow. An event that repeats uid and version of the
-    known object is a duplicate, unless it is a deletion: some servers delete with the
-    last version of the object. Any other event that is not above the last version means
-    that the server has another history (a restored backup). So does a bookmark below it.
-    Versions that are not decimal have no order; only duplicates are detected.
+    Within a watch, decimal versions only increase. An event with the uid and version of
+    the known object is a duplicate, unless it is a deletion: some servers send
+    deletions with the last version of the object. Any other event at or below the last
+    version means that the server's history was reset (a restored backup). So does a
+    bookmark below it. Versions that are not decimal have no order, so only duplicates
+    are detected.
 
-    A watch from no version (`""`, `"0"`) begins with the current objects in any order.
-    As in client-go, versions are neither compared nor used until the first event that is
-    not ADDED.
+    A watch without a version (`""`, `"0"`) begins with the current objects in any
+    order. As in client-go, versions are neither compared nor used until the first event
+    that is not ADDED.
 
     The result does not depend on how events are grouped into batches.
 
     Args:
-        events: Events in their order.
+        events: Events in the order of the watch.
         version: Last version before them.
         known: Function that returns the newest known state for a key; None if there is
             no object.
     """
     result = WatchChanges([], version)
     append = result.deltas.append
-    # States after the events so far, which `known` does not have yet.
+    # States after the events of this batch, which `known` does not have yet.
     states: dict[str, KubeObject | None] = {}
     last = version_number(version)
     initial = version in NO_VERSION
@@ -98,7 +99,7 @@ def to_changes(
             before = states[key] if key in states else known(key)
             repeated = before is not None and same_state(before, obj)
             if behind and not (repeated or initial):
-                result.error = history_reset(f"{kind} of version {number}", last)
+                result.error = history_reset(f"{kind} event of version {number}", last)
                 break
 
         if obj.resource_version and not (initial or behind):
@@ -127,7 +128,7 @@ def _error_of(event: WatchEvent) -> Exception:
 def history_reset(what: str, known: str | int) -> HistoryReset:
     """Return the error for a version older than the known one."""
     return HistoryReset(
-        f"{what} after version {known}: the server's history is not the one known so far"
+        f"{what} is older than version {known}: the server's history was reset"
     )
 
 
@@ -148,8 +149,8 @@ def same_state(one: KubeObject, other: KubeObject) -> bool:
 
 
 PATIENCE_SECONDS = 30.0
-"""Time limit for the end of the initial events once they pause. Servers send objects
-without a pause, then wait a second or two for their cache to catch up."""
+"""Seconds to wait for the end of the initial events; see `InitialEvents`. Servers send
+objects without a pause, then wait a second or two for their cache to catch up."""
 
 
 INITIAL_EVENTS_END = ("metadata", "annotations", "k8s.io/initial-events-end")
@@ -164,24 +165,25 @@ class InitialBatch:
     """Keys of deleted objects."""
 
     rest: list[WatchEvent] = field(default_factory=list)
-    """Events after the end: changes, as in any watch."""
+    """Events after the initial ones: changes, as in any watch."""
 
 
 class InitialEvents:
     """Beginning of a watch that sends the current objects first.
 
-    ADDED, MODIFIED and DELETED all count: objects change while the server sends them.
-    Their versions are in no order and are not compared. The end is a bookmark with the
-    annotation `k8s.io/initial-events-end: "true"`. All of that is as in client-go.
+    ADDED, MODIFIED and DELETED events all belong to it, as objects change while the
+    server sends them. Their versions have no order and are not compared. A bookmark
+    with the annotation `k8s.io/initial-events-end: "true"` ends it. All of that is as
+    in client-go.
 
     client-go waits for the end without a limit. A server that does not know the option
-    starts a plain watch, in which the end never comes, but other events do. So there is a
-    limit: 30 s without an event as long as all events are ADDED, which is how the objects
-    arrive, and 30 s in total after the first other event.
+    starts a plain watch, which has events but no such bookmark. So there is a limit: 30
+    s without an event while all events are ADDED, as for the current objects, and 30 s
+    in total after the first other event.
 
     Attributes:
         version: Version of the list; empty until it is complete.
-        complete: True once the end has come.
+        complete: True once the bookmark that ends it was taken.
         count: Number of events so far.
     """
 
@@ -210,7 +212,7 @@ class InitialEvents:
         # Last state of each object in this batch.
         states: dict[str, KubeObject | None] = {}
         portion = InitialBatch()
-        for at, event in enumerate(events):
+        for position, event in enumerate(events):
             obj = event.object
             match event.type:
                 case EventType.ADDED | EventType.MODIFIED:
@@ -221,7 +223,7 @@ class InitialEvents:
                     raise event.error()
                 case EventType.BOOKMARK if obj.at(INITIAL_EVENTS_END) == "true":
                     self._end(obj.resource_version)
-                    portion.rest = events[at + 1 :]
+                    portion.rest = events[position + 1 :]
                     break
                 case EventType.BOOKMARK:
                     pass
@@ -236,7 +238,7 @@ class InitialEvents:
 
     def _end(self, version: str) -> None:
         if not version:
-            raise DecodeError("the end of the initial events has no version")
+            raise DecodeError("end of the initial events has no resource version")
 
         self.version = version
         self.complete = True

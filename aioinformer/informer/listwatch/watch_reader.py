@@ -1,4 +1,4 @@
-"""`WatchReader`: feeds watches to a store, and returns how each ended."""
+"""`WatchReader`: feeds watches to a store, and returns their outcomes."""
 
 from __future__ import annotations
 
@@ -33,18 +33,19 @@ __all__ = ["WatchReader", "WatchdogTimer"]
 logger = guarded_logger(__name__)
 
 SILENCE_SECONDS = 60.0
-"""Silence at the beginning of a watch that is checked. Servers send a bookmark about
-every minute. One that does not may be older than the version that the watch starts at."""
+"""Seconds without an event at the start of a watch after which the server's version is
+checked. Servers send a bookmark about every minute. A silent server may have been
+restored to a version before the start of the watch."""
 
 CHECK_SECONDS = 30.0
-"""Time limit of the check of a silent watch; meanwhile the watch is not read."""
+"""Time limit of that check. The watch is not read meanwhile."""
 
 REFUSAL_SECONDS = 30.0
-"""Longest time in which a server refuses a watch; then the client gives up."""
+"""Maximum time that the client waits for a watch to be accepted or refused."""
 
 INTERNAL_RESET_SECONDS = 2 * LONGEST_SECONDS + REFUSAL_SECONDS
-"""Time between two internal errors that do not belong to one series: attempts begin up to
-twice the longest delay apart, as the backoff is jittered."""
+"""Seconds without an internal error that end a series of them. Attempts may start up to
+twice the longest delay apart, because of jitter."""
 
 
 class WatchReader:
@@ -70,7 +71,7 @@ class WatchReader:
         self._watchdog = Watchdog()
         self._internal_error_seconds = internal_error_seconds
         self._internal_errors = self._no_internal_errors()
-        # The version up to which the current watch was fed to the store.
+        # The version that the current watch has reached in the store.
         self._version = ""
         self._items = 0
 
@@ -81,12 +82,12 @@ class WatchReader:
 
         Args:
             watch: Watch to read to its end.
-            version: Version that the store has.
-            rest: First events of the watch, if they were read before. None checks a
-                silent watch.
+            version: Version of the store.
+            rest: First events of a watch that continues a stream; may be empty. None
+                for a new watch, which is checked if it is silent.
 
         Cancellation:
-            Safe: batches are fed whole.
+            Safe: each batch is fed as a whole.
         """
         began = _now()
         self._version, self._items = version, 0
@@ -106,13 +107,13 @@ class WatchReader:
                         break
 
                     timer.reading = True
-                    del batch  # or its deleted objects would live until the next one
+                    del batch  # free its objects before the wait for the next batch
                     batch = await watch.next_batch()
             except (ApiError, TransportError, DecodeError, HistoryReset) as exc:
                 failure = exc
 
         if timer.failure is not None and not isinstance(failure, HistoryReset):
-            failure = timer.failure  # the cause of any other
+            failure = timer.failure  # any other failure follows from it
 
         self._stats.metrics.watch_ended(_now() - began, self._items)
         if failure is None:
@@ -121,7 +122,7 @@ class WatchReader:
         return self._ended(version, failure, established=True)
 
     def refused(self, version: str, error: Exception) -> WatchEnded:
-        """Return the outcome of a watch that the server refused, or never got."""
+        """Return the outcome of a watch that was refused, or whose request failed."""
         self._version = version
         return self._ended(version, error, established=False)
 
@@ -153,7 +154,7 @@ class WatchReader:
     async def _feed(
         self, batch: list[WatchEvent], timer: WatchdogTimer
     ) -> Exception | None:
-        """Feed a batch to the store; return the error that it ends the watch with."""
+        """Feed a batch to the store; return its error that ends the watch, or None."""
         now = asyncio.get_running_loop().time()
         stats = self._stats
         stats.last_contact = timer.last_batch = now
@@ -161,7 +162,7 @@ class WatchReader:
         changes = to_changes(batch, self._version, self._store.known)
         known = len(changes.deltas) + changes.duplicates
         if changes.error is None and known < len(batch):
-            timer.bookmark(now)  # what is neither change nor error is a bookmark
+            timer.bookmark(now)  # some of the events are bookmarks
 
         if changes.deltas:
             stats.last_event = now
@@ -184,13 +185,14 @@ class WatchReader:
         return changes.error
 
     async def _first_batch(self, watch: Watch) -> list[WatchEvent]:
-        """Wait for the first events of a watch; check a server that stays silent.
+        """Wait for the first events of a watch; check the server if it is silent.
 
         A server that was restored to an older state sends nothing on a watch until it
         reaches the watch's version.
 
         Raises:
-            HistoryReset: If its newest version is older than that of the store.
+            HistoryReset: If the server's newest version is older than that of the
+                store.
         """
         try:
             async with asyncio.timeout(SILENCE_SECONDS):
@@ -198,7 +200,7 @@ class WatchReader:
         except TimeoutError:
             newest = await self._newest_version()
             if 0 <= newest < version_number(self._version):
-                what = f"a list of the newest version, {newest},"
+                what = f"newest list, of version {newest},"
                 raise history_reset(what, self._version) from None
 
         return await watch.next_batch()
@@ -217,7 +219,7 @@ class WatchReader:
                 return version_number(page.resource_version)
         except (ApiError, TransportError, DecodeError, TimeoutError) as exc:
             name = self._stats.name
-            logger.debug("%s: a check of a silent watch failed: %r", name, exc)
+            logger.debug("%s: check of a silent watch failed: %r", name, exc)
             return -1
 
 
@@ -228,16 +230,16 @@ def _now() -> float:
 class WatchdogTimer:
     """Timer that ends one watch when the watchdog considers it dead.
 
-    Enter it while the watch is read. An event costs nothing, and a batch one assignment:
-    the timer is set once, and set again for the later deadline when it fires.
+    Enter it while the watch is read. It adds one assignment per batch: the timer is not
+    moved by events, but set again when it fires before the deadline.
 
     Args:
-        watch: Watch to stop when it is dead; its reader sees the end.
+        watch: Watch to stop when it is dead, which ends its iteration.
         watchdog: Watchdog of the reflector, for all its watches.
 
     Attributes:
         failure: Error that ended the watch, or None.
-        reading: False while nothing reads the watch, so that silence means nothing.
+        reading: False while its reader is busy, when silence proves nothing.
         last_batch: Time of the last batch on the loop's clock.
     """
 
@@ -283,7 +285,7 @@ class WatchdogTimer:
         self._timer = None
         now = self._loop.time()
         if not self.reading:
-            # Batches that arrived since then are unread, and this one may take long.
+            # The reader is busy with a batch; the events after it are unread.
             self.last_batch = now
 
         self._watchdog.event(self.last_batch)
@@ -296,8 +298,8 @@ class WatchdogTimer:
     def _stop_watch(self, now: float) -> None:
         gap = self._watchdog.longest_gap
         self.failure = TransportError(
-            f"nothing came for {now - self.last_batch:.0f} s, though bookmarks came every "
-            f"{gap:.0f} s"
+            f"watch was silent for {now - self.last_batch:.0f} s, with bookmarks every "
+            f"{gap:.0f} s before"
         )
         self._watchdog.ended_watch()
         self._watch.stop()

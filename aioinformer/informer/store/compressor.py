@@ -34,9 +34,9 @@ logger = guarded_logger(__name__)
 class BodyCompressor:
     """Compressor of the objects of one informer.
 
-    A thread trains the dictionary from the first objects. Objects that come meanwhile
-    wait for some 40 ms; the event loop is not blocked. If later bodies are of another
-    kind, the next dictionary is trained from the latest ones. Stored objects keep the
+    A thread trains the dictionary from the first objects. Meanwhile, new objects wait
+    for about 40 ms, and the event loop is not blocked. If later bodies compress badly,
+    another dictionary is trained from the latest ones. Stored objects keep the
     dictionary that they were compressed with.
 
     Args:
@@ -64,7 +64,7 @@ class BodyCompressor:
         self._fit = CompressionFit()
         # Keys of the latest objects, for the next samples.
         self._recent: deque[str] = deque(maxlen=SAMPLES)
-        # Held during the training, as several pipelines share this.
+        # Held during a training, as several pipelines share the compressor.
         self._turn = asyncio.Lock()
 
     def __repr__(self) -> str:
@@ -73,7 +73,8 @@ class BodyCompressor:
     def __call__(self, obj: KubeObject) -> KubeObject:
         """Return the object to store: with a compressed body, if that is smaller.
 
-        It is the same object before the first dictionary, and if it is compressed.
+        Returns `obj` itself before the first dictionary is trained, and if `obj` is
+        already compressed.
         """
         compressor = self._compressor
         if compressor is None or obj.context.codec is not None:
@@ -108,7 +109,7 @@ class BodyCompressor:
             self.due = True
 
     async def begin(self, objects: Iterable[KubeObject]) -> None:
-        """Train the first dictionary; without effect if there is one.
+        """Train the first dictionary, unless there is one.
 
         Args:
             objects: Samples of the objects to compress; may be empty.
@@ -140,9 +141,9 @@ class BodyCompressor:
     async def _train(self, objects: list[KubeObject]) -> None:
         try:
             trained = await in_thread(functools.partial(_trained, objects))
-        except OSError as exc:  # blocking for some 40 ms is better than failing
+        except OSError as exc:  # blocking for about 40 ms is better than failing
             logger.warning(
-                "%s: no thread, training the dictionary in the event loop: %s",
+                "%s: cannot start a thread, training the dictionary in the event loop: %s",
                 self._name,
                 exc,
             )
@@ -165,23 +166,23 @@ def _trained(objects: list[KubeObject]) -> Compressor:
 
 
 WINDOW: Final = 250
-"""Number of bodies that are evaluated together."""
+"""Number of bodies whose compression is evaluated together."""
 
 
 WORSE: Final = 1.5
-"""Factor of the expected size above which bodies do not fit the dictionary."""
+"""Multiple of the expected size above which bodies do not fit the dictionary."""
 
 
 class CompressionFit:
-    """Measure of how well a dictionary fits the bodies that come.
+    """Measure of how well a dictionary fits new bodies.
 
-    It does not fit if a window of bodies is compressed to more than `WORSE` times the
-    share of its own samples. It is outgrown if it has fewer than `SAMPLES` samples, and
-    there are twice as many objects now.
+    A dictionary does not fit if a window of bodies is compressed to a share of their
+    size more than `WORSE` times that of its samples. It is outgrown if it has fewer
+    than `SAMPLES` samples, and there are twice as many objects now.
 
-    The number of trainings is bounded: the first comes after one window at the earliest,
-    and each doubles the number of bodies before the next one. So n bodies lead to at most
-    log2(n / WINDOW) + 1 trainings.
+    The number of trainings is bounded: the second needs at least one window of bodies,
+    and from then on each one doubles the number before the next. So n bodies lead to
+    at most log2(n / WINDOW) + 1 trainings.
     """
 
     def __init__(self) -> None:
@@ -192,7 +193,7 @@ class CompressionFit:
         self._samples = 0
         self._share = 1.0
         self._trained = False
-        # Of the current window: bodies, and their bytes before and after compression.
+        # Current window: bodies, and their bytes before and after compression.
         self._count = self._before = self._after = 0
         self._worse = False
 

@@ -57,16 +57,16 @@ __all__ = ["Pipeline", "SharedStore"]
 
 
 SWEEP_SECONDS = 0.5
-"""Seconds after a change until decoded bodies of removed objects are dropped. For each
-change alone that would take 5 microseconds."""
+"""Seconds after a change until decoded bodies of removed objects are dropped. A drop
+after each change would take 5 microseconds each time."""
 
 
 # Changes between two checks of the budget; each takes about two microseconds.
 _CHANGES_BETWEEN_CHECKS = 8
 
 
-# Notifications in one batch of what a relist changed. A listener keeps a batch until it
-# has delivered all of it, and with it the objects that were replaced.
+# Number of notifications in one batch after a relist. A listener keeps a batch, and the
+# replaced objects in it, until it has delivered the whole batch.
 _BATCH = 512
 
 
@@ -76,8 +76,8 @@ class SharedStore:
     def __init__(self) -> None:
         self.pipelines: list[Pipeline] = []
         self.lock = asyncio.Lock()
-        """Held by the pipeline that changes the store. A list replaces the objects of its
-        namespace in several steps; the others must not change meanwhile."""
+        """Lock of the pipeline that changes the store. A list copies the objects of
+        other namespaces in several steps, and they must not change meanwhile."""
 
     @property
     def version(self) -> str:
@@ -103,19 +103,20 @@ class SharedStore:
 class Pipeline:
     """Pipeline of a reflector's changes and lists into the store and to handlers.
 
-    The pipeline is the `ReflectorStore` of its reflector: lists are staged beside the
-    store, changes are queued. `run()` applies what is queued.
+    The pipeline is the `ReflectorStore` of its reflector: it stages lists beside the
+    store, and queues changes. `run()` applies queued lists and changes.
 
-    The transform sees each state of an object once, when it comes in. A relist does not
-    transform unchanged objects again. (client-go's queue does, and transforms streamed
-    lists twice.)
+    The transform is called once for each received state of an object. A relist does not
+    transform unchanged objects again. (client-go's queue does, and it transforms
+    streamed lists twice.)
 
     Args:
         indexer: Store of the informer; only its pipelines write to it.
         processor: Processor that notifies the handlers.
         on_synced: Function called when the first complete list is in the store. It must
             not wait.
-        transformer: Transform of the user, which may be set until the reflector runs.
+        transformer: Caller of the user's transform, which may be set until the
+            reflector runs.
         queue: Queue between reflector and store. None for a `DeltaFIFO`.
         waiters: Waiters for states of the store, woken in the step that changes it.
         compressor: Compressor of stored bodies.
@@ -158,7 +159,7 @@ class Pipeline:
             queue = DeltaFIFO(key_func=attrgetter("key"))
 
         self._fifo = queue
-        # The list that is being read.
+        # The list that is being staged.
         self._staged: StagedList | None = None
         # The newest complete list in the queue.
         self._committed: Contents[KubeObject] | None = None
@@ -166,8 +167,8 @@ class Pipeline:
         self._left_out: dict[str, KubeObject] = {}
         # The version up to which everything was fed; None before the first list.
         self._version: str | None = None
-        # The watch repeats changes up to this version, because the list was ahead of its
-        # own version; -1 for none.
+        # Newest version of an object in the last list, if above that of the list
+        # itself, else -1. The watch repeats changes up to this version.
         self._listed_ahead = -1
         # False if the version of the list is not decimal. Then an older version may be
         # a newer state.
@@ -176,12 +177,12 @@ class Pipeline:
         self._applied_version = ""
         # Decoded bodies of the objects of the last list; None before any object.
         self._decoded: DecodedBodies | None = None
-        # Set while it may contain unused bodies.
+        # Timer of the next sweep; set while `_decoded` may have unused bodies.
         self._sweep: asyncio.TimerHandle | None = None
         self.synced = False
         """True once the first complete list is in the store and the handlers' queues."""
         self.duplicates = 0
-        """Number of dropped changes that a list was ahead of."""
+        """Number of changes that were dropped because the list had them already."""
 
     @property
     def version(self) -> str:
@@ -199,7 +200,7 @@ class Pipeline:
     def known(self, key: str) -> KubeObject | None:
         """Return the newest state that was fed for `key`, applied or still queued.
 
-        None if there is none, or if it was deleted. Objects that the transform left out
+        None if the object is unknown or deleted. Objects that the transform left out
         have only their identity and version.
         """
         left_out = self._left_out.get(key)
@@ -213,18 +214,19 @@ class Pipeline:
         contents = self._committed or self._indexer.contents
         return contents.objects.get(key)
 
-    async def stage(self, objects: list[KubeObject], *, anew: bool = False) -> None:
+    async def stage(
+        self, objects: list[KubeObject], *, after_reset: bool = False
+    ) -> None:
         """Stage some objects of the current list.
 
-        Stored objects with the same uid and version are reused: then the new bytes are
-        freed at once, and a relist needs no second copy of all objects. If the list has
-        an object twice, the newer state is staged, or the later one if their versions
-        cannot be compared.
+        Stored objects with the same uid and version are reused. So a relist needs no
+        second copy of all objects. If the list has an object twice, the newer state is
+        staged, or the later one if their versions cannot be compared.
 
         Args:
             objects: Objects as the server sent them.
-            anew: True if the same version may be another state, so that only equal
-                objects are reused.
+            after_reset: True if the same version may be another state. Then stored objects are
+                only reused if they are equal.
 
         Cancellation:
             Leaves the list incomplete: `discard()` it.
@@ -245,8 +247,8 @@ class Pipeline:
         for obj in objects:
             if put is not None and obj.key not in listed:
                 put(obj.key, obj)
-            elif not staged.is_ahead_of(obj):  # else an older state of another page
-                self._stage(obj, staged, current, anew=anew)
+            elif not staged.is_ahead_of(obj):  # pages may differ in age
+                self._stage(obj, staged, current, after_reset=after_reset)
 
             if budget.over():
                 await budget.start()
@@ -323,7 +325,7 @@ class Pipeline:
         self._list_is_ordered = number >= 0
         await self._fifo.feed_replacement(staged.contents, resource_version)
 
-    async def vacate(self) -> None:
+    async def clear(self) -> None:
         """Remove all objects, because the server no longer has the resource.
 
         That is like an empty list: the store is emptied in one step, and handlers get
@@ -341,7 +343,7 @@ class Pipeline:
     async def feed(
         self, deltas: list[Delta[KubeObject]], resource_version: str
     ) -> None:
-        """Queue changes, and the version that they lead up to.
+        """Queue changes, and the version of the store after them.
 
         Cancellation:
             Safe: all of them are queued, or none.
@@ -381,7 +383,7 @@ class Pipeline:
         return self._staged
 
     def _takes_all(self, current: Contents[KubeObject]) -> bool:
-        """Return True if listed objects are stored without checks or changes."""
+        """Return True if listed objects can be staged without checks or conversions."""
         known = current.objects or self._left_out
         converted = self._transformer.function or self._compressor.compression
         return not (known or converted)
@@ -392,17 +394,17 @@ class Pipeline:
         staged: StagedList,
         current: Contents[KubeObject],
         *,
-        anew: bool,
+        after_reset: bool,
     ) -> None:
         key = obj.key
         old = current.objects.get(key)
         same = old is not None and same_state(old, obj)
-        if old is not None and same and not anew:
+        if old is not None and same and not after_reset:
             staged.keep(key, old, current)
             return
 
         left_out = self._left_out.get(key)
-        if left_out is not None and same_state(left_out, obj) and not anew:
+        if left_out is not None and same_state(left_out, obj) and not after_reset:
             staged.leave_out(key, left_out)
             return
 
@@ -446,14 +448,15 @@ class Pipeline:
         return self.known(key) if listed is None else listed
 
     def _was_listed(self, delta: Delta[KubeObject]) -> bool:
-        """Return True for a change that the last list has already, or a newer state.
+        """Return True if the last list has the state of a change, or a newer one.
 
-        A list may be newer than its version. The watch from that version then repeats
-        changes that led to the listed states. If its version is not decimal, only
-        repeated states are dropped.
+        A list may have objects newer than its version. The watch from that version then
+        repeats the changes that led to the listed states. If the list's version is not
+        decimal, only repeated states are dropped.
 
-        Only called until the watch has caught up with the list: an unreadable object may
-        keep a state from a history in which versions were higher.
+        Only called until the watch has caught up with the list. Later, it would be
+        wrong for an unreadable object that was kept from a history with higher
+        versions.
         """
         known = self.known(delta.object.key)
         if known is None:
@@ -470,10 +473,10 @@ class Pipeline:
     async def _transformed(
         self, deltas: list[Delta[KubeObject]], newest: dict[str, KubeObject | None]
     ) -> list[Delta[KubeObject]]:
-        """Transform the objects of changes; return the changes that are left.
+        """Transform the objects of changes; return the resulting changes.
 
         Args:
-            deltas: Changes as they came.
+            deltas: Changes as the server sent them.
             newest: Filled with the newest known state of each changed object.
         """
         result: list[Delta[KubeObject]] = []
@@ -574,7 +577,7 @@ class Pipeline:
                     replacement = entry
                     break
 
-                continue  # a resync of the queue; handlers have their own
+                continue  # a resync by the queue: ignored, as handlers have their own
 
             for delta in entry:
                 self._apply(delta, contents, notifications)
@@ -640,8 +643,8 @@ class Pipeline:
     async def _apply_replacement(self, replacement: Replacement[KubeObject]) -> None:
         """Replace all objects by a complete list, and notify handlers of the changes.
 
-        Slow work comes first. Then store and listeners' queues change in one step: if the
-        informer is stopped once the store shows a list, its handlers still get all of it.
+        Slow work comes first. Then store and listeners' queues change in one step. So
+        if the informer is stopped after that, its handlers still get the whole list.
         """
         new = replacement.contents
         now = await self._complete(new)
@@ -651,7 +654,7 @@ class Pipeline:
         if before and self._processor.listeners:
             changes = await _difference(before, now, initial=first)
 
-        # Perhaps newer than the list: the version of a bookmark after it.
+        # May be newer than the list, if a bookmark was queued after it.
         version = self._fifo.applied() or replacement.resource_version
         self._indexer.hold_reports()
         try:
@@ -664,7 +667,7 @@ class Pipeline:
             if not before:
                 self._processor.publish(Snapshot(list(now.values()), initial=first))
 
-            # In batches, which are freed as they are delivered.
+            # In batches, so that memory is freed during the delivery.
             for start in range(0, len(changes), _BATCH):
                 self._processor.publish(changes[start : start + _BATCH])
 
@@ -751,7 +754,7 @@ class Pipeline:
 async def _difference(
     old: Mapping[str, KubeObject], new: Mapping[str, KubeObject], *, initial: bool
 ) -> list[Notification]:
-    """Return the changes between two lists: deletions first, then in list order."""
+    """Return the changes made by a list: deletions, then the rest in list order."""
     changes: list[Notification] = []
     budget = LoopBudget.current()
     await budget.start()

@@ -1,4 +1,4 @@
-"""`StagedList`: a list that is being read and will replace the store's contents."""
+"""`StagedList`: a list that is being read, and will replace the stored objects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class StagedList:
         self.contents = contents
         # Invariant: no key is in both.
         self.left_out: dict[str, KubeObject] = {}
-        # The highest version of an object that was listed, if all are decimal.
+        # The highest version of a listed object, if all are decimal numbers.
         self.newest = ""
         # Keys of objects that were staged before there was a dictionary to compress them.
         self.uncompressed: list[str] = []
@@ -43,12 +43,12 @@ class StagedList:
         return 0 <= number < version_number(listed.resource_version)
 
     def put(self, key: str, obj: KubeObject, taken: KubeObject) -> None:
-        """Add an object: the one to store, and an equal one for index functions."""
+        """Add an object; index functions get `taken`, its uncompressed form."""
         self.left_out.pop(key, None)
         self.contents.put(key, obj, taken)
 
     def keep(self, key: str, obj: KubeObject, source: Contents[KubeObject]) -> None:
-        """Take over an object and its index values from other contents."""
+        """Add an object of other contents, with its index values."""
         self.left_out.pop(key, None)
         self.contents.keep(key, obj, source)
 
@@ -66,7 +66,7 @@ class StagedList:
 def newest_version(versions: list[str]) -> str:
     """Return the highest of some versions."""
     if len(set(map(len, versions))) == 1:
-        return max(versions)  # usual, and without a call for each
+        return max(versions)  # the usual case, without a call of the key for each
 
     return max(set(versions), key=_as_a_number)
 

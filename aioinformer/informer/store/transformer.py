@@ -41,8 +41,8 @@ class Transformer:
         """Transform, or None.
 
         Raises:
-            OptionsError: If it is set to something else than a plain function: objects are
-                stored in their order, without waiting.
+            OptionsError: If it is set to anything but a plain function, as objects are
+                stored in order, without waiting.
         """
         return self._function
 
@@ -65,8 +65,8 @@ class Transformer:
     def __call__(self, obj: KubeObject) -> KubeObject | None:
         """Return the transformed object, or None to leave it out.
 
-        It has the identity, the version and the shared context of `obj`. If the transform
-        fails, it is `obj`.
+        The result has the identity, version and context of `obj`. If the transform
+        fails, the result is `obj`.
         """
         function = self._function
         if function is None:
@@ -137,8 +137,8 @@ def _with_metadata(obj: KubeObject, fields: dict[str, str]) -> bytes:
 def identity_of(obj: KubeObject) -> KubeObject:
     """Return the identity and version of an object that was left out, in 0.3 KB.
 
-    They are needed to detect duplicates, and to leave it out of a relist without another
-    call of the transform.
+    They are needed to detect duplicates, and to leave the object out of a relist
+    without calling the transform again.
     """
     context = obj.context.plain
     return KubeObject(b"", obj.key, obj.uid, obj.resource_version, _NO_LABELS, context)
@@ -165,8 +165,8 @@ def transform_state(
     if before is None or is_left_out(before):
         return identity, None
 
-    # As if it no longer matched a selector: deleted, with its last known state. If it was
-    # another object, whose deletion was missed, the other uid shows that.
+    # As if it no longer matched a selector: a deletion with the last known state. If
+    # the known state has another uid, its deletion was missed, and this uid shows that.
     last = before if before.uid == obj.uid else identity
     return identity, Delta(DeltaType.DELETED, last)
 
@@ -176,14 +176,15 @@ def transform_deletion(
 ) -> Delta[KubeObject] | None:
     """Return the deletion; None for an object that was left out.
 
-    The final state is transformed, too. If it is left out, the last known state is used.
+    The final state is transformed, too. If the transform leaves it out, the last known
+    state is used.
     """
     obj = delta.object
     if before is None or is_left_out(before):
         return None
 
     if before.uid != obj.uid:
-        return delta  # the known object was deleted unseen; handlers get that one
+        return delta  # the deletion of the known object was missed; handlers get that
 
     if same_state(before, obj):
         return Delta(DeltaType.DELETED, before)

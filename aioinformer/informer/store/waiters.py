@@ -1,7 +1,7 @@
 """`StoreWaiters`: tasks that wait for states of a store.
 
-Plain state. The pipeline calls it in the same step in which it changes the store. Each
-task is only woken for what it waits for. Without waiting tasks, a change costs nothing.
+Plain state. The pipeline calls it in the same step in which it changes the store. A
+change only wakes the tasks that wait for it.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ __all__ = ["KeyWaiter", "StoreWaiters"]
 
 
 class KeyWaiter:
-    """Task that waits for changes of one key, and the states it has not read yet."""
+    """Task that waits for changes of one key, with the states it has not read yet."""
 
-    __slots__ = ("news", "states")
+    __slots__ = ("states", "wakeup")
 
     def __init__(self) -> None:
-        self.news = asyncio.Event()
+        self.wakeup = asyncio.Event()
         self.states: deque[KubeObject | None] = deque()
 
     def add(self, state: KubeObject | None) -> None:
         """Add a new state of the key; None for a deletion."""
         self.states.append(state)
-        self.news.set()
+        self.wakeup.set()
 
 
-# A version, a number that orders equal versions, and the event to set.
+# A version, a unique number to order equal versions, and the event to set.
 _VersionWaiter = tuple[float, int, asyncio.Event]
 
 
@@ -50,10 +50,10 @@ class StoreWaiters:
 
     def __init__(self) -> None:
         self.waiting = 0
-        """Number of tasks that wait or were just woken. With none, calls have no effect."""
+        """Number of tasks that wait or were just woken. If 0, calls have no effect."""
         self._by_key: dict[str, list[KeyWaiter]] = {}
         self._steps: dict[asyncio.Event, None] = {}
-        # By namespace, or None for all of the store; each sorted by version.
+        # By namespace, or None for the whole store; each list is sorted by version.
         self._versions: dict[str | None, list[_VersionWaiter]] = {}
         self._numbers = count()
 
@@ -83,21 +83,21 @@ class StoreWaiters:
 
     @contextmanager
     def for_steps(self) -> Iterator[asyncio.Event]:
-        """Wait for any change of the store; clear the event before reading the store."""
-        news = asyncio.Event()
-        self._steps[news] = None
+        """Wait for any change of the store; clear the event, then read the store."""
+        wakeup = asyncio.Event()
+        self._steps[wakeup] = None
         self.waiting += 1
         try:
-            yield news
+            yield wakeup
         finally:
             self.waiting -= 1
-            del self._steps[news]
+            del self._steps[wakeup]
 
     @contextmanager
     def for_version(
         self, wanted: int, namespace: str | None
     ) -> Iterator[asyncio.Event]:
-        """Wait for a version of a namespace, or of the store for None; wakes once."""
+        """Wait once for a version of a namespace, or of the whole store for None."""
         waiter = (wanted, next(self._numbers), asyncio.Event())
         waiters = self._versions.setdefault(namespace, [])
         insort(waiters, waiter)
@@ -157,8 +157,8 @@ class StoreWaiters:
             version: Function that returns the version of a namespace, or of the store for
                 None.
         """
-        for news in self._steps:
-            news.set()
+        for wakeup in self._steps:
+            wakeup.set()
 
         for namespace, waiters in self._versions.items():
             number = version_number(version(namespace) or "0")
@@ -166,19 +166,19 @@ class StoreWaiters:
             _wake(waiters, math.inf if number < 0 else number)
 
     def wake_versions(self) -> None:
-        """Wake the tasks that wait for versions, because the history may be another one."""
+        """Wake the tasks that wait for versions, as the history may have been reset."""
         for waiters in self._versions.values():
             _wake(waiters, math.inf)
 
     def wake_all(self) -> None:
         """Wake all tasks, because the informer may have ended."""
         self.wake_versions()
-        for news in self._steps:
-            news.set()
+        for wakeup in self._steps:
+            wakeup.set()
 
         for waiters in self._by_key.values():
             for waiter in waiters:
-                waiter.news.set()
+                waiter.wakeup.set()
 
 
 def _wake(waiters: list[_VersionWaiter], reached: float) -> None:

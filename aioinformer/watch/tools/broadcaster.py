@@ -36,10 +36,10 @@ class FullChannelBehavior(enum.Enum):
     """Treatment of an event when the queue of a watch is full."""
 
     WAIT_IF_CHANNEL_FULL = "wait"
-    """Later events wait, for all watches, until that one is read or stopped."""
+    """Wait: further events wait, for all watches, until that watch is read or stopped."""
 
     DROP_IF_CHANNEL_FULL = "drop"
-    """That watch misses the event, and counts it in `skipped`."""
+    """Drop: that watch misses the event, and counts it in `skipped`."""
 
 
 class Broadcaster:
@@ -293,7 +293,7 @@ class _Distributor:
         """Refuse a call after the shutdown, or in another loop."""
         self.check_loop()
         if self._closing:
-            raise QueueShutDown("broadcaster already stopped")
+            raise QueueShutDown("the broadcaster has been shut down")
 
     def check_loop(self) -> None:
         """Bind to the running loop if there is none yet; refuse another one."""

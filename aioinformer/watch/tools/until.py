@@ -190,12 +190,12 @@ class Conditions:
         Cancellation:
             Safe.
         """
-        patience = asyncio.timeout(seconds)
+        limit = asyncio.timeout(seconds)
         try:
-            async with patience:
+            async with limit:
                 return await self.meet(watch)
         except TimeoutError:
-            if seconds is None or not patience.expired():
+            if seconds is None or not limit.expired():
                 raise  # a condition's own
 
             raise self.timed_out(seconds, details()) from None
@@ -220,7 +220,7 @@ class Conditions:
         return self.last_event
 
     def timed_out(self, seconds: float, details: str = "") -> TimeoutError:
-        """Return the error that tells the progress within `seconds`."""
+        """Return the error with the progress within `seconds`."""
         more = f" ({details})" if details else ""
         return TimeoutError(f"timed out after {seconds:g} s: {self._progress()}{more}")
 

@@ -48,7 +48,7 @@ def test_failure_is_logged_counted_and_passed_on_once(
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
     assert record.getMessage() == (
-        "pods: handler greet failed for <KubeObject 'default/a' rv='1'>"
+        "pods: handler greet failed (object=<KubeObject 'default/a' rv='1'>)"
     )
     assert "ValueError: no" in caplog.text
     assert metrics.counted == [
@@ -71,7 +71,7 @@ def test_error_of_on_error_is_logged(
     ErrorReporter("pods", on_error).failed("handler", "greet", None, ValueError("no"))
 
     assert [record.getMessage() for record in caplog.records] == [
-        "pods: handler greet failed for None",
+        "pods: handler greet failed (object=None)",
         "pods: on_error failed",
     ]
     assert "KeyError: 'greet'" in caplog.text

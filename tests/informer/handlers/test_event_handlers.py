@@ -109,11 +109,14 @@ def two(_old: object, _new: object) -> None:
 @pytest.mark.parametrize(
     ("handlers", "complaint"),
     [
-        ({"on_add": lambda: 1}, r"called as on_add\(obj\): .* too many positional"),
-        ({"on_add": two}, r"called as on_add\(obj\): .* missing a required .* '_new'"),
-        ({"on_update": lambda new: 1}, r"called as on_update\(old, new\): "),
-        ({"on_delete": two}, r"called as on_delete\(obj\): "),
-        ({"on_event": two}, r"called as on_event\(event\): "),
+        ({"on_add": lambda: 1}, r"callable as on_add\(obj\): .* too many positional"),
+        (
+            {"on_add": two},
+            r"callable as on_add\(obj\): .* missing a required .* '_new'",
+        ),
+        ({"on_update": lambda new: 1}, r"callable as on_update\(old, new\): "),
+        ({"on_delete": two}, r"callable as on_delete\(obj\): "),
+        ({"on_event": two}, r"callable as on_event\(event\): "),
     ],
 )
 def test_handlers_with_other_parameters_are_refused(

@@ -269,7 +269,7 @@ async def test_call_that_returns_an_awaitable_is_reported(stage: Stage) -> None:
         await listener.wait_idle()
 
     (failure,) = stage.failures
-    assert "must be plain" in str(failure.__cause__)
+    assert "must be a plain function" in str(failure.__cause__)
 
 
 async def test_call_that_returns_a_generator_is_reported(

@@ -89,7 +89,7 @@ def test_annotation_of_an_object_does_not_end_the_list() -> None:
 
 
 def test_end_without_a_version_raises_decode_error() -> None:
-    with pytest.raises(DecodeError, match="no version"):
+    with pytest.raises(DecodeError, match="no resource version"):
         InitialEvents().take([initial_events_end("")], 0)
 
 

@@ -26,6 +26,7 @@ from aioinformer.errors import (
 )
 from aioinformer.informer.listwatch.machine import (
     Action,
+    Clear,
     Commit,
     Discard,
     Input,
@@ -35,7 +36,6 @@ from aioinformer.informer.listwatch.machine import (
     Phase,
     Report,
     StreamListed,
-    Vacate,
     WatchEnded,
     Watching,
     advance,
@@ -134,7 +134,7 @@ GONE = NotFound("no such resource", status=404)
         pytest.param(
             Watching("5"),
             WatchEnded("8", BACKWARDS),
-            Listing("", known="8", anew=True),
+            Listing("", known="8", after_reset=True),
             [Report(BACKWARDS)],
             id="broken-history",
         ),
@@ -146,7 +146,7 @@ GONE = NotFound("no such resource", status=404)
             id="nothing-new",
         ),
         pytest.param(
-            Listing("", known="8", anew=True),
+            Listing("", known="8", after_reset=True),
             PageListed("3"),
             Watching("3"),
             [Commit("3")],
@@ -174,7 +174,7 @@ GONE = NotFound("no such resource", status=404)
             id="stream-with-nothing-new",
         ),
         pytest.param(
-            Listing("", known="8", anew=True, streaming=True),
+            Listing("", known="8", after_reset=True, streaming=True),
             StreamListed("3"),
             Watching("3", streaming=True),
             [Commit("3")],
@@ -219,14 +219,14 @@ GONE = NotFound("no such resource", status=404)
             Listing("8", known="8", detour=True),
             ListFailed(GONE, absent=True),
             Listing("0", streaming=True),
-            [Discard(), Vacate(), Report(GONE)],
+            [Discard(), Clear(), Report(GONE)],
             id="absent",
         ),
         pytest.param(
             Listing("", known=""),
             ListFailed(GONE, absent=True),
             Listing("0"),
-            [Discard(), Vacate(), Report(GONE)],
+            [Discard(), Clear(), Report(GONE)],
             id="absent-after-a-list-without-a-version",
         ),
     ],
@@ -300,19 +300,19 @@ def test_recovery(error: Exception, recovery: Recovery) -> None:
         pytest.param(
             Listing("", "t1", "3", known="8"),
             PageListed("3"),
-            Listing("", known="8", anew=True),
+            Listing("", known="8", after_reset=True),
             id="in-pages",
         ),
         pytest.param(
             Listing("8", known="8", detour=True),
             PageListed("3"),
-            Listing("", known="8", anew=True, detour=True),
+            Listing("", known="8", after_reset=True, detour=True),
             id="in-pages-this-once",
         ),
         pytest.param(
             Listing("8", known="8", streaming=True, broken=2),
             StreamListed("3"),
-            Listing("", known="8", anew=True, streaming=True, broken=2),
+            Listing("", known="8", after_reset=True, streaming=True, broken=2),
             id="as-a-stream",
         ),
     ],

@@ -200,7 +200,9 @@ async def test_history_reset_names_both_versions() -> None:
         await settle()
 
     assert isinstance(reflector.last_error, HistoryReset)
-    assert "MODIFIED of version 4 after version 7" in str(reflector.last_error)
+    assert "MODIFIED event of version 4 is older than version 7" in str(
+        reflector.last_error
+    )
     assert (reflector.history_resets, reflector.restarts) == (1, 1)
 
 

@@ -42,21 +42,21 @@ async def test_resource_not_served_for_a_minute_is_vacated(
     async with running(reflector.run()):
         await asyncio.sleep(60)
 
-        assert (store.names, store.vacated) == (["a@3"], 0)
+        assert (store.names, store.cleared) == (["a@3"], 0)
         assert (reflector.not_served, reflector.phase) == (True, "backing off")
         await asyncio.sleep(60)
 
-        assert (store.names, store.vacated) == ([], 1)
+        assert (store.names, store.cleared) == ([], 1)
         assert (reflector.not_served, reflector.phase) == (True, "absent")
         await asyncio.sleep(600)
 
-        assert (store.vacated, reflector.phase) == (1, "absent")
+        assert (store.cleared, reflector.phase) == (1, "absent")
 
     listed = [it.time for it in source.requests if it.verb == "list"][1:]
     assert source.served_checks == pytest.approx(listed, abs=1e-3), (
         "after each 404, without a cache"
     )
-    assert caplog.text.count("resource is no longer served; removing all objects") == 1
+    assert caplog.text.count("resource is no longer served, removing all objects") == 1
 
 
 async def test_resource_listed_at_version_0_is_vacated() -> None:
@@ -66,7 +66,7 @@ async def test_resource_listed_at_version_0_is_vacated() -> None:
     async with running(reflector_of(source, store).run()):
         await asyncio.sleep(200)
 
-    assert (store.names, store.vacated) == ([], 1)
+    assert (store.names, store.cleared) == ([], 1)
 
 
 async def test_lists_of_an_absent_resource_start_at_version_0() -> None:
@@ -90,7 +90,7 @@ async def test_resource_that_returns_is_listed_and_watched() -> None:
 
         assert (reflector.phase, reflector.not_served) == ("watching", False)
 
-    assert (store.vacated, store.names) == (1, ["b@90"])
+    assert (store.cleared, store.names) == (1, ["b@90"])
     assert reflector.history_resets == 0
 
 
@@ -127,7 +127,7 @@ async def test_nothing_is_vacated_unless_the_server_denies_the_resource(
         assert reflector.phase != "absent"
 
     assert len(source.served_checks) > 5
-    assert (store.names, store.vacated, source.open) == (["a@3"], 0, 0)
+    assert (store.names, store.cleared, source.open) == (["a@3"], 0, 0)
 
 
 async def test_source_without_discovery_is_never_vacated() -> None:
@@ -148,7 +148,7 @@ async def test_minute_restarts_after_the_server_was_unreachable() -> None:
     async with running(reflector_of(source, store).run()):
         await asyncio.sleep(400)
 
-    assert (store.vacated, store.commits) == (0, ["7", "9"])
+    assert (store.cleared, store.commits) == (0, ["7", "9"])
     assert source.served_checks[-1] - source.served_checks[0] > 60
 
 
@@ -159,7 +159,7 @@ async def test_resource_that_never_existed_becomes_absent() -> None:
     async with running(reflector.run()):
         await asyncio.sleep(200)
 
-        assert (reflector.phase, store.vacated) == ("absent", 0)
+        assert (reflector.phase, store.cleared) == ("absent", 0)
 
 
 async def test_streaming_reflector_vacates_a_removed_resource() -> None:

@@ -110,5 +110,5 @@ async def test_reflector_runs_only_once() -> None:
     async with running(reflector.run()):
         await settle()
 
-    with pytest.raises(OptionsError, match="runs once"):
+    with pytest.raises(OptionsError, match="runs only once"):
         await reflector.run()

@@ -232,5 +232,5 @@ async def test_error_names_the_version_of_a_history_reset() -> None:
     async with running(reflector.run()):
         await settle()
 
-    assert "MODIFIED of version 4 after version 7" in str(errors[0])
+    assert "MODIFIED event of version 4 is older than version 7" in str(errors[0])
     assert not isinstance(errors[0], ApiError)

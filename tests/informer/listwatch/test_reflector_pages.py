@@ -47,8 +47,10 @@ class StoreThatTakesTime(FakeStore):
         super().__init__()
         self.seconds = seconds
 
-    async def stage(self, objects: list[KubeObject], *, anew: bool = False) -> None:
-        await super().stage(objects, anew=anew)
+    async def stage(
+        self, objects: list[KubeObject], *, after_reset: bool = False
+    ) -> None:
+        await super().stage(objects, after_reset=after_reset)
         await asyncio.sleep(self.seconds)
 
 
@@ -59,11 +61,11 @@ async def test_at_most_one_page_is_requested_ahead() -> None:
     store = FakeStore()
     stage = store.stage
 
-    async def watching(objects: list[KubeObject], *, anew: bool = False) -> None:
+    async def watching(objects: list[KubeObject], *, after_reset: bool = False) -> None:
         nonlocal opened
         await settle()
         opened = max(opened, source.open)
-        await stage(objects, anew=anew)
+        await stage(objects, after_reset=after_reset)
 
     store.stage = watching  # type: ignore[method-assign]
 

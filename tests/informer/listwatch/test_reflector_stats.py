@@ -51,7 +51,7 @@ async def test_failures_are_logged_at_growing_intervals(
     assert lines == [
         (
             "WARNING",
-            f"pods: attempt failed ({n} in a row), will try again: 503: busy",
+            f"pods: list or watch failed, will retry (failures={n}): 503: busy",
         )
         for n in (1, 2, 4, 8)
     ]
@@ -84,7 +84,9 @@ async def test_successful_watch_restarts_the_log_intervals(
         await asyncio.sleep(200)
 
     received = [record.getMessage() for record in caplog.records]
-    assert [text.split()[3] for text in received] == ["(1", "(2", "(1"]
+    assert [text.split()[7] for text in received] == [
+        f"(failures={n}):" for n in (1, 2, 1)
+    ]
 
 
 async def test_watches_that_always_fail_after_their_start_are_logged(
@@ -97,12 +99,15 @@ async def test_watches_that_always_fail_after_their_start_are_logged(
         await asyncio.sleep(200)
 
     lines = [
-        (it.levelname, it.getMessage().partition(" in a row")[0])
+        (it.levelname, it.getMessage().partition(")")[0])
         for it in caplog.records
         if "listed" not in it.getMessage()
     ]
     assert lines[0][0] == "INFO"
-    assert lines[1:4] == [("WARNING", f"pods: attempt failed ({n}") for n in (2, 4, 8)]
+    assert lines[1:4] == [
+        ("WARNING", f"pods: list or watch failed, will retry (failures={n}")
+        for n in (2, 4, 8)
+    ]
 
 
 async def test_unreadable_items_are_logged_and_keep_their_state(
@@ -138,7 +143,7 @@ async def test_ordinary_ends_of_watches_are_not_logged_as_warnings(
     lines = [(it.levelname, it.getMessage()) for it in caplog.records]
     assert lines[0] == ("INFO", "pods: listed at version 7")
     assert lines[1][0] == "INFO"
-    assert lines[1][1].startswith("pods: list or watch broke off, retrying: ")
+    assert lines[1][1].startswith("pods: list or watch was interrupted, retrying: ")
 
 
 async def test_failures_restarts_and_refusals_are_counted() -> None:

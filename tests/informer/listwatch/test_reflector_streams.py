@@ -178,8 +178,8 @@ async def test_stream_after_a_history_reset_is_taken_as_it_is() -> None:
         await asyncio.sleep(5)
 
     assert store.commits == ["9", "4"]
-    assert store.anew[0] is False
-    assert store.anew[-1] is True
+    assert store.after_reset[0] is False
+    assert store.after_reset[-1] is True
 
 
 async def test_slow_stream_that_progresses_is_not_abandoned() -> None:
@@ -382,7 +382,7 @@ async def test_unreadable_events_of_the_first_stream_are_counted(
 
         assert (reflector.skipped, store.names) == (2, ["a@3"])
 
-    assert "skipping 2 unreadable events of a streamed list" in caplog.text
+    assert "leaving out 2 unreadable events of a streamed list" in caplog.text
 
 
 async def test_unreadable_events_of_a_later_stream_delete_nothing() -> None:

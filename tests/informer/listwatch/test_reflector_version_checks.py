@@ -49,7 +49,7 @@ async def test_server_with_an_older_version_resets_the_history() -> None:
         await asyncio.sleep(70)
 
     assert source.requested[:4] == ["list '0'", "watch '7'", "list ''", "watch '3'"]
-    assert store.anew == [False, True]
+    assert store.after_reset == [False, True]
     assert store.names == ["b@3"]
     assert reflector.history_resets == 1
 

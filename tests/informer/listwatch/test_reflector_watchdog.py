@@ -51,7 +51,7 @@ async def test_stalled_watch_is_ended_and_resumed() -> None:
     assert watches(source)[1] == pytest.approx(225, abs=0.1)
     (error,) = errors
     assert isinstance(error, TransportError)
-    assert str(error) == "nothing came for 125 s, though bookmarks came every 50 s"
+    assert str(error) == "watch was silent for 125 s, with bookmarks every 50 s before"
 
 
 async def test_stall_is_detected_after_90_s_at_the_earliest() -> None:

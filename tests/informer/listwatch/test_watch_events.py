@@ -68,7 +68,7 @@ def test_bookmark_below_the_last_version_resets_the_history() -> None:
     assert changes(result) == ["Added a@5"]
     assert result.version == "5"
     assert isinstance(result.error, HistoryReset)
-    assert "BOOKMARK of version 4 after version 5" in str(result.error)
+    assert "BOOKMARK event of version 4 is older than version 5" in str(result.error)
 
 
 @pytest.mark.parametrize("kind", [added, modified])

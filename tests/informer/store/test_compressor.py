@@ -349,7 +349,9 @@ async def test_list_after_a_history_reset_compares_bodies() -> None:
         rig.take()
         before = rig.indexer.list()
         other = web("web-0001", kind="other")
-        await rig.pipeline.stage([web("web-0000"), other, web("web-0002")], anew=True)
+        await rig.pipeline.stage(
+            [web("web-0000"), other, web("web-0002")], after_reset=True
+        )
         await rig.pipeline.commit("1")
         await applied(rig)
         after = rig.indexer.list()

@@ -109,7 +109,7 @@ async def test_older_states_of_a_left_out_object_are_not_delivered() -> None:
     ("after", "version"),
     [
         pytest.param(lambda rig: rig.change(version=9), 9, id="watched"),
-        pytest.param(lambda rig: rig.pipeline.vacate(), 5, id="vacated"),
+        pytest.param(lambda rig: rig.pipeline.clear(), 5, id="cleared"),
     ],
 )
 async def test_versions_are_not_compared_after_the_highest_listed_one(
@@ -129,7 +129,7 @@ async def test_version_of_a_kept_unreadable_object_is_ignored_after_a_restore(
     rig: Rig,
 ) -> None:
     """The old state of an unreadable object is kept; its version means nothing now."""
-    await rig.pipeline.stage([B6], anew=True)
+    await rig.pipeline.stage([B6], after_reset=True)
     await rig.pipeline.stage_unreadable([A9.key])
     await rig.pipeline.commit("6")
     await rig.applied()

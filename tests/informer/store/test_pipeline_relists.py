@@ -44,7 +44,7 @@ async def test_list_after_a_history_reset_replaces_equal_versions(rig: Rig) -> N
     rig.take()
 
     new = state("a", 105, "New")
-    await rig.pipeline.stage([new, state("b", 7, "Same")], anew=True)
+    await rig.pipeline.stage([new, state("b", 7, "Same")], after_reset=True)
     await rig.pipeline.commit("105")
     await rig.applied()
 
@@ -168,7 +168,7 @@ async def test_vacate_deletes_every_object(rig: Rig) -> None:
     rig.take()
 
     await rig.pipeline.stage([a])  # an unfinished list
-    await rig.pipeline.vacate()
+    await rig.pipeline.clear()
     known = [rig.pipeline.known(obj.key) for obj in (a, b, c)]
     await rig.applied()
 
@@ -181,7 +181,7 @@ async def test_vacate_deletes_every_object(rig: Rig) -> None:
 
 async def test_resource_that_returns_is_listed_as_usual(rig: Rig) -> None:
     await rig.relist(thing("a"), version=5)
-    await rig.pipeline.vacate()
+    await rig.pipeline.clear()
     await rig.applied()
     rig.take()
 
@@ -199,19 +199,19 @@ async def test_readers_see_vacate_in_one_step(
     await rig.applied()
     monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
 
-    vacating = asyncio.create_task(rig.pipeline.vacate())
+    clearing = asyncio.create_task(rig.pipeline.clear())
     seen = set()
     while len(rig.events) < 24:
         seen.add((len(rig.indexer), len(rig.indexer.by_index("node", "node-1"))))
         await asyncio.sleep(0)
 
-    await vacating
+    await clearing
     assert seen == {(12, 12), (0, 0)}
 
 
 async def test_vacate_before_the_first_list_does_nothing(rig: Rig) -> None:
     await rig.pipeline.stage([thing("a")])
-    await rig.pipeline.vacate()
+    await rig.pipeline.clear()
     await rig.applied()
     synced_by_that = rig.pipeline.synced
     await rig.relist(thing("b"), version=5)

@@ -142,7 +142,7 @@ async def test_list_after_a_history_reset_is_transformed_and_keeps_equal_objects
     async with a_rig(marking, A1, B1) as rig:
         kept = rig.indexer.get_by_key("default/a")
         other = thing("b", 1, status={"phase": "Failed"})
-        await rig.pipeline.stage([thing("a", 1), other], anew=True)
+        await rig.pipeline.stage([thing("a", 1), other], after_reset=True)
         await rig.pipeline.commit("5")
         await rig.applied()
 

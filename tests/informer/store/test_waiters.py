@@ -43,7 +43,7 @@ async def test_waiters_for_a_key_get_each_of_its_changes_in_order() -> None:
         waiting.changed([Deleted(thing("a", 3)), Added(thing("a", 4))])
 
         assert states(one) == states(other) == ["1", "2", None, "4"]
-        assert one.news.is_set()
+        assert one.wakeup.is_set()
 
 
 async def test_changes_of_other_keys_wake_no_waiter() -> None:
@@ -53,7 +53,7 @@ async def test_changes_of_other_keys_wake_no_waiter() -> None:
         waiting.changed([Added(thing("b"))])
         waiting.replaced({}, by_key(thing("b")))
 
-        assert not waiter.news.is_set()
+        assert not waiter.wakeup.is_set()
         assert states(waiter) == []
 
 
@@ -97,7 +97,7 @@ async def test_waiters_get_nothing_for_an_object_kept_by_a_list() -> None:
     with waiting.for_key(A) as waiter:
         waiting.replaced(same, dict(same))
 
-        assert not waiter.news.is_set()
+        assert not waiter.wakeup.is_set()
 
 
 # ---------------------------------------------------------------- by version
@@ -202,7 +202,7 @@ async def test_wake_all_wakes_every_waiter() -> None:
         assert repr(waiting) == "<StoreWaiters 3>"
         waiting.wake_all()
 
-        assert key.news.is_set()
+        assert key.wakeup.is_set()
         assert steps.is_set()
         assert version.is_set()
         assert states(key) == []

@@ -48,7 +48,7 @@ async def test_watch_after_shutdown_raises_queue_shut_down(
     broadcaster = Broadcaster(10)
     await broadcaster.shutdown()
 
-    with pytest.raises(QueueShutDown, match="broadcaster already stopped"):
+    with pytest.raises(QueueShutDown, match="broadcaster has been shut down"):
         await call(broadcaster)
 
 
@@ -56,7 +56,7 @@ async def test_action_after_shutdown_raises_queue_shut_down() -> None:
     broadcaster = Broadcaster(10)
     await broadcaster.shutdown()
 
-    with pytest.raises(QueueShutDown, match="broadcaster already stopped"):
+    with pytest.raises(QueueShutDown, match="broadcaster has been shut down"):
         broadcaster.action_or_drop("ADDED", pod("a"))
 
 
