@@ -390,9 +390,7 @@ async def test_depth_and_latency_are_measured(kind: Any) -> None:
     ]
 
 
-async def test_depth_is_measured_for_a_consumer_that_pops_without_waiting(
-    fifo: Fifo,
-) -> None:
+async def test_pop_nowait_measures_depth(fifo: Fifo) -> None:
     sink = Sink()
     queue = type(fifo)(metrics=sink)
     await queue.feed(deltas("a", "b", "c"), "7")
@@ -400,9 +398,25 @@ async def test_depth_is_measured_for_a_consumer_that_pops_without_waiting(
     for _ in range(3):
         queue.pop_nowait()
 
+    assert [value for _, value, _ in sink.measured] == [3, 2, 1, 0]
+
+
+async def test_depth_is_measured_once_for_a_consumer_that_applies_batches(
+    fifo: Fifo,
+) -> None:
+    sink = Sink()
+    queue = type(fifo)(metrics=sink)
+    queue.applied()
+    await queue.feed(deltas("a", "b", "c", "d"), "7")
+
+    queue.pop_nowait()
+    queue.pop_nowait()
+    queue.applied()
+    queue.pop_nowait()
+    queue.pop_nowait()
     queue.applied()
 
-    assert [value for _, value, _ in sink.measured] == [3, 0]
+    assert [value for _, value, _ in sink.measured] == [4, 2, 0]
 
 
 async def test_failing_sink_is_logged_once(
