@@ -211,9 +211,9 @@ class LoopBudget:
         """
         if self._rest_handle is None:
             loop = asyncio.get_running_loop()
-            self._rest_handle = loop.call_soon(self._go_round, turns - 1)
+            self._rest_handle = loop.call_soon(self._continue_rest, turns - 1)
 
-    def _go_round(self, turns: int) -> None:
+    def _continue_rest(self, turns: int) -> None:
         self._rest_handle = None
         if turns:
             self._rest(turns)

@@ -376,7 +376,7 @@ class DeltaFIFO(Generic[T]):
         Cancellation:
             Safe: nothing is popped.
         """
-        await self._condition.wait_for(self._has_news)
+        await self._condition.wait_for(self._can_progress)
         if self._closed and not (self._queue or self._progress.has_version):
             raise QueueShutDown("closed")
 
@@ -492,7 +492,7 @@ class DeltaFIFO(Generic[T]):
         self._progress.hold_back()
         self._done(entries)
 
-    def _has_news(self) -> bool:
+    def _can_progress(self) -> bool:
         progress = self._progress
         return bool(
             self._queue

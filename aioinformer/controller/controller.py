@@ -175,7 +175,7 @@ class Controller(Lifecycle):
         )
         self._begun = False
         self._synced = False
-        self._supervisor = Supervisor(self._life, f"controller {name}")
+        self._supervisor = Supervisor(self._run_supervised, f"controller {name}")
 
     def __repr__(self) -> str:
         return f"<Controller {self.name} {self._workers!r} {self._queue!r}>"
@@ -265,7 +265,7 @@ class Controller(Lifecycle):
     def _shutdown_note(self) -> str:
         return f"controller {self.name} also failed"
 
-    async def _life(self, ready: Callable[[], None]) -> None:
+    async def _run_supervised(self, ready: Callable[[], None]) -> None:
         await self._run(ready)
 
     async def _run(

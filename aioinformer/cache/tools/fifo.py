@@ -520,8 +520,8 @@ class OrderedFIFO(Generic[T]):
         Cancellation:
             Safe: nothing is popped.
         """
-        if not self._has_news():
-            await self._condition.wait_for(self._has_news)
+        if not self._can_progress():
+            await self._condition.wait_for(self._can_progress)
 
         if self._closed and not (self._queue or self._progress.has_version):
             raise QueueShutDown("closed")
@@ -630,7 +630,7 @@ class OrderedFIFO(Generic[T]):
 
         return queued
 
-    def _has_news(self) -> bool:
+    def _can_progress(self) -> bool:
         return bool(self._queue or self._progress.has_version or self._closed)
 
     async def _wait_for_entry(self) -> None:
