@@ -279,7 +279,11 @@ class DeltaFIFO(Generic[T]):
             QueueShutDown: If there is none, and the queue is closed.
         """
         if not self._queue:
-            raise QueueShutDown("closed") if self._closed else asyncio.QueueEmpty
+            raise (
+                QueueShutDown(f"{self!r} is closed and empty")
+                if self._closed
+                else asyncio.QueueEmpty
+            )
 
         entry = self._take()
         self._progress.popped += 1
@@ -378,7 +382,7 @@ class DeltaFIFO(Generic[T]):
         """
         await self._condition.wait_for(self._can_progress)
         if self._closed and not (self._queue or self._progress.has_version):
-            raise QueueShutDown("closed")
+            raise QueueShutDown(f"{self!r} is closed and empty")
 
     def applied(self) -> str | None:
         """Return the version of the store after everything popped was applied.
@@ -506,7 +510,7 @@ class DeltaFIFO(Generic[T]):
         if not self._queue:
             await self._condition.wait_for(lambda: self._queue or self._closed)
             if not self._queue:
-                raise QueueShutDown("closed")
+                raise QueueShutDown(f"{self!r} is closed and empty")
 
     def _measure_depth(self) -> None:
         if self._metrics.enabled:
