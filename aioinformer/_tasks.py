@@ -374,7 +374,7 @@ class SharedRun:
     def start(self) -> float:
         """Start a run unless one is in progress.
 
-        Only for callers that keep or `wait()`: otherwise nobody would own the run.
+        Only for callers that keep or `wait()`: otherwise the run would have no owner.
 
         Returns:
             Seconds since the run began.

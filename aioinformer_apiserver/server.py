@@ -340,7 +340,7 @@ class LocalAPIServer:
 
     @property
     def faults(self) -> Faults:
-        """Faults to come; `faults.add(...)` scripts one."""
+        """Pending faults; `faults.add(...)` scripts one."""
         return self._handler.faults
 
     @property

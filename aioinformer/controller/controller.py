@@ -118,7 +118,7 @@ class Controller(Lifecycle):
             The controller owns it and shuts it down.
         timeout: Maximum seconds of a reconcile, or None.
         drain_timeout: Seconds that running reconciles may continue after a stop.
-        client: Client behind `ctx.client`.
+        client: Client that `ctx.client` wraps.
         elector: Elector checked right before each write of `ctx.client`. Its `check()`
             raises `LeadershipLost`.
         on_error: Callback for failures of reconciles, mappings and predicates.
@@ -206,7 +206,8 @@ class Controller(Lifecycle):
         """Run until cancelled.
 
         Args:
-            client: Client behind `ctx.client`, if the controller has none of its own.
+            client: Client that `ctx.client` wraps, if the controller has none of its
+                own.
             elector: Elector, if the controller has none of its own.
 
         Raises:

@@ -100,7 +100,7 @@ class InformerWatch(Watch):
 
     @property
     def informer(self) -> SharedInformer:
-        """Informer behind the watch, with its status and its lister."""
+        """Informer that the watch reads, with its status and its lister."""
         return self._informer
 
     @property

@@ -183,7 +183,7 @@ class Lister:
         if len(found) <= len(here):
             return [obj for obj in list(found.values()) if obj.namespace == namespace]
 
-        # One C call, so that no change by another thread comes between two objects.
+        # One C call, so that no change by another thread is made between two objects.
         both = list(map(found.get, here))
         return [obj for obj in both if obj is not None]
 

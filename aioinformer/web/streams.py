@@ -278,7 +278,7 @@ class EventStream:
             last_event_id: Value of the header `Last-Event-ID`.
 
         Raises:
-            OptionsError: If it asks for objects outside of the stream's selection.
+            OptionsError: If it requests objects outside of the stream's selection.
             SelectorSyntaxError: If a selector cannot be parsed.
             InformerStopped: If the informer has ended.
             TooManyReaders: If there are `max_readers` already.

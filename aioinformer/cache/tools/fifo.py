@@ -472,7 +472,7 @@ class OrderedFIFO(Generic[T]):
     ) -> None:
         """Wait for the next entry, pop it and call `process`; see `DeltaFIFO.pop`.
 
-        An entry that is queued again goes to the front.
+        An entry that is queued again is put at the front.
 
         Cancellation:
             Safe: nothing was popped, or the entry was processed.
