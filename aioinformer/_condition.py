@@ -15,14 +15,14 @@ __all__ = ["LoopCondition", "LoopLock", "OwnedLock", "owned_lock"]
 
 
 class LoopLock(asyncio.Lock):
-    """The turn of the event loop, as the lock of an `asyncio.Condition`.
+    """Lock of an `asyncio.Condition` that the running code always holds.
 
-    Between two awaits no other task of the loop runs. So the running code always holds
-    this lock, and plain methods may notify waiters without `async with`.
+    Between two awaits no other task of the loop runs, so there is nothing to acquire.
+    Plain methods may notify waiters without `async with`.
     """
 
     def locked(self) -> bool:
-        """Return True: the running code has its turn."""
+        """Return True: the running code holds the lock."""
         return True
 
     async def acquire(self) -> Literal[True]:
@@ -30,15 +30,16 @@ class LoopLock(asyncio.Lock):
         return True
 
     def release(self) -> None:
-        """Do nothing: the turn ends when the running code suspends."""
+        """Do nothing: other tasks run once the running code suspends."""
 
 
 class LoopCondition:
     """An `asyncio.Condition` with a `LoopLock`, for the tasks of one loop at a time.
 
-    A plain condition stays with the first loop that waits for it. From another thread,
-    it is notified without effect and without an error. This one may be used by another
-    loop when no task waits, and raises `WrongLoop` while a task waits.
+    A plain condition belongs to the first loop that waits for it. Notifying it from
+    another thread has no effect, and raises no error. This condition can change to
+    another loop when no task waits. While a task waits, use from another loop raises
+    `WrongLoop`.
 
     Args:
         owner: Name of the object that has the condition, for errors.
@@ -113,7 +114,7 @@ class LoopCondition:
             while not predicate():
                 await condition.wait()
         finally:
-            if condition is self._condition:  # not one of a closed loop
+            if condition is self._condition:  # no other loop has replaced it
                 self._waiters -= 1
 
 

@@ -52,8 +52,8 @@ class Runnables:
 
     Args:
         on_failure: Callback for each runnable that fails, with its error.
-        drain_seconds: Seconds that all may take to end. Then they are hurried. None for
-            no limit.
+        drain_seconds: Seconds that all may take to end. Then their drains are skipped.
+            None for no limit.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Runnables:
         self._drain_seconds = drain_seconds
         self._pending: list[Runnable] = []
         self._tasks: dict[Runnable, asyncio.Task[None]] = {}
-        # Those of the tasks: an eager task runs before its creator gets it.
+        # Runnables that have a task. An eager task runs before `_tasks` has it.
         self._started: set[Runnable] = set()
         # Cancelled or failed. A second cancellation would cut short their drain.
         self._ending: set[Runnable] = set()
@@ -109,14 +109,16 @@ class Runnables:
         """Run all runnables, including those added later, until `main` ends.
 
         Args:
-            main: Coroutine function that is awaited once the first of them are started.
+            main: Coroutine function that is awaited once the first runnables are
+                started.
 
         Raises:
             ExceptionGroup: With the error of `main`.
 
         Cancellation:
             Stops it. Every runnable is cancelled once, and this ends after the last of
-            them. A second cancellation hurries them, and so does `drain_seconds`.
+            them. A second cancellation, or the end of `drain_seconds`, skips their
+            drains.
         """
         # A runnable added later, perhaps by a request to a web app, inherits the context
         # of this run and not that of the request.
@@ -266,7 +268,7 @@ class Runnables:
             self._decided.set()
 
     async def _end_all(self) -> None:
-        """End all tasks. The TaskGroup would cancel those again that are already ending."""
+        """End all tasks. The TaskGroup would cancel ending tasks a second time."""
         tasks = list(self._tasks.values())
         for runnable in self._tasks:
             self._cancel(runnable)

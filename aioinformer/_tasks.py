@@ -374,7 +374,7 @@ class SharedRun:
     def start(self) -> float:
         """Start a run unless one is in progress.
 
-        Only for callers that keep or `wait()`: otherwise nobody would own the run.
+        Only for callers that keep or `wait()`: otherwise the run would have no owner.
 
         Returns:
             Seconds since the run began.
@@ -390,7 +390,7 @@ class SharedRun:
         """Start a run unless one is in progress, and wait for its end.
 
         Args:
-            seconds: Longest time to wait; None for no limit.
+            seconds: Maximum time to wait; None for no limit.
 
         Returns:
             True if the run has ended in time.
@@ -401,7 +401,7 @@ class SharedRun:
         Cancellation:
             Ends this wait. The run continues if it has other owners. Otherwise it is
             cancelled, and the cancellation is deferred until it has ended. A second
-            cancellation is not deferred, as a source may ignore the first.
+            cancellation is not deferred, as the function may ignore the first.
         """
         self.start()
         task = self._task
@@ -590,8 +590,8 @@ class Supervisor:
     async def stop(self) -> None:
         """End the component, wait for that, and raise its error. Idempotent.
 
-        Called from inside of the component, it requests the end and does not wait: both would
-        wait for each other.
+        If the component itself calls it, it requests the end and does not wait, as that
+        would be a deadlock.
 
         Raises:
             BaseException: Error of the component, other than its cancellation; a group
@@ -599,7 +599,7 @@ class Supervisor:
                 call has raised it.
 
         Cancellation:
-            Deferred until the component has ended. Its error is then left to the next call.
+            Deferred until the component has ended. The next call then raises its error.
         """
         task = self._task
         if task is None:

@@ -127,7 +127,7 @@ class Backoff:
         self._started = now
         self._gap = self._d * (1.0 + self._rng.random())
 
-    def lived(self, now: float) -> bool:
+    def lasted(self, now: float) -> bool:
         """Return True if the current attempt is long enough for a watch that lasted."""
         return now - self._started >= SHORT_SECONDS
 
@@ -154,12 +154,14 @@ class Backoff:
             Seconds until the next attempt may begin; 0 for immediately.
         """
         least = QUIET_SECONDS if relists else SHORT_SECONDS
-        lived = accepted and (failure is None or now - self._started >= least)
-        wait = self._wait_after(now, failure, lived=lived)
+        lasted = accepted and (failure is None or now - self._started >= least)
+        wait = self._wait_after(now, failure, lasted=lasted)
         return max(wait, min(retry_after or 0.0, RETRY_AFTER_LIMIT_SECONDS))
 
-    def _wait_after(self, now: float, failure: Failure | None, *, lived: bool) -> float:
-        if lived:
+    def _wait_after(
+        self, now: float, failure: Failure | None, *, lasted: bool
+    ) -> float:
+        if lasted:
             self._note_quiet(now)
             self._relisted = False
 
@@ -167,9 +169,9 @@ class Backoff:
             self._relisted = True
             return RELIST_JITTER_SECONDS * self._rng.random()
 
-        if lived:
-            lasted = now - self._started
-            return max(min(self._gap, RESUME_SECONDS) - lasted, 0.0)
+        if lasted:
+            since_start = now - self._started
+            return max(min(self._gap, RESUME_SECONDS) - since_start, 0.0)
 
         self._quiet_since = None
         if failure is Failure.UNREACHABLE:

@@ -1,4 +1,4 @@
-"""`LoopBudget`: time on the event loop that the work of all informers may take at once.
+"""`LoopBudget`: a limit of the time that heavy work takes on the event loop.
 
 A list of 100,000 pods is five seconds of work. If each task sliced its own work, the
 slices of several tasks would add up within one iteration of the loop, and a web request
@@ -32,7 +32,7 @@ STALL_SECONDS = 0.01
 
 
 MOST_TOGETHER = 1024
-"""Largest number of tasks woken in one iteration of the loop."""
+"""Maximum number of tasks woken in one iteration of the loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,11 @@ class LoopBudget:
         self._ended = 0.0
         # Invariant: if a task waits, another one was called, or a rest is in progress.
         self._waiting: deque[asyncio.Future[None]] = deque()
-        # Number of tasks called that have not started yet; number called at once.
+        # Number of called tasks that have not started yet, and number called at once.
         self._called = 0
         self._together = 1
-        # Number of them that found no time left, and wait again ahead of the others.
+        # Number of called tasks that found no time left, and wait again before the
+        # others.
         self._returned = 0
         # Next step of a rest in progress.
         self._rest_handle: asyncio.Handle | None = None
@@ -108,7 +109,7 @@ class LoopBudget:
     async def start(self) -> None:
         """Wait for a slice, or return immediately if time is left in this one.
 
-        Call it before heavy work, and again whenever `over()` says so.
+        Call it before heavy work, and again whenever `over()` returns True.
 
         Cancellation:
             Safe: the turn passes to the next task that waits.
@@ -210,9 +211,9 @@ class LoopBudget:
         """
         if self._rest_handle is None:
             loop = asyncio.get_running_loop()
-            self._rest_handle = loop.call_soon(self._go_round, turns - 1)
+            self._rest_handle = loop.call_soon(self._continue_rest, turns - 1)
 
-    def _go_round(self, turns: int) -> None:
+    def _continue_rest(self, turns: int) -> None:
         self._rest_handle = None
         if turns:
             self._rest(turns)

@@ -85,7 +85,7 @@ class ApiError(AioInformerError):
         status: HTTP status code, or the `code` of the Status object.
         reason: Machine-readable reason, such as `"AlreadyExists"`; may be empty.
         message: Message of the server.
-        retry_after: Seconds that the server asked to wait, or None.
+        retry_after: Seconds that the server requested to wait, or None.
         details: `details` of the Status object.
 
     Recovery:

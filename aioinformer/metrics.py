@@ -1,7 +1,7 @@
 """Protocols and helpers for sinks of metrics.
 
 No metrics library is imported here; `aioinformer.metrics_prometheus` has a sink for
-Prometheus. Components call the `MetricsSink` that they are given, or `NULL_SINK`. A
+Prometheus. Components call the `MetricsSink` that was passed to them, or `NULL_SINK`. A
 component whose measurements cost extra work (reading a clock for each item, say) checks
 `sink.enabled` once, when it is created, and skips that work.
 """
@@ -60,7 +60,7 @@ class CollectingSink(MetricsSink, Protocol):
     def register(self, report: Callable[[], None], /) -> None:
         """Call `report` now, and before each read, possibly in another thread.
 
-        It is a bound method, called as long as its object lives: keep no strong reference.
+        It is a bound method. Keep only a weak reference to its object.
         """
 
     def observe(self, name: str, /, *values: float, **labels: str) -> None:

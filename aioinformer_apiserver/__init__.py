@@ -1,6 +1,6 @@
 """Kubernetes API server for tests, in one process and without etcd.
 
-The law of this package: it imitates a kube-apiserver in all that clients can observe,
+Rule of this package: it imitates a kube-apiserver in all that clients can observe,
 and misbehaves only where a test requests it. It imports public names of `aioinformer`
 only. `README.md` describes its parts. Users of aioinformer import it by
 `aioinformer.testing`.

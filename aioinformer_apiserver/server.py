@@ -81,13 +81,13 @@ class LocalAPIServer:
 
     `create()`, `get()`, `update()`, `patch()`, `delete()` and `objects()` arrange objects
     without HTTP. They take effect at once, and all watches see them. They do what the
-    whole cluster could do: they store a `status` with the other fields, check no schema, delete a
-    pod without waiting for its end, and put objects without a namespace into `default`.
-    Objects get the defaults of their kind, and the fields that a server always writes, so
-    that typed clients can read an incomplete object. A required list is then empty.
-    Unknown fields are kept. A built-in object with a value of a wrong type is stored as
-    given. Fields that admission and registries add, such as tolerations and cluster IPs,
-    are left out.
+    whole cluster could do: they store a `status` with the other fields, check no
+    schema, delete a pod without waiting for its end, and put objects without a
+    namespace into `default`. Objects get the defaults of their kind, and the fields
+    that a server always writes, so that typed clients can read an incomplete object. A
+    required list is then empty. Unknown fields are kept. A built-in object with a value
+    of a wrong type is stored as given. Fields that admission and registries add, such
+    as tolerations and cluster IPs, are left out.
 
     Every method raises `OptionsError` for an invalid argument, such as a body that JSON
     cannot represent or a resource that is not served, and `WrongLoop` if the server runs
@@ -101,8 +101,8 @@ class LocalAPIServer:
             Requests without a token are anonymous, and get 403 for nearly everything.
         users: Further users by token: a name, or a `User` with groups. They have the
             permissions that the roles in the server grant, almost none at first.
-        auto_namespaces: Create a missing namespace with the first object in it. By
-            default the server returns 404, as a real server does.
+        auto_namespaces: True to create a missing namespace with the first object in it.
+            By default the server returns 404, as a real server does.
         port: Port to listen on; 0 for any free port.
         bookmark_seconds: Interval between the bookmarks of a watch.
         watch_seconds: Duration of a watch that does not request one.
@@ -221,8 +221,8 @@ class LocalAPIServer:
         Args:
             snapshot: State to restore, like an etcd backup: versions that clients have
                 seen are used again for other states.
-            new_history: Come back like another cluster with the same objects: new uids,
-                and versions from the beginning.
+            new_history: True to come back like another cluster with the same objects:
+                new uids, and versions from the beginning.
 
         Raises:
             OptionsError: If both are given, or the snapshot is not one.
@@ -340,7 +340,7 @@ class LocalAPIServer:
 
     @property
     def faults(self) -> Faults:
-        """Faults to come; `faults.add(...)` scripts one."""
+        """Pending faults; `faults.add(...)` scripts one."""
         return self._handler.faults
 
     @property

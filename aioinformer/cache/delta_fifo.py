@@ -279,7 +279,11 @@ class DeltaFIFO(Generic[T]):
             QueueShutDown: If there is none, and the queue is closed.
         """
         if not self._queue:
-            raise QueueShutDown("closed") if self._closed else asyncio.QueueEmpty
+            raise (
+                QueueShutDown(f"{self!r} is closed and empty")
+                if self._closed
+                else asyncio.QueueEmpty
+            )
 
         entry = self._take()
         self._progress.popped += 1
@@ -376,9 +380,9 @@ class DeltaFIFO(Generic[T]):
         Cancellation:
             Safe: nothing is popped.
         """
-        await self._condition.wait_for(self._has_news)
+        await self._condition.wait_for(self._can_progress)
         if self._closed and not (self._queue or self._progress.has_version):
-            raise QueueShutDown("closed")
+            raise QueueShutDown(f"{self!r} is closed and empty")
 
     def applied(self) -> str | None:
         """Return the version of the store after everything popped was applied.
@@ -492,7 +496,7 @@ class DeltaFIFO(Generic[T]):
         self._progress.hold_back()
         self._done(entries)
 
-    def _has_news(self) -> bool:
+    def _can_progress(self) -> bool:
         progress = self._progress
         return bool(
             self._queue
@@ -506,7 +510,7 @@ class DeltaFIFO(Generic[T]):
         if not self._queue:
             await self._condition.wait_for(lambda: self._queue or self._closed)
             if not self._queue:
-                raise QueueShutDown("closed")
+                raise QueueShutDown(f"{self!r} is closed and empty")
 
     def _measure_depth(self) -> None:
         if self._metrics.enabled:

@@ -430,8 +430,7 @@ class Client:
             timeout_seconds: Time after which the server ends the watch; None for its
                 default.
             bookmarks: True to request BOOKMARK events as well.
-            send_initial_events: True to start with the existing objects, followed by a
-                BOOKMARK.
+            send_initial_events: True to begin with existing objects, then a BOOKMARK.
 
         Raises:
             SelectorSyntaxError: If a selector cannot be parsed; for other errors, which

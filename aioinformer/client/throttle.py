@@ -96,7 +96,7 @@ class Throttle:
     # ------------------------------------------------------------ tokens
 
     def _take(self, now: float) -> bool:
-        # A client that is entered again may use the clock of another loop, which is behind.
+        # A client that is entered again may use an earlier clock of another loop.
         self._bucket.fill(now)
         if self._bucket.tokens < 1.0:
             return False

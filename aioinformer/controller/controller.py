@@ -118,7 +118,7 @@ class Controller(Lifecycle):
             The controller owns it and shuts it down.
         timeout: Maximum seconds of a reconcile, or None.
         drain_timeout: Seconds that running reconciles may continue after a stop.
-        client: Client behind `ctx.client`.
+        client: Client that `ctx.client` wraps.
         elector: Elector checked right before each write of `ctx.client`. Its `check()`
             raises `LeadershipLost`.
         on_error: Callback for failures of reconciles, mappings and predicates.
@@ -175,7 +175,7 @@ class Controller(Lifecycle):
         )
         self._begun = False
         self._synced = False
-        self._supervisor = Supervisor(self._life, f"controller {name}")
+        self._supervisor = Supervisor(self._run_supervised, f"controller {name}")
 
     def __repr__(self) -> str:
         return f"<Controller {self.name} {self._workers!r} {self._queue!r}>"
@@ -206,7 +206,8 @@ class Controller(Lifecycle):
         """Run until cancelled.
 
         Args:
-            client: Client behind `ctx.client`, if the controller has none of its own.
+            client: Client that `ctx.client` wraps, if the controller has none of its
+                own.
             elector: Elector, if the controller has none of its own.
 
         Raises:
@@ -265,7 +266,7 @@ class Controller(Lifecycle):
     def _shutdown_note(self) -> str:
         return f"controller {self.name} also failed"
 
-    async def _life(self, ready: Callable[[], None]) -> None:
+    async def _run_supervised(self, ready: Callable[[], None]) -> None:
         await self._run(ready)
 
     async def _run(

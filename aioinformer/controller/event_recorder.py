@@ -170,7 +170,7 @@ class EventRecorder(Lifecycle):
         self._ended = False
         self._next_check = 0.0  # on the loop's clock
         self._limit = LogLimit()
-        self._supervisor = Supervisor(self._live, "event recorder")
+        self._supervisor = Supervisor(self._write_until_cancelled, "event recorder")
 
     def __repr__(self) -> str:
         return (
@@ -269,9 +269,9 @@ class EventRecorder(Lifecycle):
         Cancellation:
             Stops it once the waiting events are written, or after 5 s.
         """
-        await self._live(lambda: None)
+        await self._write_until_cancelled(lambda: None)
 
-    async def _live(self, ready: Callable[[], None]) -> None:
+    async def _write_until_cancelled(self, ready: Callable[[], None]) -> None:
         if self._loop is not None:
             raise OptionsError("the event recorder is already running")
 

@@ -118,7 +118,7 @@ class Manager(Lifecycle, WebLifespan):
         self._leader_only = Runnables(self._runnable_failed, drain_seconds=seconds)
         self._all_replicas = Runnables(self._runnable_failed, drain_seconds=seconds)
         self._controllers: list[Controller] = []
-        self._supervisor = Supervisor(self._life, "manager")
+        self._supervisor = Supervisor(self._run_supervised, "manager")
         self._loop: asyncio.AbstractEventLoop | None = None  # where it was started
         self._begun = False
         self._over = asyncio.Event()  # set to end it, and once it has ended
@@ -349,7 +349,7 @@ class Manager(Lifecycle, WebLifespan):
             self._raised = True
             raise self._failure
 
-    async def _life(self, ready: Callable[[], None]) -> None:
+    async def _run_supervised(self, ready: Callable[[], None]) -> None:
         try:
             async with AsyncExitStack() as stack:
                 await stack.enter_async_context(keep_open(self._client))

@@ -110,7 +110,7 @@ class Workers:
         metrics: ControllerMetrics,
     ) -> None:
         self.client: Client | None = None
-        """Client behind `Context.client`."""
+        """Client that `Context.client` wraps."""
         self.elector: Elector | None = None
         """Elector that fences its writes."""
         self._name = name

@@ -132,7 +132,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         self._metrics = metrics
         self._entries: dict[tuple[object, ...], Entry] = {}
         self._runnables = Runnables(self._log_death)
-        self._supervisor = Supervisor(self._life, "informer factory")
+        self._supervisor = Supervisor(self._run_supervised, "informer factory")
         self._loop: asyncio.AbstractEventLoop | None = None  # loop of `start()`
         self._raised = False  # True once `shutdown()` has raised the failure
 
@@ -482,7 +482,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             self._raised = True
             raise self._runnables.failure
 
-    async def _life(self, ready: Callable[[], None]) -> None:
+    async def _run_supervised(self, ready: Callable[[], None]) -> None:
         async def started() -> None:
             ready()
             await wait_until_cancelled()

@@ -84,7 +84,7 @@ class InformerWatch(Watch):
         self._informer = SharedInformer(
             source, name=name, indexers=indexers, options=options, rng=rng
         )
-        self._life = Supervisor(self._live, name)
+        self._supervisor = Supervisor(self._run, name)
         self._entered = False
         # True once the informer has ended, for any reason.
         self._over = False
@@ -100,7 +100,7 @@ class InformerWatch(Watch):
 
     @property
     def informer(self) -> SharedInformer:
-        """Informer behind the watch, with its status and its lister."""
+        """Informer that the watch reads, with its status and its lister."""
         return self._informer
 
     @property
@@ -135,7 +135,7 @@ class InformerWatch(Watch):
 
         self._informer.add_event_handler(on_event=self._append, name="watch")
         try:
-            await self._life.start()
+            await self._supervisor.start()
         except BaseException:
             self.stop()
             self._informer.abandon()  # it may not have made its first step
@@ -145,7 +145,7 @@ class InformerWatch(Watch):
 
     async def __aexit__(self, *_: object) -> None:
         self.stop()
-        await self._life.stop()
+        await self._supervisor.stop()
 
     async def _fetch(self) -> list[WatchEvent]:
         if not self._entered:
@@ -178,7 +178,7 @@ class InformerWatch(Watch):
 
         self._arrived.append(_event_of(event))
 
-    async def _live(self, ready: Callable[[], None]) -> None:
+    async def _run(self, ready: Callable[[], None]) -> None:
         """Run the informer, in a task that `stop()` can cancel."""
         ready()
         try:
@@ -201,7 +201,7 @@ class InformerWatch(Watch):
         """Raise the error of the informer; `__aexit__` then does not raise it again."""
         text = f"{self._informer.name} has ended"
         try:
-            await self._life.stop()
+            await self._supervisor.stop()
         except Exception as exc:
             self._failure = exc
             raise InformerStopped(text) from exc

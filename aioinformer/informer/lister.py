@@ -183,7 +183,7 @@ class Lister:
         if len(found) <= len(here):
             return [obj for obj in list(found.values()) if obj.namespace == namespace]
 
-        # One C call, so that no change by another thread comes between two objects.
+        # One C call, so that no change by another thread is made between two objects.
         both = list(map(found.get, here))
         return [obj for obj in both if obj is not None]
 
@@ -483,12 +483,12 @@ class BodyJoiner:
 
     def _checked(self, obj: KubeObject) -> bytes:
         """Return the body of an object; empty if it is not JSON."""
-        mark = hash(obj.body)
-        if mark in self._bad:
+        body_hash = hash(obj.body)
+        if body_hash in self._bad:
             return b""
 
         raw = obj.raw
-        if mark in self._plain or mark in self._packed:
+        if body_hash in self._plain or body_hash in self._packed:
             return raw
 
         try:
@@ -496,7 +496,7 @@ class BodyJoiner:
             if not raw.isascii():
                 raw.decode()
         except (DecodeError, UnicodeDecodeError) as exc:
-            self._bad.add(mark)
+            self._bad.add(body_hash)
             self.failures += 1
             logger.warning(
                 "%s: body is not JSON, leaving the object out of lists "
@@ -508,5 +508,5 @@ class BodyJoiner:
             )
             return b""
 
-        (self._plain if obj.context.codec is None else self._packed).add(mark)
+        (self._plain if obj.context.codec is None else self._packed).add(body_hash)
         return raw

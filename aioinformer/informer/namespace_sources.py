@@ -47,7 +47,7 @@ class NamespaceSource:
         return self.pipeline.synced
 
     def age(self, now: float) -> float | None:
-        """Return how many seconds the store may be behind the server; None if unknown."""
+        """Return the maximum staleness of the store in seconds; None if unknown."""
         in_step = self.reflector.in_step
         return None if in_step is None else now - in_step
 

@@ -43,7 +43,7 @@ class KubeObject(
     eq=False,
     frozen=True,
 ):
-    """One Kubernetes object: its JSON bytes, and the few fields that everybody needs.
+    """One Kubernetes object: its JSON bytes, and the few fields that are always needed.
 
     A read-only `Mapping` of its JSON, and so is every object inside:
     `obj["spec"]["nodeName"]` works, assignments raise `TypeError`. The body is decoded on

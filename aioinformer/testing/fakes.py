@@ -322,7 +322,7 @@ class FakeListPage:
 
     @property
     def unreadable(self) -> list[str]:
-        """Errors of unreadable objects: none."""
+        """Keys of unreadable objects: none."""
         return []
 
     async def __aiter__(self) -> AsyncGenerator[list[KubeObject], None]:

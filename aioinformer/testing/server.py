@@ -166,7 +166,7 @@ async def _check_head(response: MemoryResponse, request: str) -> None:
 
     Raises:
         ApiError: If the server refuses the request.
-        TransportError: If the connection broke, or the head did not come in time.
+        TransportError: If the connection broke, or the head did not arrive in time.
         DecodeError: If the response is a web page.
     """
     with _mapped("accepted the request but did not respond in time"):

@@ -94,7 +94,7 @@ class _Connection:
     """Function that returns True if the reader has left."""
     limit: asyncio.Timeout = field(default_factory=lambda: asyncio.timeout(None))
     """Timeout that ends a reader that has left, or is stuck at the end."""
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    wakeup: asyncio.Event = field(default_factory=asyncio.Event)
     """Event that is set when there is something to send."""
     writing: bool = False
     over: bool = False
@@ -155,7 +155,7 @@ class _Feed:
         if position is not None and (position.epoch, position.selection) == here:
             since = position.number
 
-        return self.log.reader(request.selection, since, on_news=connection.news.set)
+        return self.log.reader(request.selection, since, on_news=connection.wakeup.set)
 
     def position(self, reader: Reader, request: StreamRequest) -> EventID | None:
         """Return the position of a reader, or None between two positions."""
@@ -278,7 +278,7 @@ class EventStream:
             last_event_id: Value of the header `Last-Event-ID`.
 
         Raises:
-            OptionsError: If it asks for objects outside of the stream's selection.
+            OptionsError: If it requests objects outside of the stream's selection.
             SelectorSyntaxError: If a selector cannot be parsed.
             InformerStopped: If the informer has ended.
             TooManyReaders: If there are `max_readers` already.
@@ -405,14 +405,14 @@ class EventStream:
         reader = feed.reader(request, connection)
         try:
             while not connection.over:
-                connection.news.clear()
+                connection.wakeup.clear()
                 if reader.pending:
                     await send(await self._chunk(feed, reader, request))
                     continue
 
                 try:
                     async with asyncio.timeout(self._heartbeat):
-                        await connection.news.wait()
+                        await connection.wakeup.wait()
                 except TimeoutError:
                     await send(heartbeat(feed.position(reader, request)))
         finally:

@@ -486,7 +486,7 @@ class WorkQueue(Generic[T]):
             WrongLoop: If called from another loop.
 
         Cancellation:
-            Safe: the queue goes on draining, call again to wait for it.
+            Safe: the queue continues to drain, call again to wait for it.
         """
         limit = timeout_of(timeout)
         if delayed not in {"run", "return"}:

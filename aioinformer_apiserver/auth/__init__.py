@@ -1,4 +1,4 @@
 """Authentication and authorization.
 
-The law of this package: it is synchronous, and runs before any object is looked up.
+Rule of this package: it is synchronous, and runs before any object is looked up.
 """

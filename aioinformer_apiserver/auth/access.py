@@ -53,7 +53,7 @@ class AccessControl:
         self.users = dict(users)
 
     def authenticate(self, request: APIRequest, info: RequestInfo) -> User:
-        """Return the user of a request, or the user whom they impersonate.
+        """Return the user of a request, or the user that the request impersonates.
 
         Without tokens in the server, everyone except service accounts is an
         administrator. With tokens, requests without one are anonymous, the default of a

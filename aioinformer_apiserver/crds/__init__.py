@@ -1,5 +1,5 @@
 """CustomResourceDefinitions: validation, status, and served resources.
 
-The law of this package: pure functions over bodies, except for `CustomResources`; no
+Rule of this package: pure functions over bodies, except for `CustomResources`; no
 argument is changed.
 """

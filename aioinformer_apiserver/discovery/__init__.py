@@ -1,4 +1,4 @@
 """Discovery, OpenAPI, version and health checks.
 
-The law of this package: pure functions of the served kinds and the request.
+Rule of this package: pure functions of the served kinds and the request.
 """

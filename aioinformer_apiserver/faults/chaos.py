@@ -49,8 +49,8 @@ class Chaos:
         rate: Fraction of requests to strike, above 0 and at most 1.
         verbs: Verb or verbs of the requests to strike.
         limit: Maximum number of strikes; None for no limit.
-        lies: Also draw faults that clients cannot detect before they relist: omitted or
-            unreadable events, and objects of another kind.
+        lies: True to draw also faults that clients cannot detect before they relist:
+            omitted or unreadable events, and objects of another kind.
 
     Raises:
         OptionsError: If it could never strike, or `rate` or `limit` is out of range.

@@ -20,7 +20,7 @@ _STRIKES = 10_000
 
 
 class Faults:
-    """Queue of faults to come, in the order in which requests try them.
+    """Queue of pending faults, in the order in which requests try them.
 
     Attributes:
         taken: Strikes that requests have taken, oldest first. May be cleared.

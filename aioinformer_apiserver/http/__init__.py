@@ -1,5 +1,5 @@
 """Requests and responses, over HTTP or in memory.
 
-The law of this package: it waits, counts bytes and closes connections. The packages below
+Rule of this package: it waits, counts bytes and closes connections. The packages below
 decide about the content.
 """

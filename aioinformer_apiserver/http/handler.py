@@ -103,7 +103,7 @@ class RequestHandler:
         options: Durations.
 
     Attributes:
-        faults: Faults to come.
+        faults: Pending faults.
         records: Requests so far, oldest first, except health checks.
     """
 

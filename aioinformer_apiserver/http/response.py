@@ -125,7 +125,7 @@ class ResponseWriter(ABC):
 
         Args:
             response: Response without its body.
-            compress: Compress the body if the client accepts it.
+            compress: True to compress the body if the client accepts it.
 
         Raises:
             ConnectionError: If the client has disconnected.

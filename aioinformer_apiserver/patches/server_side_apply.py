@@ -307,7 +307,7 @@ _MAX_ANNOTATION_BYTES = 256 * 1024
 def fields_last_applied(
     schema: Schema, live: Mapping[str, Any], api_version: str
 ) -> FieldSet:
-    """Return the fields that client-side apply has set and nobody has changed.
+    """Return the fields that client-side apply has set and that are unchanged.
 
     Args:
         schema: Schema of whole objects.

@@ -1,4 +1,4 @@
 """Lists and watches.
 
-The law of this package: it only reads the storage, and waits for it.
+Rule of this package: it only reads the storage, and waits for it.
 """

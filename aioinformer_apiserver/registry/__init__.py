@@ -1,5 +1,5 @@
 """Writes: request bodies are decoded, completed, validated and stored.
 
-The law of this package: each write is one synchronous step, and a rejected write changes
+Rule of this package: each write is one synchronous step, and a rejected write changes
 nothing.
 """

@@ -75,8 +75,8 @@ class Registry:
 
     Args:
         storage: Storage of the objects; the registry serves the built-in kinds in it.
-        auto_namespaces: Create a missing namespace with its first object. A real server
-            never does.
+        auto_namespaces: True to create a missing namespace with its first object. A
+            real server never does.
     """
 
     def __init__(self, storage: Storage, *, auto_namespaces: bool = False) -> None:

@@ -1,4 +1,4 @@
 """Parsing and validation of requests, with the errors of a real server.
 
-The law of this package: it is pure. The requested objects need not exist.
+Rule of this package: it is pure. The requested objects need not exist.
 """

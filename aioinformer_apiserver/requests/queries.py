@@ -1,7 +1,7 @@
 """Query parameters of gets, lists and watches, and continue tokens. Pure.
 
 A list can request four kinds of states, depending on version, match rule, limit and
-token together; `ListQuery` decides it once. Errors come in the order of a real server:
+token together; `ListQuery` decides it once. Errors have the order of a real server:
 malformed numbers, selectors, combinations, then token and version.
 """
 

@@ -1,6 +1,6 @@
 """Schemas of kinds: decoding, defaults and validation.
 
-The law of this package: pure functions over bodies and schemas; no argument is changed.
+Rule of this package: pure functions over bodies and schemas; no argument is changed.
 """
 
 from aioinformer_apiserver.schema.openapi_schema import Schema

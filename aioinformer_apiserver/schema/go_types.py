@@ -139,7 +139,7 @@ def canonical_time(text: str, *, micro: bool = False) -> str:
     """Format a time as the server stores it: in UTC, to the second.
 
     Args:
-        text: Time as of RFC 3339, in any zone.
+        text: Time in the format of RFC 3339, in any zone.
         micro: Whether it has microseconds, as in a Lease; they are then required.
 
     Raises:

@@ -1,4 +1,4 @@
 """Objects as responses: whole objects, metadata or tables, in JSON or YAML.
 
-The law of this package: it is pure, and encodes long lists in pieces.
+Rule of this package: it is pure, and encodes long lists in pieces.
 """

@@ -1,5 +1,5 @@
 """Objects with their versions and history, and the properties of each kind.
 
-The law of this package: every change is one synchronous step, and bodies are not
+Rule of this package: every change is one synchronous step, and bodies are not
 validated.
 """

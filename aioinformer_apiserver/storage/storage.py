@@ -266,8 +266,8 @@ class Storage:
 
         Args:
             kind: Kind of the objects.
-            beside: Collection of another version of the resource, whose objects the new
-                one shares; None for an empty collection.
+            sibling: Collection of another version of the resource, whose objects the
+                new one shares; None for an empty collection.
         """
         path = _path_of(kind.resource)
         if path in self._collections:

@@ -134,7 +134,7 @@ async def test_change_wakes_few_readers_in_each_turn(
     server.patch(PODS, "a", label, namespace="default")
     most = 0
     while sent < count:
-        most = max(most, sum(it.news.is_set() for it in stream._connections))
+        most = max(most, sum(it.wakeup.is_set() for it in stream._connections))
         await asyncio.sleep(0)
 
     for task in tasks:

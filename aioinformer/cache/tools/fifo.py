@@ -186,7 +186,11 @@ class FIFO(Generic[T]):
             QueueShutDown: If there is none, and the queue is closed.
         """
         if not self._objects:
-            raise QueueShutDown("closed") if self._closed else asyncio.QueueEmpty
+            raise (
+                QueueShutDown(f"{self!r} is closed and empty")
+                if self._closed
+                else asyncio.QueueEmpty
+            )
 
         key, obj = self._objects.popitem(last=False)
         self._done((key,))
@@ -201,7 +205,7 @@ class FIFO(Generic[T]):
         """
         await self._condition.wait_for(lambda: self._closed or self._objects)
         if not self._objects:
-            raise QueueShutDown("closed")
+            raise QueueShutDown(f"{self!r} is closed and empty")
 
         initial = not self.has_synced
         key, obj = self._objects.popitem(last=False)
@@ -450,7 +454,11 @@ class OrderedFIFO(Generic[T]):
             QueueShutDown: If there is none, and the queue is closed.
         """
         if not self._queue:
-            raise QueueShutDown("closed") if self._closed else asyncio.QueueEmpty
+            raise (
+                QueueShutDown(f"{self!r} is closed and empty")
+                if self._closed
+                else asyncio.QueueEmpty
+            )
 
         entry = self._take()
         self._progress.popped += 1
@@ -464,7 +472,7 @@ class OrderedFIFO(Generic[T]):
     ) -> None:
         """Wait for the next entry, pop it and call `process`; see `DeltaFIFO.pop`.
 
-        An entry that is queued again goes to the front.
+        An entry that is queued again is put at the front.
 
         Cancellation:
             Safe: nothing was popped, or the entry was processed.
@@ -520,11 +528,11 @@ class OrderedFIFO(Generic[T]):
         Cancellation:
             Safe: nothing is popped.
         """
-        if not self._has_news():
-            await self._condition.wait_for(self._has_news)
+        if not self._can_progress():
+            await self._condition.wait_for(self._can_progress)
 
         if self._closed and not (self._queue or self._progress.has_version):
-            raise QueueShutDown("closed")
+            raise QueueShutDown(f"{self!r} is closed and empty")
 
     def applied(self) -> str | None:
         """Return the version of the store after everything popped was applied.
@@ -630,7 +638,7 @@ class OrderedFIFO(Generic[T]):
 
         return queued
 
-    def _has_news(self) -> bool:
+    def _can_progress(self) -> bool:
         return bool(self._queue or self._progress.has_version or self._closed)
 
     async def _wait_for_entry(self) -> None:
@@ -638,7 +646,7 @@ class OrderedFIFO(Generic[T]):
         if not self._queue:
             await self._condition.wait_for(lambda: self._queue or self._closed)
             if not self._queue:
-                raise QueueShutDown("closed")
+                raise QueueShutDown(f"{self!r} is closed and empty")
 
     def _notify(self) -> None:
         self._condition.notify_all()

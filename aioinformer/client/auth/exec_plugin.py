@@ -45,7 +45,7 @@ API_VERSIONS = (
 
 INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
 
-# Time limits: plugins ask a server of their own, and people take longer to type.
+# Time limits: plugins send requests to a server, and people take longer to type.
 SECONDS = 60.0
 INTERACTIVE_SECONDS = 300.0
 

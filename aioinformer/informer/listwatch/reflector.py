@@ -396,7 +396,7 @@ class Reflector:
         """Advance the machine, perform its actions, and return the new phase."""
         before = self._phase
         self._phase, actions = advance(before, outcome)
-        if _accepted(outcome) and self._backoff.lived(_now()):
+        if _accepted(outcome) and self._backoff.lasted(_now()):
             self._stats.reset_series()
 
         for action in actions:

@@ -123,7 +123,7 @@ class ReflectorStats:
         self.refusals = 0
 
     def reset_series(self) -> None:
-        """Record a watch that has lasted, which ends a series; see `Backoff.lived`."""
+        """Record a watch that has lasted, which ends a series; see `Backoff.lasted`."""
         self._series = 0
 
     def failed(self, error: Exception, *, watched: bool, absent: bool = False) -> None:

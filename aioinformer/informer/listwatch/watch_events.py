@@ -90,19 +90,19 @@ def to_changes(
         key = obj.key
         number = version_number(obj.resource_version)
         initial = initial and kind is EventType.ADDED
-        behind = 0 <= number <= last
+        not_newer = 0 <= number <= last
         repeated = False
-        if initial or behind or number < 0:
-            if kind is EventType.BOOKMARK and behind and number == last:
+        if initial or not_newer or number < 0:
+            if kind is EventType.BOOKMARK and not_newer and number == last:
                 continue
 
             before = states[key] if key in states else known(key)
             repeated = before is not None and same_state(before, obj)
-            if behind and not (repeated or initial):
+            if not_newer and not (repeated or initial):
                 result.error = history_reset(f"{kind} event of version {number}", last)
                 break
 
-        if obj.resource_version and not (initial or behind):
+        if obj.resource_version and not (initial or not_newer):
             last = number
             result.version = obj.resource_version
 

@@ -330,8 +330,8 @@ class Pipeline:
 
         That is like an empty list: the store is emptied in one step, and handlers get
         `Deleted(final_state_unknown=True)` for each object. The store stays synced and
-        keeps its version: if the resource comes back, versions continue. Before the first
-        list, nothing happens.
+        keeps its version: if the resource is served again, versions continue. Before
+        the first list, nothing happens.
 
         Cancellation:
             Safe: it is queued, or it is not.

@@ -47,9 +47,8 @@ class Broadcaster:
 
     Guarantees:
         A watch gets the events sent after the call of `watch()`, and no earlier ones.
-        They come in the order of the calls that sent them.
-        If a sender or watcher is cancelled while it waits, its event or watch is
-        withdrawn.
+        They have the order of the calls that sent them. If a sender or watcher is
+        cancelled while it waits, its event or watch is withdrawn.
 
     Not guaranteed:
         Any order between watches.

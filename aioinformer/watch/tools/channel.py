@@ -120,7 +120,7 @@ class Channel(Generic[T]):
     # ---------------------------------------------------------------- receiving
 
     async def filled(self) -> bool:
-        """Wait for an item; return False if none will come.
+        """Wait for an item; return False if the channel is closed and empty.
 
         Raises:
             WrongLoop: If a task waits in another event loop or thread.

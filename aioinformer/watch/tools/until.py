@@ -132,7 +132,7 @@ async def until_without_retry(
     stopped.
 
     Args:
-        watch: Watch to read; whoever entered its context must leave it.
+        watch: Watch to read. If its context was entered, the caller leaves it.
         *conditions: Plain or async functions of an event.
         timeout: Maximum time to wait, in seconds or as a timedelta; None for no limit.
 
