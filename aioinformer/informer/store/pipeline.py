@@ -483,6 +483,9 @@ class Pipeline:
             if delta.type is DeltaType.DELETED:
                 newest[key] = None
                 change = transform_deletion(self._transformer, delta, before)
+            elif before is not None and same_state(before, delta.object):
+                self.duplicates += 1  # its untransformed content is not known any more
+                change = None
             else:
                 newest[key], change = transform_state(self._transformer, delta, before)
 
