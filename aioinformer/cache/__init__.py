@@ -1,7 +1,7 @@
 """Stores, indexes, and the queue of changes that feeds them.
 
-This layer holds objects of any type. It does not know servers or handlers. State
-changes are plain methods, only waiting is a coroutine.
+This layer holds objects of any type. It is independent of servers and handlers. State
+changes are plain methods; only waits are coroutines.
 
 On the path of an event:
 

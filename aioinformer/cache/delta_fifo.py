@@ -1,7 +1,7 @@
 """`DeltaFIFO`: the queue of changes between the reflector and the store.
 
-All deltas of one key are popped together, in their order. A key takes its place in the
-queue with its first delta and keeps it.
+All deltas of one key are popped together, in order. Its first delta determines the
+place of a key in the queue.
 """
 
 from __future__ import annotations
@@ -44,26 +44,27 @@ T = TypeVar("T")
 class DeltaFIFO(Generic[T]):
     """Changes of objects by key, waiting for the store.
 
-    A list is queued by objects with `replace`, as in client-go's DeltaFIFO, or whole
-    with `replace_all`. What was queued before a whole list is popped before it, what
-    comes later after it, and never together. Two deletions of one key in a row become
-    one: the one that knows more about the object.
+    `replace` queues the objects of a list one by one, as client-go's DeltaFIFO does.
+    `replace_all` queues the list as one entry. Deltas queued before and after that
+    entry are popped before and after it, never together. Of two deletions of one key in
+    a row, the queue keeps the one with more information.
 
     Changes are plain methods that notify an `asyncio.Condition`; `pop`, `pop_batch` and
-    `wait_filled` wait for it. A change happens whole or, if it raises, not at all.
+    `wait_filled` wait for it. Changes are atomic: if one raises, nothing was queued.
     (client-go leaves the first part of a list queued.) Changes raise `NoKey` for an
     object without a key, and `WrongLoop` while a task waits in another loop or thread.
 
     Args:
         key_func: Function that returns the key of an object; by default
             `"namespace/name"` of its metadata.
-        known_objects: Objects that the consumer has, such as its store; only read. They
-            decide which objects a list or a deletion ends, and what to resync.
-        transformer: Function called once with each object that is queued by itself,
-            except for tombstones and resyncs. Its result is queued. If it fails,
-            nothing is.
-        emit_replaced: Whether objects of a list are REPLACED deltas or, as if they were
-            resynced, SYNC deltas.
+        known_objects: Objects that the consumer has, such as its store; never written.
+            They determine which objects a list deletes, which deletions are queued, and
+            which objects are resynced.
+        transformer: Function called once with each object; its result is queued. It is
+            not called for tombstones, resyncs, and lists queued as one entry. If it
+            fails, nothing is queued.
+        emit_replaced: True to queue listed objects as REPLACED deltas, False as SYNC
+            deltas, like a resync.
         name: Name in log, metrics and `repr()`.
         metrics: Sink of `informer_queued_items`, a gauge, and of
             `informer_processing_latency_seconds` for the calls that `pop` makes. Both
@@ -176,7 +177,7 @@ class DeltaFIFO(Generic[T]):
 
         Args:
             contents: All objects that exist, ready to be swapped into a store. They
-                must not change any more, and do not pass the transformer.
+                must not change any more, and are not transformed.
             resource_version: Version of the list.
         """
         self._condition.notify_change()
@@ -191,7 +192,7 @@ class DeltaFIFO(Generic[T]):
     def resync(self) -> None:
         """Queue a SYNC delta for each known object that has no queued delta.
 
-        That takes about a microsecond for each object, without a break.
+        That blocks the event loop for about a microsecond per object.
         """
         self._condition.notify_change()
         for key, delta in self._expected.syncs(self.newest):
@@ -200,10 +201,10 @@ class DeltaFIFO(Generic[T]):
         self._measure_depth()
 
     def bookmark(self, resource_version: str) -> None:
-        """Queue the version that all deltas queued so far lead up to.
+        """Queue the version of the store after all deltas queued so far.
 
-        It is not an entry: a bookmark replaces the one before it. (In client-go each is
-        an entry, and an option drops them.)
+        It is not an entry: consecutive bookmarks replace each other. (In client-go each
+        is an entry, and an option drops them.)
         """
         self._condition.notify_change()
         self._progress.version_queued(resource_version)
@@ -212,12 +213,12 @@ class DeltaFIFO(Generic[T]):
     async def feed(self, batch: Iterable[Delta[T]], resource_version: str = "") -> None:
         """Queue a batch of deltas and notify the consumer once.
 
-        Deletions are queued whether the object is known or not: the reflector has seen
+        Deletions are queued whether the object is known or not, as the server sent
         them.
 
         Args:
-            batch: Deltas in their order; may be empty. Queue tombstones with `delete`.
-            resource_version: Version that the batch leads up to; empty if unknown.
+            batch: Deltas in order; may be empty. Queue tombstones with `delete`.
+            resource_version: Version of the store after the batch; empty if unknown.
 
         Raises:
             NoKey: If an object has no key; nothing was queued.
@@ -294,13 +295,13 @@ class DeltaFIFO(Generic[T]):
 
         The entry counts for `has_synced` when `process` returns or raises. (In
         client-go that differs between its queues.) Slow calls are logged if entries
-        pile up. While there are entries `pop` does not suspend: to pop very many, give
-        the loop a turn in between.
+        pile up. While there are entries, `pop` does not suspend. If you pop many
+        entries in a row, let other tasks run in between.
 
         Args:
-            process: Plain function, called with the entry and whether the queue had not
-                synced before. If it raises `Requeue`, the entry is queued again, and
-                the loop gets a turn.
+            process: Plain function, called with the entry, and with True if the queue
+                had not synced before. If it raises `Requeue`, the entry is queued
+                again, and other tasks run.
 
         Raises:
             QueueShutDown: If the queue is closed and empty.
@@ -329,11 +330,11 @@ class DeltaFIFO(Generic[T]):
         A batch ends where the first list ends.
 
         Args:
-            process_batch: Function called with the deltas of several keys, and whether
-                the queue had not synced before.
+            process_batch: Function called with the deltas of several keys, and with
+                True if the queue had not synced before.
             process: Function called for a single entry, as by `pop`. A whole list is
                 always a single entry.
-            limit: Largest number of entries in a batch, at least 1.
+            limit: Maximum number of entries in a batch, at least 1.
 
         Raises:
             OptionsError: If the limit is less than 1.
@@ -349,8 +350,7 @@ class DeltaFIFO(Generic[T]):
 
         await self._wait_for_entry()
         initial = not self.has_synced
-        # Entries count when they have been processed, so this is still the first
-        # list's.
+        # Entries count once they are processed, so these are left of the first list.
         limit = min(limit, self._progress.left_to_sync or limit)
         batch = {self._head_key(): self._take()}
         while self._queue and len(batch) < limit and None not in batch:
@@ -381,7 +381,7 @@ class DeltaFIFO(Generic[T]):
             raise QueueShutDown("closed")
 
     def applied(self) -> str | None:
-        """Return the version that the consumer has after it applied all it popped.
+        """Return the version of the store after everything popped was applied.
 
         Returns:
             Version of the newest batch whose deltas, and those of all batches before
@@ -476,7 +476,7 @@ class DeltaFIFO(Generic[T]):
     ) -> None:
         for key, entry in entries.items():
             if isinstance(entry, Replacement):
-                # In front: everything queued is newer, and of other objects, too.
+                # At the front: everything queued is newer than the list.
                 self._queue.appendleft(entry)
                 self._segments.appendleft({})
                 self._expected.listed = self._expected.listed or entry.contents
@@ -488,7 +488,7 @@ class DeltaFIFO(Generic[T]):
                 self._queue.append(key)
                 self._progress.queued += 1
 
-        # They lose their place: other keys must not wait for them.
+        # At the end, so that other keys do not wait for them.
         self._progress.hold_back()
         self._done(entries)
 
@@ -518,7 +518,7 @@ def _newest(queued: Delta[T] | list[Delta[T]]) -> Delta[T]:
 
 
 def _fuller(first: Delta[Any], second: Delta[Any]) -> Delta[Any]:
-    """Return which of two deletions of an object knows more about its last state."""
+    """Return the one of two deletions that has more information on the last state."""
     if type(first.object) is not DeletedFinalStateUnknown:
         return first
 

@@ -46,7 +46,7 @@ class Delta(msgspec.Struct, Generic[T], gc=False):
     Attributes:
         type: Kind of change.
         object: Object after the change; for DELETED its last state, or the
-            `DeletedFinalStateUnknown` that stands for it.
+            `DeletedFinalStateUnknown` with what is known of it.
     """
 
     type: DeltaType
@@ -61,11 +61,11 @@ class Replacement(msgspec.Struct, Generic[T], frozen=True):
 
 
 class ResyncAll(msgspec.Struct, frozen=True):
-    """Request to repeat all objects that the consumer has stored when it pops this."""
+    """Request to repeat all objects that the consumer has when it pops this."""
 
 
 class DeletedFinalStateUnknown(msgspec.Struct, Generic[T], frozen=True):
-    """Tombstone of an object whose deletion was not seen.
+    """Tombstone of an object whose deletion was missed.
 
     Attributes:
         key: Key of the object.

@@ -1,8 +1,8 @@
 """Index functions, and an index: the objects that have a value.
 
-An index function is called once for each object, when it arrives. Its result is kept,
-so it is never called for an old object. (For the indexes by namespace and by label
-nothing is kept: they read the key, and the labels of the object, for free.)
+An index function is called once for each object, when it is stored. Its result is kept,
+so the function is never called for an old object. (The indexes by namespace and by
+label keep nothing, as reading the key and the labels costs nothing.)
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def index_by(path: Path) -> IndexFunction[KubeObject]:
     Args:
         path: Path as in `KubeObject.at`, such as `"spec.nodeName"`. A string is one
             value, an array of strings several. Numbers and booleans are written as in
-            JSON. Absent, null, and objects are no value. A path leads to one array, not
-            through its items: write a function for these, as below.
+            JSON. Absent fields, nulls and objects have no value. A path cannot lead
+            through the items of an array: write a function for that, as below.
 
     Raises:
         OptionsError: If the path is malformed.
@@ -93,7 +93,7 @@ def index_by_owner(*, controller: bool = False) -> IndexFunction[KubeObject]:
 
 
 def check_index_function(name: object, function: object) -> None:
-    """Refuse an unusable index, before any object is indexed.
+    """Check an index before any object is indexed.
 
     Raises:
         OptionsError: If the name is not a string, or the function is not callable, a
@@ -253,11 +253,11 @@ class Index(Generic[T]):
             key: Key of the object.
             obj: Object to index.
             old: Object that was indexed under the key, or None.
-            equal: Object to call the index function with: an equal one that is cheaper
-                to read, or None.
+            equal: Equal object that is cheaper to read, for the index function; None
+                for `obj`.
         """
         of_key = self._of_key
-        if of_key is not None:  # then the old object has the same value
+        if of_key is not None:  # the old object has the same value
             value = of_key(key)
             bucket = self.buckets.get(value)
             if bucket is None:
@@ -352,7 +352,7 @@ def _pack(values: Iterable[str]) -> Packed:
             raise TypeError(f"an index value must be a string, not {value!r}")
 
     if len(unique) > 1:
-        return msgspec.json.encode(unique, enc_hook=str.__str__)  # of a subclass
+        return msgspec.json.encode(unique, enc_hook=str.__str__)  # subclasses of str
 
     return unique[0] if unique else None
 

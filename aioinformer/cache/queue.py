@@ -1,4 +1,4 @@
-"""Parts that all queues here share, and the protocols around them."""
+"""Common parts of the queues, and their protocols."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ E = TypeVar("E")
 logger = guarded_logger(__name__)
 
 BATCH_LIMIT = 1000
-"""Default size of a batch, as in client-go: not worth more, and short for other tasks."""
+"""Default size of a batch, as in client-go. A larger one gains little and takes
+long."""
 
 # client-go's thresholds for logging slow processing.
 DEPTH_TO_LOG = 10
@@ -60,17 +61,17 @@ class KnownObjects(Protocol[T_co]):
 class Queue(Protocol[T]):
     """Deltas and lists between one reflector and one store.
 
-    `DeltaFIFO` and `OrderedFIFO` are two. Both are unbounded: if a reflector waited for
-    room, it would not read its watch, and the server would end the watch. A relist
-    would follow. The consumer runs in the same loop and gets its share of time, so the
-    queue grows no longer than a burst.
+    `DeltaFIFO` and `OrderedFIFO` implement it. Both are unbounded: if a reflector
+    waited for room, it would not read its watch, and the server would end the watch. A
+    relist would follow. The consumer runs in the same loop and gets its share of time,
+    so the queue only grows during a burst.
     """
 
     def __len__(self) -> int:
         """Return the number of entries."""
 
     async def feed(self, batch: Iterable[Delta[T]], resource_version: str = "") -> None:
-        """Queue deltas in their order, and the version that they lead up to."""
+        """Queue deltas in order, and the version of the store after them."""
 
     async def feed_replacement(
         self, contents: Contents[T], resource_version: str
@@ -98,7 +99,7 @@ class Queue(Protocol[T]):
 
 
 class DeltaReader(Generic[T]):
-    """Reader of the keys of deltas, which also transforms their objects.
+    """Reader of deltas: returns their keys, and transforms their objects.
 
     Args:
         key_func: Function that returns the key of an object.
@@ -160,7 +161,7 @@ class DeltaReader(Generic[T]):
             keys = []
 
         if {*map(type, keys)} != {str}:
-            # Half as fast, as each call is checked.
+            # Half as fast, because each call is checked.
             keys = [key_of(delta.object, key_func) for delta in deltas]
 
         if self._transformer is not None:
@@ -242,7 +243,7 @@ class ExpectedObjects(Generic[T]):
     ) -> Iterator[tuple[str, Delta[T]]]:
         """Yield a SYNC delta for each object without a queued delta.
 
-        With one, the old state would overtake the new one.
+        After a queued delta, a SYNC delta would have an older state.
         """
         for key in self.list_keys():
             if newest(key) is None:
@@ -265,14 +266,13 @@ class Progress:
     """Position of the consumer: whether it has synced, and which version it applied.
 
     Attributes:
-        queued: Number of entries that were ever queued.
-        popped: Number of entries that were ever popped and processed.
-        versions: Number of entries queued before each version that is not applied yet,
-            and the version. No two have the same number, and new versions drop those
-            that were passed: there are never more than the most entries at once, and
-            one.
-        passed: Newest version whose entries were all popped, until `applied()` returns
-            it; else None.
+        queued: Number of entries queued so far.
+        popped: Number of entries popped and processed so far.
+        versions: Versions that are not applied yet, each with the number of entries
+            queued before it. These numbers differ, and new versions drop passed ones.
+            So there are at most as many as there were entries at once, and one more.
+        passed: Newest version whose entries were all popped. None if there is none, or
+            `applied()` has returned it.
     """
 
     __slots__ = ("_to_sync", "passed", "popped", "queued", "versions")
@@ -280,8 +280,8 @@ class Progress:
     def __init__(self) -> None:
         self.queued = 0
         self.popped = 0
-        # A version is applied when as many entries were popped as had been queued with
-        # it: a delta is in the entry of its key, which is last or earlier.
+        # A version is applied when as many entries were popped as had been queued
+        # before it: each of its deltas is in one of these entries.
         self.versions: deque[tuple[int, str]] = deque()
         self.passed: str | None = None
         # Entries to pop until it has synced; None before the first change or list.
@@ -303,17 +303,17 @@ class Progress:
         return max((self._to_sync or 0) - self.popped, 0)
 
     def change_queued(self) -> None:
-        """Note a change. Before any list, it makes the queue synced."""
+        """Record a change. Before any list, it makes the queue synced."""
         if self._to_sync is None:
             self._to_sync = 0
 
     def list_queued(self) -> None:
-        """Note a list. The queue has synced when the first one was popped."""
+        """Record a list. The queue has synced when the first one was popped."""
         if self._to_sync is None:
             self._to_sync = self.queued
 
     def version_queued(self, version: str) -> None:
-        """Note that all entries queued so far lead up to `version`."""
+        """Record the version of the store after all entries queued so far."""
         versions = self.versions
         if versions:
             self._pass_versions()
@@ -359,8 +359,8 @@ async def process_entries(
 ) -> None:
     """Process popped entries, and put them back if the function raises `Requeue`.
 
-    After a `Requeue` the loop gets a turn: a consumer that always fails must not block
-    it.
+    After a `Requeue` other tasks run, as a consumer that always fails must not block
+    the event loop.
 
     Args:
         entries: Popped entries by key.
@@ -417,7 +417,7 @@ def slow_after(entries: int) -> float:
 def _refuse_coroutine(result: object) -> None:
     """Requeue the entry if its function returned a coroutine or a generator.
 
-    The result is checked, not the function: that would take as long as a whole `pop`.
+    The result is checked, as checking the function would take as long as a whole `pop`.
     """
     if isinstance(result, CoroutineType | GeneratorType | AsyncGeneratorType):
         if not isinstance(result, AsyncGeneratorType):

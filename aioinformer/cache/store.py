@@ -1,7 +1,8 @@
 """`Store` and `Indexer`: keyed objects in memory, with secondary indexes.
 
-Objects may be of any type for which there is a key function. Writes belong to one event
-loop and never wait. Reads may come from any thread, and each reads one snapshot.
+Objects may be of any type for which there is a key function. Writes are made in one
+event loop and never wait. Reads may be made from any thread, and each reads one
+snapshot.
 
 A store holds its objects and indexes as `Contents`. A list is built as other contents,
 in slices, and swapped in at once. Errors of index functions are reported after the
@@ -31,22 +32,23 @@ T = TypeVar("T")
 
 logger = guarded_logger(__name__)
 
-# Between two checks of the budget; an object with an index into its body takes 5 us.
+# Objects between two checks of the budget. One with an index into its body takes 5 us.
 _OBJECTS_IN_A_STEP = 16
 
 
 class Store(Generic[T]):
     """Objects by key.
 
-    Reads (`get`, `get_by_key`, `list`, `list_keys`, `len`) may come from any thread and
-    never raise because a sync is missing: a store is a bare container. They return the
+    Reads (`get`, `get_by_key`, `list`, `list_keys`, `len`) may be made from any thread.
+    They never raise `NotSynced`, as a store is a plain container. They return the
     stored objects: treat these as read-only.
 
     Args:
         key_func: Function that returns the key of an object; by default
             `"namespace/name"` of its metadata.
-        on_error: Function called with errors of index functions; logged by default.
-            What it raises is logged and dropped.
+
+            on_error: Function called with errors of index functions; logged by default.
+            Its own errors are logged and dropped.
 
     Raises:
         OptionsError: If `on_error` is not a plain function.
@@ -127,8 +129,8 @@ class Store(Generic[T]):
     def replace(self, objects: Iterable[T], resource_version: str = "") -> None:
         """Replace all objects at once; of several objects with one key the last wins.
 
-        That takes one to two microseconds for each object and for each of its indexes,
-        without a break.
+        That blocks the event loop for one to two microseconds per object, and per index
+        of each object.
 
         Raises:
             NoKey: If an object has no key; nothing is written.
@@ -161,9 +163,10 @@ class Store(Generic[T]):
         )
 
     async def complete(self, replacement: Contents[T]) -> None:
-        """Add to a replacement the indexes that the store got since it was made.
+        """Add the indexes that the store got since a replacement was created.
 
-        In slices of the loop's budget. `swap` does it as well, but without a break.
+        It works in slices of the loop's budget. `swap` does the same, but blocks the
+        event loop.
 
         Cancellation:
             Safe: call it again, or `swap`.
@@ -191,7 +194,7 @@ class Store(Generic[T]):
         self._contents.resource_version = resource_version
 
     def _late(self, replacement: Contents[T]) -> Growing[T] | None:
-        """Return an unfinished index build for what a replacement lacks, or None."""
+        """Return a build of the indexes that a replacement lacks, or None."""
         late = {
             name: index.function
             for name, index in self._indexes().items()
@@ -239,7 +242,8 @@ class Indexer(Store[T]):
         on_error: Function called with errors, see `Store`.
 
     Raises:
-        OptionsError: If an index or `on_error` is refused, see `add_indexers`.
+        OptionsError: If an index is invalid, see `add_indexers`, or `on_error` is not a
+            plain function.
     """
 
     def __init__(
@@ -261,9 +265,10 @@ class Indexer(Store[T]):
     def add_indexers(self, indexers: Mapping[str, IndexFunction[T]]) -> None:
         """Add indexes, and index all stored objects.
 
-        That takes one to two microseconds for each object and index, without a break.
-        For very many objects, add indexes before they come, or `await build_indexers`.
-        Adding the same function under the same name again changes nothing.
+        That blocks the event loop for one to two microseconds per object and index.
+        With very many objects, add indexes before these are stored, or `await
+        build_indexers`. Adding the same function under the same name again changes
+        nothing.
 
         Raises:
             OptionsError: If a name is used by another function, or a function is not
@@ -280,7 +285,7 @@ class Indexer(Store[T]):
         together, and complete, when this returns.
 
         Raises:
-            OptionsError: If an index is refused, see `add_indexers`.
+            OptionsError: If an index is invalid, see `add_indexers`.
 
         Cancellation:
             Safe: none of them was added.
@@ -378,7 +383,7 @@ class Contents(Generic[T]):
         self.indexes = indexes
         self.resource_version = ""
         self.report = report
-        # Indexes that do not have all objects yet; empty nearly always.
+        # Indexes that do not have all objects yet; nearly always empty.
         self.growing: list[Growing[T]] = []
 
     def put(self, key: str, obj: T, equal: T | None = None) -> None:
@@ -387,8 +392,8 @@ class Contents(Generic[T]):
         Args:
             key: Key of the object.
             obj: Object to store.
-            equal: Object to call index functions with: an equal one that is cheaper to
-                read, or None.
+            equal: Equal object that is cheaper to read, for index functions; None for
+                `obj`.
         """
         old = self.objects.get(key)
         self.objects[key] = obj
@@ -447,8 +452,8 @@ class Contents(Generic[T]):
 class Growing(Generic[T]):
     """Indexes that are being built, object by object.
 
-    The contents may change, and even be replaced, between two steps. Nobody reads these
-    indexes before they are complete.
+    The contents may change, and even be replaced, between two steps. The indexes are
+    not readable before they are complete.
 
     Args:
         functions: Index functions by the names of their indexes.
@@ -470,7 +475,7 @@ class Growing(Generic[T]):
         self.begin(contents)
 
     def begin(self, contents: Contents[T]) -> None:
-        """Begin with these contents, and drop what was indexed before."""
+        """Begin with these contents, and drop objects indexed before."""
         for name, index in self.indexes.items():
             self.indexes[name] = index.empty_copy()
 
@@ -495,7 +500,7 @@ class Growing(Generic[T]):
                 yield
 
     def publish(self) -> None:
-        """Give the complete indexes to the contents, except for names in use."""
+        """Add the complete indexes to the contents, except for names in use."""
         for name, index in self.indexes.items():
             self._contents.indexes.setdefault(name, index)
 
@@ -504,7 +509,7 @@ class Growing(Generic[T]):
         self._contents.growing.remove(self)
 
     def touch(self, key: str, old: T | None) -> None:
-        """Note that a key has another object, in place of `old` if there was one."""
+        """Record that a key has another object, in place of `old` if there was one."""
         if old is None:
             self._waiting.append(key)
         elif key in self._entered:
@@ -512,7 +517,7 @@ class Growing(Generic[T]):
             self._waiting.append(key)
 
     def forget(self, key: str, old: T) -> None:
-        """Note that a key has no object any more."""
+        """Record that a key has no object any more."""
         if key in self._entered:
             self._entered.remove(key)
             for index in self.indexes.values():

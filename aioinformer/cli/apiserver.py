@@ -64,7 +64,7 @@ class APIServerOptions:
 
 
 async def serve(options: APIServerOptions) -> int:
-    """Serve until the time is over. Return 0.
+    """Serve for the given time, or until cancelled. Return 0.
 
     Raises:
         CommandError: If the port is taken, the kubeconfig cannot be written or is that of

@@ -403,7 +403,7 @@ class ClusterChecks:
     # ------------------------------------------------------------ helpers
 
     def _is_refused(self, verb: str, denied: set[str], exc: Forbidden) -> None:
-        """Note a missing permission, and the user that the refusal names."""
+        """Record a missing permission, and the user that the refusal names."""
         denied.add(verb)
         if not self._identity.user:
             self._identity = Identity(results.name_in(exc.message))

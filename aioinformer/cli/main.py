@@ -1,4 +1,4 @@
-"""Entry point. It reports a missing click or rich.
+"""Entry point of the command, which reports a missing click or rich.
 
 Until `main()` runs, Ctrl-C shows a traceback of the current import. So this module and its
 packages import next to nothing, and `main()` imports the rest.

@@ -77,7 +77,7 @@ class Authenticator:
         self._checking.keep()
 
     async def close(self) -> None:
-        """Cancel renewals in progress that nobody else needs. Idempotent.
+        """Cancel renewals in progress that no other client needs. Idempotent.
 
         Concurrent callers wait for the same end.
 
@@ -89,7 +89,7 @@ class Authenticator:
                 await self._kept.pop().release()
 
     async def current(self) -> RequestAuth:
-        """Return what the next request is sent with.
+        """Return the credentials and the SSL context for the next request.
 
         Raises:
             OptionsError: If there are no usable credentials or certificates, and no
@@ -127,7 +127,7 @@ class Authenticator:
             return False
 
     def reload(self) -> None:
-        """Recheck the files before the next request: TLS failed, or a 401 came."""
+        """Recheck the files before the next request, after a TLS failure or a 401."""
         if self._config.secure:
             self._check_at = -math.inf
 

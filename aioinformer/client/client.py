@@ -56,7 +56,7 @@ class Client:
         TransportError: If the network failed, or the client was closed. The server may
             have executed a write.
         DecodeError: If the response cannot be read.
-        OptionsError: If the client was never entered, or the arguments cannot work.
+        OptionsError: If the client was never entered, or the arguments are invalid.
         WrongLoop: If it was entered in another event loop.
 
     Bodies are dicts, `KubeObject`, `msgspec.Struct`, Pydantic models (written by alias
@@ -75,7 +75,7 @@ class Client:
         metrics: Receiver of client-go's request metrics; see `RequestMetrics`.
 
     Raises:
-        OptionsError: If `qps` and `burst` cannot work.
+        OptionsError: If `qps` and `burst` are invalid.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Client:
         Args:
             context: Context of the kubeconfig files; None for the current one. With a
                 context, entering fails if there is no kubeconfig, also in a pod.
-            gzip: Ask for compressed responses: for slow links only.
+            gzip: True to request compressed responses, for slow links only.
             qps: See the class.
             burst: See the class.
             metrics: See the class.
@@ -136,7 +136,7 @@ class Client:
         Args:
             path: One file; None for those of `KUBECONFIG`, or `~/.kube/config`.
             context: One of its contexts; None for the current one.
-            gzip: Ask for compressed responses: for slow links only.
+            gzip: True to request compressed responses, for slow links only.
             qps: See the class.
             burst: See the class.
             metrics: See the class.
@@ -161,7 +161,7 @@ class Client:
         """Use the service account of the pod that this process runs in.
 
         Args:
-            gzip: Ask for compressed responses: for slow links only.
+            gzip: True to request compressed responses, for slow links only.
             qps: See the class.
             burst: See the class.
             metrics: See the class.
@@ -198,7 +198,7 @@ class Client:
             ca_file: PEM certificates to trust; None for those of the system.
             verify: False accepts every certificate. For tests only.
             namespace: Value of `client.namespace`.
-            gzip: Ask for compressed responses: for slow links only.
+            gzip: True to request compressed responses, for slow links only.
             qps: See the class.
             burst: See the class.
             metrics: See the class.
@@ -238,7 +238,7 @@ class Client:
         Args:
             client: An `ApiClient`, whose default headers are sent too, or a
                 `Configuration`. Those of `kubernetes.aio` work as well.
-            gzip: Ask for compressed responses: for slow links only.
+            gzip: True to request compressed responses, for slow links only.
             qps: See the class.
             burst: See the class.
             metrics: See the class.
@@ -288,7 +288,7 @@ class Client:
         """Read the configuration and prepare requests. No connection is opened yet.
 
         Raises:
-            OptionsError: If it is entered already, or the configuration cannot work.
+            OptionsError: If it is entered already, or the configuration is invalid.
             TransportError: If it was closed meanwhile. If this machine is temporarily
                 out of threads, files or memory, requests retry instead.
 
@@ -348,13 +348,13 @@ class Client:
         limit: int = 0,
         resource_version: str = "",
     ) -> builtins.list[KubeObject]:
-        """Read all objects, on request in pages. The result is always complete.
+        """Read all objects, in pages if `limit` is set. The result is always complete.
 
         If the list expires between two pages, it is read again without pages.
 
         Args:
             resource: Resource to list.
-            namespace: Only objects of this namespace; None for all.
+            namespace: Namespace of the objects; None for all.
             label_selector: Selector in kubectl's syntax.
             field_selector: Selector in kubectl's syntax.
             limit: Objects per page; 0 for all in one response.
@@ -388,7 +388,7 @@ class Client:
 
         Args:
             resource: Resource to list.
-            namespace: Only objects of this namespace; None for all.
+            namespace: Namespace of the objects; None for all.
             label_selector: Selector in kubectl's syntax.
             field_selector: Selector in kubectl's syntax.
             limit: Objects per page; 0 for all in one response.
@@ -422,15 +422,16 @@ class Client:
 
         Args:
             resource: Resource to watch.
-            namespace: Only objects of this namespace; None for all.
+            namespace: Namespace of the objects; None for all.
             label_selector: Selector in kubectl's syntax.
             field_selector: Selector in kubectl's syntax.
             resource_version: Version after which changes are sent; `""` starts with the
                 existing objects.
             timeout_seconds: Time after which the server ends the watch; None for its
                 default.
-            bookmarks: Ask for BOOKMARK events as well.
-            send_initial_events: Start with the existing objects, followed by a BOOKMARK.
+            bookmarks: True to request BOOKMARK events as well.
+            send_initial_events: True to start with the existing objects, followed by a
+                BOOKMARK.
 
         Raises:
             SelectorSyntaxError: If a selector cannot be parsed; for other errors, which
@@ -576,7 +577,7 @@ class Client:
             subresource: Subresource, such as `"status"` or `"scale"`.
             dry_run: See the class.
             field_manager: See the class.
-            force: For `"apply"`: take over fields of other managers.
+            force: True to take over fields of other managers, for `"apply"`.
 
         Returns:
             The object as stored by the server.
@@ -649,7 +650,7 @@ class Client:
             resource: Resource of the object.
             name: Name of the object.
             namespace: Namespace; required for namespaced resources.
-            uid: Precondition: delete the object only if it has this uid.
+            uid: Uid that the object must have, as a precondition; None for any.
             propagation: Treatment of the objects that it owns; None for the kind's
                 default.
             grace_seconds: Grace period; None for that of the object.
@@ -689,11 +690,11 @@ class Client:
         grace_seconds: int | None = None,
         dry_run: bool = False,
     ) -> None:
-        """Delete all selected objects: without selectors and namespace, all.
+        """Delete all selected objects; without selectors and namespace, all objects.
 
         Args:
             resource: Resource of the objects.
-            namespace: Only objects of this namespace; None for all.
+            namespace: Namespace of the objects; None for all.
             label_selector: Selector in kubectl's syntax.
             field_selector: Selector in kubectl's syntax.
             propagation: Treatment of the objects that they own.
@@ -742,7 +743,7 @@ class Client:
             params: Query parameters; empty ones are left out.
             body: Body to send.
             content_type: Content type of the body.
-            gzip: Ask for a compressed response; None for the client's default.
+            gzip: True to request a compressed response; None for the client's default.
             accept: Media types to accept; empty for JSON.
             etag: `ETag` of a known version. If it is still current, the response has the
                 status 304 and no body.

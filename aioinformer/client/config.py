@@ -37,7 +37,7 @@ class ClientConfig:
     """Server, credentials and connection settings of a client.
 
     Raises:
-        OptionsError: If a URL or a duration cannot work; the text says which.
+        OptionsError: If a URL or a duration is invalid; the text says which.
     """
 
     server: str

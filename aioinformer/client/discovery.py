@@ -226,8 +226,8 @@ class Discovery:
         """Return the mapper, discovered again if necessary.
 
         Args:
-            newer_than: Mapper that lacked a name. It is returned again if the server was
-                requested a moment ago.
+            newer_than: Mapper that lacked a name. It is returned again if requests were
+                sent a moment ago.
         """
         self._check_loop_and_server()
         known = self._known
@@ -366,7 +366,7 @@ class DiscoveryRequests:
 
         Raises:
             Forbidden: If discovery is not permitted.
-            ApiError: If the server refused otherwise to list its groups.
+            ApiError: If the server refused to list its groups for another reason.
             TransportError: If the network failed.
             DecodeError: If the list of groups cannot be read.
 
@@ -445,7 +445,7 @@ def _no_discovery(refused: Sequence[ApiError]) -> Exception:
     if forbidden is not None:
         return forbidden
 
-    # Not a `NotFound`, which would mean a resource.
+    # Not a `NotFound`, which would mean that a resource does not exist.
     return DecodeError(
         f"the server has neither {' nor '.join(_ROOTS)}: check that its URL is that of "
         f"an API server. It responded {str(refused[0])!r}"

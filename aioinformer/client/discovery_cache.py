@@ -85,8 +85,8 @@ def load(folder: Path, max_age: float) -> tuple[list[Group], float] | None:
 def save(folder: Path, groups: Iterable[Group]) -> None:
     """Write the files of a server atomically, readable only by their owner.
 
-    Versions that could not be discovered are left out, so that readers ask for them.
-    If the folder is not writable, that is logged and not an error, as in kubectl.
+    Versions that could not be discovered are left out, so that readers request them. If
+    the folder is not writable, that is logged and not an error, as in kubectl.
     """
     groups = list(groups)
     try:

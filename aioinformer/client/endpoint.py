@@ -44,7 +44,7 @@ class Endpoint:
         metrics: Receiver of the measurements.
 
     Raises:
-        OptionsError: If `qps` and `burst` cannot work.
+        OptionsError: If `qps` and `burst` are invalid.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Endpoint:
         """Read the configuration and prepare requests; see `Client.start()`.
 
         Raises:
-            OptionsError: If it is entered already, or the configuration cannot work.
+            OptionsError: If it is entered already, or the configuration is invalid.
             TransportError: If it was closed meanwhile.
 
         Cancellation:

@@ -1,4 +1,4 @@
-"""`keep_open()`: several users keep one client entered, until the last one leaves."""
+"""`keep_open()`: keeps a client entered until its last user has ended."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _SHARES: WeakKeyDictionary[Client, _Share] = WeakKeyDictionary()
 async def keep_open(client: Client) -> AsyncIterator[None]:
     """Keep a client entered during the block.
 
-    A client entered by its owner is left alone. Otherwise the first block enters the client,
-    and the last one closes it. Local problems that prevent entering, such as a full disk,
-    are logged and retried with backoff.
+    A client that its owner has entered is neither entered nor closed. Otherwise the
+    first block enters the client, and the last one closes it. Local problems that
+    prevent entering, such as a full disk, are logged and retried with backoff.
 
     Raises:
         OptionsError: If there is no usable configuration.

@@ -84,7 +84,7 @@ class KubernetesAsyncioRequester:
             method: HTTP method, `"GET"`.
             path: Path, escaped, starting with `/`, without a query.
             params: Query parameters; empty ones are left out.
-            gzip: Ask for a compressed response; None means no.
+            gzip: True to request a compressed response; None for no.
             accept: Media types to accept; empty for JSON.
 
         Raises:
@@ -490,7 +490,7 @@ def load_kubernetes_asyncio(client: Any) -> ClientConfig:
             called before each request, on the event loop, as in the library.
 
     Raises:
-        OptionsError: If it is neither, or its settings cannot work.
+        OptionsError: If it is neither, or its settings are invalid.
     """
     configuration = getattr(client, "configuration", client)
     if not hasattr(configuration, "auth_settings") or not hasattr(

@@ -82,12 +82,12 @@ class ListWatch:
     Args:
         client: Client that sends the requests. Enter it before use.
         resource: Resource to list and watch.
-        namespace: Only objects of this namespace; None for all.
+        namespace: Namespace of the objects; None for all.
         label_selector: Selector in kubectl's syntax; empty for all.
         field_selector: Selector in kubectl's syntax; empty for all.
-        gzip: Ask for compressed responses; None for the client's default.
-        metadata_only: Request only the metadata of objects. The server then sends them as
-            `PartialObjectMetadata` of `meta.k8s.io/v1`.
+        gzip: True to request compressed responses; None for the client's default.
+        metadata_only: True to request only the metadata of objects. The server then sends
+            them as `PartialObjectMetadata` of `meta.k8s.io/v1`.
 
     Raises:
         SelectorSyntaxError: If a selector cannot be parsed.
@@ -182,7 +182,7 @@ class ListWatch:
 
     @property
     def connectivity(self) -> Connectivity:
-        """Whether the server is reachable, shared by all users of the client."""
+        """Reachability of the server, shared by all users of the client."""
         return self._connectivity
 
     def selects(self, obj: KubeObject) -> bool:
@@ -240,7 +240,7 @@ class ListWatch:
                 yield stream
 
     async def is_served(self) -> bool:
-        """Ask the server whether discovery lists the resource.
+        """Return whether the server's discovery lists the resource.
 
         The discovery document of its group and version lists a custom resource only once its
         definition was accepted. A list may answer 404 for other reasons.
@@ -383,20 +383,20 @@ class HTTPListPage:
 class DiscoveredListWatch:
     """Lists and watches of a resource that is found by a name.
 
-    The first list asks `client.discovery`. An unknown name is a `NotFound`, and the next list
-    asks again. So a CRD may be created later, deleted, and created again under another
-    plural.
+    The first list looks up the name by `client.discovery`. An unknown name raises
+    `NotFound`, and the next list looks it up again. So a CRD may be created later,
+    deleted, and created again with another plural.
 
     Implements `ListerWatcher`, `Connected`, `ServedCheck` and `Selection`, like `ListWatch`.
 
     Args:
         client: Client that sends the requests. Enter it before use.
-        resource: Group, version and kind; or, without a kind, any of its names as the
-            plural.
-        namespace: Only objects of this namespace; None for all.
+        resource: Group, version and kind of the resource. Without a kind, the plural
+            may be any of its names.
+        namespace: Namespace of the objects; None for all.
         label_selector: Selector in kubectl's syntax; empty for all.
         field_selector: Selector in kubectl's syntax; empty for all.
-        metadata_only: Request only the metadata of objects.
+        metadata_only: True to request only the metadata of objects.
 
     Raises:
         SelectorSyntaxError: If a selector cannot be parsed.
@@ -425,12 +425,12 @@ class DiscoveredListWatch:
 
     @property
     def resource(self) -> Resource:
-        """Resource that is listed and watched; as given until it is found."""
+        """Resource that is listed and watched; the requested one until it is found."""
         return (self._found or self._requested).resource
 
     @property
     def connectivity(self) -> Connectivity:
-        """Whether the server is reachable, shared by all users of the client."""
+        """Reachability of the server, shared by all users of the client."""
         return self._requested.connectivity
 
     def selects(self, obj: KubeObject) -> bool:
@@ -471,7 +471,7 @@ class DiscoveredListWatch:
                 yield watch
 
     async def is_served(self) -> bool:
-        """Ask the server whether it has the resource.
+        """Return whether the server has the resource.
 
         Raises:
             ApiError: If the server refused the request.

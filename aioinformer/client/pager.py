@@ -62,8 +62,8 @@ class Pager:
     Args:
         source: Collection to list.
         page_size: Objects per page; 0 for all in one response. Servers may ignore it.
-        full_list_if_expired: Read everything without pages if the list expires between
-            two pages of a `list()`.
+        full_list_if_expired: True to read everything without pages if the list expires
+            between two pages of a `list()`.
         pages_ahead: 1 to request the next page while one is read, else 0. Ten pages of
             500 pods, client-go's default, would take 35 MB.
 
@@ -116,7 +116,7 @@ class Pager:
                 "list expired between two pages, reading it without pages: %s", exc
             )
 
-        # Counted as the second page, so that the result says `paginated`.
+        # Counted as the second page, so that `paginated` is True.
         walk = _Walk(replace(options, limit=0), pages=1)
         return await self._whole(walk)
 

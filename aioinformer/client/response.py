@@ -126,7 +126,7 @@ class Response:
         """Wait for the next bytes of the body, and return those that have arrived.
 
         Args:
-            limit: Largest number of bytes to return.
+            limit: Maximum number of bytes to return.
             patient: True to wait without a limit, False for `read_seconds`.
 
         Returns:
@@ -161,7 +161,7 @@ class Response:
         """Read the body to its end.
 
         Args:
-            discard: Drop the bytes instead of returning them.
+            discard: True to drop the bytes instead of returning them.
 
         Raises:
             TransportError: Same as for `read_some()`.

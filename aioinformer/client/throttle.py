@@ -47,7 +47,7 @@ class Throttle:
         """Create it from a client's options; None without a rate.
 
         Raises:
-            OptionsError: If they cannot work, or there is a burst without a rate.
+            OptionsError: If they are invalid, or there is a burst without a rate.
         """
         if qps is not None:
             default = max(1, ceil(BURST_FOR_EACH_QPS * qps)) if 0 < qps < inf else 1

@@ -38,12 +38,13 @@ class Elector(Protocol):
 class ReconcileClient:
     """Wrapper of a `Client` for one reconcile, which records and fences writes.
 
-    Verbs, arguments and errors are those of `Client`. Its owner enters and leaves that.
+    Verbs, arguments and errors are those of `Client`. The owner of the client enters
+    and leaves it.
 
-    The next reconcile of the same request sees what this one has written, except for:
-    writes whose response was lost (`TransportError`, a timeout, a cancellation), which
-    may have succeeded, so that names from `generateName` can be created twice; deletions
-    of collections; evictions; requests sent by `stream()`.
+    The next reconcile of the same request sees the writes of this one. Exceptions are
+    deletions of collections, evictions, requests sent by `stream()`, and writes whose
+    response was lost (`TransportError`, a timeout, a cancellation). A write without a
+    response may have succeeded, so an object with `generateName` may be created twice.
 
     Raises:
         LeadershipLost: By each write, if another process may lead by now. Nothing is

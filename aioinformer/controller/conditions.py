@@ -44,7 +44,7 @@ def set_status_condition(
     observed_generation: int | None = None,
     now: datetime | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the conditions with this one in place of the one of its type, or appended.
+    """Return conditions in which this one replaces that of its type, or is appended.
 
     ::
 
@@ -59,8 +59,8 @@ def set_status_condition(
             ...  # write it
 
     An unchanged condition compares equal, so that a controller can skip the write. If
-    several writers share the conditions of an object, send `metadata.resourceVersion` with
-    them, or one overwrites the other's.
+    several writers share the conditions of an object, send `metadata.resourceVersion`
+    with them. Otherwise one writer overwrites the conditions of another.
 
     Args:
         conditions: Existing conditions, whose order is kept, or None. Of duplicates, the

@@ -34,7 +34,7 @@ MAX_THREADS: Final = 8
 
 
 class Threads:
-    """Threads of one reconcile, which ends after they have.
+    """Threads of one reconcile, which does not end before they have ended.
 
     Args:
         request: Request of the reconcile.
@@ -98,7 +98,7 @@ class Threads:
 
 
 class Context:
-    """Context of one reconcile, made by `Controller`.
+    """Context of one reconcile, created by `Controller`.
 
     Attributes:
         request: Request of the reconcile.
@@ -106,8 +106,8 @@ class Context:
         causes: Changes since the last reconcile of the request, oldest first, at most 10.
             Empty if the request was added to the queue by hand.
         attempt: Number of attempts in a row, by the queue's rate limiter, 1 for the first.
-        stale: True if the informers do not show, in time, the writes of this or an
-            earlier reconcile of the request.
+        stale: True if the informers did not show the writes of this or an earlier
+            reconcile of the request in time.
     """
 
     __slots__ = (

@@ -64,11 +64,11 @@ class Controller(Lifecycle):
             await controller.run()
 
     After a reconcile:
-        On `TerminalError`, or a group of nothing else, its failures are forgotten and the
-        request waits for the next change. On any other failure (an exception, the
-        timeout, cancelling itself, an invalid return value) it is retried after the delay
-        of the queue's rate limiter, which grows with each failure in a row. On success
-        its failures are forgotten, and it waits for the next change or for
+        On `TerminalError`, or a group of only these, the failures of the request are
+        forgotten and it waits for the next change. On any other failure (an exception,
+        the timeout, cancelling itself, an invalid return value) it is retried after the
+        delay of the queue's rate limiter, which grows with each failure in a row. On
+        success its failures are forgotten, and it waits for the next change or for
         `Result(requeue_after=...)`. A change that arrives earlier always triggers a
         reconcile at once, and a requeue is still done at its time.
 
@@ -92,22 +92,23 @@ class Controller(Lifecycle):
 
     Lifetime:
         It runs once, by `run()`, `async with controller:`, or `start()` and `shutdown()`.
-        Its owner runs the informers, for example in a factory, and enters the client. Handlers are
-        added at the start, and the first reconcile begins when they have seen the initial
-        objects. It owns a task for each running reconcile and each request with pending
-        writes, one for each informer, and two more. When stopped, it waits
-        `drain_timeout` for running reconciles, cancels them, and drops queued requests.
-        (A reconcile that swallows its cancellation keeps it from ending.)
+        Its owner runs the informers, for example in a factory, and enters the client.
+        Handlers are added at the start, and the first reconcile begins when they have
+        processed the initial objects. It owns a task for each running reconcile and
+        each request with pending writes, one for each informer, and two more. When
+        stopped, it waits `drain_timeout` for running reconciles, cancels them, and
+        drops queued requests. (A reconcile that swallows its cancellation keeps it from
+        ending.)
 
     Args:
         name: Name in the log and in metrics.
         reconcile: Coroutine function of a `ReconcileRequest` and a `Context`. Use
             `with_object` for one that takes the object. It must reach the desired state
             from any state, as it does not see each change.
-        for_: Informer of the objects to reconcile. A change is a request of the object's
-            name.
-        owns: Informers of objects that these own. A change is a request of the owner
-            marked as controller.
+        for_: Informer of the objects to reconcile. Each change queues a request for the
+            object.
+        owns: Informers of objects that those of `for_` own. Each change queues a
+            request for the owner marked as controller.
         watches: Informers of other objects, each with a mapping to requests, and
             optionally a predicate: see `aioinformer.controller.source`.
         concurrency: Maximum number of concurrent reconciles.
@@ -191,9 +192,9 @@ class Controller(Lifecycle):
 
     @property
     def has_synced(self) -> bool:
-        """True once its handlers have seen the initial objects, so that reconciles begin.
+        """True once the handlers have processed the initial objects.
 
-        It never becomes False again.
+        Reconciles begin then. It never becomes False again.
         """
         return self._synced
 
@@ -211,7 +212,7 @@ class Controller(Lifecycle):
         Raises:
             InformerStopped: If an informer has ended, so that there are no more changes.
             QueueShutDown: If the queue was shut down by other code.
-            OptionsError: If it was called before, or the queue contained other items than
+            OptionsError: If it was called before, or the queue contained anything but
                 requests.
             Exception: After a bug of this package.
 
@@ -230,7 +231,7 @@ class Controller(Lifecycle):
             raise failure
 
     def hurry(self) -> None:
-        """Skip the drain: cancel running reconciles as soon as it is stopped.
+        """Skip the drain: cancel running reconciles once the controller is stopped.
 
         It does not stop the controller.
         """
@@ -251,7 +252,7 @@ class Controller(Lifecycle):
     async def shutdown(self) -> None:
         """Stop it as `run()` does, and wait for its end. Idempotent.
 
-        A call from a reconcile of its own does not wait.
+        If one of its reconciles calls it, it does not wait.
 
         Raises:
             Exception: Failure of the controller, once.

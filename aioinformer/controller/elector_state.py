@@ -200,18 +200,18 @@ class ElectorState:
         )
 
     def claim(self, wall: datetime) -> LeaseRecord:
-        """Return the record that makes this replica the leader, or keeps it so."""
+        """Return the record that makes this replica the leader, or keeps it leading."""
         before = self.observed.record if self.observed else None
         return lease_record.claimed(before, self._identity, self._timing.lease, wall)
 
     # ------------------------------------------------------------ changes
 
     def forget(self) -> None:
-        """Forget the observed Lease, whose time is of another clock."""
+        """Forget the observed Lease, as its time is of another loop's clock."""
         self.observed = None
 
     def observe(self, record: LeaseRecord | None, now: float) -> None:
-        """Note the Lease that was read or released, or None if it does not exist."""
+        """Record the Lease that was read or released; None if there is none."""
         before = None if self.observed is None else self.observed.record
         held = record is not None and record.holder == self._identity
         if self.doubtful and held and record != before:
@@ -231,7 +231,7 @@ class ElectorState:
             self._call_back(self._reported_leader)
 
     def written(self, record: LeaseRecord, sent: float, now: float) -> None:
-        """Note a successful claim: this replica leads, unless the deadline has passed.
+        """Record a successful claim: this replica leads, unless its deadline passed.
 
         Args:
             record: Record that was written.
@@ -252,13 +252,13 @@ class ElectorState:
         self._note(record, now)
 
     def lost(self, why: str) -> None:
-        """Note that leadership is lost. The leader's work may still run."""
+        """Record that leadership is lost. The leader's work may still be running."""
         self.deadline = None
         self.why_lost = why
         self._metrics.lost(why)
 
     def work_ended(self, now: float) -> bool:
-        """Note that the leader's work has ended.
+        """Record that the leader's work has ended.
 
         Returns:
             True if it ended before the deadline, so that the Lease may be released.

@@ -1,8 +1,9 @@
 """Correlation of equal events into series, as in client-go. Pure: times are arguments.
 
-As in client-go's recorder for events.k8s.io, events are equal if all but their notes are.
-The first one is created, and the second makes a series of it. Later ones are counted, and
-the count is written from time to time and at the end of the series.
+As in client-go's recorder for events.k8s.io, events are equal if everything but their
+notes is equal. The first event is created on the server, and the second turns it into a
+series. Later ones are counted. The count is written from time to time, and at the end
+of the series.
 """
 
 from __future__ import annotations

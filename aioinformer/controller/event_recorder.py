@@ -49,7 +49,8 @@ MAX_WAITING: Final = 1000
 """Maximum number of events that wait to be written, as in client-go."""
 
 MAX_ATTEMPTS: Final = 12
-"""Attempts to write an event, as in client-go: 3 to 7 minutes of an unreachable server."""
+"""Maximum number of attempts to write an event, as in client-go. They take 3 to 7
+minutes while a server is unreachable."""
 
 CHECK_SECONDS: Final = 30.0
 """Interval at which series are checked for due writes."""
@@ -165,7 +166,7 @@ class EventRecorder(Lifecycle):
         self._backoff = Backoff(rng)
         self._pause_until = 0.0
         self._more = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None  # while it runs
+        self._loop: asyncio.AbstractEventLoop | None = None  # set while it runs
         self._ended = False
         self._next_check = 0.0  # on the loop's clock
         self._limit = LogLimit()

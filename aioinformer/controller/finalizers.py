@@ -52,9 +52,8 @@ def finalizer(
     another client removes the finalizer, or for objects deleted before they had it.
 
     The deletion must reach the controller: `predicates=` must let it pass
-    (`generation_changed` does, `labels_changed` alone does not), objects should not be
-    able to leave the informer's selectors, and transforms must keep
-    `metadata.finalizers`.
+    (`generation_changed` does, `labels_changed` alone does not). Objects should always
+    match the informer's selectors, and transforms must keep `metadata.finalizers`.
 
     Finalizers are written with the version of the object that was read. After a
     `Conflict` the object is read and changed again, up to 5 times. Then the conflict is
@@ -66,16 +65,16 @@ def finalizer(
 
     Args:
         resource: Resource of the controller's `for_`.
-        name: Finalizer: a domain of yours, a slash and a name. Two controllers of one
-            resource need two of them.
+        name: Name of the finalizer: your domain, a slash and a name. Two controllers of
+            one resource need different names.
         cleanup: Reconcile that undoes what `reconcile` did outside of the object. If it
             returns a `Result`, the finalizer stays, and it is called again after
             `requeue_after` or with the next change. Exceptions are retried with backoff,
             except for a `TerminalError`, which waits for a change.
 
     Raises:
-        OptionsError: If the name is not qualified, the resource is not one, or one of the
-            functions is not a reconcile.
+        OptionsError: If the name has no domain, the resource is not a `Resource`, or
+            one of the functions is not a reconcile.
     """
     check_resource(resource)
     if problem := qualified_name_problem(name, "a finalizer"):
@@ -172,7 +171,7 @@ class _Finalized:
                     return None
         except NotFound as exc:
             if exc.details.get("name") != obj.name:
-                raise  # not of the object: its resource is not served
+                raise  # the resource is not served: the object may still exist
 
             return None
 

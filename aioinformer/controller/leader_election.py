@@ -43,7 +43,7 @@ _PERSISTENT_ERRORS = (OptionsError, WrongLoop, InternalError)
 
 
 class LeaderLock(Protocol):
-    """Lock that replicas compete for, such as a `LeaseLock`, which has the details.
+    """Lock that replicas compete for, such as a `LeaseLock`; see there.
 
     Any exception is a failed attempt, which is logged and retried. Only an
     `OptionsError`, a `WrongLoop` or an `InternalError` ends the wait of a candidate.
@@ -125,8 +125,8 @@ class LeaderElector:
         rng: Source of the jitter. Seed it for a reproducible sequence.
 
     Raises:
-        OptionsError: Unless `lease_duration` is greater than `renew_deadline`, that is
-            greater than 1.2 times `retry_period`, and that is positive.
+        OptionsError: Unless `lease_duration` is above `renew_deadline`,
+            `renew_deadline` above 1.2 times `retry_period`, and `retry_period` above 0.
     """
 
     def __init__(
@@ -204,8 +204,8 @@ class LeaderElector:
     def healthy(self, tolerance: Duration = 0.0) -> bool:
         """Return False if a liveness probe should fail.
 
-        That is if this replica's work still runs `tolerance` after its lease expired, so
-        that a restart helps. Candidates are healthy.
+        It should fail if this replica's work still runs `tolerance` after its lease
+        expired, as then a restart helps. Candidates are healthy.
 
         Args:
             tolerance: Seconds or a timedelta, usually 20 s.
@@ -242,7 +242,7 @@ class LeaderElector:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop = loop
-            # The time of the observation is of another clock.
+            # The observation may have the time of another loop's clock.
             self._state.forget()
 
         term = Supervisor(self._term, f"leader election {self.name}")
@@ -405,7 +405,7 @@ class LeaderElector:
                 else:
                     await self._lock.update(record)
         except Conflict:
-            raise  # a response: the claim was not written
+            raise  # the server responded: the claim was not written
         except Exception as exc:
             if isinstance(exc, ApiError) or failure_of(exc) is Failure.UNREACHABLE:
                 self._state.doubtful = True

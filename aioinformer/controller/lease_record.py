@@ -149,7 +149,7 @@ def next_step(
 def claimed(
     before: LeaseRecord | None, identity: str, lease_seconds: int, wall: datetime
 ) -> LeaseRecord:
-    """Return the record that makes `identity` the holder, or keeps it so.
+    """Return the record that makes `identity` the holder, or keeps it the holder.
 
     Args:
         before: Record that it replaces, or None without a Lease.

@@ -77,16 +77,16 @@ class Manager(Lifecycle, WebLifespan):
             work has ended.
 
     Not guaranteed:
-        That controllers ever start: caches that cannot sync, for example for lack of
-        permissions, are waited for, with a warning every 30 s. To fail instead, call
-        `wait_for_cache_sync()` before `run()`. A client that cannot be entered for a
-        local reason, such as a full disk, is retried with backoff and a warning.
+        That controllers start: the manager waits for caches that cannot sync, for
+        example for lack of permissions, and logs a warning every 30 s. To fail instead,
+        call `wait_for_cache_sync()` before `run()`. A client that cannot be entered for
+        a local reason, such as a full disk, is retried with backoff and a warning.
 
     Lifetime:
-        It runs once. It can be entered in one task and left in another, like a factory:
-        in a fixture, or by `FastAPI(lifespan=manager.lifespan)`. It enters and leaves its
-        client and factory unless they were entered before. Runnables added while it
-        runs start at once.
+        It runs once. It can be started in one task and shut down in another, like a
+        factory: in a fixture, or by `FastAPI(lifespan=manager.lifespan)`. It starts and
+        stops its client and factory, unless their owner has started them. Runnables
+        added while it runs start at once.
 
     Args:
         client: Client of the informers and reconciles.
@@ -121,11 +121,11 @@ class Manager(Lifecycle, WebLifespan):
         self._supervisor = Supervisor(self._life, "manager")
         self._loop: asyncio.AbstractEventLoop | None = None  # where it was started
         self._begun = False
-        self._over = asyncio.Event()  # it should end, or has ended
+        self._over = asyncio.Event()  # set to end it, and once it has ended
         self._idle = asyncio.Event()  # nothing runs that `_over` would end
         self._idle.set()
         self._failure: BaseException | None = None
-        self._raised = False  # the failure, by `shutdown()`
+        self._raised = False  # True once `shutdown()` has raised the failure
 
     def __repr__(self) -> str:
         state = "running" if self.running else "stopped" if self._begun else "idle"
@@ -161,7 +161,7 @@ class Manager(Lifecycle, WebLifespan):
 
         Args:
             part: Controller, coroutine function without arguments, or object with such a
-                `run()`, for example a web server. It is cancelled to end it.
+                `run()`, for example a web server. It is stopped by a cancellation.
             leader_only: True to start it once all caches are synced and this replica
                 leads. False to run it on every replica: a controller starts once caches
                 are synced, anything else at once.
@@ -227,7 +227,7 @@ class Manager(Lifecycle, WebLifespan):
         return self.factory.lasting
 
     def not_ready(self) -> dict[str, str]:
-        """Return reasons of not being ready by name, for a readiness endpoint.
+        """Return reasons for not being ready, by name, for a readiness endpoint.
 
         The names are those of informers, as in `SharedInformerFactory.not_ready`,
         including those of controllers, and `"manager"`. A replica that waits to lead is
@@ -241,8 +241,8 @@ class Manager(Lifecycle, WebLifespan):
     def why_dead(self) -> str:
         """Return the reason for a restart of the process, or an empty string.
 
-        The manager has failed, or its work still runs 20 s after its lease expired and may
-        be stuck. Thread-safe.
+        A restart helps if the manager has failed, or if its work still runs 20 s after
+        its lease expired and may be stuck. Thread-safe.
         """
         if self._failure is not None:
             return f"failed: {self._failure!r}"
@@ -318,9 +318,10 @@ class Manager(Lifecycle, WebLifespan):
         await self._supervisor.start()
 
     async def shutdown(self) -> None:
-        """Stop the leader's runnables, the lease, other runnables, informers, the client.
+        """Stop everything, in the reverse order of the start.
 
-        Idempotent. A call from within, such as from a reconcile, does not wait.
+        Idempotent. If one of its runnables calls it, for example in a reconcile, it
+        does not wait.
 
         Raises:
             BaseException: Failure of the manager, once.
@@ -388,7 +389,7 @@ class Manager(Lifecycle, WebLifespan):
         """Fail with the first informer that fails."""
         try:
             self._fail("an informer", await self.factory.failed())
-        except InformerStopped as exc:  # by its owner
+        except InformerStopped as exc:  # stopped by its owner
             self._fail("the informers", exc)
 
     async def _lead(self) -> None:

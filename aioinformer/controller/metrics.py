@@ -23,7 +23,7 @@ logger = guarded_logger(__name__)
 
 
 class ControllerMetrics:
-    """Metrics and log lines of one controller. Failing sinks and callbacks are survived.
+    """Metrics and log lines of one controller. Errors of sink and callback are logged.
 
     Names and meanings are those of controller-runtime, with the label `controller`:
 
@@ -35,9 +35,10 @@ class ControllerMetrics:
     * `controller_runtime_reconcile_time_seconds`: durations;
     * `controller_runtime_max_concurrent_reconciles`, `controller_runtime_active_workers`.
 
-    Two have no counterpart there: `aioinformer_stale_reconciles_total` counts reconciles that began
-    before the informers showed earlier writes, and `aioinformer_blocking_reconciles_total`
-    counts those that blocked the event loop for more than 50 ms.
+    Two have no counterpart there. `aioinformer_stale_reconciles_total` counts
+    reconciles that began before the informers showed earlier writes.
+    `aioinformer_blocking_reconciles_total` counts those that blocked the event loop for
+    more than 50 ms.
 
     Failures are logged with their key and cause. Frequent failures of one class are
     limited to the first ones of each minute, and a count of the others.
@@ -204,15 +205,15 @@ def _next_attempt(outcome: Outcome, *, stopping: bool) -> str:
 
 
 class LeaderMetrics:
-    """Metrics and log lines of one elector. Failing sinks and callbacks are survived.
+    """Metrics and log lines of one elector. Errors of sink and callback are logged.
 
     Names and meanings are those of client-go, with the label `name`:
 
     * `leader_election_master_status`: 1 while this replica leads, else 0;
     * `leader_election_slowpath_total`: renewals that had to read the Lease first.
 
-    One has no counterpart there: `aioinformer_leader_overruns_total` counts how often the leader's work
-    was still running when its lease expired.
+    One has no counterpart there: `aioinformer_leader_overruns_total` counts how often
+    the leader's work was still running when its lease expired.
 
     Args:
         name: Name of the elector.
@@ -271,7 +272,7 @@ class LeaderMetrics:
         kind = type(failure).__name__
         limit = self._limits[kind].note(now)
         if limit.each:
-            # `asyncio.timeout()` has no message.
+            # The error of `asyncio.timeout()` has no message.
             text = str(failure) or "no response in time"
             logger.warning("%s: cannot %s: %s: %s", self._name, what, kind, text)
 

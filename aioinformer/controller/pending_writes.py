@@ -145,7 +145,7 @@ class PendingWrites:
                 self._expected.clear()
                 raise
 
-            # A later write may have replaced it.
+            # A later write may have replaced this expectation.
             if self._expected.get((informer, key)) is expected:
                 del self._expected[informer, key]
 
@@ -194,7 +194,7 @@ async def _shown(informer: SharedInformer, key: str, expected: ExpectedState) ->
 def _released_last_finalizer(answer: KubeObject) -> bool:
     """Return True if the write removed the last finalizer of a deleted object.
 
-    The answer may then have the version before the write, which proves nothing.
+    The answer may then have the version before the write, which informers show already.
     """
     return (
         answer.deletion_timestamp is not None

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 MAX_CAUSES = 10
-"""Causes kept of each request: the first ones, each once."""
+"""Maximum number of distinct causes kept for a request; later ones are dropped."""
 
 TIMER_RESOLUTION_SECONDS = 0.001
 
@@ -66,7 +66,7 @@ class ReconcileRequest(msgspec.Struct, gc=False, frozen=True):
 
     @classmethod
     def of(cls, key: str) -> ReconcileRequest:
-        """Make a request from the key of an object: `"namespace/name"`, or a bare name.
+        """Return the request for an object's key: `"namespace/name"`, or a bare name.
 
         Raises:
             OptionsError: If `key` is not a key.
@@ -104,7 +104,7 @@ class PendingCauses:
 
     def __init__(self) -> None:
         self._causes: dict[ReconcileRequest, list[Cause]] = {}
-        # When requests are requeued. A change may come before.
+        # Times at which requests are requeued. A change may come earlier.
         self._due: dict[ReconcileRequest, float] = {}
 
     def __len__(self) -> int:
@@ -117,7 +117,7 @@ class PendingCauses:
             causes.append(cause)
 
     def add_requeue(self, request: ReconcileRequest, due: float) -> None:
-        """Note that the request is requeued at `due`. The earliest time wins."""
+        """Record that the request is requeued at `due`. The earliest time wins."""
         self._due[request] = min(due, self._due.get(request, due))
 
     def take(self, request: ReconcileRequest, now: float) -> tuple[Cause, ...]:
@@ -220,7 +220,7 @@ def outcome_of_failure(failure: BaseException, *, timed_out: bool = False) -> Ou
 
 
 def _is_terminal(failure: BaseException) -> bool:
-    """Return True for a `TerminalError`, or a group of nothing else."""
+    """Return True for a `TerminalError`, or a group of only these."""
     if isinstance(failure, BaseExceptionGroup):
         return all(map(_is_terminal, failure.exceptions))
 

@@ -156,7 +156,7 @@ class Workers:
 
         Raises:
             QueueShutDown: If the queue was shut down by other code.
-            OptionsError: If the queue contains something else than requests.
+            OptionsError: If the queue contains anything but requests.
 
         Cancellation:
             Stops it. Running reconciles continue.
@@ -283,7 +283,7 @@ class Workers:
             return outcome_of_answer(answer)
         except TimeoutError as exc:
             if not timeout.expired():
-                return outcome_of_failure(exc)  # of the reconcile itself
+                return outcome_of_failure(exc)  # raised by the reconcile itself
 
             late = TimeoutError(f"timed out after {self._timeout:g} s")
             return outcome_of_failure(late, timed_out=True)
@@ -395,7 +395,7 @@ class Workers:
         request: ReconcileRequest,
         work: asyncio.TaskGroup,
     ) -> None:
-        """Hand a request back to the queue at the end of its wait for writes."""
+        """Return a request to the queue at the end of its wait for writes."""
         self._waiting.discard(wait)
         failed = wait.cancelled() or wait.exception() is not None
         unshown = None if failed else wait.result()

@@ -251,9 +251,9 @@ async def until_with_sync(
         conditions.
 
     Raises:
-        TimeoutError: If the time is over. The message has the last event and the state of
+        TimeoutError: If the timeout expires. The message has the last event and the state of
             the informer.
-        NotSynced: If the time is over before the cache was complete, as the precondition
+        NotSynced: If the timeout expires before the cache was complete, as the precondition
             requires, or after two permanent errors in a row (400, 401, 403, 404, 405,
             422).
         InformerStopped: If the informer died of a bug, whose exception is `__cause__`.

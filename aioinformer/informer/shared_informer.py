@@ -386,7 +386,7 @@ class SharedInformer:
                 404, 405 or 422. The informer itself keeps retrying.
 
         Raises:
-            NotSynced: If the time is over, or two attempts were refused. The message and
+            NotSynced: If the timeout expires, or two attempts were refused. The message and
                 `results` have the phase and the last error.
             InformerStopped: If the informer has ended, synced or not.
             WrongLoop: If called from another event loop or thread.
@@ -418,7 +418,7 @@ class SharedInformer:
                 several.
 
         Raises:
-            TimeoutError: If the time is over. The message has the version of the store.
+            TimeoutError: If the timeout expires. The message has the version of the store.
             HistoryReset: If the server's versions go backwards meanwhile, so that this
                 version may never be reached.
             OptionsError: If this version or the server's versions are not decimal
@@ -481,7 +481,7 @@ class SharedInformer:
 
         Raises:
             Exception: Error of the predicate.
-            TimeoutError: If the time is over. The message has the last state.
+            TimeoutError: If the timeout expires. The message has the last state.
             NotSynced: If the first list was refused twice in a row: see `wait_synced`.
             OptionsError: If the predicate is not a plain function, or the informer does
                 not have the key's namespace.

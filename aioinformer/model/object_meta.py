@@ -102,8 +102,8 @@ _FRONT_LIMIT: Final = 1024 * 1024
 def read_object_meta(body: bytes, *, namespaced: bool = True) -> ObjectMeta:
     """Decode the metadata of a JSON object.
 
-    The rest of the body is not validated: a broken body shows when it is decoded. It also
-    works for objects that nest too deeply for a decoder.
+    The rest of the body is not validated: a broken body is only detected when it is
+    decoded. It also works for objects that nest too deeply for a decoder.
 
     Args:
         body: Whole object.

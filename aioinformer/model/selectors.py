@@ -1,7 +1,8 @@
 """Label and field selectors.
 
-The grammars and the rules for keys and values are those of the API server and kubectl. So
-a selector means the same here and there, and mistakes are found before it is sent.
+The grammars and the rules for keys and values are those of the API server and kubectl.
+So a selector has the same meaning as on the server, and mistakes are found before a
+request is sent.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def timeout_of(timeout: Duration | None) -> float | None:
     """Convert a timeout to seconds, where None stands for no limit.
 
     Raises:
-        OptionsError: If it is not finite, or not a number. None waits forever.
+        OptionsError: If it is not finite, or not a number.
     """
     return None if timeout is None else seconds_of(timeout)
 

@@ -1,7 +1,7 @@
 """Transforms: functions that reduce an object before an informer stores it.
 
-They cut bytes out of the body and decode nothing that stays. Only `transform_dict` costs
-a decode and an encode.
+They cut bytes out of the body without decoding the rest. Only `transform_dict` decodes
+and encodes the object.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ _IDENTITY: Final = frozenset(
 )
 _LABELS: Final = ("metadata", "labels")
 # Every server writes a key of these characters without escapes, so its bytes can be
-# searched for. With escapes, the path would just stay.
+# searched for. If one did not, the value would not be removed.
 _PLAIN: Final = re.compile(r"[A-Za-z_./-]+")
 _as_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _as_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode

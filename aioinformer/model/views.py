@@ -127,7 +127,7 @@ class DecodedBodies:
                 self._size -= self._drop_oldest()
 
     def drop_unused(self) -> None:
-        """Drop the bodies that no object has any more."""
+        """Drop the bodies that no object refers to any more."""
         bodies = list(self.bodies)
         counts = list(map(sys.getrefcount, bodies))
         for body, count in zip(bodies, counts, strict=True):
@@ -249,7 +249,7 @@ def read_only(value: Any) -> Any:
 
 
 def refuse(*_: object, **__: object) -> NoReturn:
-    """Refuse a change: the value of all methods that would change a view.
+    """Refuse a change. It replaces all methods that would change a view.
 
     Raises:
         TypeError: If it is called; the text names `to_dict()`.

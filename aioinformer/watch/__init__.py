@@ -1,6 +1,6 @@
 """Watching: events, and how a server's bytes are framed and decoded.
 
-This layer knows bytes and events, not sockets. An implementation of `ListerWatcher`
+This layer handles bytes and events, not sockets. An implementation of `ListerWatcher`
 provides the bytes.
 
 Every stream of changes is a `Watch`: iterate it, `stop()` it, or leave it by `async

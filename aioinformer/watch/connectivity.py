@@ -31,9 +31,9 @@ SPREAD_SECONDS = 2.0
 class Connectivity:
     """Reachability of a server, shared by all watches of one client.
 
-    While it cannot, the watches take turns. One of them probes the server by its own
-    attempt, at most once a second, and the others wait. The first attempt that succeeds
-    wakes them, spread over 2 s.
+    While the server cannot be reached, the watches take turns. One of them probes the
+    server with its own attempt, at most once a second, and the others wait. The first
+    attempt that succeeds wakes them, spread over 2 s.
 
     client-go has no counterpart. Each of its reflectors backs off alone, so after an
     outage of minutes each needs up to another minute to find the server.
@@ -44,8 +44,8 @@ class Connectivity:
         rng: Source of jitter; seed it for a reproducible sequence.
     """
 
-    # Invariant: while the server is down, at most one `turn()` is the probe. It is not
-    # the probe any more after a response, however long its attempt goes on.
+    # Invariant: while the server is down, at most one `turn()` is the probe. After a
+    # response it is no longer the probe, even if its attempt continues.
 
     def __init__(self, rng: random.Random | None = None) -> None:
         self._rng = rng or random.Random()
@@ -71,18 +71,18 @@ class Connectivity:
         return self._down
 
     def lost(self) -> None:
-        """Note that an attempt could not connect."""
+        """Record that an attempt could not connect."""
         self._down = True
 
     def failed(self, error: Exception) -> None:
-        """Note the error of an attempt. Refusals show that the server is reachable."""
+        """Record the error of an attempt. Refusals show that the server is reachable."""
         if failure_of(error) is Failure.UNREACHABLE:
             self.lost()
         elif isinstance(error, ApiError | DecodeError):
             self.reached()
 
     def reached(self) -> None:
-        """Note that the server answered, with whatever result. Idempotent."""
+        """Record that the server responded, with any result. Idempotent."""
         if self._down:
             self._down = False
             self._probe = None
@@ -93,7 +93,7 @@ class Connectivity:
         """Wait until an attempt is due, and make it in the block.
 
         Does not wait while the server can be reached. In the block, call `reached()` as
-        soon as the head of a response is there, or `failed()` with the error.
+        soon as the head of a response has arrived, or `failed()` with the error.
 
         Cancellation:
             Safe: another watch probes instead.

@@ -161,8 +161,8 @@ class StreamDecoder:
     """Decoder of a watch stream, in chunks of any size, into events.
 
     In a line as servers write it today, only the needed fields are checked to be JSON.
-    A malformed body shows when it is read. The last line of a stream that ends without
-    a newline is checked, as it may be cut off.
+    A malformed body is only detected when it is read. The last line of a stream that
+    ends without a newline is checked, as it may be cut off.
 
     An object that nests too deeply for a decoder is like any other; reading its body
     raises a `DecodeError`. A DELETED event needs only a readable key. Without one it
@@ -363,7 +363,7 @@ class ListSplitter:
         self.skipped = 0
         """Items left out so far: unreadable, or of another kind or API version."""
         self.unreadable: list[str] = []
-        """Keys of the left out items of this kind."""
+        """Keys of the unreadable items of this kind."""
 
     def feed(self, chunk: bytes) -> list[KubeObject]:
         """Take the next bytes; return the objects that are complete, in order.
@@ -458,7 +458,7 @@ class ListSplitter:
             raise DecodeError(f"list of {resource} has no resource version")
 
     def _objects(self, items: Iterable[memoryview]) -> list[KubeObject]:
-        """Make objects of copies of the items; add a type to those without one."""
+        """Return objects from copies of the items; add a type to those without one."""
         objects: list[KubeObject] = []
         decode, prefix, is_typed = self._decoder.decode, self._prefix, _TYPED.match
         for item in items:
@@ -484,7 +484,7 @@ class ListSplitter:
         return objects
 
     def _note_unreadable(self, body: bytes) -> None:
-        """Note the key of an unreadable object.
+        """Record the key of an unreadable object.
 
         Raises:
             DecodeError: If its key cannot be read either.
@@ -493,7 +493,7 @@ class ListSplitter:
         self.skipped += 1
 
     def _note_foreign(self, body: bytes) -> None:
-        """Note an object of another type. Of our kind in another version, it exists."""
+        """Record an object of another type: one of another version exists."""
         if type_of(body)[0] == self._kind:
             self._note_unreadable(body)
         else:
@@ -503,8 +503,8 @@ class ListSplitter:
 def _closed_at(head: bytearray, cut: int) -> _Envelope | None:
     """Return the head of a list if its items start at `cut`, else None.
 
-    The text is closed there. It decodes to a list without items only if the bracket
-    before `cut` is that of the items.
+    The text up to `cut` is completed with closing brackets. It decodes to a list
+    without items only if the bracket before `cut` is that of the items.
     """
     try:
         envelope = _decode_envelope(b"%s]}" % memoryview(head)[:cut])
@@ -612,7 +612,7 @@ class MetadataDecoder(ObjectDecoder):
 
 
 def _metadata_of(body: bytes) -> bytes:
-    """Return the body of an object without everything but the metadata."""
+    """Return the body of an object, reduced to its metadata."""
     if type_of(body) in {(_KIND, _API_VERSION), ("Status", "v1")}:
         return body  # already metadata, or the Status at the end of a watch
 

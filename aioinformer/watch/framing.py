@@ -23,7 +23,7 @@ __all__ = ["ItemFramer", "LineFramer", "prove", "split_deep"]
 
 
 class LineFramer:
-    """Splitter of a byte stream after its last newline, which keeps the rest."""
+    """Splitter of a byte stream into whole lines; keeps the incomplete last line."""
 
     __slots__ = ("parts",)
 
@@ -48,7 +48,7 @@ class LineFramer:
         return lines
 
     def rest(self) -> bytes:
-        """Return and drop the bytes after the last newline."""
+        """Remove and return the bytes after the last newline."""
         rest = b"".join(self.parts)
         self.parts = []
         return rest
@@ -88,11 +88,11 @@ _decode_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 class ItemFramer:
     """Splitter of the items of a list body, from after its `[`, while they arrive.
 
-    The fast way guesses and proves. All items usually start alike, so the last
-    `},{"metadata":` in the bytes is probably a border of two items. If the text before
-    it decodes as a JSON array, it is: the text starts at an item, and only a border of
-    items leaves all brackets closed. If a guess fails, or there is none for long, the
-    rest of the list is scanned for brackets instead.
+    The fast method guesses a border, and proves it. All items usually start alike, so
+    the last `},{"metadata":` in the bytes is probably a border of two items. If the
+    text before it decodes as a JSON array, the guess is right: the text starts at an
+    item, and only a border of items leaves all brackets closed. If a guess fails, or
+    none is found for long, the rest of the list is scanned for brackets instead.
 
     Proving reads every byte, which is half of the work for a list. If only a border can
     look like one (see `has_sure_borders`), it is done only until the list is known to
@@ -143,7 +143,7 @@ class ItemFramer:
         return self._start_scanning() if self._size > _GUESSING_LIMIT else []
 
     def rest(self) -> bytes:
-        """Return and drop the bytes left: the last item or two, and later fields."""
+        """Remove and return the remaining bytes: the last items, and later fields."""
         rest = b"".join(self._parts)
         self._parts = []
         self._size = 0

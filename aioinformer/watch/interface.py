@@ -1,7 +1,7 @@
 """Interfaces of watches and of their sources.
 
 The client, a fake and a replayed recording implement `ListerWatcher`. Code that uses it
-does not know whether there is a network.
+does not depend on a network.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ class ListPage(Protocol):
 
     @property
     def unreadable(self) -> list[str]:
-        """Keys of the left out objects that are of the requested kind.
+        """Keys of the unreadable objects of the requested kind.
 
-        An object whose key cannot be read fails the page. Left out, it would seem
-        deleted.
+        An object whose key cannot be read fails the page. Without it, the object would
+        seem deleted.
         """
 
     def __aiter__(  # noqa: PYI058 - it has to have an aclose()
@@ -120,7 +120,7 @@ class ListerWatcher(Protocol):
 
 @runtime_checkable
 class Selection(Protocol):
-    """Optional part of a `ListerWatcher`: what belongs to its collection."""
+    """Optional part of a `ListerWatcher`: membership in its collection."""
 
     @property
     def resource(self) -> Resource:
@@ -136,7 +136,7 @@ class Connected(Protocol):
 
     @property
     def connectivity(self) -> Connectivity:
-        """Whether the server can be reached; the same for all sources of one client."""
+        """Reachability of the server, shared by all sources of one client."""
 
 
 @runtime_checkable
@@ -144,7 +144,7 @@ class ServedCheck(Protocol):
     """Optional part of a `ListerWatcher`: whether its resource exists."""
 
     async def is_served(self) -> bool:
-        """Ask the server whether it serves the resource now.
+        """Return whether the server serves the resource now, by a request.
 
         Raises:
             ApiError: If the server refused the request.

@@ -1,6 +1,6 @@
 """`KindCheck`: whether an object is of the requested kind and API version.
 
-A server sends the requested pods. An intermediary may send something else: a
+A server sends objects of the requested kind. An intermediary may send something else: a
 response meant for `kubectl get` (a Table), another version out of a cache, or a mixed
 up response. Its versions and names are not those of the watched objects.
 """
@@ -108,12 +108,12 @@ def has_sure_borders(api_version: str, kind: str) -> bool:
 class KindCheck:
     """Comparison of objects with the kind and API version of a resource.
 
-    A missing kind or version counts as right: in lists of built-in kinds no object has
-    them, and on some test servers none ever does. A Table is never right, also if the
-    resource does not know its kind.
+    A missing kind or version matches: in lists of built-in kinds no object has them,
+    and on some test servers none ever does. A Table never matches, even if the resource
+    has no kind.
 
     Args:
-        resource: Requested resource; without a kind every kind is right.
+        resource: Requested resource; without a kind, every kind matches.
     """
 
     __slots__ = ("_api_version", "_kind", "beginnings")
@@ -123,7 +123,7 @@ class KindCheck:
         self._api_version = resource.api_version
         names = msgspec.json.encode(self._kind), msgspec.json.encode(self._api_version)
         self.beginnings: tuple[bytes, ...] = ()
-        """First bytes of right objects, for built-in kinds and custom ones.
+        """First bytes of matching objects, for built-in kinds and custom ones.
 
         Empty if the kind is not known.
         """
@@ -134,7 +134,7 @@ class KindCheck:
             )
 
     def passes(self, body: bytes) -> bool:
-        """Return True if an object is of the right type, as far as it has one.
+        """Return True if the type of an object matches, as far as it has one.
 
         Raises:
             DecodeError: If its type cannot be read.

@@ -1,8 +1,8 @@
-"""`PagesAhead`: requests the next page of a list while the page before is read.
+"""`PagesAhead`: requests the next page of a list while the current one is read.
 
-The first bytes of a page have the token of the next one. Requested at that moment, the
-next page has arrived when the page before has been read. So a list in pages takes as
-long as a whole one.
+The first bytes of a page have the token of the next one. If that is requested at once,
+it has arrived when the current page has been read. So a list in pages takes no longer
+than a list without pages.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class PagesAhead:
     def __init__(self, source: ListerWatcher) -> None:
         self._source = source
         self._ahead: BackgroundContext[ListPage] | None = None
-        # Options of the page ahead; without meaning if there is none.
+        # Options of the page ahead; unused if there is none.
         self._ahead_options: ListOptions | None = None
-        # Invariant: all pages that are being left, and perhaps some that were left.
+        # Invariant: all pages that are being closed, and perhaps some that are closed.
         self._dropped: list[BackgroundContext[ListPage]] = []
 
     def request_ahead(self, options: ListOptions) -> None:
@@ -63,9 +63,9 @@ class PagesAhead:
 
     @asynccontextmanager
     async def page(self, options: ListOptions) -> AsyncIterator[ListPage]:
-        """Return the page of these options: the one requested ahead, or a new one.
+        """Return the page for these options: the one requested ahead, or a new one.
 
-        A page of other options that was requested ahead is dropped.
+        A page that was requested ahead with other options is dropped.
 
         Raises:
             ApiError: If the server refused.

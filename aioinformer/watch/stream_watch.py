@@ -23,7 +23,7 @@ class ByteStream(Protocol):
         """Wait for the next bytes; return none at the end.
 
         Args:
-            patient: Whether to wait without a limit, for streams that are often silent.
+            patient: True to wait without a limit, for streams that are often silent.
 
         Raises:
             TransportError: If the connection broke, or no bytes came for too long.
@@ -77,7 +77,7 @@ class StreamWatch(Watch):
     async def next_batch(self) -> list[WatchEvent]:
         """Wait for events and return all that have arrived; an empty list is the end.
 
-        In one piece, because every event passes here: read, decode, return.
+        One function reads and decodes, for speed: every event passes through it.
 
         Raises:
             TransportError: If the connection broke, or its last line was cut off.
@@ -150,7 +150,7 @@ class StreamWatch(Watch):
         return b""
 
     def _rest(self) -> list[WatchEvent]:
-        """Decode what is left at the end of the stream."""
+        """Decode the remaining bytes at the end of the stream."""
         # Ended by us, perhaps within a line. That is not an error.
         if self._closed:
             return []

@@ -140,7 +140,7 @@ class ChangeLog:
         self._departures: deque[Departure] = deque()
         self._forgotten = 0  # number of the last dropped departure
         self.change: _Change | None = None
-        """Last change. Invariant: all readers have noted the changes before it."""
+        """Last change. Invariant: all readers have recorded the changes before it."""
         self._groups: dict[Accepts, ReaderGroup] = {}
 
     def __repr__(self) -> str:
@@ -199,7 +199,7 @@ class ChangeLog:
                 share its results.
             since: Number of the last change that the reader knows. For None, or a number
                 that the log does not know, all objects follow a `RESET`.
-            on_news: Callback for new pending events.
+            on_news: Callback, called when there are new pending events.
         """
         group = self._groups.get(accepts)
         if group is None:
@@ -315,7 +315,7 @@ class Reader:
         self._log = log
         self._accepts = group.accepts
         self._on_news = on_news
-        # Last change that was noted. Others did not concern this reader.
+        # Last change that was recorded. Others did not concern this reader.
         self._noted = log.number
         # Change up to which an earlier reader got; None without one.
         self._since = since
@@ -377,7 +377,7 @@ class Reader:
         return None
 
     def note(self) -> None:
-        """Note the last change of the log, once."""
+        """Record the last change of the log, once."""
         change = self._log.change
         if change is None or change.number <= self._noted or self.dismissed:
             return

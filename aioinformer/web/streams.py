@@ -95,7 +95,7 @@ class _Connection:
     limit: asyncio.Timeout = field(default_factory=lambda: asyncio.timeout(None))
     """Timeout that ends a reader that has left, or is stuck at the end."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when there are events to send."""
+    """Event that is set when there is something to send."""
     writing: bool = False
     over: bool = False
     """True if nothing more should be written."""

@@ -1,8 +1,8 @@
 """Work queues: distinct items for workers, with delays, retries and priorities.
 
-An item is in work at one worker at most. If it is added while in work, it is queued
-again. Only waiting is asynchronous. The package does not know Kubernetes, starts no task,
-and reads no clock but that of the loop.
+At most one worker works on an item. If the item is added meanwhile, it is queued again.
+Only waiting is asynchronous. The package is independent of Kubernetes, starts no tasks,
+and only reads the loop's clock.
 """
 
 from aioinformer.workqueue.limiters import (

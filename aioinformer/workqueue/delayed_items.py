@@ -1,6 +1,6 @@
 """`DelayedItems`: the items of a work queue that are to be added later.
 
-However many items are delayed, there is one timer: that of the earliest.
+There is one timer at most, for the earliest item.
 """
 
 from __future__ import annotations

@@ -51,15 +51,15 @@ class ItemExponentialFailureRateLimiter:
 
     An item is remembered until `forget()`. If it is never forgotten, it takes memory.
 
-    With jitter, items that failed together do not come back together. Each delay is
-    drawn from the upper part of the one without jitter, so none is longer. (client-go's
-    limiter has no jitter.)
+    With jitter, items that failed together are not retried together. Each delay is
+    drawn from the upper part of the delay without jitter, so jitter makes no delay
+    longer. (client-go's limiter has no jitter.)
 
     Args:
         base_delay: First delay. The defaults are those of client-go's controllers.
         max_delay: Longest delay.
-        jitter: Part of a delay that is drawn, from 0 to 1: a delay `d` is drawn from
-            [(1 - jitter) d, d].
+        jitter: Random part of each delay, from 0 to 1: a delay `d` is drawn from [(1 -
+            jitter) d, d].
         rng: Source of jitter; seed it for a reproducible sequence.
 
     Raises:
@@ -301,9 +301,9 @@ class WithMaxWaitRateLimiter(Generic[T]):
 def default_controller_rate_limiter() -> MaxOfRateLimiter[Hashable]:
     """Return a new limiter with the defaults of controllers.
 
-    For each item 5 ms doubling to 1000 s (after 19 attempts in a row). For all items
-    together 10 retries a second with a burst of 100. These are client-go's numbers, so
-    that controllers of both kinds retry alike.
+    Each item has a delay of 5 ms, doubling to 1000 s (after 19 attempts in a row). All
+    items together have 10 retries a second, with a burst of 100. These are the numbers
+    of client-go's controllers.
     """
     return MaxOfRateLimiter(
         ItemExponentialFailureRateLimiter(0.005, 1000.0),

@@ -19,11 +19,12 @@ logger = guarded_logger(__name__)
 
 T = TypeVar("T")
 
-# Period of ages of items in work for a sink that does not collect, as in client-go.
+# Seconds between reports of the ages of items in work to a sink that does not collect,
+# as in client-go.
 AGES_SECONDS = 0.5
 
-# Durations to keep before they are reported. Reporting them takes about 0.1 ms, less
-# than reporting each alone.
+# Number of durations that are kept and reported together, which takes about 0.1 ms.
+# Reporting each alone would take longer in total.
 KEPT = 1000
 
 METRICS = (
@@ -60,9 +61,9 @@ class WorkQueueMetrics(Generic[T]):
     * `workqueue_longest_running_processor_seconds`: the longest of these ages.
 
     There is no task and no timer. A `CollectingSink` gets the values when it is read,
-    and in between when many durations have accumulated. Another sink gets each change,
-    and the last two gauges at most every 0.5 s. These show work that hangs. Only in a
-    collecting sink do they grow without further changes.
+    and when many durations have accumulated. Other sinks get each change at once, and
+    the last two gauges at most every 0.5 s. These gauges show work that hangs. They
+    only grow without further changes in a collecting sink.
 
     Args:
         name: Name of the queue.
@@ -99,14 +100,14 @@ class WorkQueueMetrics(Generic[T]):
 
         self._collecting = sink if isinstance(sink, CollectingSink) else None
         if self._collecting is not None:
-            # The last thing to do: it is called at once.
+            # Registered last, as the sink may call it at once.
             self._collecting.register(self.report)
 
     def start_clock(self, clock: Callable[[], float]) -> None:
         """Use this clock from now on.
 
-        Items that were added before wait from now on. Hooks from before are out of
-        date.
+        The waiting time of items that were added before starts now. Call `hooks()`
+        again, as earlier hooks use the old clock.
         """
         self._clock = clock
         now = clock()
@@ -116,8 +117,7 @@ class WorkQueueMetrics(Generic[T]):
     def hooks(self) -> WorkQueueHooks[T]:
         """Return the functions that the queue calls.
 
-        They are plain functions that find everything in their closure: with attributes
-        they would take a quarter longer.
+        They are closures, as attribute access would make them a quarter slower.
         """
         since, starts, clock = self._since, self._starts, self._clock
         waits, works, report = self._waits, self._works, self._report_durations

@@ -25,11 +25,11 @@ T = TypeVar("T", bound="Hashable")
 LOW_PRIORITY = -100
 """Priority of objects of the first list, and of resyncs, as in controller-runtime."""
 
-# With LOW_PRIORITY, present events come before objects of the first list for five
-# minutes. After that the first list has its turn.
+# Seconds of waiting that are worth one step of priority. With LOW_PRIORITY, new changes
+# come before objects of the first list for five minutes.
 AGEING_SECONDS = 3.0
 
-# Far more than needed, and small enough for exact sums with times.
+# Far more than needed, and small enough for exact sums with times of the loop.
 LARGEST_PRIORITY = 1_000_000
 
 
@@ -59,10 +59,10 @@ class PriorityQueue(WorkQueue[T]):
         added in the next `d * ageing` seconds, where `d` is the distance to the highest
         priority in use.
 
-        A key is in the queue once. Adding it again with a higher priority moves it
-        after the others of that priority, or leaves it where it is if its place is a
-        better one. A lower priority changes nothing. If it is added while in work, or
-        while its delay runs, the highest priority requested meanwhile counts.
+        An item is in the queue once. Adding it again with a higher priority moves it
+        after the other items of that priority, unless its current place is better. A
+        lower priority changes nothing. If an item is added while in work, or while
+        delayed, the highest priority requested meanwhile counts.
 
     Not guaranteed:
         Priorities among items that are in work: no item is taken from a worker.

@@ -153,9 +153,10 @@ class WorkQueue(Generic[T]):
 
         # Plain methods notify it: the turn of the loop is its lock.
         self._filled = asyncio.Condition(LoopLock())
-        # Workers in `get()` that wait, notified or not; and those that are not notified,
-        # or more: cancelled ones count until they run.
+        # Number of workers that wait in `get()`, notified or not.
         self._suspended = 0
+        # Upper bound of the number of those that are not notified: cancelled ones count
+        # until they run.
         self._waiting = 0
         self._drains: set[asyncio.Future[None]] = set()
 
@@ -383,7 +384,7 @@ class WorkQueue(Generic[T]):
 
         state = self._states.pop(item, None)
         if state == _WORKING:
-            # No drain waits for an open queue.
+            # A drain only waits while the queue is closed.
             if not in_loop and not self._states:
                 self._end_drains()
         elif state is None or not self._put_back(item, state):
@@ -507,7 +508,7 @@ class WorkQueue(Generic[T]):
     def forget_metrics(self) -> None:
         """Have the metrics sink drop the series of this queue, and stop measuring.
 
-        For a queue that is not used any more. Only a `ForgettingSink` drops series.
+        For a queue that is no longer used. Only a `ForgettingSink` drops series.
         """
         if self._metrics is not None:
             self._metrics.forget()
@@ -613,7 +614,7 @@ class WorkQueue(Generic[T]):
     # ------------------------------------------------------------ for PriorityQueue
 
     def _make_queued(self) -> tuple[QueuedItems[T], Callable[[], Mapping[str, int]]]:
-        """Make the queued items, and the function that returns depths by priority."""
+        """Return a container for queued items, and a function of depths by priority."""
         queued: deque[T] = deque()
         return queued, lambda: {"": len(queued)}
 
@@ -719,10 +720,10 @@ class WorkQueue(Generic[T]):
 
 
 DelayingQueue = WorkQueue
-"""Name of client-go for queues with delays, which all work queues are here."""
+"""client-go's name for queues with delays. Every `WorkQueue` has them."""
 
 RateLimitingQueue = WorkQueue
-"""Name of client-go for queues with retries, which all work queues are here."""
+"""client-go's name for queues with retries. Every `WorkQueue` has them."""
 
 
 def _checked_limiter(given: RateLimiter[T] | None) -> RateLimiter[T]:

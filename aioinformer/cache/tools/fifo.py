@@ -2,7 +2,7 @@
 
 `FIFO` hands out the newest state of each object, in the order in which they were first
 queued. `OrderedFIFO`, client-go's RealFIFO, hands out every change, in the order in
-which the reflector saw it.
+which the reflector received it.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class FIFO(Generic[T]):
     def delete(self, obj: T) -> None:
         """Remove the object with the key of `obj` from the queue, if it is there.
 
-        When it comes again, it is queued at the end. (In client-go it gets its old
+        If it is added again, it is queued at the end. (In client-go it gets its old
         place.)
         """
         self._condition.check_loop()
@@ -239,12 +239,12 @@ class FIFO(Generic[T]):
 
 
 class OrderedFIFO(Generic[T]):
-    """Changes of objects in the order they came, waiting for the store.
+    """Changes of objects in the order of their arrival, waiting for the store.
 
-    Nothing is merged, and each deletion is queued, known or not. A list is one entry
-    and a resync is one entry: the consumer, which has the store, compares and repeats.
-    With `known_objects`, lists and resyncs are queued by objects instead. (In client-go
-    these are two modes, with options that exclude each other.)
+    Nothing is merged, and deletions of unknown objects are queued, too. A list or a
+    resync is one entry: the consumer has the store, so it compares or repeats the
+    objects. With `known_objects`, lists and resyncs are queued by objects instead. (In
+    client-go these are two modes, with options that exclude each other.)
 
     The queue is unbounded: a reflector that waited for room would not read its watch,
     which the server then ends. (client-go's holds its lock while 2000 or more entries
@@ -255,11 +255,11 @@ class OrderedFIFO(Generic[T]):
     Args:
         key_func: Function that returns the key of an object; by default
             `"namespace/name"` of its metadata.
-        known_objects: Objects that the consumer has, such as its store; only read. None
-            to queue lists and resyncs as one entry.
-        transformer: Function called once with each object that is queued by itself,
-            except for tombstones and resyncs. Its result is queued. If it fails,
-            nothing is.
+        known_objects: Objects that the consumer has, such as its store; never written.
+            None to queue lists and resyncs as one entry.
+        transformer: Function called once with each object; its result is queued. It is
+            not called for tombstones, resyncs, and lists queued as one entry. If it
+            fails, nothing is queued.
         name: Name in log, metrics and `repr()`.
         metrics: Sink of `informer_queued_items`, a gauge, and of
             `informer_processing_latency_seconds` for the calls that `pop` makes. Both
@@ -334,8 +334,8 @@ class OrderedFIFO(Generic[T]):
     def replace(self, objects: Iterable[T], resource_version: str = "") -> None:
         """Queue a complete list: as one entry, or by objects with known objects.
 
-        By objects, deletions of what is queued or known but not listed come first, then
-        the objects in their order.
+        By objects, deletions of queued or known objects that are not listed come first,
+        then the listed objects in order.
 
         Args:
             objects: All objects that exist. In one entry, of several with one key the
@@ -368,7 +368,7 @@ class OrderedFIFO(Generic[T]):
 
         Args:
             contents: All objects that exist, ready to be swapped into a store. They
-                must not change any more, and do not pass the transformer.
+                must not change any more, and are not transformed.
             resource_version: Version of the list.
         """
         self._condition.check_loop()
@@ -380,10 +380,10 @@ class OrderedFIFO(Generic[T]):
         self._notify()
 
     def resync(self) -> None:
-        """Queue one entry that asks the consumer to repeat all its objects.
+        """Queue one entry that makes the consumer repeat all its objects.
 
-        With known objects, queue a SYNC delta for each that has no queued delta
-        instead. That takes about a microsecond for each object, without a break.
+        With known objects, queue a SYNC delta for each object without a queued delta
+        instead. That blocks the event loop for about a microsecond per object.
         """
         self._condition.check_loop()
         if self._expected.known is None:
@@ -395,7 +395,7 @@ class OrderedFIFO(Generic[T]):
         self._notify()
 
     def bookmark(self, resource_version: str) -> None:
-        """Queue the version that all entries queued so far lead up to."""
+        """Queue the version of the store after all entries queued so far."""
         self._condition.check_loop()
         self._progress.version_queued(resource_version)
         self._notify()
@@ -494,8 +494,7 @@ class OrderedFIFO(Generic[T]):
 
         await self._wait_for_entry()
         initial = not self.has_synced
-        # Entries count when they have been processed, so this is still the first
-        # list's.
+        # Entries count once they are processed, so these are left of the first list.
         limit = min(limit, self._progress.left_to_sync or limit)
         batch = {self._queue[0][0]: self._take()}
         while self._queue and len(batch) < limit and None not in batch:
@@ -528,7 +527,7 @@ class OrderedFIFO(Generic[T]):
             raise QueueShutDown("closed")
 
     def applied(self) -> str | None:
-        """Return the version that the consumer has after it applied all it popped.
+        """Return the version of the store after everything popped was applied.
 
         Returns:
             Version; None if it is the same as last time.
@@ -607,7 +606,7 @@ class OrderedFIFO(Generic[T]):
     def _put_back(
         self, entries: Mapping[str | None, Deltas[T] | Replacement[T] | ResyncAll]
     ) -> None:
-        # In front, to keep the order: everything queued is newer.
+        # At the front, to keep the order: everything queued is newer.
         for key, entry in reversed([*entries.items()]):
             if isinstance(entry, list):
                 self._queue.appendleft((key, entry[0]))

@@ -1,4 +1,4 @@
-"""`MutationCache`: own writes on top of a store, until the store has caught up.
+"""`MutationCache`: a program's own writes, until a store shows them.
 
 A store follows the server with a delay. A program that writes an object and reads it at
 once would see the old state. This cache returns the response of the write instead,
@@ -56,7 +56,7 @@ class _Held(NamedTuple, Generic[T]):
 class MutationCache(Generic[T]):
     """Reads that include recent own writes; client-go's MutationCache.
 
-    Give it the response of each own write, and read through it. As a handler of the
+    Pass it the response of each own write, and read through it. As a handler of the
     store's informer it drops outdated writes early. It also ignores a late response of
     a write to an object that was deleted meanwhile::
 
@@ -74,11 +74,12 @@ class MutationCache(Generic[T]):
 
     Args:
         store: Store to read; an `Indexer` for `by_index`.
-        ttl: Longest time to keep a write, in seconds or as a timedelta.
-        include_adds: Whether to show written objects that the store does not have.
-            Without the handler for deletions, an object that was created and deleted
-            again is shown for up to `ttl`.
-        max_size: Largest number of writes; the one used longest ago is dropped first.
+        ttl: Maximum time to keep a write, in seconds or as a timedelta.
+        include_adds: True to show written objects that the store does not have. Without
+            the handler for deletions, an object that was created and deleted again is
+            shown for up to `ttl`.
+        max_size: Maximum number of writes; the least recently used one is dropped
+            first.
         clock: Function that returns seconds; by default the time of the running loop.
 
     Raises:
@@ -204,7 +205,7 @@ class MutationCache(Generic[T]):
     # ------------------------------------------------------------ events of the store
 
     def on_add_or_update(self, *states: T) -> None:
-        """Drop the write that a stored object outdates.
+        """Drop the write to an object that is stored in a newer state.
 
         Args:
             states: States of the object. The last one counts, so that this can be a
@@ -251,7 +252,7 @@ class MutationCache(Generic[T]):
     # ------------------------------------------------------------ helpers, locked
 
     def _find_write(self, key: str) -> _Held[T] | None:
-        """Return the write that is kept for a key, unless its time is over."""
+        """Return the write that is kept for a key, unless it has expired."""
         held = self._held.get(key)
         if held is None:
             return None

@@ -54,19 +54,19 @@ class Mutation(Generic[T]):
 class MutationDetector(Generic[T]):
     """Copies of objects, compared with the objects periodically.
 
-    For tests, and to find a bug: copying takes far longer than storing, and as much
-    memory again. Each changed object is logged and reported once. (client-go ends the
+    For tests, and to find a bug: copying takes far longer than storing, and doubles the
+    memory. Each changed object is logged and reported once. (client-go ends the
     process.) Immutable objects are not copied.
 
     Args:
         name: Name in the log.
-        enabled: Whether to do anything. By default the value of the environment
-            variable `KUBE_CACHE_MUTATION_DETECTOR`.
+        enabled: False to do nothing. By default the value of the environment variable
+            `KUBE_CACHE_MUTATION_DETECTOR`.
         period: Time between two comparisons of `run()`, in seconds or as a timedelta.
         retain: Shortest time for which an object is compared; the longest is twice
             that.
-        on_mutation: Function called with each changed object. What it raises is logged
-            and dropped.
+        on_mutation: Function called with each changed object. Its errors are logged and
+            dropped.
 
     Raises:
         OptionsError: If `period` or `retain` is not above 0 or not finite, or

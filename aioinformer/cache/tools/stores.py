@@ -1,7 +1,7 @@
 """`ExpirationStore` and `UndeltaStore`: client-go's other stores.
 
-An expiration store is client-go's expiration cache and TTL store. Nothing runs beside
-it: a read removes the expired objects that it meets.
+An expiration store is client-go's expiration cache and TTL store. It has no background
+task: reads remove the expired objects that they find.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class ExpirationStore(Generic[T]):
 
     @property
     def resource_version(self) -> str:
-        """Version given last to `replace` or `applied`; empty before."""
+        """Version last passed to `replace` or `applied`; empty before that."""
         return self._resource_version
 
     # ------------------------------------------------------------ reads
@@ -141,7 +141,7 @@ class ExpirationStore(Generic[T]):
             return [it.obj for key, it in entries if not self._expires(key, it, now)]
 
     def list_keys(self) -> builtins.list[str]:
-        """Return all keys in a new list, of expired objects until a read meets them."""
+        """Return all keys, in a new list; expired ones until a read removes them."""
         return list(self._entries)
 
     # ------------------------------------------------------------ writes
@@ -227,12 +227,12 @@ class UndeltaStore(Store[T]):
     """Store that pushes its whole content after each write.
 
     It turns changes back into states, for programs that act on the state as a whole and
-    have few objects: each write costs as much as there are. A write that changes
-    nothing is pushed, too. A refused write and reads are not.
+    have few objects: the cost of a write grows with their number. A write that changes
+    nothing is pushed, too. Refused writes and reads are not.
 
     Args:
         push: Function called after each write, with all objects in a new list. It must
-            not wait. Its errors are reported: the write has happened.
+            not wait. Its errors are reported, as the write has already happened.
         key_func: Key function, see `Store`.
         on_error: Function called with errors of `push`; logged by default.
 

@@ -86,10 +86,10 @@ class Credentials:
 
     Args:
         token: Bearer token. White space around it is removed. With `token_file`, it is
-            used until the file was read once.
+            used until the file has been read once.
         token_file: File with the token.
-        username: User name for basic authentication. API servers do not support it any
-            more, but proxies in front of them do. Ignored with a token.
+        username: User name for basic authentication. API servers no longer support it,
+            but proxies in front of them do. Ignored with a token.
         password: Password of `username`.
         source: Coroutine function that returns credentials, such as
             `ExecPlugin.auth_info`. Excludes the other arguments.
@@ -170,7 +170,7 @@ class Credentials:
 
         Args:
             refused: Credentials of the refused request, as returned by `auth_info()`.
-                If a renewal has ended since, even without success, none is forced.
+                If a renewal has ended since, even without success, no other is forced.
 
         Returns:
             True if `auth_info()` now returns other credentials, so that a retry makes
@@ -233,7 +233,7 @@ class Credentials:
 
     def _failed(self, exc: OptionsError | TransportError) -> None:
         self._failure = exc
-        # Another object: requests refused with the old one have had their renewal.
+        # A new object: requests refused with the old one do not force another renewal.
         self._info = replace(self._info)
         if self._is_valid():
             self._due_at = asyncio.get_running_loop().time() + RETRY_SECONDS
@@ -254,7 +254,7 @@ class Credentials:
         if loop is not self._loop:
             self._loop = loop
             self._renewal = SharedRun(self._renew, "credentials")
-            # Times of another loop mean nothing here: wait for the first renewal.
+            # Times of another loop are not comparable: wait for the first renewal.
             self._info = replace(self._info, wait_seconds=self._max_wait)
             self._due_at = -math.inf if self._source is not None else math.inf
             self._valid_until = math.inf if self._info != AuthInfo() else -math.inf
@@ -317,8 +317,8 @@ _TRANSIENT = frozenset(
 def is_transient(exc: OSError) -> bool:
     """Return whether a local error is temporary: this machine is out of resources.
 
-    That is threads, processes, memory, open files or disk space. The configuration is
-    correct then.
+    These are threads, processes, memory, open files and disk space. Such an error does
+    not mean that the configuration is wrong.
     """
     # Errors of `ssl` and of name look-ups have their own numbers.
     has_other_numbers = isinstance(exc, ssl.SSLError | socket.gaierror)

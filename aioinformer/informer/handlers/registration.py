@@ -89,7 +89,7 @@ class Registration:
             timeout: Seconds, or a timedelta; None for no limit.
 
         Raises:
-            NotSynced: If the time is over. The message has depth and age.
+            NotSynced: If the timeout expires. The message has depth and age.
             InformerStopped: If the informer ends, or the handler is removed, before
                 that.
             WrongLoop: If called from another event loop or thread.

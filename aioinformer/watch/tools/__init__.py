@@ -1,4 +1,4 @@
 """Watches made of other watches, for programs and tests.
 
-No informer needs them.
+Informers do not need them.
 """

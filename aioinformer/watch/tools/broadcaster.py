@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Broadcaster", "FullChannelBehavior"]
 
-# As in client-go: enough that a sender need not wait for the readers each time.
+# As in client-go: enough that senders rarely wait for the readers.
 INCOMING_LENGTH = 25
 
 
@@ -48,8 +48,8 @@ class Broadcaster:
     Guarantees:
         A watch gets the events sent after the call of `watch()`, and no earlier ones.
         They come in the order of the calls that sent them.
-        A sender or watcher that is cancelled while it waits takes its event, or its watch,
-        back.
+        If a sender or watcher is cancelled while it waits, its event or watch is
+        withdrawn.
 
     Not guaranteed:
         Any order between watches.
@@ -59,10 +59,10 @@ class Broadcaster:
         every watch: otherwise it blocks the others, and `shutdown()`.
 
     Args:
-        queue_length: Largest number of unread events in each watch.
-        full_channel_behavior: Treatment of an event that a full watch has no room for.
-        incoming_length: Largest number of waiting events before senders wait.
-            client-go's "long queue" is one of `queue_length`.
+        queue_length: Maximum number of unread events in each watch.
+        full_channel_behavior: Treatment of an event for a watch whose queue is full.
+        incoming_length: Maximum number of waiting events before senders wait. In
+            client-go's "long queue" broadcaster it is `queue_length`.
 
     Raises:
         OptionsError: If a length is too small. With `DROP_IF_CHANNEL_FULL` a queue of
@@ -109,7 +109,7 @@ class Broadcaster:
         what: WatchEvent | EventType | str,
         obj: KubeObject | Mapping[str, Any] | None = None,
     ) -> None:
-        """Send an event, given as such or as its type and its object.
+        """Send an event, passed as a `WatchEvent` or as its type and its object.
 
         Waits while `incoming_length` others are waiting. If events are dropped and a
         watch is full now, it lets other tasks run once: otherwise the burst of one
@@ -122,7 +122,7 @@ class Broadcaster:
             WrongLoop: If called in another event loop or thread.
 
         Cancellation:
-            Takes the event back while it waits for room; after that it is sent.
+            While it waits for room, the event is withdrawn; after that it is sent.
         """
         event = WatchEvent.of(what, obj)
         self._distributor.check_open()
@@ -135,7 +135,7 @@ class Broadcaster:
         what: WatchEvent | EventType | str,
         obj: KubeObject | Mapping[str, Any] | None = None,
     ) -> bool:
-        """Send an event if that need not wait.
+        """Send an event if there is room for it now.
 
         Returns:
             False if the event was dropped because `incoming_length` others are waiting.
@@ -167,7 +167,7 @@ class Broadcaster:
         return await self._begin(self._queue_length, ())
 
     async def watch_with_prefix(self, events: Iterable[WatchEvent]) -> Watch:
-        """Start a watch of the given events, and then of those sent from now on.
+        """Start a watch of these events, and then of those sent from now on.
 
         Its queue has room for all of them and one more, if `queue_length` is smaller.
 
@@ -191,7 +191,7 @@ class Broadcaster:
             WrongLoop: If called in another event loop or thread.
 
         Cancellation:
-            Safe: the broadcaster goes on ending, call again to wait for it.
+            Safe: the shutdown continues, call again to wait for it.
         """
         await self._distributor.close()
 
@@ -246,12 +246,12 @@ class _Distributor:
         return True
 
     def made_room(self, watch: _BroadcastWatch) -> None:
-        """Go on after `watch` was read."""
+        """Continue after `watch` was read."""
         self._overfull.discard(watch)
         self._pump()
 
     def forget(self, watch: _BroadcastWatch) -> None:
-        """Go on without `watch`, which was stopped."""
+        """Continue without `watch`, which was stopped."""
         self._watches.pop(watch, None)
         self._overfull.discard(watch)
         self._pump()

@@ -87,7 +87,7 @@ class Channel(Generic[T]):
             WrongLoop: If a task waits in another event loop or thread.
 
         Cancellation:
-            Takes the item back, unless it was accepted already.
+            The item is withdrawn, unless it was accepted already.
         """
         if self.offer(item):
             return True
@@ -107,7 +107,7 @@ class Channel(Generic[T]):
     def close(self) -> None:
         """Accept no more items; those in it can still be received. Idempotent.
 
-        Waiting senders take their items back.
+        The items of waiting senders are withdrawn.
         """
         self._closed = True
         while self._senders:
@@ -138,7 +138,7 @@ class Channel(Generic[T]):
         """Take items in the order of sending, and let waiting senders follow.
 
         Args:
-            most: Largest number of items; None for all, including those of waiting
+            most: Maximum number of items; None for all, including those of waiting
                 senders.
         """
         taken: list[T] = []
@@ -159,7 +159,7 @@ class Channel(Generic[T]):
     # ---------------------------------------------------------------- inside
 
     def _has_some(self) -> bool:
-        # A cancelled sender takes its item back at once, before its task runs.
+        # The item of a cancelled sender is withdrawn at once, before its task runs.
         while self._senders and next(iter(self._senders)).done():
             self._senders.popitem(last=False)
 
@@ -195,8 +195,8 @@ class Channel(Generic[T]):
 class ChannelWatch(Watch):
     """Watch whose events are sent within this process.
 
-    An iteration takes one event at a time, so that no more than there is room for are
-    under way. A batch is everything that was sent.
+    An iteration takes one event at a time, so that the unread events stay in the
+    channel and count against its room. A batch takes everything that was sent.
     """
 
     def __init__(self, channel: Channel[WatchEvent]) -> None:
@@ -212,7 +212,7 @@ class ChannelWatch(Watch):
         Cancellation:
             Safe: nothing is lost, call again.
         """
-        # Ask the channel each time: after a reset there is another one.
+        # Read the attribute each time: a reset replaces the channel.
         return await self._fetch()
 
     async def __anext__(self) -> WatchEvent:
@@ -235,7 +235,7 @@ class ChannelWatch(Watch):
         return events
 
     def _made_room(self) -> None:
-        """Continue after events were taken. For senders that wait elsewhere."""
+        """Continue after events were taken, if senders wait elsewhere."""
 
     def _close(self) -> None:
         self._channel.close()

@@ -1,7 +1,7 @@
 """Fakes: watches whose events come from a test, or never.
 
-For tests of code that reads a watch and does not know servers. A whole collection that
-answers lists and watches is `aioinformer.testing.FakeListerWatcher`.
+For tests of code that only reads a watch. For a whole collection with lists and
+watches, use `aioinformer.testing.FakeListerWatcher`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _SentByHand(ChannelWatch):
     def reset(self) -> None:
         """Open it again, empty. An open watch is stopped first.
 
-        A waiting reader gets the end of the old watch, also if it runs only later.
+        A waiting reader gets the end of the old watch, even if it only runs later.
         """
         self.stop()
         self._channel = Channel(self._channel.room)
@@ -65,9 +65,9 @@ class FakeWatch(_SentByHand):
     """Watch whose events are sent by hand. Senders wait for the reader.
 
     The sending methods return when the reader has taken the event or, with a buffer,
-    when there was room for it. Events are read in the order in which they were sent. As
-    client-go's `FakeWatcher`, except that `stop()` is the reader's and drops unread
-    events. `end()` ends the watch as a server does.
+    when there was room for it. Events are read in the order in which they were sent. It
+    is like client-go's `FakeWatcher`, except that `stop()` is for the reader and drops
+    unread events. `end()` ends the watch as a server does.
 
     Args:
         size: Number of unread events before senders wait.
@@ -128,7 +128,7 @@ class FakeWatch(_SentByHand):
             WrongLoop: If a task waits in another event loop or thread.
 
         Cancellation:
-            Takes the event back, unless the reader (or the buffer) has it already.
+            The event is withdrawn, unless the reader (or the buffer) has it already.
         """
         if not await self._channel.send(WatchEvent.of(what, obj)):
             raise QueueShutDown("cannot send an event: the watch has been stopped")
@@ -137,16 +137,15 @@ class FakeWatch(_SentByHand):
 class RaceFreeFakeWatch(_SentByHand):
     """Watch whose events are sent by hand, by plain methods that never wait.
 
-    Events sent after `stop()` are ignored, so that a test need not know whether they
-    come first or the reader leaves first. As client-go's `RaceFreeFakeWatcher`, except
-    that `stop()` is the reader's and drops unread events. `end()` ends the watch as a
-    server does.
+    Events sent after `stop()` are ignored, so a test need not know which comes first.
+    It is like client-go's `RaceFreeFakeWatcher`, except that `stop()` is for the reader
+    and drops unread events. `end()` ends the watch as a server does.
 
     Args:
-        size: Largest number of unread events.
+        size: Maximum number of unread events.
 
     Raises:
-        OptionsError: If there is no room for any.
+        OptionsError: If the size is below 1.
     """
 
     def __init__(self, size: int = DEFAULT_SIZE) -> None:

@@ -43,11 +43,11 @@ __all__ = ["Decision", "Finish", "Forward", "Ignore", "Retry", "RetryWatch", "de
 logger = guarded_logger(__name__)
 
 SHORTEST_GAP_SECONDS = 1.0
-"""Shortest time between the starts of two watches, as in client-go."""
+"""Minimum time between the starts of two watches, as in client-go."""
 
 
 WATCH_SECONDS = 300.0
-"""Duration of a watch. It limits how long a silently dead connection is unnoticed."""
+"""Minimum duration of a watch. A silently dead connection is noticed at its end."""
 
 
 class RetryWatch(Watch):
@@ -75,9 +75,9 @@ class RetryWatch(Watch):
     left out. Failures in a row lead to growing pauses.
 
     Not guaranteed:
-        Detection of a server whose history goes backwards (a restored backup): that takes a
-        list, as informers do. Deletions by servers that send them with the version that the
-        object had before.
+        Detection of a server whose history goes backwards (a restored backup): that
+        requires a list, as in informers. Deletions, if the server sends them with the
+        previous version of the object.
 
     Pace:
         Watches start at least 1 s apart, and follow one that ended cleanly within 5 s.
@@ -139,8 +139,8 @@ class RetryWatch(Watch):
         self._version = resource_version
         self._finished = False
 
-        # The present watch. Its context is left later than it ends, as that may take
-        # time: no watch without a context, but perhaps a context without a watch.
+        # The current watch. Its context is left some time after the watch has ended. So
+        # there may be a context without a watch, but no watch without a context.
         self._watch: Watch | None = None
         self._context = AsyncExitStack()
         self._skipped = 0
@@ -151,8 +151,8 @@ class RetryWatch(Watch):
         )
         self._started = -math.inf
         self._not_before = -math.inf
-        # Open while a reader pauses or connects, so that `stop()` can end that.
-        self._patience: asyncio.Timeout | None = None
+        # Set while a reader pauses or connects, so that `stop()` can end the wait.
+        self._wait_timeout: asyncio.Timeout | None = None
 
     def __repr__(self) -> str:
         state = "connected" if self._watch is not None else "not connected"
@@ -172,8 +172,8 @@ class RetryWatch(Watch):
     async def next_batch(self) -> list[WatchEvent]:
         """Wait for events and return all that have arrived; an empty list is the end.
 
-        Errors of the server and the network are not raised: see the class. Misuse is,
-        such as the `OptionsError` of a client that was not entered.
+        Errors of the server and the network are not raised: see the class. Errors of
+        the program are, such as the `OptionsError` of a client that was not entered.
 
         Cancellation:
             Safe: nothing is lost, call again. A cancelled connection attempt starts
@@ -203,8 +203,8 @@ class RetryWatch(Watch):
         if self._watch is not None:
             self._watch.stop()
 
-        if self._patience is not None:
-            self._patience.reschedule(self._now())
+        if self._wait_timeout is not None:
+            self._wait_timeout.reschedule(self._now())
 
     # ------------------------------------------------------------ attempts
 
@@ -215,7 +215,7 @@ class RetryWatch(Watch):
             return []
 
         try:
-            async with asyncio.timeout(None) as self._patience:
+            async with asyncio.timeout(None) as self._wait_timeout:
                 await asyncio.sleep(max(self._not_before - self._now(), 0.0))
                 async with self._connectivity.turn():
                     self._begin()
@@ -233,7 +233,7 @@ class RetryWatch(Watch):
             self.last_error = None
             self._connectivity.reached()
         finally:
-            self._patience = None
+            self._wait_timeout = None
 
         return []
 
@@ -260,12 +260,12 @@ class RetryWatch(Watch):
         with contextlib.suppress(Exception):
             await self._context.aclose()
 
-    # Atomic from here on: no await between the arrival of an event and its effect.
+    # Atomic: no await between the arrival of an event and its effect.
 
     def _perform(
         self, happened: WatchEvent | Exception | None, *, accepted: bool = True
     ) -> list[WatchEvent]:
-        """Do what `decide` says; return the events that are forwarded."""
+        """Apply a decision; return the events that are forwarded."""
         match decide(happened, self._version):
             case Forward(version=version):
                 assert isinstance(happened, WatchEvent)
@@ -324,7 +324,7 @@ class RetryWatch(Watch):
 
         self.duplicates += 1
         if _is_power_of_two(self.duplicates):
-            # A server that came back with an older history may send no other events.
+            # A server that was restored to an older state may send no other events.
             logger.warning(
                 "%s: leaving out events that are not newer than the last one "
                 "(events=%d, version=%s, last=%s)",
@@ -343,7 +343,7 @@ class RetryWatch(Watch):
 
 
 def _is_power_of_two(number: int) -> bool:
-    """Return True for the 1st, 2nd, 4th ... of a row: what to log of a long one."""
+    """Return True for 1, 2, 4 ...: the failures of a long series that are logged."""
     return number > 0 and number & (number - 1) == 0
 
 
@@ -370,7 +370,7 @@ class Retry:
 
     @property
     def seconds(self) -> float | None:
-        """Seconds that the server asked to wait, or None."""
+        """Seconds that the server requested to wait, or None."""
         return self.error.retry_after if isinstance(self.error, ApiError) else None
 
 
@@ -406,12 +406,12 @@ def decide(happened: WatchEvent | Exception | None, version: str) -> Decision:
       the last one
     ERROR
       410                               Finish, with that event
-      any other, or not a Status        Retry, not before the server wants it
+      any other, or not a Status        Retry, after a `Retry-After`
     a failure
       401, 403                          Finish, with its Status
       400, 410, 422                     Finish, with its Status: the same request is
                                         refused each time. client-go repeats it
-      any other refusal, a broken       Retry, not before the server wants it
+      any other refusal, a broken       Retry, after a `Retry-After`
       connection, bytes that cannot
       be read
     the end of the stream               Retry

@@ -59,12 +59,12 @@ async def until(
     *conditions: Condition,
     timeout: Duration | None = None,
 ) -> WatchEvent | None:
-    """Watch from a version on until conditions were met, one after the other.
+    """Watch from a version on until conditions are met, one after the other.
 
     The watch is a `RetryWatch`: it survives the end of its connections. Each condition
-    gets ADDED, MODIFIED and DELETED events until it is met. The event that met one is
-    given to the next one first. Only changes after the version count. If the condition
-    may be true already, use `until_with_sync`.
+    is called with ADDED, MODIFIED and DELETED events until it is met. The event that
+    met one is passed to the next one first. Only changes after the version count. If
+    the condition may be true already, use `until_with_sync`.
 
     Args:
         source: Source to watch; a field selector `metadata.name=web` avoids other
@@ -72,16 +72,16 @@ async def until(
         resource_version: Version to start after: that of an object, or of a list.
         *conditions: Plain or async functions of an event. Without any it returns at
             once.
-        timeout: Longest time to wait, in seconds or as a timedelta; None for no limit.
+        timeout: Maximum time to wait, in seconds or as a timedelta; None for no limit.
 
     Returns:
         Event that met the last condition; None without conditions.
 
     Raises:
-        TimeoutError: If the time is over. The text has the last event, and whether the
+        TimeoutError: If the timeout expires. The text has the last event, and whether the
             server could not be reached.
         WatchClosed: If the server has dropped the history after the version (410), or
-            refuses for good (400, 401, 403, 422). `__cause__` is the reason,
+            refuses permanently (400, 401, 403, 422). `__cause__` is the reason,
             `last_event` the ERROR.
         OptionsError: If the version is `""` or `"0"`, or a condition is a generator.
         Exception: Error of a condition, unchanged.
@@ -126,15 +126,15 @@ async def until_without_retry(
 async def until_without_retry(
     watch: Watch, *conditions: Condition, timeout: Duration | None = None
 ) -> WatchEvent | None:
-    """Read a watch until conditions were met, one after the other; then stop it.
+    """Read a watch until conditions are met, one after the other; then stop it.
 
-    As `until`, but the end of the watch ends the wait. The watch is stopped in any
-    case.
+    It is like `until`, but the end of the watch ends the wait. The watch is always
+    stopped.
 
     Args:
         watch: Watch to read; whoever entered its context must leave it.
         *conditions: Plain or async functions of an event.
-        timeout: Longest time to wait, in seconds or as a timedelta; None for no limit.
+        timeout: Maximum time to wait, in seconds or as a timedelta; None for no limit.
 
     Returns:
         Event that met the last condition; None without conditions.
@@ -142,7 +142,7 @@ async def until_without_retry(
     Raises:
         WatchClosed: If the watch ended or broke off first. `last_event` is the last
             event, `__cause__` the error, if there was one.
-        TimeoutError: If the time is over; the text has the last event.
+        TimeoutError: If the timeout expires; the text has the last event.
         OptionsError: If a condition is a generator.
         Exception: Error of a condition, unchanged.
 
@@ -184,7 +184,7 @@ class Conditions:
             details: Function that returns further text for the `TimeoutError`, or "".
 
         Raises:
-            TimeoutError: If the time is over.
+            TimeoutError: If the timeout expires.
             WatchClosed: If the watch has ended.
 
         Cancellation:
@@ -196,7 +196,7 @@ class Conditions:
                 return await self.meet(watch)
         except TimeoutError:
             if seconds is None or not limit.expired():
-                raise  # a condition's own
+                raise  # raised by a condition
 
             raise self.timed_out(seconds, details()) from None
 
@@ -220,7 +220,7 @@ class Conditions:
         return self.last_event
 
     def timed_out(self, seconds: float, details: str = "") -> TimeoutError:
-        """Return the error with the progress within `seconds`."""
+        """Return the error of the timeout, with the progress so far."""
         more = f" ({details})" if details else ""
         return TimeoutError(f"timed out after {seconds:g} s: {self._progress()}{more}")
 
@@ -254,7 +254,7 @@ class Conditions:
 
 
 def _describe(event: WatchEvent | None) -> str:
-    """Describe an event so that a person can find it again."""
+    """Describe an event for an error message."""
     if event is None:
         return "no event was received"
 
