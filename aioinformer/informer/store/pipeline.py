@@ -170,9 +170,6 @@ class Pipeline:
         # Newest version of an object in the last list, if above that of the list
         # itself, else -1. The watch repeats changes up to this version.
         self._listed_ahead = -1
-        # False if the version of the list is not decimal. Then an older version may be
-        # a newer state.
-        self._list_is_ordered = True
         # The version up to which everything fed is in the store.
         self._applied_version = ""
         # Decoded bodies of the objects of the last list; None before any object.
@@ -319,10 +316,9 @@ class Pipeline:
         self._committed = staged.contents
         self._left_out = staged.left_out
         self._version = resource_version
-        number, newest = map(version_number, (resource_version, staged.newest))
-        # A version that is not decimal does not tell whether the list is ahead of it.
-        self._listed_ahead = newest if number < newest else -1
-        self._list_is_ordered = number >= 0
+        newest = version_number(staged.newest)
+        ahead = 0 <= version_number(resource_version) < newest
+        self._listed_ahead = newest if ahead else -1
         await self._fifo.feed_replacement(staged.contents, resource_version)
 
     async def clear(self) -> None:
@@ -463,8 +459,7 @@ class Pipeline:
             return False
 
         number = version_number(delta.object.resource_version)
-        older = 0 <= number < version_number(known.resource_version)
-        listed = (older and self._list_is_ordered) or (
+        listed = 0 <= number < version_number(known.resource_version) or (
             delta.type is not DeltaType.DELETED and same_state(known, delta.object)
         )
         self.duplicates += listed
@@ -488,6 +483,9 @@ class Pipeline:
             if delta.type is DeltaType.DELETED:
                 newest[key] = None
                 change = transform_deletion(self._transformer, delta, before)
+            elif before is not None and same_state(before, delta.object):
+                self.duplicates += 1  # its untransformed content is not known any more
+                change = None
             else:
                 newest[key], change = transform_state(self._transformer, delta, before)
 
@@ -624,6 +622,17 @@ class Pipeline:
                 seen = old.uid == obj.uid
                 notifications.append(Deleted(obj if seen else old, not seen))
 
+            return
+
+        if (
+            old is not None
+            and old.resource_version == obj.resource_version
+            and same_state(old, obj)
+            and old == obj
+        ):
+            # The list had it, but did not tell that it was ahead: it was unreadable
+            # there, or the versions of list and objects cannot be compared.
+            self.duplicates += 1
             return
 
         taken = obj

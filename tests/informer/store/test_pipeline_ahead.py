@@ -142,6 +142,34 @@ async def test_version_of_a_kept_unreadable_object_is_ignored_after_a_restore(
     assert rig.take() == [Updated(A9, readable)]
 
 
+@pytest.mark.parametrize(
+    ("state", "events"),
+    [
+        pytest.param(A9, [], id="the-known-state"),
+        pytest.param(
+            thing("a", 9, "", spec={"nodeName": "n"}),
+            [Updated],
+            id="of-another-history",
+        ),
+    ],
+)
+async def test_state_of_an_object_that_was_unreadable_in_the_list_is_delivered_if_new(
+    rig: Rig, state: KubeObject, events: list[type]
+) -> None:
+    """Its version is not among those that tell how far the list is ahead."""
+    await rig.pipeline.stage([B6])
+    await rig.pipeline.stage_unreadable([A9.key])
+    await rig.pipeline.commit("7")
+    await rig.applied()
+    rig.take()
+
+    await rig.change(update(state), version=9)
+    await rig.applied()
+
+    assert [type(event) for event in rig.take()] == events
+    assert rig.pipeline.duplicates == 1 - len(events)
+
+
 @pytest.mark.parametrize("version", ["", "abc", "5x"])
 async def test_nondecimal_versions_are_not_compared(version: str) -> None:
     rig = Rig()

@@ -121,6 +121,24 @@ async def test_repeated_change_is_not_transformed(marking: Marking) -> None:
         assert rig.pipeline.duplicates == 2
 
 
+@pytest.mark.parametrize("unwanted", ["", "a@7"], ids=["stored", "left-out"])
+async def test_repeated_state_of_an_unreadable_object_is_not_transformed(
+    marking: Marking, unwanted: str
+) -> None:
+    """The list of version 6 does not tell that it is ahead: it cannot read the object."""
+    marking.unwanted.add(unwanted)
+    a7 = thing("a", 7)
+    async with a_rig(marking, a7) as rig:
+        await rig.pipeline.stage_unreadable([a7.key])
+        await rig.pipeline.commit("6")
+        await rig.change(update(a7), version=7)
+        await rig.applied()
+
+        assert marking.calls == []
+        assert rig.take() == []
+        assert rig.pipeline.duplicates == 1
+
+
 async def test_streaming_list_is_transformed_once(marking: Marking) -> None:
     async with a_rig(marking, A1, B1) as rig:
         await rig.pipeline.stage([thing("a", 1), B2])
