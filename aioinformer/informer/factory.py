@@ -539,9 +539,9 @@ class DynamicInformerFactory(SharedInformerFactory):
     `factory.informer("example.com/v1", "widgets")` does not use discovery: kind and
     namespace are read from the objects. If an informer or the factory has a namespace,
     pass cluster-scoped resources as
-    `Resource.of("example.com/v1", "zones", namespaced=False)`. Names of kinds, such as `"Widget"`, still use discovery. If the
-    server does not have the resource, nothing is raised: `status.not_served` becomes
-    True, and the informer keeps retrying.
+    `Resource.of("example.com/v1", "zones", namespaced=False)`. Names of kinds, such as
+    `"Widget"`, still use discovery. If the server does not have the resource, nothing is
+    raised: `status.not_served` becomes True, and the informer keeps retrying.
 
     Everything else is as in `SharedInformerFactory`.
     """
@@ -549,13 +549,12 @@ class DynamicInformerFactory(SharedInformerFactory):
     _any_resource = True
 
 
-class MetadataInformerFactory(SharedInformerFactory):
+class MetadataInformerFactory(DynamicInformerFactory):
     """Dynamic factory whose informers request only the metadata of objects.
 
-    See `DynamicInformerFactory`, and `metadata_only` of `SharedInformerFactory.informer`.
+    See `metadata_only` of `SharedInformerFactory.informer`.
     """
 
-    _any_resource = True
     _metadata_only = True
 
 
