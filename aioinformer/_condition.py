@@ -121,9 +121,9 @@ class LoopCondition:
 class OwnedLock(Protocol):
     """Reentrant lock that knows whether the calling thread holds it.
 
-    Python's locks have a private method for that, which `threading.Condition` calls, too.
-    Calling the method of the lock costs next to nothing. A wrapper, or a stored bound
-    method, makes a work queue a quarter slower.
+    Python's locks have a private method for that, which `threading.Condition` calls,
+    too. Calling the method of the lock costs next to nothing. A wrapper, or a stored
+    bound method, makes a work queue a quarter slower.
     """
 
     def acquire(self, blocking: bool) -> bool:

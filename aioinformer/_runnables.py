@@ -120,8 +120,8 @@ class Runnables:
             them. A second cancellation, or the end of `drain_seconds`, skips their
             drains.
         """
-        # A runnable added later, perhaps by a request to a web app, inherits the context
-        # of this run and not that of the request.
+        # A runnable added later, perhaps by a request to a web app, inherits the
+        # context of this run and not that of the request.
         self._context = contextvars.copy_context()
         async with asyncio.TaskGroup() as group:
             self._group = group

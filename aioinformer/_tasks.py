@@ -1,9 +1,9 @@
 """Helpers for tasks and threads: the only module that may create tasks directly.
 
-Other modules open an `asyncio.TaskGroup`. Components that host programs embed (`Client`,
-`SharedInformerFactory`, `APIServer`) are entered and left by different tasks (test
-fixtures, ASGI lifespans), where a TaskGroup must not be held open. They keep it inside one
-`Supervisor` task instead.
+Other modules open an `asyncio.TaskGroup`. Components that host programs embed
+(`Client`, `SharedInformerFactory`, `APIServer`) are entered and left by different tasks
+(test fixtures, ASGI lifespans), where a TaskGroup must not be held open. They keep it
+inside one `Supervisor` task instead.
 """
 
 from __future__ import annotations
@@ -68,8 +68,9 @@ async def finish(cleanup: Coroutine[Any, Any, T], *, within_seconds: float) -> T
         Exception: Error of `cleanup`.
 
     Cancellation:
-        Deferred until clean-up has ended, then raised. If the clean-up failed as well, its
-        error becomes a note on the `CancelledError`: the cancellation takes precedence.
+        Deferred until clean-up has ended, then raised. If the clean-up failed as well,
+        its error becomes a note on the `CancelledError`: the cancellation takes
+        precedence.
     """
     task = asyncio.create_task(cleanup)
     expired = False
@@ -144,8 +145,8 @@ def unexpected_cancellation(name: str) -> InternalError:
 async def run_concurrently(*coroutines: Coroutine[Any, Any, Any]) -> None:
     """Run coroutines concurrently. The first failure cancels the others.
 
-    For waiting in a user's task: unlike a TaskGroup, which before Python 3.13 can leave the
-    task marked as cancelled, it never cancels the caller.
+    For waiting in a user's task: unlike a TaskGroup, which before Python 3.13 can leave
+    the task marked as cancelled, it never cancels the caller.
 
     Raises:
         BaseException: Error of the first coroutine, in the given order, that failed.
@@ -196,8 +197,8 @@ async def in_thread(
         BaseException: Error of the function.
 
     Cancellation:
-        With `stop`, deferred until the call has returned. Otherwise immediate: the thread
-        continues, and its result is dropped.
+        With `stop`, deferred until the call has returned. Otherwise immediate: the
+        thread continues, and its result is dropped.
     """
     threads = _ThreadEach("aioinformer")
     ended = asyncio.get_running_loop().run_in_executor(threads, _settled(call))
@@ -521,9 +522,9 @@ _SUPERVISORS: ContextVar[tuple[Supervisor, ...]] = ContextVar("supervisors", def
 class Supervisor:
     """One task that runs a component, for hosts that start and stop it.
 
-    `start()` and `stop()` may be called by different tasks of one loop. The component is
-    a coroutine function. It calls the function passed to it when it is ready, and then
-    usually waits for its cancellation inside a TaskGroup.
+    `start()` and `stop()` may be called by different tasks of one loop. The component
+    is a coroutine function. It calls the function passed to it when it is ready, and
+    then usually waits for its cancellation inside a TaskGroup.
     """
 
     def __init__(
@@ -547,13 +548,14 @@ class Supervisor:
 
         Raises:
             OptionsError: If it is running already.
-            AioInformerError: If it ended before it was ready, as after a concurrent `stop()`.
+            AioInformerError: If it ended before it was ready, as after a concurrent
+                `stop()`.
             BaseException: Its error before it was ready; a group with a single leaf is
                 unwrapped.
 
         Cancellation:
-            Ends the component again, and waits for that. If it fails, its error becomes a
-            note on the `CancelledError`.
+            Ends the component again, and waits for that. If it fails, its error becomes
+            a note on the `CancelledError`.
         """
         if self.running:
             raise OptionsError(f"the {self._name} is already running")
@@ -595,8 +597,8 @@ class Supervisor:
 
         Raises:
             BaseException: Error of the component, other than its cancellation; a group
-                with a single leaf is unwrapped. Raised once: not if `start()` or an earlier
-                call has raised it.
+                with a single leaf is unwrapped. Raised once: not if `start()` or an
+                earlier call has raised it.
 
         Cancellation:
             Deferred until the component has ended. The next call then raises its error.

@@ -30,9 +30,9 @@ def user_errors() -> tuple[type[BaseException], ...]:
     program or a coroutine on purpose. A fixed list would miss classes that derive from
     `BaseException`, such as that of `pytest.fail()`, which would end the calling task.
 
-    It also catches `CancelledError`: a real cancellation arrives only at an `await`, so a
-    plain function has raised it itself, as the result of a cancelled future does. Around an
-    `await`, handle the cancellation first.
+    It also catches `CancelledError`: a real cancellation arrives only at an `await`, so
+    a plain function has raised it itself, as the result of a cancelled future does.
+    Around an `await`, handle the cancellation first.
     """
     return () if isinstance(sys.exception(), _PROGRAM_ENDS) else (BaseException,)
 
@@ -41,8 +41,9 @@ class GuardedLogger(_Adapter):
     """Logger whose handlers and filters may raise.
 
     `logging` itself propagates errors of a `Filter`, or of a `Handler` without
-    `handleError`. Here they are printed to stderr, as `logging` does for its own handlers,
-    and dropped: the caller is usually recording a failure, and has to continue.
+    `handleError`. Here they are printed to stderr, as `logging` does for its own
+    handlers, and dropped: the caller is usually recording a failure, and has to
+    continue.
     """
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:

@@ -146,7 +146,8 @@ class Backoff:
             now: Seconds of the same clock.
             failure: Kind of the failure; None for a planned end.
             accepted: True if the attempt was a watch that the server had accepted.
-            relists: True if the next attempt is a list, which is expensive for the server.
+            relists: True if the next attempt is a list, which is expensive for the
+                server.
             retry_after: Minimum delay in seconds requested by the server; limited to 2
                 minutes.
 

@@ -64,9 +64,9 @@ class LoopBudget:
                 await budget.start()
         budget.end()
 
-    Call `end()` before waiting for anything else. Nothing is locked: a task that fails or
-    waits without `end()` blocks no other task, it only makes the statistics wrong. Times
-    are real times, even if the loop's clock is virtual.
+    Call `end()` before waiting for anything else. Nothing is locked: a task that fails
+    or waits without `end()` blocks no other task, it only makes the statistics wrong.
+    Times are real times, even if the loop's clock is virtual.
     """
 
     def __init__(self) -> None:

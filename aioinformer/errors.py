@@ -73,8 +73,8 @@ class AioInformerError(Exception):
     """Base of all errors of this package, which can be copied and pickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The default calls the class with its text only, which is not enough for classes
-        # that build their text from keyword arguments.
+        # The default calls the class with its text only, which is not enough for
+        # classes that build their text from keyword arguments.
         return (_rebuild, (type(self), self.args, self.__dict__))
 
 
@@ -161,8 +161,8 @@ class Unauthorized(ApiError):
 class Forbidden(ApiError):
     """Missing permission of the user (403).
 
-    Recovery: grant it (list and watch, for an informer). An informer keeps its cache and
-    keeps retrying.
+    Recovery: grant it (list and watch, for an informer). An informer keeps its cache
+    and keeps retrying.
     """
 
 
@@ -347,7 +347,8 @@ class LeadershipLost(AioInformerError):
 class InternalError(AioInformerError):
     """Broken invariant of aioinformer: a bug, please report it.
 
-    The exception is a message that a task was cancelled: find the code that cancelled it.
+    The exception is a message that a task was cancelled: find the code that cancelled
+    it.
     """
 
 

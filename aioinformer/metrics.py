@@ -32,8 +32,8 @@ logger = guarded_logger(__name__)
 class MetricsSink(Protocol):
     """Receiver of counters, gauges and observations. Calls must be cheap and not block.
 
-    Names are Prometheus names (`workqueue_depth`, `..._seconds`, `..._total`). Labels are
-    keyword arguments with a bounded number of values, so never keys of objects.
+    Names are Prometheus names (`workqueue_depth`, `..._seconds`, `..._total`). Labels
+    are keyword arguments with a bounded number of values, so never keys of objects.
     """
 
     @property

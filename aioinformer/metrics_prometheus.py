@@ -130,11 +130,11 @@ class PrometheusSink:
     It is a `ForgettingSink` as well: series of ended components are dropped.
 
     A metric is created on first use: its kind from the method, its labels from those
-    given, help text and buckets from its name. Sinks for one registry share them, so that
-    each part of a program may have its own sink.
+    given, help text and buckets from its name. Sinks for one registry share them, so
+    that each part of a program may have its own sink.
 
-    All methods may be called from any thread. It is a collector of prometheus-client, so
-    that library's multiprocess mode does not include it.
+    All methods may be called from any thread. It is a collector of prometheus-client,
+    so that library's multiprocess mode does not include it.
 
     Args:
         registry: Registry; None for prometheus-client's default.

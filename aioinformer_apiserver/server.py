@@ -1,8 +1,8 @@
 """`LocalAPIServer`: a Kubernetes API server on the loopback interface.
 
-It has no controllers, no garbage collector and no scheduler. Of the rest of a cluster it
-imitates only what ends a deleted pod and empties a deleted namespace. Its responses are
-those of a kube-apiserver.
+It has no controllers, no garbage collector and no scheduler. Of the rest of a cluster
+it imitates only what ends a deleted pod and empties a deleted namespace. Its responses
+are those of a kube-apiserver.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ class LocalAPIServer:
     different tasks of one loop. It can be started again after a stop, and keeps its
     objects, versions and port like a real server.
 
-    `create()`, `get()`, `update()`, `patch()`, `delete()` and `objects()` arrange objects
-    without HTTP. They take effect at once, and all watches see them. They do what the
-    whole cluster could do: they store a `status` with the other fields, check no
-    schema, delete a pod without waiting for its end, and put objects without a
+    `create()`, `get()`, `update()`, `patch()`, `delete()` and `objects()` arrange
+    objects without HTTP. They take effect at once, and all watches see them. They do
+    what the whole cluster could do: they store a `status` with the other fields, check
+    no schema, delete a pod without waiting for its end, and put objects without a
     namespace into `default`. Objects get the defaults of their kind, and the fields
     that a server always writes, so that typed clients can read an incomplete object. A
     required list is then empty. Unknown fields are kept. A built-in object with a value
@@ -90,8 +90,8 @@ class LocalAPIServer:
     as tolerations and cluster IPs, are left out.
 
     Every method raises `OptionsError` for an invalid argument, such as a body that JSON
-    cannot represent or a resource that is not served, and `WrongLoop` if the server runs
-    in another thread.
+    cannot represent or a resource that is not served, and `WrongLoop` if the server
+    runs in another thread.
 
     Args:
         resources: Custom resources to serve besides the built-in ones.
@@ -442,7 +442,7 @@ class LocalAPIServer:
             raise OptionsError(f"{resource!r} cannot be served: {exc}") from exc
 
     def unregister(self, resource: Resource) -> None:
-        """Delete all objects of a resource, end its watches, and return 404 from now on.
+        """Delete all objects of a resource, end its watches, and serve 404 for it.
 
         Deletes its definition with all versions, without waiting for finalizers.
 

@@ -92,8 +92,8 @@ class DeltaFIFO(Generic[T]):
         self._progress = Progress()
         self._condition = LoopCondition(f"DeltaFIFO {name}".rstrip())
         self._closed = False
-        # True once the consumer calls `applied()`, which measures the depth. Measuring it
-        # for each entry makes the pipeline of an informer slower by half.
+        # True once the consumer calls `applied()`, which measures the depth. Measuring
+        # it for each entry makes the pipeline of an informer slower by half.
         self._measures_batches = False
 
         # Invariants: the keys between two replacements in the queue are the keys of one

@@ -67,9 +67,9 @@ async def serve(options: APIServerOptions) -> int:
     """Serve for the given time, or until cancelled. Return 0.
 
     Raises:
-        CommandError: If the port is taken, the kubeconfig cannot be written or is that of
-            another cluster, there are no pods to change, or an object of a file cannot be
-            created.
+        CommandError: If the port is taken, the kubeconfig cannot be written or is that
+            of another cluster, there are no pods to change, or an object of a file
+            cannot be created.
 
     Cancellation:
         Stops it, and prints a summary. Open watches end cleanly.

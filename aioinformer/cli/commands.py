@@ -1,7 +1,7 @@
 """Commands, options and help of `aioinformer`.
 
-A command imports its implementation before it runs. Until then Ctrl-C ends the process at
-once, without a clean-up. Imports within the event loop would block it.
+A command imports its implementation before it runs. Until then Ctrl-C ends the process
+at once, without a clean-up. Imports within the event loop would block it.
 """
 
 from __future__ import annotations
@@ -117,9 +117,9 @@ def demo(
     """Run informers and a controller against a built-in API server.
 
     It starts an API server in this process, creates pods and config maps, and keeps
-    changing them. Two informers watch them over HTTP, and a controller writes the number
-    of running pods to each config map. With --for, it finally compares the caches with
-    the server, and exits with 1 if they differ.
+    changing them. Two informers watch them over HTTP, and a controller writes the
+    number of running pods to each config map. With --for, it finally compares the
+    caches with the server, and exits with 1 if they differ.
 
     \b
     Example:
@@ -187,12 +187,14 @@ def watch(
     """Show the objects of a resource and their changes.
 
     RESOURCE is any resource of the cluster, named as for kubectl: pods, po, Deployment,
-    widgets.example.com, widgets.v1.example.com. Without -n and -A, it uses the namespace
-    of the kubeconfig's context, or "default". With --server, it uses all namespaces.
+    widgets.example.com, widgets.v1.example.com. Without -n and -A, it uses the
+    namespace of the kubeconfig's context, or "default". With --server, it uses all
+    namespaces.
 
-    On a terminal it shows a live table with the columns of kubectl. Changes are marked by
-    a sign (+ added, ~ modified, - deleted) and, unless NO_COLOR is set, a color. In a
-    pipe or file it prints lines: the event (ADDED, MODIFIED, DELETED) and the columns.
+    On a terminal it shows a live table with the columns of kubectl. Changes are marked
+    by a sign (+ added, ~ modified, - deleted) and, unless NO_COLOR is set, a color. In
+    a pipe or file it prints lines: the event (ADDED, MODIFIED, DELETED) and the
+    columns.
 
     \b
     Example:
@@ -272,11 +274,11 @@ def doctor(
 ) -> None:
     """Check that informers work with a cluster.
 
-    It checks configuration, connection, TLS, version, identity and discovery. For each of
-    RESOURCES (default: pods, named as for watch) it checks permissions, a list, a watch
-    with bookmarks, and a streaming list. It changes nothing. Finally it prints missing
-    RBAC rules, ready for an administrator to apply. Tokens and keys are never shown. The
-    exit status is 0 if informers will work, and 1 if a check failed.
+    It checks configuration, connection, TLS, version, identity and discovery. For each
+    of RESOURCES (default: pods, named as for watch) it checks permissions, a list, a
+    watch with bookmarks, and a streaming list. It changes nothing. Finally it prints
+    missing RBAC rules, ready for an administrator to apply. Tokens and keys are never
+    shown. The exit status is 0 if informers will work, and 1 if a check failed.
 
     \b
     Example:
@@ -364,8 +366,8 @@ def apiserver(
 ) -> None:
     """Run a Kubernetes API server for tests.
 
-    It serves plain HTTP on the loopback interface to kubectl and other clients, and keeps
-    objects in memory. It runs no controllers: a deployment gets no pods.
+    It serves plain HTTP on the loopback interface to kubectl and other clients, and
+    keeps objects in memory. It runs no controllers: a deployment gets no pods.
 
     \b
     Example:

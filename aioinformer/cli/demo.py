@@ -438,8 +438,8 @@ def _age(seconds: float | None) -> str:
 class PodCounter:
     """Controller that writes the number of an app's running pods to its config map.
 
-    `factory` and `manager` run it. If the factory is entered first, its caches can be read
-    after the manager has ended.
+    `factory` and `manager` run it. If the factory is entered first, its caches can be
+    read after the manager has ended.
 
     Args:
         client: Client that reads and writes.

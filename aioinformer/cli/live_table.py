@@ -1,7 +1,7 @@
 """The live table of `aioinformer watch`.
 
-`VisibleObjects` chooses the objects, `ColumnTable` and `draw()` make lines of them. All of
-these are pure: times are arguments. `LiveTable` paints the lines.
+`VisibleObjects` chooses the objects, `ColumnTable` and `draw()` make lines of them. All
+of these are pure: times are arguments. `LiveTable` paints the lines.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Entry point of the command, which reports a missing click or rich.
 
-Until `main()` runs, Ctrl-C shows a traceback of the current import. So this module and its
-packages import next to nothing, and `main()` imports the rest.
+Until `main()` runs, Ctrl-C shows a traceback of the current import. So this module and
+its packages import next to nothing, and `main()` imports the rest.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def main() -> NoReturn:
 
     Raises:
         SystemExit: Always, with the exit status of the command. It is 1 if a dependency
-            is not installed, and 2 if stdout is closed or writing to it fails, each with
-            one line on stderr. Only Ctrl-C during the imports ends the process without
-            it, with 130.
+            is not installed, and 2 if stdout is closed or writing to it fails, each
+            with one line on stderr. Only Ctrl-C during the imports ends the process
+            without it, with 130.
     """
     try:
         import signal

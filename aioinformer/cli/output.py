@@ -1,8 +1,8 @@
 """All output of the command: the only module that writes to stdout and stderr.
 
-Names, messages and errors come from a server. A control character in one could clear the
-screen, set the title, or forge a line. So every text is sanitized here. Only `Control` is
-written unchanged.
+Names, messages and errors come from a server. A control character in one could clear
+the screen, set the title, or forge a line. So every text is sanitized here. Only
+`Control` is written unchanged.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ class Control(str):
 def harmless(text: str) -> str:
     """Replace characters that control a terminal by U+FFFD. Line ends are kept.
 
-    These are all that are not `str.isprintable()`: control characters of both sets (ESC,
-    BEL, CSI), directional marks, separators, surrogates, and unassigned characters.
+    These are all that are not `str.isprintable()`: control characters of both sets
+    (ESC, BEL, CSI), directional marks, separators, surrogates, and unassigned
+    characters.
     """
     if text.replace("\n", "").isprintable():
         return text
@@ -69,10 +70,10 @@ async def write(*parts: str | bytes) -> None:
     block in the kernel, where Ctrl-C cannot end it.
 
     Args:
-        *parts: Texts, `Control` and JSON. Texts are sanitized, and encoded as stdout is,
-            with `?` for characters that its encoding lacks. `Control` and bytes, which
-            are JSON, are written unchanged. On a terminal, control characters in JSON
-            strings are escaped.
+        *parts: Texts, `Control` and JSON. Texts are sanitized, and encoded as stdout
+            is, with `?` for characters that its encoding lacks. `Control` and bytes,
+            which are JSON, are written unchanged. On a terminal, control characters in
+            JSON strings are escaped.
 
     Raises:
         OSError: If writing fails. `BrokenPipeError` if the reader has ended.

@@ -20,8 +20,8 @@ def built_in(name: str) -> Resource | None:
 
     Args:
         name: Plural, singular, kind or short name (`pods`, `pod`, `Pod`, `po`) in any
-            case, optionally with the group (`deployments.apps`) or the version and group
-            (`deployments.v1.apps`).
+            case, optionally with the group (`deployments.apps`) or the version and
+            group (`deployments.v1.apps`).
 
     Example:
         >>> built_in("Deployment").path()

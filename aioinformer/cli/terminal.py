@@ -1,8 +1,8 @@
 """`Terminal`: a screen of lines on stdout. Only changed lines are written.
 
 It uses the alternate screen, so that the previous contents are restored at the end. It
-turns wrapping off, so that a line stays one line even if the terminal disagrees about the
-width of a character.
+turns wrapping off, so that a line stays one line even if the terminal disagrees about
+the width of a character.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Terminal:
             await write(*start, *changes)
 
     def leave(self, last_line: str = "") -> None:
-        """Restore the terminal, and print a line. Do nothing before the first `paint()`.
+        """Restore the terminal, and print a line; no effect before `paint()`.
 
         The next `paint()` writes all lines.
 

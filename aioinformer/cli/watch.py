@@ -36,8 +36,8 @@ __all__ = ["Output", "WatchCommandOptions", "title_of", "watch"]
 Output = Literal["table", "wide", "json", "name"]
 """Output formats, as in kubectl. `table` is the default."""
 
-# Timeout for a mistyped address. Failed attempts end earlier: the second one follows the
-# first after 0.8 to 1.6 s.
+# Timeout for a mistyped address. Failed attempts end earlier: the second one follows
+# the first after 0.8 to 1.6 s.
 TIMEOUT_SECONDS = 5.0
 ATTEMPTS = 2
 CHECK_SECONDS = 0.25

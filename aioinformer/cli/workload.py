@@ -134,8 +134,8 @@ class Workload:
     def change(self) -> None:
         """Create, change or delete a pod, or change an app.
 
-        Refused changes are ignored: a user may have deleted the object or its namespace,
-        or taken its name.
+        Refused changes are ignored: a user may have deleted the object or its
+        namespace, or taken its name.
         """
         try:
             self._make_change()

@@ -1,8 +1,8 @@
 """HTTP client of the API server: configuration, authentication, verbs, discovery.
 
-Rules of this layer: other layers do not see HTTP or its library. Errors of libraries are
-mapped in `error_mapping`. aiohttp is loaded when a client is entered. Code that lists or
-watches depends only on `aioinformer.watch.interface.ListerWatcher`.
+Rules of this layer: other layers do not see HTTP or its library. Errors of libraries
+are mapped in `error_mapping`. aiohttp is loaded when a client is entered. Code that
+lists or watches depends only on `aioinformer.watch.interface.ListerWatcher`.
 """
 
 from aioinformer.client.auth.credentials import Credentials

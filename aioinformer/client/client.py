@@ -40,12 +40,12 @@ __all__ = ["Client"]
 class Client:
     """Client of one API server.
 
-    Enter it before use: `async with client:`, or `await client.start()` and
-    `await client.close()`, which may be called by different tasks of one loop. Files are
-    read and aiohttp is imported only then. A closed client can be entered again.
+    Enter it before use: `async with client:`, or `await client.start()` and `await
+    client.close()`, which may be called by different tasks of one loop. Files are read
+    and aiohttp is imported only then. A closed client can be entered again.
 
-    Only `qps` limits requests. They are retried once after a 401 if the credentials could
-    be renewed, and a GET once if a kept-alive connection turned out to be dead.
+    Only `qps` limits requests. They are retried once after a 401 if the credentials
+    could be renewed, and a GET once if a kept-alive connection turned out to be dead.
 
     Guarantees:
         After `close()`, none of its connections, tasks or timers is left.
@@ -278,7 +278,7 @@ class Client:
 
     @cached_property
     def discovery(self) -> Discovery:
-        """Resources of the server by all their names, kept in memory, shared by callers.
+        """Resources of the server by all their names, kept in memory.
 
         The first call sends requests. Create a `Discovery` for other settings.
         """
@@ -744,8 +744,8 @@ class Client:
             content_type: Content type of the body.
             gzip: True to request a compressed response; None for the client's default.
             accept: Media types to accept; empty for JSON.
-            etag: `ETag` of a known version. If it is still current, the response has the
-                status 304 and no body.
+            etag: `ETag` of a known version. If it is still current, the response has
+                the status 304 and no body.
 
         Raises:
             ApiError: If the server refused the request; for other errors see the class.

@@ -81,17 +81,17 @@ class Discovery:
 
     A client has one, `client.discovery`. Others can be created, for files or another
     maximum age. Requests are sent on first use, once for all concurrent callers. The
-    result is kept in memory, and optionally in files. It is renewed after `max_age`, and
-    when a name is unknown, at most every 2 s.
+    result is kept in memory, and optionally in files. It is renewed after `max_age`,
+    and when a name is unknown, at most every 2 s.
 
-    Words are interpreted as in kubectl: a plural, a singular, a short name or a kind, in
-    any case (`deployments`, `deployment`, `deploy`, `Deployment`), optionally with a group
-    (`deploy.apps`) or a version and a group (`deployments.v1.apps`). If several resources
-    have the name, the first one wins, in the server's order of groups and in the version
-    that the server prefers.
+    Words are interpreted as in kubectl: a plural, a singular, a short name or a kind,
+    in any case (`deployments`, `deployment`, `deploy`, `Deployment`), optionally with a
+    group (`deploy.apps`) or a version and a group (`deployments.v1.apps`). If several
+    resources have the name, the first one wins, in the server's order of groups and in
+    the version that the server prefers.
 
-    A group that the server cannot describe, such as one whose APIService is down, does not
-    affect other groups: see `broken`.
+    A group that the server cannot describe, such as one whose APIService is down, does
+    not affect other groups: see `broken`.
 
     Errors of every coroutine:
         ApiError: If the server refused the discovery.
@@ -143,7 +143,7 @@ class Discovery:
 
     @property
     def broken(self) -> Mapping[str, str]:
-        """Versions that the server could not describe, and why: `"metrics.k8s.io/v1beta1"`.
+        """Versions such as `metrics.k8s.io/v1beta1` that failed, and why.
 
         Of the last result; empty before the first one.
         """
@@ -161,10 +161,10 @@ class Discovery:
             Resource, in the version that the server prefers unless one is given.
 
         Raises:
-            NotFound: If the server has no resource of this name. The text suggests similar
-                ones, and lists groups that could not be discovered.
-            ServerError: If the server cannot describe `api_version`. For other errors see
-                the class.
+            NotFound: If the server has no resource of this name. The text suggests
+                similar ones, and lists groups that could not be discovered.
+            ServerError: If the server cannot describe `api_version`. For other errors
+                see the class.
 
         Cancellation:
             Safe.
@@ -361,8 +361,8 @@ class DiscoveryRequests:
     async def fetch(self) -> list[Group]:
         """Return all groups in the server's order, the core group first.
 
-        If the server cannot describe a group, only its versions are affected: they have a
-        `problem`.
+        If the server cannot describe a group, only its versions are affected: they have
+        a `problem`.
 
         Raises:
             Forbidden: If discovery is not permitted.

@@ -1,8 +1,8 @@
 """Disk cache of discovery, shared with kubectl.
 
 `<folder>/<host_port>/servergroups.json` lists groups and versions, and
-`<folder>/<host_port>/<group>/<version>/serverresources.json` the resources of a version,
-as in client-go's disk cache. The functions block: call them in a thread.
+`<folder>/<host_port>/<group>/<version>/serverresources.json` the resources of a
+version, as in client-go's disk cache. The functions block: call them in a thread.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def load(folder: Path, max_age: float) -> tuple[list[Group], float] | None:
         max_age: Maximum age of each file in seconds.
 
         Returns:
-            Groups with their resources, and the age of the oldest file in seconds; None if
-            a file is missing, too old, or unreadable.
+            Groups with their resources, and the age of the oldest file in seconds; None
+            if a file is missing, too old, or unreadable.
     """
     try:
         content, oldest = _read(folder / _GROUPS, max_age)

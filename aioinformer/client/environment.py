@@ -28,8 +28,8 @@ def load_from_environment(
     """Read the first configuration that exists. Blocks: call it in a thread.
 
     These are the files named by `KUBECONFIG`, or `~/.kube/config` if it is not set;
-    then, if none of them exists or all are empty, the service account of this pod. As in
-    kubectl, `~/.kube/config` is ignored if `KUBECONFIG` is set.
+    then, if none of them exists or all are empty, the service account of this pod. As
+    in kubectl, `~/.kube/config` is ignored if `KUBECONFIG` is set.
 
     Args:
         context: Context of the kubeconfig files; None for the current one. With a

@@ -1,7 +1,7 @@
 """Mapping of HTTP failures to the errors of this package.
 
-Each message names the server, the failure, and the remedy. The error of the HTTP library
-is the `__cause__`.
+Each message names the server, the failure, and the remedy. The error of the HTTP
+library is the `__cause__`.
 """
 
 from __future__ import annotations

@@ -301,8 +301,8 @@ def _tls(cluster: KubeconfigEntry, user: KubeconfigEntry | None) -> TLSOptions:
 class KubeconfigEntry:
     """Named cluster, user or context, or a part of one, with the file that defines it.
 
-    Every method raises `OptionsError`, which names the file and the field, for values of
-    the wrong type. Null counts as absent.
+    Every method raises `OptionsError`, which names the file and the field, for values
+    of the wrong type. Null counts as absent.
     """
 
     title: str

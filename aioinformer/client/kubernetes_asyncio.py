@@ -1,8 +1,8 @@
 """Bridge to kubernetes_asyncio: its configuration, clients and list functions.
 
-The library itself is not imported here: the caller that passes one of its objects has done
-that. Everything also applies to `kubernetes.aio`, the part of the official client that is
-derived from it.
+The library itself is not imported here: the caller that passes one of its objects has
+done that. Everything also applies to `kubernetes.aio`, the part of the official client
+that is derived from it.
 """
 
 from __future__ import annotations
@@ -152,8 +152,8 @@ class KubernetesAsyncioRequester:
         headers: dict[str, str],
     ) -> aiohttp.ClientResponse:
         client, function = self._client, self._function
-        # Also limits the wait for one of its connections. Silence is not limited here, as
-        # it is normal in a watch; the reader checks it.
+        # Also limits the wait for one of its connections. Silence is not limited here,
+        # as it is normal in a watch; the reader checks it.
         timeout = aiohttp.ClientTimeout(
             total=None, connect=self._config.connect_seconds
         )
@@ -541,8 +541,8 @@ class _Settings:
         if not header.isprintable():
             raise OptionsError(f"the api_key of {self} contains a control character")
 
-        # Read each time: the hook decides when to refresh, and other code may change the
-        # key in the configuration.
+        # Read each time: the hook decides when to refresh, and other code may change
+        # the key in the configuration.
         return AuthInfo(
             authorization=header, fresh_seconds=0.0, wait_seconds=_HOOK_SECONDS
         )

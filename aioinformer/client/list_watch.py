@@ -75,9 +75,9 @@ class DiscoveringRequester(Requester, Protocol):
 class ListWatch:
     """Lists and watches of one resource, optionally of one namespace and by selectors.
 
-    Implements `ListerWatcher`, `Connected` and `ServedCheck` of `aioinformer.watch`, which
-    describe the errors of its contexts. It holds no connection itself, and may be created
-    before the client is entered.
+    Implements `ListerWatcher`, `Connected` and `ServedCheck` of `aioinformer.watch`,
+    which describe the errors of its contexts. It holds no connection itself, and may be
+    created before the client is entered.
 
     Args:
         client: Client that sends the requests. Enter it before use.
@@ -86,8 +86,8 @@ class ListWatch:
         label_selector: Selector in kubectl's syntax; empty for all.
         field_selector: Selector in kubectl's syntax; empty for all.
         gzip: True to request compressed responses; None for the client's default.
-        metadata_only: True to request only the metadata of objects. The server then sends
-            them as `PartialObjectMetadata` of `meta.k8s.io/v1`.
+        metadata_only: True to request only the metadata of objects. The server then
+            sends them as `PartialObjectMetadata` of `meta.k8s.io/v1`.
 
     Raises:
         SelectorSyntaxError: If a selector cannot be parsed.
@@ -136,20 +136,20 @@ class ListWatch:
             )
 
         Requests go through that client, with its credentials (its
-        `refresh_api_key_hook` is called for each), proxy, TLS and connections. It does not
-        decode bodies. Close it after the informers have ended: a watch notices the end of
-        the client within 10 s, and then retries forever.
+        `refresh_api_key_hook` is called for each), proxy, TLS and connections. It does
+        not decode bodies. Close it after the informers have ended: a watch notices the
+        end of the client within 10 s, and then retries forever.
 
-        Connections:
-            Each watch occupies one. The client has 100 by default: further informers wait
-            for 30 s, fail and retry. Set `configuration.connection_pool_maxsize = None`
-            before creating the client. A watch may buffer up to 4 MiB of unread events.
+        Connections: Each watch occupies one. The client has 100 by default: further
+            informers wait for 30 s, fail and retry. Set
+            `configuration.connection_pool_maxsize = None` before creating the client. A
+            watch may buffer up to 4 MiB of unread events.
 
         Args:
-            list_func: Bound list method of the generated APIs, of `CustomObjectsApi`, or
-                of those of `kubernetes.aio`.
-            resource: Resource that it lists; None to take it from its path. Required only
-                for the kind of custom objects, or if these are cluster-scoped.
+            list_func: Bound list method of the generated APIs, of `CustomObjectsApi`,
+                or of those of `kubernetes.aio`.
+            resource: Resource that it lists; None to take it from its path. Required
+                only for the kind of custom objects, or if these are cluster-scoped.
             **kwargs: Arguments of the method: namespace, selectors, group and plural of
                 custom objects, but no versions, pages and time limits.
 
@@ -188,8 +188,8 @@ class ListWatch:
     def selects(self, obj: KubeObject) -> bool:
         """Return whether the selectors include an object of the resource.
 
-        Field selectors are evaluated as far as possible on the client: a server may know
-        fields under other names, or with defaults.
+        Field selectors are evaluated as far as possible on the client: a server may
+        know fields under other names, or with defaults.
         """
         if self._namespace not in {"", obj.namespace}:
             return False
@@ -242,8 +242,8 @@ class ListWatch:
     async def is_served(self) -> bool:
         """Return whether the server's discovery lists the resource.
 
-        The discovery document of its group and version lists a custom resource only once its
-        definition was accepted. A list may answer 404 for other reasons.
+        The discovery document of its group and version lists a custom resource only
+        once its definition was accepted. A list may answer 404 for other reasons.
 
         Raises:
             ApiError: If the server refused the request.
@@ -387,7 +387,8 @@ class DiscoveredListWatch:
     `NotFound`, and the next list looks it up again. So a CRD may be created later,
     deleted, and created again with another plural.
 
-    Implements `ListerWatcher`, `Connected`, `ServedCheck` and `Selection`, like `ListWatch`.
+    Implements `ListerWatcher`, `Connected`, `ServedCheck` and `Selection`, like
+    `ListWatch`.
 
     Args:
         client: Client that sends the requests. Enter it before use.

@@ -47,12 +47,13 @@ class PagedList:
 class Pager:
     """Reader of lists in pages, client-go's ListPager.
 
-    The next page is requested while one is read (see `PagesAhead`). All pages reflect the
-    resource version of the first one, which the server remembers for about five minutes.
+    The next page is requested while one is read (see `PagesAhead`). All pages reflect
+    the resource version of the first one, which the server remembers for about five
+    minutes.
 
-    A limit in the options of a call overrides the page size. The resource version and its
-    match are sent only for the first page: servers refuse them with a continue token.
-    (client-go's ListPager clears them in one of its two list methods only.)
+    A limit in the options of a call overrides the page size. The resource version and
+    its match are sent only for the first page: servers refuse them with a continue
+    token. (client-go's ListPager clears them in one of its two list methods only.)
 
     Errors of every method:
         ApiError: If the server refused the request.
@@ -93,12 +94,13 @@ class Pager:
     async def list(self, options: ListOptions = ALL) -> PagedList:
         """Read a list to its end.
 
-        If it expires between two pages (any 410), everything is read once more, without pages
-        and from the requested resource version; not if `options` start within a list.
+        If it expires between two pages (any 410), everything is read once more, without
+        pages and from the requested resource version; not if `options` start within a
+        list.
 
         Raises:
-            ResourceExpired: If the requested version is too old, or the list expired again;
-                for other errors see the class.
+            ResourceExpired: If the requested version is too old, or the list expired
+                again; for other errors see the class.
 
         Cancellation:
             Safe: the connections are closed.
@@ -125,17 +127,17 @@ class Pager:
     ) -> AsyncGenerator[builtins.list[KubeObject], None]:
         """Iterate over the objects as they arrive, in batches.
 
-        To leave the iteration early, close it: `async with aclosing(...)`. Otherwise, asyncio
-        closes it later in a separate task.
+        To leave the iteration early, close it: `async with aclosing(...)`. Otherwise,
+        asyncio closes it later in a separate task.
 
-        Pages are read at the pace of the iteration. A slow consumer gets a `TransportError`,
-        as a server waits only for a limited time (a minute by default): process slowly after
-        the iteration, or use smaller pages.
+        Pages are read at the pace of the iteration. A slow consumer gets a
+        `TransportError`, as a server waits only for a limited time (a minute by
+        default): process slowly after the iteration, or use smaller pages.
 
         Raises:
-            ResourceExpired: If the list expired between two pages, as other pages would not
-                continue the earlier ones. For other errors see the class. They are raised
-                after all objects that arrived before.
+            ResourceExpired: If the list expired between two pages, as other pages would
+                not continue the earlier ones. For other errors see the class. They are
+                raised after all objects that arrived before.
 
         Cancellation:
             Safe if it is closed afterwards: see above.
@@ -150,8 +152,8 @@ class Pager:
         Otherwise like `batches()`.
 
         Raises:
-            ResourceExpired: If the list expired between two pages; for other errors see the
-                class.
+            ResourceExpired: If the list expired between two pages; for other errors see
+                the class.
 
         Cancellation:
             Same as for `batches()`.

@@ -29,12 +29,12 @@ class RequestMetrics:
 
     * `rest_client_requests_total`, by `method` and `code`: requests sent, including
       retries; the code is the HTTP status, or `<error>` without a response;
-    * `rest_client_request_duration_seconds`, by `verb`: time from sending a request to the
-      head of its response (client-go includes the body and all retries);
-    * `rest_client_request_retries_total`, by `verb` and `code`: retried requests, with the
-      code of the failed attempt;
-    * `rest_client_rate_limiter_duration_seconds`, by `verb`: time that requests waited for
-      the client's own rate limit, if it has one.
+    * `rest_client_request_duration_seconds`, by `verb`: time from sending a request to
+      the head of its response (client-go includes the body and all retries);
+    * `rest_client_request_retries_total`, by `verb` and `code`: retried requests, with
+      the code of the failed attempt;
+    * `rest_client_rate_limiter_duration_seconds`, by `verb`: time that requests waited
+      for the client's own rate limit, if it has one.
 
     The verb is the HTTP method, as in client-go.
 

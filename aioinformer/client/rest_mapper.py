@@ -4,9 +4,9 @@ If several resources have a name, the first one wins, in the server's order of g
 preferred versions first. Names take precedence over short names, whole groups over
 group prefixes, and kinds come last.
 
-It differs from kubectl in two cases where kubectl ignores part of the input: short names
-are case-insensitive, and a version applies to them as well (for `hpa.v1.autoscaling`
-kubectl shows version 2).
+It differs from kubectl in two cases where kubectl ignores part of the input: short
+names are case-insensitive, and a version applies to them as well (for
+`hpa.v1.autoscaling` kubectl shows version 2).
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ class RESTMapper:
         """Find a resource by one of its names; return None if there is none.
 
         Args:
-            word: Plural, singular, short name or kind, in any case, optionally followed by
-                `.group` or `.version.group`.
+            word: Plural, singular, short name or kind, in any case, optionally followed
+                by `.group` or `.version.group`.
             api_version: Only resources of this version, such as `"apps/v1"`.
         """
         lookups = self._lookups(_meanings(word, api_version), exactly=bool(api_version))
@@ -135,7 +135,7 @@ class RESTMapper:
             yield self._kinds, it.name, it.includes
 
     def preferred(self, category: str = "") -> tuple[ServedResource, ...]:
-        """Return all resources, each in its preferred version, like `kubectl api-resources`.
+        """Return all resources, each in its preferred version, as kubectl does.
 
         Args:
             category: Only resources of this category, such as `"all"`; empty for all.

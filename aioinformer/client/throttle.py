@@ -31,8 +31,8 @@ class Throttle:
         burst: Capacity of the bucket, which starts full.
 
     Raises:
-        OptionsError: If `qps` is not above 0 or not finite, or `burst` is under 1 or not
-            finite.
+        OptionsError: If `qps` is not above 0 or not finite, or `burst` is under 1 or
+            not finite.
     """
 
     def __init__(self, qps: float, burst: int) -> None:

@@ -1,7 +1,7 @@
 """`Transport`: the HTTP session of a client.
 
-Importing this module loads aiohttp, so it is imported when a client is entered. aiohttp's
-errors are mapped here.
+Importing this module loads aiohttp, so it is imported when a client is entered.
+aiohttp's errors are mapped here.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ _DEAD_CONNECTION_ERRORS = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedErro
 class Transport:
     """HTTP session with one API server. It owns no task.
 
-    Create it inside a running loop. Environment variables and netrc are ignored. The number
-    of connections is not limited, as each watch occupies one and requests must never
-    wait for them.
+    Create it inside a running loop. Environment variables and netrc are ignored. The
+    number of connections is not limited, as each watch occupies one and requests must
+    never wait for them.
 
     Args:
         config: Server and connection settings.
@@ -129,8 +129,8 @@ class Transport:
     async def send(self, request: Request) -> Response:
         """Send a request and wait for the head of its response.
 
-        After a 401 the credentials are renewed. If they have changed, the request is sent
-        once more.
+        After a 401 the credentials are renewed. If they have changed, the request is
+        sent once more.
 
         Returns:
             The response. The caller closes it.
@@ -259,7 +259,7 @@ class Transport:
     async def _request_with_retry(
         self, request: Request, auth: RequestAuth, head: PendingResponse
     ) -> aiohttp.ClientResponse:
-        """Send a request, once more if only a dead connection can be the reason of a failure.
+        """Send a request; repeat it once if only a dead connection can be the cause.
 
         Servers close idle connections, perhaps just when one is reused. It is unknown
         whether the server has executed the request, so only reads are repeated.

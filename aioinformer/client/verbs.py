@@ -31,8 +31,8 @@ __all__ = [
 ]
 
 Body: TypeAlias = Any
-"""A dict, `KubeObject`, `msgspec.Struct`, object with Pydantic's `model_dump`, or model of
-kubernetes_asyncio; also nested in dicts."""
+"""A dict, `KubeObject`, `msgspec.Struct`, object with Pydantic's `model_dump`, or model
+of kubernetes_asyncio; also nested in dicts."""
 
 PatchType: TypeAlias = Literal["merge", "json", "strategic", "apply"]
 

@@ -1,4 +1,4 @@
-"""Conditions of a status: entries of `status.conditions`, as in `metav1.Condition`. Pure.
+"""Conditions: entries of `status.conditions`, as in `metav1.Condition`. Pure.
 
 The functions are those of apimachinery (`pkg/api/meta/conditions.go`), with three
 differences: they return a new list, as cached objects are read-only; they fill in a
@@ -63,8 +63,8 @@ def set_status_condition(
     with them. Otherwise one writer overwrites the conditions of another.
 
     Args:
-        conditions: Existing conditions, whose order is kept, or None. Of duplicates, the
-            first is replaced.
+        conditions: Existing conditions, whose order is kept, or None. Of duplicates,
+            the first is replaced.
         type: Type of the condition, such as `"Ready"` or `"example.com/Paid"`.
         status: Status of the condition.
         reason: Reason as one CamelCase word, such as `"MinimumReplicasAvailable"`.
@@ -77,8 +77,8 @@ def set_status_condition(
         New list of new dicts.
 
     Raises:
-        OptionsError: If the server would refuse the condition: an invalid status, type or
-            reason, a text that is too long, or a negative generation.
+        OptionsError: If the server would refuse the condition: an invalid status, type
+            or reason, a text that is too long, or a negative generation.
     """
     _check(type, status, reason, message, observed_generation)
     new = {"type": type, "status": str(status)}

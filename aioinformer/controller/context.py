@@ -103,9 +103,10 @@ class Context:
     Attributes:
         request: Request of the reconcile.
         lister: Lister of the controller's `for_` informer.
-        causes: Changes since the last reconcile of the request, oldest first, at most 10.
-            Empty if the request was added to the queue by hand.
-        attempt: Number of attempts in a row, by the queue's rate limiter, 1 for the first.
+        causes: Changes since the last reconcile of the request, oldest first, at most
+            10. Empty if the request was added to the queue by hand.
+        attempt: Number of attempts in a row, by the queue's rate limiter, 1 for the
+            first.
         stale: True if the informers did not show the writes of this or an earlier
             reconcile of the request in time.
     """
@@ -149,8 +150,8 @@ class Context:
     def client(self) -> ReconcileClient:
         """Client that records its writes.
 
-        The next reconcile of the same request begins when the informers of the controller
-        show them, so that it reads its own writes.
+        The next reconcile of the same request begins when the informers of the
+        controller show them, so that it reads its own writes.
 
         Raises:
             OptionsError: If the controller has no client.
@@ -165,8 +166,8 @@ class Context:
     async def settled(self) -> None:
         """Wait, within a reconcile, until the informers show its writes.
 
-        Otherwise that happens before the next reconcile. After 10 s, or if the versions of
-        the server go backwards, it sets `stale` and logs a warning.
+        Otherwise that happens before the next reconcile. After 10 s, or if the versions
+        of the server go backwards, it sets `stale` and logs a warning.
 
         Cancellation:
             Safe.
@@ -182,11 +183,11 @@ class Context:
 
             report = await ctx.run_in_thread(requests.get, url, timeout=30)
 
-        Threads cannot be cancelled, so the call always waits for its end: the key stays in
-        work and the Lease is held until then (G10, G11). With `asyncio.to_thread()`, the
-        thread runs on after a timeout, concurrently with the next reconcile of the key.
-        Give the function a timeout of its own. Its writes are not fenced, so let it do one
-        write at a time.
+        Threads cannot be cancelled, so the call always waits for its end: the key stays
+        in work and the Lease is held until then (G10, G11). With `asyncio.to_thread()`,
+        the thread runs on after a timeout, concurrently with the next reconcile of the
+        key. Give the function a timeout of its own. Its writes are not fenced, so let
+        it do one write at a time.
 
         The function gets a copy of the context variables, and a thread of its own. A
         reconcile has at most 8 threads, and further calls wait.
@@ -208,8 +209,8 @@ class Context:
 
         Cancellation:
             Deferred until the function has ended, also by a timeout or the end of the
-            program. A warning is logged after 10 s, and then every minute. A function that
-            never ends holds its key and the Lease until the process is killed.
+            program. A warning is logged after 10 s, and then every minute. A function
+            that never ends holds its key and the Lease until the process is killed.
         """
         check_plain(function, "a function for a thread")
         name = getattr(function, "__qualname__", repr(function))
@@ -228,13 +229,13 @@ def with_object(
         @with_object(Site)  # a msgspec Struct, a Pydantic model, ...; or KubeObject
         async def reconcile(site: Site, ctx: Context) -> Result | None: ...
 
-    It is not called for an object that does not exist. Use a finalizer to clean up before
-    a deletion. The request is in `ctx.request`. Wrap a method when it is bound:
+    It is not called for an object that does not exist. Use a finalizer to clean up
+    before a deletion. The request is in `ctx.request`. Wrap a method when it is bound:
     `with_object(Site)(self.sync)`.
 
     Args:
-        kind: Type of the argument, as for `KubeObject.into`. An object that does not fit
-            is a `TerminalError`, as only a change of the object helps.
+        kind: Type of the argument, as for `KubeObject.into`. An object that does not
+            fit is a `TerminalError`, as only a change of the object helps.
 
     Raises:
         OptionsError: If the decorated function is a generator.
@@ -269,8 +270,8 @@ def check_reconcile(reconcile: object) -> None:
     """Check that a reconcile can be called, instead of failing for each object.
 
     Raises:
-        OptionsError: If it is not a coroutine function (or an object whose `__call__` is
-            one, or a decorated one), is a generator, or does not take two arguments.
+        OptionsError: If it is not a coroutine function (or an object whose `__call__`
+            is one, or a decorated one), is a generator, or does not take two arguments.
     """
     if not is_coroutine_function(reconcile):
         raise OptionsError(

@@ -1,7 +1,8 @@
 """`Controller`: calls a reconcile for each object that changes.
 
 `Manager` runs controllers by `run()`, with a client and an elector. One cancellation
-drains a controller, a second one stops it at once. It ends by itself only with an error.
+drains a controller, a second one stops it at once. It ends by itself only with an
+error.
 """
 
 from __future__ import annotations
@@ -72,33 +73,31 @@ class Controller(Lifecycle):
         `Result(requeue_after=...)`. A change that arrives earlier always triggers a
         reconcile at once, and a requeue is still done at its time.
 
-    Guarantees:
-        G10: A request is never reconciled twice at once. A request that is added while it
-            is being reconciled is reconciled again. Each change is followed by a
-            reconcile that sees it, or a later state. Threads of `ctx.run_in_thread()` are
-            part of the reconcile. Those of `asyncio.to_thread()` outlive a cancellation.
-        Writes through `ctx.client` are visible to the next reconcile of the same request,
-            which waits until the informers of this controller show them. After 10 s it
-            begins with `ctx.stale` set, a warning and a metric. Writes that no informer
-            selects are not waited for: see `ReconcileClient`.
-        A failed reconcile is logged with its key and cause, counted, and passed to
-            `on_error`. Others continue. A reconcile of more than a minute is logged.
-        G12: A predicate that raises lets the change pass. A mapping that raises returns
-            no requests. Both are reported.
+    Guarantees: G10: A request is never reconciled twice at once. A request that is
+        added while it is being reconciled is reconciled again. Each change is followed
+        by a reconcile that sees it, or a later state. Threads of `ctx.run_in_thread()`
+        are part of the reconcile. Those of `asyncio.to_thread()` outlive a
+        cancellation. Writes through `ctx.client` are visible to the next reconcile of
+        the same request, which waits until the informers of this controller show them.
+        After 10 s it begins with `ctx.stale` set, a warning and a metric. Writes that
+        no informer selects are not waited for: see `ReconcileClient`. A failed
+        reconcile is logged with its key and cause, counted, and passed to `on_error`.
+        Others continue. A reconcile of more than a minute is logged. G12: A predicate
+        that raises lets the change pass. A mapping that raises returns no requests.
+        Both are reported.
 
     Not guaranteed:
         That a reconcile sees each change, or the writes of other requests. The order of
         requests: those of the first list and of resyncs have a lower priority.
 
-    Lifetime:
-        It runs once, by `run()`, `async with controller:`, or `start()` and `shutdown()`.
-        Its owner runs the informers, for example in a factory, and enters the client.
-        Handlers are added at the start, and the first reconcile begins when they have
-        processed the initial objects. It owns a task for each running reconcile and
-        each request with pending writes, one for each informer, and two more. When
-        stopped, it waits `drain_timeout` for running reconciles, cancels them, and
-        drops queued requests. (A reconcile that swallows its cancellation keeps it from
-        ending.)
+    Lifetime: It runs once, by `run()`, `async with controller:`, or `start()` and
+        `shutdown()`. Its owner runs the informers, for example in a factory, and enters
+        the client. Handlers are added at the start, and the first reconcile begins when
+        they have processed the initial objects. It owns a task for each running
+        reconcile and each request with pending writes, one for each informer, and two
+        more. When stopped, it waits `drain_timeout` for running reconciles, cancels
+        them, and drops queued requests. (A reconcile that swallows its cancellation
+        keeps it from ending.)
 
     Args:
         name: Name in the log and in metrics.
@@ -125,8 +124,8 @@ class Controller(Lifecycle):
         metrics: Sink of the metrics: see `aioinformer.controller.metrics`.
 
     Raises:
-        OptionsError: If an option is invalid, such as a reconcile that is not a coroutine
-            function of two arguments, or a queue of another controller.
+        OptionsError: If an option is invalid, such as a reconcile that is not a
+            coroutine function of two arguments, or a queue of another controller.
     """
 
     def __init__(
@@ -211,16 +210,17 @@ class Controller(Lifecycle):
             elector: Elector, if the controller has none of its own.
 
         Raises:
-            InformerStopped: If an informer has ended, so that there are no more changes.
+            InformerStopped: If an informer has ended, so that there are no more
+                changes.
             QueueShutDown: If the queue was shut down by other code.
             OptionsError: If it was called before, or the queue contained anything but
                 requests.
             Exception: After a bug of this package.
 
         Cancellation:
-            Stops it: handlers are removed, and running reconciles get `drain_timeout` to
-            end, unless leadership is lost. A second cancellation cancels them at once.
-            Nothing is left running afterwards.
+            Stops it: handlers are removed, and running reconciles get `drain_timeout`
+            to end, unless leadership is lost. A second cancellation cancels them at
+            once. Nothing is left running afterwards.
         """
         failure = None
         try:

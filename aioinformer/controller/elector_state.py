@@ -1,7 +1,7 @@
 """State of an elector: durations, the observed Lease, and whether this replica leads.
 
-Every change of the state is one call, and no method waits. Times are arguments, in seconds
-of one monotonic clock.
+Every change of the state is one call, and no method waits. Times are arguments, in
+seconds of one monotonic clock.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ class ElectorState:
     Attributes:
         observed: Lease as it was last read or written. None if it does not exist, or
             was not read yet.
-        sent: Time at which the last successful write was sent, or None. It is kept until
-            the leader's work has ended, even if leadership is lost before.
+        sent: Time at which the last successful write was sent, or None. It is kept
+            until the leader's work has ended, even if leadership is lost before.
         deadline: Time until which this replica leads, or None.
         doubtful: True after a claim that was refused or could not connect. It was
             probably not written, and counts as unanswered only if the Lease shows it.

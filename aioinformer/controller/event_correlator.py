@@ -67,8 +67,8 @@ class ObjectReference:
                 optionally `namespace`, `uid` and `fieldPath`.
 
         Raises:
-            OptionsError: If the type or the name is missing. A metadata-only object has a
-                type if the `Resource` of its informer has a kind.
+            OptionsError: If the type or the name is missing. A metadata-only object has
+                a type if the `Resource` of its informer has a kind.
         """
         fields: dict[str, Any]
         if isinstance(obj, KubeObject):

@@ -97,11 +97,12 @@ class EventRecorder(Lifecycle):
 
         recorder.event(site, "Normal", "Deployed", "created deployment blog")
 
-    `event()` never blocks and never raises on server errors. A task writes the events one
-    by one. A repeated event becomes a series: it is written at its second occurrence,
-    every 5 minutes while it continues, and 6 minutes after the last occurrence. The
-    behavior is that of client-go's recorder for events.k8s.io (`tools/events`), which
-    refreshes every 30 minutes and starts a new series for each version of an object.
+    `event()` never blocks and never raises on server errors. A task writes the events
+    one by one. A repeated event becomes a series: it is written at its second
+    occurrence, every 5 minutes while it continues, and 6 minutes after the last
+    occurrence. The behavior is that of client-go's recorder for events.k8s.io
+    (`tools/events`), which refreshes every 30 minutes and starts a new series for each
+    version of an object.
 
     Not guaranteed:
         That an event is written. Events that the server refuses, or that fail in 12
@@ -109,19 +110,18 @@ class EventRecorder(Lifecycle):
         different ones within 6 minutes, or after the recorder has ended. All of this is
         logged. A repeated event is tried again when its series is due.
 
-    Lifetime:
-        Add it to a `Manager` with `leader_only=False`, so that it outlives the
+    Lifetime: Add it to a `Manager` with `leader_only=False`, so that it outlives the
         controllers; or enter it (`async with recorder:`), or call `start()` and
         `shutdown()`. It can run again, in any loop. Events from before the start are
-        written then, and remaining events get 5 s at the end. It needs an entered client,
-        and the verbs create and patch of `events` in `events.k8s.io`.
+        written then, and remaining events get 5 s at the end. It needs an entered
+        client, and the verbs create and patch of `events` in `events.k8s.io`.
 
     Args:
         client: Client that sends the requests. Its owner enters it.
         controller: Name of the reporting controller, such as `"site-operator"` or
             `"example.com/site-operator"`.
-        instance: Name of the replica. None for the controller and the host name, which in
-            a cluster is that of the pod.
+        instance: Name of the replica. None for the controller and the host name, which
+            in a cluster is that of the pod.
         rng: Source of the jitter between attempts.
 
     Attributes:
@@ -197,8 +197,8 @@ class EventRecorder(Lifecycle):
 
         Args:
             regarding: Object of the event, its body, or a reference (`apiVersion`,
-                `kind`, `name`, `namespace`, `uid`, `fieldPath`). The event is written in
-                its namespace, or in `default`. `kubectl describe` needs the uid.
+                `kind`, `name`, `namespace`, `uid`, `fieldPath`). The event is written
+                in its namespace, or in `default`. `kubectl describe` needs the uid.
             type: `"Warning"` if it needs attention, else `"Normal"`.
             reason: Reason as one CamelCase word, such as `"FailedMount"`.
             note: Explanation for people, cut to 1024 bytes. A series keeps the note of

@@ -40,11 +40,12 @@ def finalizer(
         async def reconcile(site: KubeObject, ctx: Context) -> None: ...
 
     The finalizer is written into an object before `reconcile` is called for it.
-    `ctx.lister` normally shows it then (otherwise `ctx.stale` is set). A deletion then only
-    marks the object: `cleanup` is called instead of `reconcile`. When that returns None the
-    finalizer is removed, and the server deletes the object once no finalizer is left.
-    Neither function is called while an object waits for other finalizers. For a deleted
-    object, `reconcile` is called as without the decorator. Decorate twice for two
+    `ctx.lister` normally shows it then (otherwise `ctx.stale` is set). A deletion then
+    only marks the object: `cleanup` is called instead of `reconcile`. When that returns
+    None the finalizer is removed, and the server deletes the object once no finalizer
+    is left. Neither function is called while an object waits for other finalizers. For
+    a deleted object, `reconcile` is called as without the decorator. Decorate twice for
+    two
     finalizers: the outer one is cleaned up first.
 
     `cleanup` must be idempotent, like any reconcile: it is called again if the process
@@ -59,9 +60,9 @@ def finalizer(
     `Conflict` the object is read and changed again, up to 5 times. Then the conflict is
     raised, and the request is retried like any other.
 
-    It needs the verbs `get` and `patch` of the resource, and a controller with a client.
-    The design is that of kube-rs (`runtime/finalizer.rs`), where a cleanup that does not
-    fail is complete, and `reconcile` follows with the next event.
+    It needs the verbs `get` and `patch` of the resource, and a controller with a
+    client. The design is that of kube-rs (`runtime/finalizer.rs`), where a cleanup that
+    does not fail is complete, and `reconcile` follows with the next event.
 
     Args:
         resource: Resource of the controller's `for_`.
@@ -69,8 +70,8 @@ def finalizer(
             one resource need different names.
         cleanup: Reconcile that undoes what `reconcile` did outside of the object. If it
             returns a `Result`, the finalizer stays, and it is called again after
-            `requeue_after` or with the next change. Exceptions are retried with backoff,
-            except for a `TerminalError`, which waits for a change.
+            `requeue_after` or with the next change. Exceptions are retried with
+            backoff, except for a `TerminalError`, which waits for a change.
 
     Raises:
         OptionsError: If the name has no domain, the resource is not a `Resource`, or

@@ -76,16 +76,15 @@ class LeaderElector:
         async with elector.leading():  # waits until it leads
             await copy_for_ever()
 
-    Guarantees:
-        G11: The leader's work is cancelled when `renew_deadline` has passed since the
-        last successful renewal was *sent*, whether requests fail or hang. It is cancelled
-        at once if the Lease names another replica. The elector neither renews nor
-        releases before the work has ended. Other replicas wait for `lease_duration`. The
-        difference is the time that the work has to end, and its last requests to arrive.
-        Work that takes longer is logged and counted. After the deadline `check()` raises,
-        and so does each write by `Context.client`. Timestamps of other machines are never
-        compared with the local clock: a lease is valid until its duration has passed
-        since this process first saw it unchanged.
+    Guarantees: G11: The leader's work is cancelled when `renew_deadline` has passed
+        since the last successful renewal was *sent*, whether requests fail or hang. It
+        is cancelled at once if the Lease names another replica. The elector neither
+        renews nor releases before the work has ended. Other replicas wait for
+        `lease_duration`. The difference is the time that the work has to end, and its
+        last requests to arrive. Work that takes longer is logged and counted. After the
+        deadline `check()` raises, and so does each write by `Context.client`.
+        Timestamps of other machines are never compared with the local clock: a lease is
+        valid until its duration has passed since this process first saw it unchanged.
         Not guaranteed: clocks that run at different rates, or stop while a virtual
         machine is suspended, are not detected. A cancelled request that was not awaited
         may reach the server after the Lease was released.
@@ -93,12 +92,12 @@ class LeaderElector:
     The leader creates a deleted Lease again. Failed reads and writes are logged and
     retried. Candidates pause for `retry_period` times a random number in [1, 2.2).
 
-    Each request has a timeout of half of `renew_deadline`, so that a leader has time for
-    a second attempt. A candidate waits for the response to its claim until
-    `renew_deadline` after it was sent, and leads for the rest of that time. If no response
-    arrives but the Lease names this replica, it claims the Lease once more. If that gets
-    no response either, it lets the Lease expire and leaves it to other replicas for a few
-    more seconds: a replica that cannot renew must not block them.
+    Each request has a timeout of half of `renew_deadline`, so that a leader has time
+    for a second attempt. A candidate waits for the response to its claim until
+    `renew_deadline` after it was sent, and leads for the rest of that time. If no
+    response arrives but the Lease names this replica, it claims the Lease once more. If
+    that gets no response either, it lets the Lease expire and leaves it to other
+    replicas for a few more seconds: a replica that cannot renew must not block them.
 
     When the work returns, or its caller is cancelled, the elector renews until the work
     has ended. It then releases the Lease, so that another replica can lead at once. A
@@ -107,18 +106,20 @@ class LeaderElector:
     and cancels all tasks at once: end the leader's work before the program's main
     coroutine returns.
 
-    An elector can lead again after it lost, also in another loop. It runs one task while
-    it leads or waits to. `check()`, `healthy()` and the properties are thread-safe.
+    An elector can lead again after it lost, also in another loop. It runs one task
+    while it leads or waits to. `check()`, `healthy()` and the properties are
+    thread-safe.
 
     Args:
         lock: Lock to hold, with the identity of this replica: a `LeaseLock`.
-        lease_duration: Time that candidates wait for an inactive leader, in seconds or a
-            timedelta, cut to whole seconds.
+        lease_duration: Time that candidates wait for an inactive leader, in seconds or
+            a timedelta, cut to whole seconds.
         renew_deadline: Time that a leader continues without a successful renewal.
         retry_period: Time between two attempts.
         release_on_cancel: False to let the Lease expire instead of releasing it.
         on_new_leader: Plain function, called with the identity of each new leader,
-            including this replica, and with an empty one if there is no leader any more.
+            including this replica, and with an empty one if there is no leader any
+            more.
         name: Name in the log and in metrics; None for that of the lock.
         metrics: Sink of `leader_election_master_status` and other metrics.
         on_error: Callback for a `HandlerError` when `on_new_leader` fails.
@@ -219,9 +220,9 @@ class LeaderElector:
     async def leading(self) -> AsyncGenerator[None]:
         """Wait until this replica leads, and lead until the block ends.
 
-        The block runs in the caller's task. It is cancelled when leadership is lost, as by
-        `asyncio.timeout()`: the caller gets `LeadershipLost` and no cancellation. Other
-        exceptions of the block are passed on.
+        The block runs in the caller's task. It is cancelled when leadership is lost, as
+        by `asyncio.timeout()`: the caller gets `LeadershipLost` and no cancellation.
+        Other exceptions of the block are passed on.
 
         Raises:
             LeadershipLost: If leadership was lost before the block ended.
@@ -263,7 +264,8 @@ class LeaderElector:
         It returns when the work returns, and another replica may lead then.
 
         Raises:
-            LeadershipLost: If leadership was lost. The work was cancelled and has ended.
+            LeadershipLost: If leadership was lost. The work was cancelled and has
+                ended.
             OptionsError: See `leading()`, or the work is a generator.
             BaseException: Exception of the work. The Lease is released.
 

@@ -47,8 +47,8 @@ class LeaseClient(Protocol):
 class LeaseLock:
     """Lease that a `LeaderElector` reads and writes under one identity.
 
-    A write succeeds only if the Lease has not changed since this lock last read or wrote
-    it. Labels, annotations and other fields of the Lease are preserved.
+    A write succeeds only if the Lease has not changed since this lock last read or
+    wrote it. Labels, annotations and other fields of the Lease are preserved.
 
     It needs the verbs get, create and update of `leases` in `coordination.k8s.io`, and
     belongs to one elector.
@@ -57,8 +57,8 @@ class LeaseLock:
         client: Client that sends the requests, without waiting for its `qps`. Its owner
             enters it.
         name: Name of the Lease, the same for all replicas.
-        namespace: Namespace of the Lease. None for that of the client, which in a cluster
-            is that of the pod.
+        namespace: Namespace of the Lease. None for that of the client, which in a
+            cluster is that of the pod.
         identity: Unique identity of this replica. None for the host name (in a cluster,
             that of the pod) and a random suffix.
         labels: Labels to add to the Lease.
@@ -145,8 +145,8 @@ class LeaseLock:
             Conflict: If it has changed: read it again.
             NotFound: If it was deleted, and the server does not create it by an update
                 as a kube-apiserver does.
-            OptionsError: If it was neither read nor created before. For other errors see
-                `Client`.
+            OptionsError: If it was neither read nor created before. For other errors
+                see `Client`.
 
         Cancellation:
             The Lease may have been written.

@@ -62,19 +62,18 @@ class Manager(Lifecycle, WebLifespan):
             manager.add(serve_health, leader_only=False)
             await manager.run()
 
-    It starts the client, the informers, and the runnables of every replica. Once all caches
-    are synced and this replica leads, it starts its controllers. It stops in reverse order:
-    controllers drain, the lease is released, and the other runnables stop. A health
-    endpoint therefore answers until the end.
+    It starts the client, the informers, and the runnables of every replica. Once all
+    caches are synced and this replica leads, it starts its controllers. It stops in
+    reverse order: controllers drain, the lease is released, and the other runnables
+    stop. A health endpoint therefore answers until the end.
 
-    Guarantees:
-        G8: It ends as a whole. If an informer, a controller or another runnable fails, or
-            leadership is lost, everything stops, and `run()` and `shutdown()` raise the
-            first error. Later ones are logged. A runnable that returns ends nothing else.
-        G9: No task, timer or connection is left afterwards.
-        G11: The leader's work is cancelled at the deadline, controllers without a drain,
-            and `ctx.client` refuses further writes. The lease is released only after the
-            work has ended.
+    Guarantees: G8: It ends as a whole. If an informer, a controller or another runnable
+        fails, or leadership is lost, everything stops, and `run()` and `shutdown()`
+        raise the first error. Later ones are logged. A runnable that returns ends
+        nothing else. G9: No task, timer or connection is left afterwards. G11: The
+        leader's work is cancelled at the deadline, controllers without a drain, and
+        `ctx.client` refuses further writes. The lease is released only after the work
+        has ended.
 
     Not guaranteed:
         That controllers start: the manager waits for caches that cannot sync, for
@@ -93,9 +92,9 @@ class Manager(Lifecycle, WebLifespan):
         factory: Factory of the informers, if it needs options such as a namespace or
             metrics, or is already running.
         elector: Leader election among several replicas; None for one replica.
-        drain_timeout: Seconds that the leader's runnables, and then all others, may take
-            to end before they are cancelled again. Controllers have a shorter timeout of
-            their own.
+        drain_timeout: Seconds that the leader's runnables, and then all others, may
+            take to end before they are cancelled again. Controllers have a shorter
+            timeout of their own.
 
     Raises:
         OptionsError: If the client or the timeout is invalid.
@@ -160,17 +159,17 @@ class Manager(Lifecycle, WebLifespan):
         A controller gets the client and, with `leader_only`, the elector.
 
         Args:
-            part: Controller, coroutine function without arguments, or object with such a
-                `run()`, for example a web server. It is stopped by a cancellation.
+            part: Controller, coroutine function without arguments, or object with such
+                a `run()`, for example a web server. It is stopped by a cancellation.
             leader_only: True to start it once all caches are synced and this replica
                 leads. False to run it on every replica: a controller starts once caches
                 are synced, anything else at once.
             name: Name in the log; None for that of the controller or the function.
 
         Raises:
-            OptionsError: If it cannot be run (plain functions and lambdas cannot, even if
-                they return a coroutine: use `functools.partial`), if the controller or
-                its name was added before, or if the manager has ended.
+            OptionsError: If it cannot be run (plain functions and lambdas cannot, even
+                if they return a coroutine: use `functools.partial`), if the controller
+                or its name was added before, or if the manager has ended.
             WrongLoop: If the manager runs in another event loop.
         """
         self._check_loop()
@@ -277,8 +276,8 @@ class Manager(Lifecycle, WebLifespan):
         It starts the manager if necessary. When it returns, everything has ended.
 
         Args:
-            handle_signals: True to end it on SIGTERM and SIGINT. A second signal ends it
-                at once. Signal handlers are restored afterwards.
+            handle_signals: True to end it on SIGTERM and SIGINT. A second signal ends
+                it at once. Signal handlers are restored afterwards.
 
         Raises:
             LeadershipLost: If another replica may lead now.
@@ -287,8 +286,8 @@ class Manager(Lifecycle, WebLifespan):
             BaseException: Failure of a runnable, or of an informer by a bug.
 
         Cancellation:
-            Stops it, as `shutdown()` does, and is raised at the end. A second cancellation
-            stops it at once.
+            Stops it, as `shutdown()` does, and is raised at the end. A second
+            cancellation stops it at once.
         """
         if not self._begun:
             await self.start()
@@ -329,8 +328,8 @@ class Manager(Lifecycle, WebLifespan):
 
         Cancellation:
             Cancels again whatever still runs, and is raised at the end. It still waits
-            for the release of the lease (at most `renew_deadline`), handlers of informers
-            (5 s), and functions in `ctx.run_in_thread()`.
+            for the release of the lease (at most `renew_deadline`), handlers of
+            informers (5 s), and functions in `ctx.run_in_thread()`.
         """
         self._check_loop()
         self._over.set()

@@ -33,7 +33,8 @@ class ControllerMetrics:
     * `controller_runtime_terminal_reconcile_errors_total`: those that are not retried;
     * `controller_runtime_reconcile_timeouts_total`: those that timed out;
     * `controller_runtime_reconcile_time_seconds`: durations;
-    * `controller_runtime_max_concurrent_reconciles`, `controller_runtime_active_workers`.
+    * `controller_runtime_max_concurrent_reconciles`,
+      `controller_runtime_active_workers`.
 
     Two have no counterpart there. `aioinformer_stale_reconciles_total` counts
     reconciles that began before the informers showed earlier writes.

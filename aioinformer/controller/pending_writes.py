@@ -1,7 +1,8 @@
 """Writes of a reconcile that the informers of its controller do not show yet.
 
-A write is identified by the resource version in its response. A deletion has none: it is
-identified by the uid of the object, which then is missing or marked as being deleted.
+A write is identified by the resource version in its response. A deletion has none: it
+is identified by the uid of the object, which then is missing or marked as being
+deleted.
 """
 
 from __future__ import annotations
@@ -128,7 +129,8 @@ class PendingWrites:
     async def applied(self) -> None:
         """Wait until the informers show all writes, and forget them.
 
-        Informers that have ended, or whose versions are not numbers, are not waited for.
+        Informers that have ended, or whose versions are not numbers, are not waited
+        for.
 
         Raises:
             HistoryReset: The server's versions went backwards, so that writes may be

@@ -34,7 +34,8 @@ __all__ = [
 class Predicate:
     """Filter of changes. Predicates can be combined by `&`, `|` and `~`.
 
-    It is called with an `Added`, `Updated` or `Deleted`, and returns True to let it pass.
+    It is called with an `Added`, `Updated` or `Deleted`, and returns True to let it
+    pass.
 
     Args:
         function: Plain function of a change. If it raises, the change passes, and the

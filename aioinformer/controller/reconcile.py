@@ -89,8 +89,8 @@ class Cause(msgspec.Struct, gc=False, frozen=True):
         change: `"added"`, `"updated"` or `"deleted"`; `"initial"` for objects that
             existed when the controller started; `"resync"`; `"retry"` after a failure;
             `"requeue"` after `Result.requeue_after`.
-        kind: Kind of the changed object, such as `"Pod"`, or the name of its informer if
-            the kind is unknown. Empty for a retry or a requeue.
+        kind: Kind of the changed object, such as `"Pod"`, or the name of its informer
+            if the kind is unknown. Empty for a retry or a requeue.
         key: Key of the changed object: that of the request, or of an object it owns.
     """
 
@@ -162,7 +162,8 @@ class Result:
 
     Attributes:
         requeue_after: Seconds, or a `timedelta`, after which to reconcile again even if
-            nothing changes. 0 or less reconciles again at once. None waits for a change.
+            nothing changes. 0 or less reconciles again at once. None waits for a
+            change.
 
     Raises:
         OptionsError: If the duration is not finite.

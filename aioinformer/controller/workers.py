@@ -1,11 +1,11 @@
 """`Workers`: the running reconciles of a controller.
 
-Each reconcile has a task of its own, so that cancelling itself does not affect others. One
-synchronous step at the end of that task decides about retries and requeues, so that the
-queue never hands out a request twice at once.
+Each reconcile has a task of its own, so that cancelling itself does not affect others.
+One synchronous step at the end of that task decides about retries and requeues, so that
+the queue never hands out a request twice at once.
 
-A request with pending writes stays in work until the informers show them. It occupies no
-worker. If it is added again meanwhile, it is reconciled then.
+A request with pending writes stays in work until the informers show them. It occupies
+no worker. If it is added again meanwhile, it is reconciled then.
 """
 
 from __future__ import annotations

@@ -87,8 +87,8 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         metrics: Sink of measurements.
 
     Raises:
-        OptionsError: If the client, a namespace or a period is invalid, or `on_error` is
-            not a plain function.
+        OptionsError: If the client, a namespace or a period is invalid, or `on_error`
+            is not a plain function.
         SelectorSyntaxError: If a selector cannot be parsed.
     """
 
@@ -192,22 +192,22 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
                 own; 0 for none, None for the factory's default.
             page_size: Number of objects in a page of a list; None for the default: see
                 `ReflectorOptions`.
-            streaming_list: True to request lists as streams, which saves memory in older
-                servers. If the server does not support them, lists are in pages.
+            streaming_list: True to request lists as streams, which saves memory in
+                older servers. If the server does not support them, lists are in pages.
             watch_seconds: Minimum duration of a watch; the actual one is random, up to
                 twice as long.
             watch_grace_seconds: Seconds after which the client ends a watch that the
                 server should have ended.
             internal_error_seconds: Seconds for which the informer resumes watches that
                 keep ending with internal errors (500), before it relists.
-            metadata_only: True to request only the metadata of objects, which makes them
-                much smaller. Their kind is `PartialObjectMetadata` of `meta.k8s.io/v1`,
-                whatever the resource; see `obj.type_meta`.
+            metadata_only: True to request only the metadata of objects, which makes
+                them much smaller. Their kind is `PartialObjectMetadata` of
+                `meta.k8s.io/v1`, whatever the resource; see `obj.type_meta`.
             name: Name of a separate, second informer with the same selection.
 
         Raises:
-            OptionsError: If the resource is unknown, an option is invalid, or options or
-                transform differ from those of the existing informer. The message has
+            OptionsError: If the resource is unknown, an option is invalid, or options
+                or transform differ from those of the existing informer. The message has
                 the lines of code of both requests.
             SelectorSyntaxError: If a selector cannot be parsed.
             InformerStopped: If the factory was shut down, or the informer has died.
@@ -364,12 +364,12 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         return tuple(entry.informer for entry in tuple(self._entries.values()))
 
     def not_ready(self) -> dict[str, str]:
-        """Return the informers that cannot be read, with reasons, for a readiness route.
+        """Return the informers that cannot be read, with the reasons.
 
         Empty if all informers are synced and none has ended. Freshness does not count:
-        during an outage of the API server the result stays empty, so that a web app keeps
-        serving from its caches. See `informer.status.age`. Informers of `use()` are left
-        out. May be called from any thread.
+        during an outage of the API server the result stays empty, so that a web app
+        keeps serving from its caches. See `informer.status.age`. Informers of `use()`
+        are left out. May be called from any thread.
         """
         return not_ready(self.lasting)
 
@@ -387,7 +387,8 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
                 `SharedInformer.wait_synced`.
 
         Raises:
-            NotSynced: If not all are synced. The message and `results` have the reasons.
+            NotSynced: If not all are synced. The message and `results` have the
+                reasons.
             InformerStopped: If an informer has ended, synced or not.
 
         Cancellation:
@@ -538,9 +539,9 @@ class DynamicInformerFactory(SharedInformerFactory):
 
     `factory.informer("example.com/v1", "widgets")` does not use discovery: kind and
     namespace are read from the objects. If an informer or the factory has a namespace,
-    pass cluster-scoped resources as
-    `Resource.of("example.com/v1", "zones", namespaced=False)`. Names of kinds, such as
-    `"Widget"`, still use discovery. If the server does not have the resource, nothing is
+    pass cluster-scoped resources as `Resource.of("example.com/v1", "zones",
+    namespaced=False)`. Names of kinds, such as `"Widget"`, still use discovery. If the
+    server does not have the resource, nothing is
     raised: `status.not_served` becomes True, and the informer keeps retrying.
 
     Everything else is as in `SharedInformerFactory`.

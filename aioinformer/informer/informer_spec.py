@@ -340,7 +340,8 @@ def _names(resource: Resource) -> tuple[str, str]:
 def _may_be_served(api_version: str, similar_one: Resource | None) -> bool:
     """Return True if a server may have a resource that is not built in.
 
-    The core group has built-in resources only. Groups without a dot belong to Kubernetes,
+    The core group has built-in resources only. Groups without a dot belong to
+    Kubernetes,
     too: there, the name of a built-in resource of another group is a mistake.
     """
     group = api_version.rpartition("/")[0]

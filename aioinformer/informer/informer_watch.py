@@ -235,8 +235,8 @@ async def until_with_sync(
     """List and watch until conditions are met, one after the other.
 
     Existing objects count: they come first, as ADDED events. The events are those of an
-    `InformerWatch`, so the wait survives the end of a watch and a 410. An object that is
-    created and deleted between two lists is not seen. Each condition is called with
+    `InformerWatch`, so the wait survives the end of a watch and a 410. An object that
+    is created and deleted between two lists is not seen. Each condition is called with
     events until it is true. The event that meets a condition is passed to the next one.
 
     Args:
@@ -251,11 +251,11 @@ async def until_with_sync(
         conditions.
 
     Raises:
-        TimeoutError: If the timeout expires. The message has the last event and the state of
-            the informer.
-        NotSynced: If the timeout expires before the cache was complete, as the precondition
-            requires, or after two permanent errors in a row (400, 401, 403, 404, 405,
-            422).
+        TimeoutError: If the timeout expires. The message has the last event and the
+            state of the informer.
+        NotSynced: If the timeout expires before the cache was complete, as the
+            precondition requires, or after two permanent errors in a row (400, 401,
+            403, 404, 405, 422).
         InformerStopped: If the informer died of a bug, whose exception is `__cause__`.
         OptionsError: If a condition or the precondition is a generator.
         Exception: Error of a condition.

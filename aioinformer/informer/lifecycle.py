@@ -68,7 +68,7 @@ class WebLifespan:
     """Methods that let a web app start and stop a factory or a manager."""
 
     def lifespan(self: Hosted, app: Any) -> AbstractAsyncContextManager[None]:
-        """Run with an ASGI app that serves at once: `FastAPI(lifespan=factory.lifespan)`.
+        """Run with an ASGI app: `FastAPI(lifespan=factory.lifespan)`.
 
         Until the caches are synced, reads through listers raise `NotSynced`.
 

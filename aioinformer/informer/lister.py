@@ -37,7 +37,8 @@ class Lister:
     behind the server. Reads may be made from any thread.
 
     With several namespaces, a read in one of them only requires that this one is synced
-    and fresh. Reads in a namespace that the informer does not have raise `OptionsError`.
+    and fresh. Reads in a namespace that the informer does not have raise
+    `OptionsError`.
 
     All reads have these options and errors:
 
@@ -49,16 +50,16 @@ class Lister:
       list yet. Without `max_staleness`, reads return the last known state during an
       outage. The limit also applies with `allow_unsynced=True`.
 
-    If an index fits, a read takes time in proportion to its result: by key, by namespace,
-    by an index, or by a label with an `index_by_label`. Other selectors are checked for
-    every object of the collection, or of the lister's namespace.
+    If an index fits, a read takes time in proportion to its result: by key, by
+    namespace, by an index, or by a label with an `index_by_label`. Other selectors are
+    checked for every object of the collection, or of the lister's namespace.
 
-    Choice of `max_staleness`: in a collection without changes, only bookmarks and the end
-    of the watch prove that the cache is fresh. Real servers send a bookmark about every
-    minute, for some resources none. A watch ends after up to two times `watch_seconds`
-    (10 minutes by default). So use at least 2 minutes with bookmarks; without them, more
-    than two times `watch_seconds`, and lower that if needed. To read your own write, use
-    `SharedInformer.wait_for_version`.
+    Choice of `max_staleness`: in a collection without changes, only bookmarks and the
+    end of the watch prove that the cache is fresh. Real servers send a bookmark about
+    every minute, for some resources none. A watch ends after up to two times
+    `watch_seconds` (10 minutes by default). So use at least 2 minutes with bookmarks;
+    without them, more than two times `watch_seconds`, and lower that if needed. To read
+    your own write, use `SharedInformer.wait_for_version`.
 
     Args:
         indexer: Cache of the informer.
@@ -197,12 +198,12 @@ class Lister:
     ) -> bytes:
         """Return the result of `list` as a Kubernetes `List` in JSON.
 
-        The stored bodies are joined, not decoded. That takes about a millisecond for each
-        megabyte. The first call for a body also checks it: an object whose body is not
-        JSON is left out, and counted in `status.degraded`. Secrets are included with
-        their data. The list has the version of the cache, so that a client can watch from
-        there. In another thread than the informer's, some objects may be newer than that,
-        but none is older. Options and errors are those of `list`.
+        The stored bodies are joined, not decoded. That takes about a millisecond for
+        each megabyte. The first call for a body also checks it: an object whose body is
+        not JSON is left out, and counted in `status.degraded`. Secrets are included
+        with their data. The list has the version of the cache, so that a client can
+        watch from there. In another thread than the informer's, some objects may be
+        newer than that, but none is older. Options and errors are those of `list`.
         """
         selector = _selector(selector, limit)
         self._check(max_staleness, allow_unsynced=allow_unsynced)

@@ -69,35 +69,31 @@ class SharedInformer:
 
     Usually made and run by a `SharedInformerFactory`.
 
-    Guarantees (each has tests of its name in tests/contracts/):
-        G1: For one object (one uid), a handler gets states that the server reported, in
-            the order in which the informer received them, each at most once except in
-            resyncs. While handler and informer run, the last state follows the last
-            change. States may be skipped (by a relist, or by coalescing).
-        G2: Different objects have no order.
-        G3: When a handler runs, the store has the notified state or a later one.
-        G4: A handler is never called concurrently with itself. A handler that waits or
-            fails delays neither others nor the store. One that blocks the event loop
-            delays everything: calls over 50 ms are counted and logged. `thread=True`
-            runs a plain handler in a thread.
-        G5: A late handler first gets every stored object as `Added(initial=True)`, then
-            every later change, without gaps or repetitions.
-        G6: An object deleted while disconnected gives
-            `Deleted(final_state_unknown=True)` with its last known state. If the name
-            has another uid, `Added` follows. `Deleted` means "no longer in this
-            informer's selection".
-        G7: After every end of a watch or list there is another attempt. Failed attempts
-            start at least 0.8 s apart, doubling up to 30 s, each with jitter.
-        G8: A dead informer is never mistaken for a live one: `status` shows the end,
-            and all waits, iterations of its events and reads through its lister raise.
-        G9: After `run()` has ended, no task, timer or connection of it is left. Nothing
-            is left of a waiter or an events iterator that has ended.
-        G12: Exceptions of handlers, filters, index functions, transforms and watch error
-            handlers are logged (repeated ones in part) and counted, and stop nothing
-            else. Those of the first four are passed to `on_error`. An exception of a
-            predicate is raised to its waiter. A `CancelledError` that such code raises
-            itself counts as an exception. So does any other `BaseException` that does
-            not end the program.
+    Guarantees (each has tests of its name in tests/contracts/): G1: For one object (one
+        uid), a handler gets states that the server reported, in the order in which the
+        informer received them, each at most once except in resyncs. While handler and
+        informer run, the last state follows the last change. States may be skipped (by
+        a relist, or by coalescing). G2: Different objects have no order. G3: When a
+        handler runs, the store has the notified state or a later one. G4: A handler is
+        never called concurrently with itself. A handler that waits or fails delays
+        neither others nor the store. One that blocks the event loop delays everything:
+        calls over 50 ms are counted and logged. `thread=True` runs a plain handler in a
+        thread. G5: A late handler first gets every stored object as
+        `Added(initial=True)`, then every later change, without gaps or repetitions. G6:
+        An object deleted while disconnected gives `Deleted(final_state_unknown=True)`
+        with its last known state. If the name has another uid, `Added` follows.
+        `Deleted` means "no longer in this informer's selection". G7: After every end of
+        a watch or list there is another attempt. Failed attempts start at least 0.8 s
+        apart, doubling up to 30 s, each with jitter. G8: A dead informer is never
+        mistaken for a live one: `status` shows the end, and all waits, iterations of
+        its events and reads through its lister raise. G9: After `run()` has ended, no
+        task, timer or connection of it is left. Nothing is left of a waiter or an
+        events iterator that has ended. G12: Exceptions of handlers, filters, index
+        functions, transforms and watch error handlers are logged (repeated ones in
+        part) and counted, and stop nothing else. Those of the first four are passed to
+        `on_error`. An exception of a predicate is raised to its waiter. A
+        `CancelledError` that such code raises itself counts as an exception. So does
+        any other `BaseException` that does not end the program.
 
     Several namespaces:
         Each namespace has a list and a watch, with errors and versions of its own. All
@@ -116,13 +112,14 @@ class SharedInformer:
         name: Name in log, metrics and errors.
         indexers: Index functions by name, in addition to the index by namespace.
         transform: Function called with each object before it is stored: once for each
-            state, and for the final state of a deletion, but not again for objects that a
-            relist shows unchanged. It returns the object to store, or None to leave it
-            out, as if it did not match the selector. A stored object that is left out
-            later gives `Deleted`, with its last stored state. Key, uid and version must
-            not change; missing ones are restored. If it fails, the object is stored as
-            the server sent it, and `status.degraded` counts it. It runs in the event loop
-            and must not wait. See `strip_managed_fields`, `drop` and `transform_dict`.
+            state, and for the final state of a deletion, but not again for objects that
+            a relist shows unchanged. It returns the object to store, or None to leave
+            it out, as if it did not match the selector. A stored object that is left
+            out later gives `Deleted`, with its last stored state. Key, uid and version
+            must not change; missing ones are restored. If it fails, the object is
+            stored as the server sent it, and `status.degraded` counts it. It runs in
+            the event loop and must not wait. See `strip_managed_fields`, `drop` and
+            `transform_dict`.
         options: Options of lists and watches.
         on_error: Function called with each exception of the user's code.
         metrics: Sink of measurements.
@@ -133,14 +130,14 @@ class SharedInformer:
             namespaces.
         resync_period: Default resync period of handlers: see `add_event_handler`.
         compression: `"zstd"` to keep bodies compressed; requires the `zstd` extra. Pods
-            of 7 KB then take 0.9 KB, and each read of a body takes 10 microseconds more.
-            Keys, uids, versions, labels and index values are not compressed. Handlers
-            get the compressed objects, except for the final state of a deletion. A
-            thread trains the dictionary from the first 500 objects. Meanwhile, new
-            objects wait for about 40 ms, and the event loop is not blocked. Below 100
-            objects there is no dictionary, and pods take 2.3 KB. The dictionary is
-            trained again if later objects differ from the samples, or are many more.
-            None for no compression.
+            of 7 KB then take 0.9 KB, and each read of a body takes 10 microseconds
+            more. Keys, uids, versions, labels and index values are not compressed.
+            Handlers get the compressed objects, except for the final state of a
+            deletion. A thread trains the dictionary from the first 500 objects.
+            Meanwhile, new objects wait for about 40 ms, and the event loop is not
+            blocked. Below 100 objects there is no dictionary, and pods take 2.3 KB. The
+            dictionary is trained again if later objects differ from the samples, or are
+            many more. None for no compression.
 
     Raises:
         OptionsError: If an indexer has the name of the namespace index, the transform
@@ -288,9 +285,9 @@ class SharedInformer:
         """Add indexes, and index all stored objects.
 
         May be called at any time. It takes some microseconds for each object and index:
-        100,000 objects block the event loop for half a second. With so many, add indexes
-        before the informer runs, or `await build_indexers`. Adding the same function
-        under the same name again changes nothing.
+        100,000 objects block the event loop for half a second. With so many, add
+        indexes before the informer runs, or `await build_indexers`. Adding the same
+        function under the same name again changes nothing.
 
         Raises:
             OptionsError: If a name has another function, or a function is not plain;
@@ -306,8 +303,8 @@ class SharedInformer:
     ) -> None:
         """Add indexes in slices that leave time for other tasks.
 
-        Objects may change meanwhile. All indexes appear together, and complete, when this
-        returns.
+        Objects may change meanwhile. All indexes appear together, and complete, when
+        this returns.
 
         Raises:
             OptionsError: If a name has another function, or a function is not plain;
@@ -350,7 +347,7 @@ class SharedInformer:
 
     @property
     def has_synced(self) -> bool:
-        """True once the first complete list is in the store and in the handlers' queues.
+        """True once store and handlers' queues have the first complete list.
 
         Never becomes False again; see `status.age` for freshness.
         """
@@ -386,8 +383,8 @@ class SharedInformer:
                 404, 405 or 422. The informer itself keeps retrying.
 
         Raises:
-            NotSynced: If the timeout expires, or two attempts were refused. The message and
-                `results` have the phase and the last error.
+            NotSynced: If the timeout expires, or two attempts were refused. The message
+                and `results` have the phase and the last error.
             InformerStopped: If the informer has ended, synced or not.
             WrongLoop: If called from another event loop or thread.
 
@@ -418,7 +415,8 @@ class SharedInformer:
                 several.
 
         Raises:
-            TimeoutError: If the timeout expires. The message has the version of the store.
+            TimeoutError: If the timeout expires. The message has the version of the
+                store.
             HistoryReset: If the server's versions go backwards meanwhile, so that this
                 version may never be reached.
             OptionsError: If this version or the server's versions are not decimal
@@ -463,13 +461,13 @@ class SharedInformer:
             await pods.wait_until(lambda store: len(store) >= 3)
 
         The predicate is called with the current state, and then after changes until it
-        is true. The first call waits for the first complete list: an object that was not
-        listed yet is not considered absent.
+        is true. The first call waits for the first complete list: an object that was
+        not listed yet is not considered absent.
 
         With a key, it is called with each state of the object in order, and with None
-        when the object is deleted. So a state that lasted only for a moment counts, too,
-        unless the informer missed it while disconnected. Changes of other keys cost
-        nothing.
+        when the object is deleted. So a state that lasted only for a moment counts,
+        too, unless the informer missed it while disconnected. Changes of other keys
+        cost nothing.
 
         Without a key, it is called with the store after each batch of changes.
 
@@ -514,26 +512,28 @@ class SharedInformer:
 
         Args:
             on_add: Function called with each object that enters the selection.
-            on_update: Function called with the old and the new state of a changed object.
+            on_update: Function called with the old and the new state of a changed
+                object.
             on_delete: Function called with the last state of an object that leaves.
             on_event: Function called with each `Added`, `Updated` or `Deleted`, instead
                 of the other three.
-            resync_period: Interval of resyncs in seconds, or a timedelta; at least 1 s, 0
-                for none, None for the informer's. A resync calls the handler with each
-                stored object as an update without a change (`Updated(obj, obj,
+            resync_period: Interval of resyncs in seconds, or a timedelta; at least 1 s,
+                0 for none, None for the informer's. A resync calls the handler with
+                each stored object as an update without a change (`Updated(obj, obj,
                 resync=True)`), except for objects with a queued notification. It reads
                 the store, not the server. To change the period, add the handler again.
             filter: Plain function that returns True for the objects of interest. It is
                 called in the event loop when a notification is delivered. Objects that
-                start to match give `Added`, those that stop to match `Deleted`. An object
-                for which it fails matches.
+                start to match give `Added`, those that stop to match `Deleted`. An
+                object for which it fails matches.
             coalesce: True to merge the queued notifications of each object into one, or
                 none if it was added and deleted. A slow handler then needs memory for
                 each object, not for each change.
-            thread: True to call plain functions in a thread, one at a time, for code that
-                blocks. They have the context variables of the informer's run, as with
-                `asyncio.to_thread`. A call that has not returned when the informer has
-                stopped is abandoned with a warning, and does not keep the process alive.
+            thread: True to call plain functions in a thread, one at a time, for code
+                that blocks. They have the context variables of the informer's run, as
+                with `asyncio.to_thread`. A call that has not returned when the informer
+                has stopped is abandoned with a warning, and does not keep the process
+                alive.
             name: Name in log and metrics; by default the names of the functions.
 
         Returns:
@@ -541,8 +541,8 @@ class SharedInformer:
 
         Raises:
             OptionsError: If there is no function, or `on_event` and another one, the
-                period is below a second, the filter is not a plain function, or an async
-                function has `thread=True`.
+                period is below a second, the filter is not a plain function, or an
+                async function has `thread=True`.
             InformerStopped: If the informer has ended.
             WrongLoop: If called from another event loop or thread.
         """
@@ -714,7 +714,8 @@ class SharedInformer:
             InformerStopped: If the informer was abandoned before.
             InternalError: If other code has cancelled one of its tasks, or a user's
                 function has cancelled the task that called it.
-            Exception: Bug in this package. Errors of servers and handlers do not end it.
+            Exception: Bug in this package. Errors of servers and handlers do not end
+                it.
 
         Cancellation:
             Stops the informer. Only the data is left afterwards.
@@ -761,7 +762,8 @@ class SharedInformer:
         handlers have ended, and not if it is cancelled meanwhile.
 
         Args:
-            handler: Plain function, called in the event loop; must neither wait nor raise.
+            handler: Plain function, called in the event loop; must neither wait nor
+                raise.
             why_ending: Plain function, called when `run()` is cancelled. It returns
                 None if the informer was stopped on purpose, else the error that the
                 informer dies of.

@@ -38,8 +38,8 @@ class InformerStatus:
     """
 
     synced: bool
-    """True once the first complete list is in the store and in the handlers' queues. Never
-    becomes False again; see `age` for freshness."""
+    """True once the first complete list is in the store and in the handlers' queues.
+    Never becomes False again; see `age` for freshness."""
 
     last_contact: float | None
     """Time of the last contact with the server: a part of a list, an accepted watch, an
@@ -47,8 +47,8 @@ class InformerStatus:
     None before the first contact."""
 
     last_event: float | None
-    """Time of the last change from a watch. Bookmarks, lists and duplicates do not count.
-    None before the first change."""
+    """Time of the last change from a watch. Bookmarks, lists and duplicates do not
+    count. None before the first change."""
 
     age: float | None
     """Maximum staleness of the store in seconds: the time since a complete list, an
@@ -57,8 +57,8 @@ class InformerStatus:
     changes: see `Lister`. None before the first list."""
 
     resource_version: str
-    """Version up to which everything is in the store; empty before the first list. If the
-    resource is absent, the last version."""
+    """Version up to which everything is in the store; empty before the first list. If
+    the resource is absent, the last version."""
 
     restarts: int
     """Number of attempts after errors. The regular end of a watch does not count."""
@@ -68,21 +68,21 @@ class InformerStatus:
     known."""
 
     history_resets: int
-    """Number of times that the server's versions went backwards, which makes the informer
-    relist and compare all objects."""
+    """Number of times that the server's versions went backwards, which makes the
+    informer relist and compare all objects."""
 
     degraded: int
-    """Number of objects and events left out because they cannot be read, of objects stored
-    unchanged because the transform failed, and of bodies that `Lister.json` left out
-    because they are not JSON. The store keeps the last readable state of an object.
+    """Number of objects and events left out because they cannot be read, of objects
+    stored unchanged because the transform failed, and of bodies that `Lister.json` left
+    out because they are not JSON. The store keeps the last readable state of an object.
     Objects that nest too deeply for a decoder are stored, and do not count."""
 
     not_served: bool
     """True if the last attempt failed with 404: the resource is not served."""
 
     last_error: BaseException | None
-    """Error of the last list or watch; None after a success. For an informer that died of
-    a bug, the bug."""
+    """Error of the last list or watch; None after a success. For an informer that died
+    of a bug, the bug."""
 
     failures: int
     """Number of attempts that failed in a row; 0 after a success."""

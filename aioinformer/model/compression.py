@@ -1,9 +1,9 @@
 """Compression of stored bodies, with dictionaries.
 
-Objects of one kind are similar, and a dictionary contains what they have in common. With
-one of 64 KiB a pod of 7 KB takes 0.9 KB, without it 2.3 KB. It is trained on some of the
-objects themselves. A body can be read only with the dictionary that compressed it, so
-owners of a body also keep its `Codec`.
+Objects of one kind are similar, and a dictionary contains what they have in common.
+With one of 64 KiB a pod of 7 KB takes 0.9 KB, without it 2.3 KB. It is trained on some
+of the objects themselves. A body can be read only with the dictionary that compressed
+it, so owners of a body also keep its `Codec`.
 """
 
 from __future__ import annotations
@@ -154,8 +154,8 @@ class Compressor:
     Attributes:
         codec: Codec that reads the bodies again.
         samples: Number of objects that the dictionary was trained on; 0 without one.
-        share: Size of bodies after compression, as measured after training, as a part of
-            the size before; 1.0 if there was nothing to measure.
+        share: Size of bodies after compression, as measured after training, as a part
+            of the size before; 1.0 if there was nothing to measure.
     """
 
     def __init__(self, dictionary: bytes = b"", samples: int = 0) -> None:
@@ -178,7 +178,8 @@ class Compressor:
         """Compress a body: about 25 microseconds for a pod of 7 KB.
 
         Returns:
-            Compressed body; None if that is not smaller by a tenth, or the body is small.
+            Compressed body; None if that is not smaller by a tenth, or the body is
+            small.
         """
         size = len(body)
         if size < LEAST_BODY:
@@ -196,8 +197,8 @@ class Compressor:
 def train(bodies: Sequence[bytes]) -> Compressor:
     """Create a compressor for bodies like these.
 
-    Takes about 40 milliseconds for 500 pods, most of them without holding the GIL: call it
-    in a thread.
+    Takes about 40 milliseconds for 500 pods, most of them without holding the GIL: call
+    it in a thread.
 
     Args:
         bodies: Bodies to train on: the first `SAMPLES` that are not too small. No

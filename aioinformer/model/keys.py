@@ -1,7 +1,7 @@
 """Keys of objects in caches and queues.
 
-A key is `"namespace/name"`, or only `"name"` without a namespace. Both parts are DNS names
-without a slash, so that a key can be split again.
+A key is `"namespace/name"`, or only `"name"` without a namespace. Both parts are DNS
+names without a slash, so that a key can be split again.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def meta_namespace_key(obj: object) -> str:
 
     Args:
         obj: One of these, tried in this order: a string, which is a key already; an
-            object with a `key`, such as `KubeObject` and `DeletedFinalStateUnknown`; one
-            with `name` and `namespace`; a mapping with `metadata`, such as decoded JSON;
-            one with a `metadata` attribute, such as models of other clients. A null
-            namespace counts as none.
+            object with a `key`, such as `KubeObject` and `DeletedFinalStateUnknown`;
+            one with `name` and `namespace`; a mapping with `metadata`, such as decoded
+            JSON; one with a `metadata` attribute, such as models of other clients. A
+            null namespace counts as none.
 
     Raises:
         NoKey: If it is none of these, or has no name.

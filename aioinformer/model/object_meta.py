@@ -1,7 +1,8 @@
 """Fast decoding of the few metadata fields that informers need.
 
 A pod of 7 KB is mostly spec, status and managedFields. Servers write the fields needed
-here (name, namespace, uid, version, labels) before those, so only the front of the body is
+here (name, namespace, uid, version, labels) before those, so only the front of the body
+is
 decoded: 1.3 microseconds instead of 4.5. The cut is exact. If it does not apply, the
 whole body is decoded.
 """
@@ -81,10 +82,11 @@ _decode_labels: Final = msgspec.json.Decoder(dict[str, str | None] | None).decod
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-# Marks where bodies are cut, to be closed again. Why a cut is exact: inside a JSON string
-# a quote is written \", so a quote after a comma and before a letter can only open a key.
-# And the front decodes with exactly these closing braces only if the cut was made at
-# that depth: within an object's metadata, or before the brace that ends them.
+# Marks where bodies are cut, to be closed again. Why a cut is exact: inside a JSON
+# string a quote is written \", so a quote after a comma and before a letter can only
+# open a key. And the front decodes with exactly these closing braces only if the cut
+# was made at that depth: within an object's metadata, or before the brace that ends
+# them.
 _WITHIN: Final = b',"managedFields":['
 
 
@@ -107,7 +109,8 @@ def read_object_meta(body: bytes, *, namespaced: bool = True) -> ObjectMeta:
 
     Args:
         body: Whole object.
-        namespaced: False if its kind is cluster-scoped, so that no namespace is expected.
+        namespaced: False if its kind is cluster-scoped, so that no namespace is
+            expected.
 
     Raises:
         DecodeError: If it is not JSON, or its metadata has the wrong shape.
@@ -174,8 +177,8 @@ def read_identity(body: bytes) -> ObjectMeta:
 class LabelTable:
     """Interned label sets: objects with equal labels share one dict.
 
-    This saves 0.8 KB and most of the decoding for each object. The table is bounded: when it
-    has `limit` sets, it starts over (objects keep their dicts).
+    This saves 0.8 KB and most of the decoding for each object. The table is bounded:
+    when it has `limit` sets, it starts over (objects keep their dicts).
     """
 
     __slots__ = ("_limit", "_sets", "_strings")

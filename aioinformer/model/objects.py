@@ -46,19 +46,20 @@ class KubeObject(
     """One Kubernetes object: its JSON bytes, and the few fields that are always needed.
 
     A read-only `Mapping` of its JSON, and so is every object inside:
-    `obj["spec"]["nodeName"]` works, assignments raise `TypeError`. The body is decoded on
-    first access. A small cache of each informer keeps the last 128 decoded bodies, up to
-    2 MiB of JSON. Bodies above 128 KiB are decoded each time. `at()` reads one path for a
-    fifth of that cost. All properties and `at()` treat `null` as absent.
+    `obj["spec"]["nodeName"]` works, assignments raise `TypeError`. The body is decoded
+    on first access. A small cache of each informer keeps the last 128 decoded bodies,
+    up to 2 MiB of JSON. Bodies above 128 KiB are decoded each time. `at()` reads one
+    path for a fifth of that cost. All properties and `at()` treat `null` as absent.
 
-    Equality compares the JSON values, also with a dict. Objects are not hashable: use `key`
-    or `uid`. The garbage collector does not track them: 100,000 of them do not slow down a
-    collection. As they are immutable, a copy is the object itself. They can be pickled.
+    Equality compares the JSON values, also with a dict. Objects are not hashable: use
+    `key` or `uid`. The garbage collector does not track them: 100,000 of them do not
+    slow down a collection. As they are immutable, a copy is the object itself. They can
+    be pickled.
 
     Attributes:
         body: Stored form of the JSON, perhaps compressed; read `raw` instead.
-        key: `"namespace/name"`, or the name alone for cluster-scoped objects. The name is
-            empty if the server has yet to generate it (`generateName`).
+        key: `"namespace/name"`, or the name alone for cluster-scoped objects. The name
+            is empty if the server has yet to generate it (`generateName`).
         uid: `metadata.uid`; empty if absent.
         resource_version: `metadata.resourceVersion`; empty if absent.
         label_set: Dict behind `labels`, shared by many objects: never change it.
@@ -106,8 +107,9 @@ class KubeObject(
     def raw(self) -> bytes:
         """JSON of the whole object.
 
-        Objects from a server have `apiVersion` and `kind`, whether listed or watched. With
-        compression, each access decompresses the body: 10 microseconds for a pod of 7 KB.
+        Objects from a server have `apiVersion` and `kind`, whether listed or watched.
+        With compression, each access decompresses the body: 10 microseconds for a pod
+        of 7 KB.
 
         Raises:
             InternalError: If the compressed body is damaged.
@@ -165,11 +167,11 @@ class KubeObject(
 
     @property
     def type_meta(self) -> dict[str, str]:
-        """`apiVersion` and `kind` for references to the object, such as owner references.
+        """`apiVersion` and `kind` for references, such as owner references.
 
-        These differ from the body in an informer with `metadata_only=True`: its objects are of
-        the kind `PartialObjectMetadata`. Then they are those of the informer's `Resource`, if it
-        has a kind.
+        These differ from the body in an informer with `metadata_only=True`: its objects
+        are of the kind `PartialObjectMetadata`. Then they are those of the informer's
+        `Resource`, if it has a kind.
         """
         kind, resource = self.kind, self.context.resource
         if resource is None or not resource.kind or kind != METADATA_KIND:
@@ -243,8 +245,8 @@ class KubeObject(
         """Return a new, typed copy of the whole object.
 
         Args:
-            kind: A `msgspec.Struct`, dataclass, TypedDict or any other type that `msgspec`
-                decodes; a Pydantic model; or a model of kubernetes_asyncio.
+            kind: A `msgspec.Struct`, dataclass, TypedDict or any other type that
+                `msgspec` decodes; a Pydantic model; or a model of kubernetes_asyncio.
 
         Raises:
             DecodeError: If the object does not fit the type; the text says where.
@@ -349,8 +351,8 @@ def _new_reader(kind: Any) -> Callable[[bytes], Any]:
     return msgspec.json.Decoder(kind).decode
 
 
-# Creating one takes ten times as long as decoding a pod. Programs use few types, but may
-# create them dynamically, so the cache is bounded.
+# Creating one takes ten times as long as decoding a pod. Programs use few types, but
+# may create them dynamically, so the cache is bounded.
 _cached_reader = lru_cache(maxsize=64)(_new_reader)
 
 

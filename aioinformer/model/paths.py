@@ -53,8 +53,8 @@ def path_reader(path: Path) -> Callable[[bytes], Any]:
         path: Steps separated by dots, or a tuple of steps.
 
     Returns:
-        Reader. It raises `DecodeError` if the body is not JSON. The text before the path
-        may remain unchecked.
+        Reader. It raises `DecodeError` if the body is not JSON. The text before the
+        path may remain unchecked.
 
     Raises:
         OptionsError: If the path is empty, or a step is empty or not a string.

@@ -60,15 +60,15 @@ class Resource:
         """Return the path on the server, starting with `/`.
 
         Args:
-            namespace: Namespace of a list or watch; required with the name of a namespaced
-                object.
+            namespace: Namespace of a list or watch; required with the name of a
+                namespaced object.
             name: Name of the object; empty for the collection.
             subresource: Subresource, such as `"status"`; requires a name.
 
         Raises:
-            OptionsError: If a cluster-scoped resource has a namespace, or a name lacks its
-                namespace; or if a part cannot be in a path, as in client-go: `.`, `..`, or
-                with a slash or a percent sign.
+            OptionsError: If a cluster-scoped resource has a namespace, or a name lacks
+                its namespace; or if a part cannot be in a path, as in client-go: `.`,
+                `..`, or with a slash or a percent sign.
         """
         for part in (namespace or "", name, subresource):
             if part in {".", ".."} or "/" in part or "%" in part:

@@ -42,9 +42,9 @@ T = TypeVar("T", bound="KubeObject")
 class LabelSelector:
     """Conjunction of requirements on labels. Without any, it matches everything.
 
-    `==` and `hash()` compare the requirements, independent of order and spacing in the text
-    (`a==b` is `a=b`). `str()` writes them in a fixed order, so that equal selectors have
-    equal texts. Immutable.
+    `==` and `hash()` compare the requirements, independent of order and spacing in the
+    text (`a==b` is `a=b`). `str()` writes them in a fixed order, so that equal
+    selectors have equal texts. Immutable.
 
     Example:
         >>> LabelSelector.parse("app=web,tier in (a, b),!canary").matches(
@@ -59,8 +59,8 @@ class LabelSelector:
         self._requirements = tuple(
             sorted(set(requirements), key=lambda it: (it.key, it.operator, it.values))
         )
-        # Sets for matches(). An absent label reads as None, so presence and absence are set
-        # tests like all others.
+        # Sets for matches(). An absent label reads as None, so presence and absence are
+        # set tests like all others.
         required: list[tuple[str, frozenset[str | None]]] = []
         forbidden: list[tuple[str, frozenset[str | None]]] = []
         bounds: list[tuple[str, int, int]] = []
@@ -88,10 +88,10 @@ class LabelSelector:
         """Parse a selector such as `"app=web,tier in (a, b),!canary"`.
 
         Args:
-            text: Requirements separated by commas, as in kubectl: `key=value`, `key==value`,
-                `key!=value`, `key in (a,b)`, `key notin (a,b)`, `key` (present), `!key`
-                (absent), and with an integer `key>1` and `key<1`. Blanks between tokens are
-                ignored. An empty text matches everything.
+            text: Requirements separated by commas, as in kubectl: `key=value`,
+                `key==value`, `key!=value`, `key in (a,b)`, `key notin (a,b)`, `key`
+                (present), `!key` (absent), and with an integer `key>1` and `key<1`.
+                Blanks between tokens are ignored. An empty text matches everything.
 
         Raises:
             SelectorSyntaxError: If it cannot be parsed, or a key or value is invalid;
@@ -104,8 +104,8 @@ class LabelSelector:
         """Create a selector from the `LabelSelector` object of a spec.
 
         Args:
-            spec: Object with `matchLabels` and `matchExpressions`, both optional, as in the
-                `spec.selector` of a Deployment. An empty one matches everything.
+            spec: Object with `matchLabels` and `matchExpressions`, both optional, as in
+                the `spec.selector` of a Deployment. An empty one matches everything.
 
         Raises:
             OptionsError: If an operator, key or value is invalid.
@@ -138,8 +138,8 @@ class LabelSelector:
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return whether an object with these labels is selected.
 
-        `!=` and `notin` also match objects without the label. `>` and `<` match only if the
-        label is a 64-bit integer.
+        `!=` and `notin` also match objects without the label. `>` and `<` match only if
+        the label is a 64-bit integer.
         """
         for key, values in self._required:
             if labels.get(key) not in values:
@@ -154,8 +154,8 @@ class LabelSelector:
     def select(self, objects: Iterable[T]) -> list[T]:
         """Return the selected objects, in their order.
 
-        The result is that of `matches()` for each, but several times faster: it reads their
-        `label_set`, one requirement at a time.
+        The result is that of `matches()` for each, but several times faster: it reads
+        their `label_set`, one requirement at a time.
         """
         kept = list(objects)
         for key, values in self._required:
@@ -215,8 +215,8 @@ _OPERATORS: dict[str, LabelOperator] = {
 class _LabelParser:
     """Parser of a label selector."""
 
-    # Blanks, then a symbol or a word. `in` and `notin` are words like any other: only their
-    # position makes them operators.
+    # Blanks, then a symbol or a word. `in` and `notin` are words like any other: only
+    # their position makes them operators.
     _TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),<>]|[^=!(),<> \t\r\n]+)?")
     _SYMBOLS = frozenset(["=", "==", "!=", "!", "(", ")", ",", "<", ">"])
 
@@ -352,8 +352,8 @@ class LabelRequirement:
     Attributes:
         key: Label, such as `"app"` or `"example.com/tier"`.
         operator: `=`, `!=`, `in`, `notin`, `exists`, `!` (absent), `>` or `<`.
-        values: Values, sorted and without duplicates: one for `=`, `!=`, `>` and `<`, at
-            least one for `in` and `notin`, none for `exists` and `!`.
+        values: Values, sorted and without duplicates: one for `=`, `!=`, `>` and `<`,
+            at least one for `in` and `notin`, none for `exists` and `!`.
 
     Raises:
         OptionsError: If the key, the operator, a value or their number is invalid.
@@ -453,8 +453,8 @@ class FieldRequirement:
         value: Value to compare with; a missing field counts as `""`.
 
     Raises:
-        OptionsError: If the operator is unknown, or the field is empty or contains a blank,
-            a backslash, or one of `,`, `=` and `!`.
+        OptionsError: If the operator is unknown, or the field is empty or contains a
+            blank, a backslash, or one of `,`, `=` and `!`.
     """
 
     field: str
@@ -480,8 +480,8 @@ class FieldSelector:
     """Conjunction of requirements on fields. Without any, it matches everything.
 
     The server decides which fields it supports: a few of each kind, such as
-    `metadata.name`, or a pod's `spec.nodeName` and `status.phase`. Immutable, and compared
-    by its requirements, independent of their order in the text.
+    `metadata.name`, or a pod's `spec.nodeName` and `status.phase`. Immutable, and
+    compared by its requirements, independent of their order in the text.
 
     Attributes:
         requirements: Requirements, in the order in which `str()` writes them.
@@ -501,8 +501,9 @@ class FieldSelector:
 
         Args:
             text: `field=value`, `field==value` and `field!=value`, separated by commas.
-                Empty terms are skipped. A backslash escapes a comma, an equals sign or a
-                backslash in a value. Blanks are part of the value; field names have none.
+                Empty terms are skipped. A backslash escapes a comma, an equals sign or
+                a backslash in a value. Blanks are part of the value; field names have
+                none.
 
         Raises:
             SelectorSyntaxError: If it cannot be parsed; `position` says where.
@@ -519,7 +520,8 @@ class FieldSelector:
         """Return whether an object is selected.
 
         Args:
-            get: Function that returns the text of a field by its path, `""` if it is missing.
+            get: Function that returns the text of a field by its path, `""` if it is
+                missing.
         """
         for it in self.requirements:
             if (get(it.field) == it.value) is (it.operator == "!="):

@@ -63,8 +63,8 @@ _DAY = 24 * _HOUR
 _YEAR = 365 * _DAY
 
 
-# Exclusive limits in seconds, and the units below them; the second unit is left out where
-# it is 0. The same steps as kubectl's.
+# Exclusive limits in seconds, and the units below them; the second unit is left out
+# where it is 0. The same steps as kubectl's.
 _STEPS: tuple[tuple[float, tuple[int, str], tuple[int, str] | None], ...] = (
     (2 * _MINUTE, (1, "s"), None),
     (10 * _MINUTE, (_MINUTE, "m"), (1, "s")),
@@ -82,8 +82,8 @@ def human_duration(seconds: float) -> str:
     """Format a duration like ages in kubectl: `"45s"`, `"3m20s"`, `"5d4h"`, `"2y"`.
 
     Args:
-        seconds: Duration in seconds; fractions are cut off. Down to -2 seconds count as 0,
-            as clocks differ; less is `"<invalid>"`.
+        seconds: Duration in seconds; fractions are cut off. Down to -2 seconds count as
+            0, as clocks differ; less is `"<invalid>"`.
     """
     whole = int(seconds)
     if whole < -1:

@@ -182,9 +182,9 @@ def drop(*paths: Path) -> Transform:
             array; items after a removed one move up.
 
     Raises:
-        OptionsError: If no path is given, a path is empty or has an empty step, or a path
-            is part of the object's identity: `metadata` as a whole, its name, namespace,
-            uid or version.
+        OptionsError: If no path is given, a path is empty or has an empty step, or a
+            path is part of the object's identity: `metadata` as a whole, its name,
+            namespace, uid or version.
     """
     if not paths:
         raise OptionsError("pass at least one path to drop")
@@ -315,8 +315,9 @@ def transform_dict(
 
     Args:
         function: Function called with a new dict of the whole object, which it may
-            change. It returns the dict to store, possibly the same one, or None to leave
-            the object out. A function without a return statement leaves out everything.
+            change. It returns the dict to store, possibly the same one, or None to
+            leave the object out. A function without a return statement leaves out
+            everything.
 
     Raises:
         OptionsError: If it is not a plain function.

@@ -1,11 +1,11 @@
 """Read-only views of decoded JSON, and the small cache of decoded bodies.
 
-Cached objects are shared by all readers, so nothing can be changed through a view. A view
-wraps the result of `orjson`. Access to a nested dict or list creates another view.
+Cached objects are shared by all readers, so nothing can be changed through a view. A
+view wraps the result of `orjson`. Access to a nested dict or list creates another view.
 
-Views are subclasses of `dict` and `list`, as the JSON encoders of web frameworks expect.
-A view holds plain values and wraps each one when it returns it. So every method of the two
-types that would return a held value as it is must be overridden here.
+Views are subclasses of `dict` and `list`, as the JSON encoders of web frameworks
+expect. A view holds plain values and wraps each one when it returns it. So every method
+of the two types that would return a held value as it is must be overridden here.
 """
 
 from __future__ import annotations
@@ -85,19 +85,20 @@ def decode_json(raw: bytes, what: str) -> Any:
 class DecodedBodies:
     """Cache of the bodies decoded last.
 
-    Bounded by their number and by their bytes of JSON. Large bodies are never cached: each
-    field access decodes them.
+    Bounded by their number and by their bytes of JSON. Large bodies are never cached:
+    each field access decodes them.
 
-    Usable from any thread, as each step is atomic. Concurrent changes can make the count of
-    bytes inexact, so bytes are recounted before anything is dropped because of them.
+    Usable from any thread, as each step is atomic. Concurrent changes can make the
+    count of bytes inexact, so bytes are recounted before anything is dropped because of
+    them.
     """
 
     __slots__ = ("_size", "bodies")
 
     def __init__(self) -> None:
-        # By stored bodies, with the length of their JSON. A compressed body contains the
-        # number of its dictionary and is never JSON, so equal bodies mean the same in any
-        # context.
+        # By stored bodies, with the length of their JSON. A compressed body contains
+        # the number of its dictionary and is never JSON, so equal bodies mean the same
+        # in any context.
         self.bodies: OrderedDict[bytes, tuple[dict[str, Any], int]] = OrderedDict()
         self._size = 0
 
@@ -163,9 +164,9 @@ _REFERENCES_OF_CACHE: Final = _references_of_cache()
 class ObjectContext:
     """State shared by the objects of one informer: how to read bodies, and a cache.
 
-    It never refers to the objects themselves, as the garbage collector could not find such a
-    reference cycle: it does not look into objects. A copied or unpickled context has an empty
-    cache.
+    It never refers to the objects themselves, as the garbage collector could not find
+    such a reference cycle: it does not look into objects. A copied or unpickled context
+    has an empty cache.
 
     Args:
         codec: Codec of compressed bodies; None if bodies are JSON.
@@ -293,7 +294,8 @@ class ReadOnlyDict(dict[str, Any]):
         return read_only(super().get(key, default))
 
     def __iter__(self) -> Iterator[str]:
-        # An overridden `__iter__` makes dict(), | and ** call `__getitem__` for each value.
+        # An overridden `__iter__` makes dict(), | and ** call `__getitem__` for each
+        # value.
         return super().__iter__()
 
     def keys(self) -> KeysView[str]:  # type: ignore[override]  # of any mapping

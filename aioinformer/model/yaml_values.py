@@ -71,8 +71,8 @@ def decoded_yaml(raw: bytes) -> object:
         raw: YAML. Only the first of several documents is decoded.
 
     Raises:
-        YAMLError: If it is malformed, too large or nested too deeply, has values that JSON
-            cannot represent, or grows excessively by aliases and merges.
+        YAMLError: If it is malformed, too large or nested too deeply, has values that
+            JSON cannot represent, or grows excessively by aliases and merges.
 
     Example:
         >>> decoded_yaml(b"{1: yes, since: 2024-01-31}")

@@ -1,7 +1,7 @@
 """Cells: helpers that read fields of incomplete objects, and format them.
 
-Objects that a test adds are not validated. So each function accepts any JSON, and treats
-values of another type as missing.
+Objects that a test adds are not validated. So each function accepts any JSON, and
+treats values of another type as missing.
 """
 
 from __future__ import annotations

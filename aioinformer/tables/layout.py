@@ -10,7 +10,8 @@ from typing import Any
 __all__ = ["AGE", "NAME", "Cells", "Column", "Layout", "integers", "texts"]
 
 Cells = Callable[[Mapping[str, Any], datetime], list[Any]]
-"""Function that returns the cells of an object, given the current time. Any field may be
+"""Function that returns the cells of an object, given the current time. Any field may
+be
 missing: a bookmark is shown as the row of an empty object."""
 
 
@@ -49,8 +50,8 @@ class Layout:
     Attributes:
         columns: Columns from left to right.
         cells: Function that returns the cells of a row, one for each column.
-        conditions: Function that returns the conditions of a row, such as that a pod has
-            completed; None for no conditions.
+        conditions: Function that returns the conditions of a row, such as that a pod
+            has completed; None for no conditions.
     """
 
     columns: tuple[Column, ...]

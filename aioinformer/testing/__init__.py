@@ -6,8 +6,8 @@
     FakeListerWatcher    source of lists and watches without a server
 
 Rule of this layer: it adds clients of aioinformer to the test server, and has none of
-its engine. Importing this package loads nothing else, because pytest imports it in every
-run, for the plugin.
+its engine. Importing this package loads nothing else, because pytest imports it in
+every run, for the plugin.
 """
 
 from importlib import import_module

@@ -46,9 +46,9 @@ __all__ = ["FakeListPage", "FakeListerWatcher", "PlayedWatch"]
 class FakeListerWatcher:
     """Set of objects in memory that supports lists and watches, and nothing else.
 
-    For tests of event handlers, without a server and its validation: objects are stored as
-    given. Versions and missing uids are assigned in the order of the calls, so that every
-    run is the same. All methods take effect at once.
+    For tests of event handlers, without a server and its validation: objects are stored
+    as given. Versions and missing uids are assigned in the order of the calls, so that
+    every run is the same. All methods take effect at once.
 
     Implements `aioinformer.watch.interface.ListerWatcher`.
 

@@ -12,8 +12,8 @@ imports nothing of the package, and no HTTP library, until a test uses the fixtu
 
 The fixture is asynchronous and uses the project's plugin for coroutine tests:
 pytest-asyncio in either mode, or anyio's on the asyncio backend. The server runs in the
-loop of the test, for every loop scope, and so shares its clock. Run blocking code, such as
-a synchronous client library, in a thread: `asyncio.to_thread()`.
+loop of the test, for every loop scope, and so shares its clock. Run blocking code, such
+as a synchronous client library, in a thread: `asyncio.to_thread()`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ __all__ = ["apiserver", "apiserver_options", "pytest_configure"]
 _ASYNCIO = "pytest_asyncio.plugin"
 _ANYIO = "anyio.pytest_plugin"
 _BY_ASYNCIO = "_aioinformer_by_asyncio_"
-# A fixture of pytest-asyncio runs in the loop of its own scope, not in that of the test.
+# A fixture of pytest-asyncio runs in the loop of its own scope, not in that of the
+# test.
 _LOOP_SCOPES: tuple[_LoopScope, ...] = (
     "function",
     "class",
@@ -71,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def apiserver_options() -> dict[str, Any]:
-    """Return options for all `apiserver` fixtures; override it in a conftest or a module.
+    """Return options for all `apiserver` fixtures; override it where needed.
 
     The marker `apiserver` takes precedence.
     """

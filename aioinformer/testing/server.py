@@ -39,8 +39,8 @@ _CONFIG = ClientConfig(server="http://in-memory")
 class APIServer(LocalAPIServer):
     """Kubernetes API server for tests, in this process, with clients of this package.
 
-    Adds `client()` and `list_watch()` to `LocalAPIServer`, which describes the arguments,
-    the other methods and the errors.
+    Adds `client()` and `list_watch()` to `LocalAPIServer`, which describes the
+    arguments, the other methods and the errors.
     """
 
     def client(self, *, token: str | None = None) -> Client:

@@ -46,13 +46,14 @@ def health_routes(
 ) -> list[web.RouteDef]:
     """Return the routes `/livez` and `/readyz`.
 
-    They return 200 or 503, and JSON with the phase, the age of the cache and the trouble
-    of each informer. Each request looks at the current informers of the factory.
+    They return 200 or 503, and JSON with the phase, the age of the cache and the
+    trouble of each informer. Each request looks at the current informers of the
+    factory.
 
     - `/readyz`: 503 while an informer is not synced, has ended, or is older than
       `max_staleness`. Informers of `factory.use()` are listed but do not count.
-    - `/livez`: 503 when an informer has failed, as only then a restart helps. It stays 200
-      during an outage of the API server.
+    - `/livez`: 503 when an informer has failed, as only then a restart helps. It stays
+      200 during an outage of the API server.
 
     Args:
         *sources: Factories, managers or informers.
@@ -74,8 +75,8 @@ def metrics_routes(
     """Return the route `/metrics` for Prometheus.
 
     Args:
-        registry: Registry to export. None for the default one of prometheus-client, which
-            `PrometheusSink()` uses.
+        registry: Registry to export. None for the default one of prometheus-client,
+            which `PrometheusSink()` uses.
         path: Path of the endpoint.
 
     Raises:
@@ -99,9 +100,9 @@ def event_stream(
     """Return an app that sends the objects of an informer as server-sent events.
 
     Mount it by `app.add_subapp("/events", ...)`, so that the streams end when that app
-    shuts down. (aiohttp would wait a minute for them.) Clients see the objects, so protect
-    it, for example by middlewares of the app. It returns 400 for an invalid query, and 503
-    if the informer has ended or has `max_readers` readers.
+    shuts down. (aiohttp would wait a minute for them.) Clients see the objects, so
+    protect it, for example by middlewares of the app. It returns 400 for an invalid
+    query, and 503 if the informer has ended or has `max_readers` readers.
 
     Args:
         informer: Informer whose objects are sent.

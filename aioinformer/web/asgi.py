@@ -6,9 +6,9 @@
     app.routes.append(Route("/events", event_stream(pods)))
     app.mount("/", health_routes(factory) + metrics_routes())  # last: it takes the rest
 
-They are plain ASGI apps. Starlette, FastAPI and Litestar can mount them, and a server can
-run them without a framework. `Route` is that of Starlette. A mount would match `/events/`
-only, and leave `/events` to a redirect or the next mount.
+They are plain ASGI apps. Starlette, FastAPI and Litestar can mount them, and a server
+can run them without a framework. `Route` is that of Starlette. A mount would match
+`/events/` only, and leave `/events` to a redirect or the next mount.
 """
 
 from __future__ import annotations
@@ -60,13 +60,14 @@ def health_routes(
 ) -> Routes:
     """Return an app with `/livez` and `/readyz`.
 
-    They return 200 or 503, and JSON with the phase, the age of the cache and the trouble
-    of each informer. Each request looks at the current informers of the factory.
+    They return 200 or 503, and JSON with the phase, the age of the cache and the
+    trouble of each informer. Each request looks at the current informers of the
+    factory.
 
     - `/readyz`: 503 while an informer is not synced, has ended, or is older than
       `max_staleness`. Informers of `factory.use()` are listed but do not count.
-    - `/livez`: 503 when an informer has failed, as only then a restart helps. It stays 200
-      during an outage of the API server.
+    - `/livez`: 503 when an informer has failed, as only then a restart helps. It stays
+      200 during an outage of the API server.
 
     Args:
         *sources: Factories, managers or informers.
@@ -88,8 +89,8 @@ def metrics_routes(
     """Return an app with `/metrics` for Prometheus.
 
     Args:
-        registry: Registry to export. None for the default one of prometheus-client, which
-            `PrometheusSink()` uses.
+        registry: Registry to export. None for the default one of prometheus-client,
+            which `PrometheusSink()` uses.
         path: Path of the endpoint.
 
     Raises:
@@ -117,9 +118,9 @@ def event_stream(
 
     uvicorn waits for all responses when it stops, without notifying them. The streams
     therefore look at the server that handles signals, and end when it should exit. With
-    other servers, call `app.stream.close()`, or rely on their timeout (3 s in Hypercorn).
-    uvicorn has no timeout by default, and waits forever for a client that does not read:
-    set `--timeout-graceful-shutdown`.
+    other servers, call `app.stream.close()`, or rely on their timeout (3 s in
+    Hypercorn). uvicorn has no timeout by default, and waits forever for a client that
+    does not read: set `--timeout-graceful-shutdown`.
 
     Args:
         informer: Informer whose objects are sent.
@@ -154,8 +155,9 @@ def event_stream(
 class Routes:
     """ASGI app of routes. Two can be added.
 
-    Paths are relative to the mount, and a trailing slash is ignored. Other paths get 404,
-    and methods other than GET and HEAD get 405. Lifespan events are accepted and ignored.
+    Paths are relative to the mount, and a trailing slash is ignored. Other paths get
+    404, and methods other than GET and HEAD get 405. Lifespan events are accepted and
+    ignored.
 
     Args:
         routes: Responders by path.
@@ -269,9 +271,9 @@ async def _until_disconnected(receive: Receive) -> None:
 def _abort(receive: Receive, send: Send) -> bool:
     """Abort the connection of a stuck reader. Return False if that is not possible.
 
-    ASGI has no message for it. uvicorn's callables are methods of the object that has the
-    transport, unless a middleware wraps both. Closing the connection instead would wait
-    for the reader without a limit.
+    ASGI has no message for it. uvicorn's callables are methods of the object that has
+    the transport, unless a middleware wraps both. Closing the connection instead would
+    wait for the reader without a limit.
     """
     for call in (receive, send):
         transport = getattr(getattr(call, "__self__", None), "transport", None)

@@ -1,8 +1,9 @@
 """`ChangeLog`: the objects of an informer, and their recent changes.
 
-All readers of an event stream share it. A `Reader` keeps only which objects have pending
-events, and the last states of deleted ones. A slow reader therefore costs memory for each
-object, not for each change, and gets current states instead of a history.
+All readers of an event stream share it. A `Reader` keeps only which objects have
+pending events, and the last states of deleted ones. A slow reader therefore costs
+memory for each object, not for each change, and gets current states instead of a
+history.
 
 Readers with equal selections form a group: a change is matched once for all of them.
 
@@ -126,8 +127,8 @@ class _DepartureMatch(NamedTuple):
 class ChangeLog:
     """Current objects, and a bounded history of their changes.
 
-    Changes are numbered from 1, including those that add the initial objects. Objects are
-    identified by uid: a recreated object is another one.
+    Changes are numbered from 1, including those that add the initial objects. Objects
+    are identified by uid: a recreated object is another one.
     """
 
     def __init__(self, history: int = HISTORY) -> None:
@@ -194,11 +195,11 @@ class ChangeLog:
         """Return a new reader, which gets events until it is dismissed.
 
         Args:
-            accepts: Function that returns True for objects in the reader's selection. It
-                may look at the identity and the labels only. Readers with equal functions
-                share its results.
-            since: Number of the last change that the reader knows. For None, or a number
-                that the log does not know, all objects follow a `RESET`.
+            accepts: Function that returns True for objects in the reader's selection.
+                It may look at the identity and the labels only. Readers with equal
+                functions share its results.
+            since: Number of the last change that the reader knows. For None, or a
+                number that the log does not know, all objects follow a `RESET`.
             on_news: Callback, called when there are new pending events.
         """
         group = self._groups.get(accepts)
@@ -294,12 +295,12 @@ class ReaderGroup:
 class Reader:
     """Pending events of one reader. Made by `ChangeLog.reader`.
 
-    Guarantees: the last event of an object follows its last change. No event is repeated,
-    except for those in flight when an earlier reader stopped and this one resumed. An
-    object that was added and deleted before it was sent has no events.
+    Guarantees: the last event of an object follows its last change. No event is
+    repeated, except for those in flight when an earlier reader stopped and this one
+    resumed. An object that was added and deleted before it was sent has no events.
 
-    It costs a few bytes for each object during the initial list, some 200 for each object
-    with a pending change, and nothing before its first `step`.
+    It costs a few bytes for each object during the initial list, some 200 for each
+    object with a pending change, and nothing before its first `step`.
     """
 
     def __init__(
@@ -331,8 +332,8 @@ class Reader:
         self._checked: dict[int, _DepartureMatch] = {}
         # Departed objects: True if the earlier reader had got them.
         self._had: dict[str, bool] = {}
-        # Objects with later changes, in order of the first one: True if the reader knows
-        # them. Invariant: an object is either accepted now, or was known, and
+        # Objects with later changes, in order of the first one: True if the reader
+        # knows them. Invariant: an object is either accepted now, or was known, and
         # `_final_states` has the last state that was accepted.
         self._waiting: OrderedDict[str, bool] = OrderedDict()
         self._final_states: dict[str, KubeObject] = {}
@@ -392,8 +393,8 @@ class Reader:
             return
 
         if uid not in self._waiting:
-            # A new reader knows only what the walk has passed. A resumed one may know all
-            # accepted objects: events were in flight when it left.
+            # A new reader knows only what the walk has passed. A resumed one may know
+            # all accepted objects: events were in flight when it left.
             unseen = before is not None and self._at < before.last <= self._until
             self._waiting[uid] = was and not (unseen and self._since is None)
 

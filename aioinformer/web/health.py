@@ -1,12 +1,12 @@
 """Liveness and readiness of an app, by the status of its informers.
 
 `/readyz` fails while a cache is incomplete, stopped or, with a limit, too old. `/livez`
-fails only if an informer has failed, as only then a restart helps. An API server that is
-unreachable, slow or refuses requests is no reason for a restart, which would lose a cache
-that still answers.
+fails only if an informer has failed, as only then a restart helps. An API server that
+is unreachable, slow or refuses requests is no reason for a restart, which would lose a
+cache that still answers.
 
-Responses contain names and phases of informers, and their trouble in one word, as anybody
-may reach a probe. Error messages are included with `reasons`.
+Responses contain names and phases of informers, and their trouble in one word, as
+anybody may reach a probe. Error messages are included with `reasons`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def health_responders(
 def livez(
     *sources: HasInformers | SharedInformer, reasons: bool = False
 ) -> HTTPResponse:
-    """Return 200 unless an informer that the app depends on has failed, or its factory ended.
+    """Return 200 unless an informer of the app has failed, or its factory ended.
 
     All other trouble ends by itself, or does not end by a restart.
 
@@ -110,10 +110,10 @@ def readyz(
 
     Args:
         *sources: Factories, managers or informers.
-        max_staleness: Maximum age of a cache, by `InformerStatus.age`. None keeps the app
-            ready during an outage of the API server. See `Lister` for a good value: one
-            that is too low takes all replicas out of service at once, in an outage or
-            a quiet hour.
+        max_staleness: Maximum age of a cache, by `InformerStatus.age`. None keeps the
+            app ready during an outage of the API server. See `Lister` for a good value:
+            one that is too low takes all replicas out of service at once, in an outage
+            or a quiet hour.
         reasons: See `livez`.
     """
     return _answer(sources, lambda it: _why_unready(it, max_staleness), reasons=reasons)

@@ -24,8 +24,8 @@ def metrics_responders(
     """Return the responder of the metrics, by path.
 
     Args:
-        registry: Registry to export. None for the default one of prometheus-client, which
-            `PrometheusSink()` uses.
+        registry: Registry to export. None for the default one of prometheus-client,
+            which `PrometheusSink()` uses.
         path: Path of the endpoint.
 
     Raises:
@@ -43,8 +43,8 @@ def exposition(
 ) -> HTTPResponse:
     """Return all metrics of a registry, in the format of the `Accept` header.
 
-    An invalid header is ignored. Call it in a thread: collectors of prometheus-client read
-    files.
+    An invalid header is ignored. Call it in a thread: collectors of prometheus-client
+    read files.
 
     Raises:
         OptionsError: If prometheus-client is missing.

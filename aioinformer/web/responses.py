@@ -135,9 +135,9 @@ def redacted(obj: KubeObject, resource: Resource | None = None) -> bytes:
     """Return an object as JSON, a Secret without its data.
 
     `data`, `stringData` and the annotation of `kubectl apply` are removed. An object
-    counts as a Secret if its kind says so, if the informer is one of secrets, or if both
-    are unknown. Metadata-only objects may be Secrets, so the annotation is removed from
-    all of them. A Secret that cannot be decoded is reduced to its identity.
+    counts as a Secret if its kind says so, if the informer is one of secrets, or if
+    both are unknown. Metadata-only objects may be Secrets, so the annotation is removed
+    from all of them. A Secret that cannot be decoded is reduced to its identity.
 
     Args:
         obj: Object to encode.

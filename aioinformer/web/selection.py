@@ -23,12 +23,12 @@ __all__ = [
 ]
 
 MAX_SELECTOR_CHARACTERS = 1000
-"""Maximum characters of the selectors in a query. Web servers accept 64 KiB, and parsing
-1 KiB takes a millisecond."""
+"""Maximum characters of the selectors in a query. Web servers accept 64 KiB, and
+parsing 1 KiB takes a millisecond."""
 
 MAX_REQUIREMENTS = 32
-"""Maximum total requirements of the selectors in a query. Each is checked for each change,
-once for all readers with equal selections."""
+"""Maximum total requirements of the selectors in a query. Each is checked for each
+change, once for all readers with equal selections."""
 
 MAX_NAMESPACE_CHARACTERS = 4096
 """Maximum characters of the namespaces in a query."""
@@ -83,8 +83,8 @@ class StreamSelection:
                 Others are ignored.
 
         Raises:
-            OptionsError: If this selection has none of the namespaces, or the namespaces
-                or selectors exceed their limits.
+            OptionsError: If this selection has none of the namespaces, or the
+                namespaces or selectors exceed their limits.
             SelectorSyntaxError: If a selector cannot be parsed.
         """
         pairs = [(name, value) for name, value in query if value]

@@ -57,8 +57,8 @@ WRITE_SECONDS = 30.0
 """Default timeout of a write."""
 
 POLL_SECONDS = 0.2
-"""Interval of checks for the end of the informer, the server or a reader. uvicorn does not
-notify apps when it stops, and aiohttp does not notify handlers of a disconnect."""
+"""Interval of checks for the end of the informer, the server or a reader. uvicorn does
+not notify apps when it stops, and aiohttp does not notify handlers of a disconnect."""
 
 WOKEN_AT_ONCE = 128
 """Readers woken in one turn of the loop, which takes half a millisecond."""
@@ -169,24 +169,22 @@ class _Feed:
 class EventStream:
     """Objects of one informer as server-sent events, for any number of readers.
 
-    Events are named `added`, `updated` and `deleted`. Their data is the object as JSON, as
-    stored. A stream starts with `reset` (forget all objects), an `added` for each object,
-    and `synced`. Changes follow. A reader that reconnects with the id of the last event,
-    as browsers do, resumes without a gap. It gets a `reset` and all objects again if its
-    position is unknown: in another process, after more than 1,000 deletions, or if there
-    were no readers for longer than `resume_seconds`.
+    Events are named `added`, `updated` and `deleted`. Their data is the object as JSON,
+    as stored. A stream starts with `reset` (forget all objects), an `added` for each
+    object, and `synced`. Changes follow. A reader that reconnects with the id of the
+    last event, as browsers do, resumes without a gap. It gets a `reset` and all objects
+    again if its position is unknown: in another process, after more than 1,000
+    deletions, or if there were no readers for longer than `resume_seconds`.
 
-    Guarantees:
-        In one connection, the last event of an object follows its last change. Events are
-        those of a handler with `coalesce=True` and a filter. After a resume, events may be
-        repeated: treat `added` and `updated` alike, as the current state.
-        A slow reader does not delay others. Its pending events are merged by object: at most some
-        200 bytes for each object, and 1,000 bodies of deleted ones. A reader that takes
-        nothing for `write_timeout` is disconnected.
-        Encoding shares the loop's budget with all heavy work, in slices of 2 ms. Each
-        change is matched once for all readers with equal selections, and costs
-        2 microseconds for each reader that gets it.
-        All streams end when the informer ends or the server stops.
+    Guarantees: In one connection, the last event of an object follows its last change.
+        Events are those of a handler with `coalesce=True` and a filter. After a resume,
+        events may be repeated: treat `added` and `updated` alike, as the current state.
+        A slow reader does not delay others. Its pending events are merged by object: at
+        most some 200 bytes for each object, and 1,000 bodies of deleted ones. A reader
+        that takes nothing for `write_timeout` is disconnected. Encoding shares the
+        loop's budget with all heavy work, in slices of 2 ms. Each change is matched
+        once for all readers with equal selections, and costs 2 microseconds for each
+        reader that gets it. All streams end when the informer ends or the server stops.
 
     All readers share one handler of the informer, which keeps some 100 bytes for each
     object. The first reader adds it. It is removed by the first change after
@@ -198,16 +196,16 @@ class EventStream:
         informer: Informer whose objects are sent.
         namespace: One or several namespaces to send; None for all.
         label_selector: Label selector of the objects to send.
-        query: True to let readers narrow the selection by the parameters `namespace=` and
-            `labelSelector=` of the URL. False refuses these.
+        query: True to let readers narrow the selection by the parameters `namespace=`
+            and `labelSelector=` of the URL. False refuses these.
         heartbeat: Seconds of silence after which a comment is sent.
         secret_data: True to send the data of Secrets.
         resume_seconds: Time for which a disconnected reader can resume.
         max_readers: Maximum number of concurrent readers, or None. Others are refused.
-        write_timeout: Seconds, or a timedelta, that a reader may take for 64 KiB; None for
-            no limit. It is disconnected then, and may resume.
-        host_stops: Function that returns True if the web server should stop. It is called
-            five times a second.
+        write_timeout: Seconds, or a timedelta, that a reader may take for 64 KiB; None
+            for no limit. It is disconnected then, and may resume.
+        host_stops: Function that returns True if the web server should stop. It is
+            called five times a second.
 
     Raises:
         OptionsError: If a namespace has no name, or a time or limit is invalid.
@@ -324,10 +322,10 @@ class EventStream:
 
         Args:
             request: Result of `check()`.
-            write: Coroutine function that sends bytes, and waits while the reader is slow.
-                Calls do not overlap. The first call may start the response. Without any
-                call, the stream filled up or ended since `check()`: respond with
-                `not_begun()`.
+            write: Coroutine function that sends bytes, and waits while the reader is
+                slow. Calls do not overlap. The first call may start the response.
+                Without any call, the stream filled up or ended since `check()`: respond
+                with `not_begun()`.
             disconnected: Function that returns True if the reader has left, for servers
                 that do not cancel the request. It is called five times a second.
 

@@ -246,8 +246,8 @@ T = TypeVar("T")
 class MaxOfRateLimiter(Generic[T]):
     """Limiter with the longest delay of several limiters.
 
-    Every limiter is called each time, so each counts the attempt. A bucket gives a token
-    even if the delay of another limiter is longer.
+    Every limiter is called each time, so each counts the attempt. A bucket gives a
+    token even if the delay of another limiter is longer.
 
     Args:
         limiters: Limiters to call. Without any, the delay is 0.

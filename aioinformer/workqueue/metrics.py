@@ -81,8 +81,8 @@ class WorkQueueMetrics(Generic[T]):
         self.retries = 0
         self._clock: Callable[[], float] = _no_time
 
-        # Invariant: an effective add is in _since until its item is taken, if ever. Then
-        # it is in _waits until it is reported, and after that counted in _past.
+        # Invariant: an effective add is in _since until its item is taken, if ever.
+        # Then it is in _waits until it is reported, and after that counted in _past.
         self._since: dict[T, float] = {}
         self._waits: list[float] = []
         self._past = 0

@@ -112,7 +112,8 @@ class PriorityQueue(WorkQueue[T]):
 
         Args:
             item: Item to add.
-            priority: Priority from -1,000,000 to 1,000,000. Higher ones are taken first.
+            priority: Priority from -1,000,000 to 1,000,000. Higher ones are taken
+                first.
 
         Raises:
             OptionsError: If the priority is out of range.

@@ -108,12 +108,11 @@ class WorkQueue(Generic[T]):
         or is given up. Otherwise its next failure waits as long as if there had been no
         success.
 
-    Lifetime:
-        Owns no task, and one timer while items are delayed. It belongs to the event loop
-        in which it is first used. Every method but `add_threadsafe()` raises `WrongLoop`
-        in another thread. Another loop in the same thread is noticed when the queue
-        waits, or when it stops being empty. `len()`, `shutting_down` and `repr()` may be
-        read anywhere.
+    Lifetime: Owns no task, and one timer while items are delayed. It belongs to the
+        event loop in which it is first used. Every method but `add_threadsafe()` raises
+        `WrongLoop` in another thread. Another loop in the same thread is noticed when
+        the queue waits, or when it stops being empty. `len()`, `shutting_down` and
+        `repr()` may be read anywhere.
 
     Args:
         name: Name in metrics and in `repr()`.
@@ -167,10 +166,10 @@ class WorkQueue(Generic[T]):
         self._cuts_delays = True
 
         # Getting the running loop costs as much as the rest of `add()`, getting the
-        # thread half of that. Checking whether this thread holds a lock is nearly free. So
-        # the loop's thread holds `_loop_thread` while the queue is bound and open. Methods
-        # call `_check_loop()` if it is not held, or if they are slow anyway. No thread ever
-        # waits for it.
+        # thread half of that. Checking whether this thread holds a lock is nearly free.
+        # So the loop's thread holds `_loop_thread` while the queue is bound and open.
+        # Methods call `_check_loop()` if it is not held, or if they are slow anyway. No
+        # thread ever waits for it.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_thread = owned_lock()
 
@@ -291,7 +290,7 @@ class WorkQueue(Generic[T]):
         self._limiter.forget(item)
 
     def num_requeues(self, item: T) -> int:
-        """Return the number of rate-limited additions of an item since it was forgotten.
+        """Return how often an item was added rate-limited since `forget()`.
 
         Raises:
             WrongLoop: If called from another loop or thread.

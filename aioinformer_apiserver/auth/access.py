@@ -72,8 +72,8 @@ class AccessControl:
             for it in _impersonation_permissions(target, "impersonate"):
                 self.authorize(user, it)
         except Forbidden:
-            # They may have permissions for constrained impersonation, which also name the
-            # action. The error message is about these.
+            # They may have permissions for constrained impersonation, which also name
+            # the action. The error message is about these.
             mode = _impersonation_mode(target)
             self.authorize(
                 user, replace(info, verb=f"impersonate-on:{mode}:{info.verb}")

@@ -49,8 +49,8 @@ class User:
         groups: Groups of the user. Members of `system:masters` may do everything.
 
     Raises:
-        OptionsError: If the name is not a string, or the groups are not a tuple or list:
-            a string would be one group for each of its letters.
+        OptionsError: If the name is not a string, or the groups are not a tuple or
+            list: a string would be one group for each of its letters.
     """
 
     name: str

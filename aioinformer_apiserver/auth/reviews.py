@@ -63,8 +63,9 @@ def create_review(
         Review with its status; None if the request is not a review.
 
     Raises:
-        ApiError: 404 if the path is too long, or its namespace is missing or superfluous;
-            405 for other verbs than create; 400, 415 or 422 for an invalid body.
+        ApiError: 404 if the path is too long, or its namespace is missing or
+            superfluous; 405 for other verbs than create; 400, 415 or 422 for an invalid
+            body.
     """
     kind = _KINDS.get(_key_of(info))
     if kind is None:

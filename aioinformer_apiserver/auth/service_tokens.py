@@ -54,7 +54,7 @@ class ServiceTokens:
     def issue(
         self, namespace: str, name: str, body: object, options: WriteOptions
     ) -> dict[str, Any]:
-        """Issue a token for a TokenRequest, also in a dry run, because nothing is stored.
+        """Issue a token for a TokenRequest; a dry run also does, as nothing is stored.
 
         Args:
             namespace: Namespace of the account.

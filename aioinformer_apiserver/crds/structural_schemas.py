@@ -74,7 +74,8 @@ def validate_structural_schema(path: str, text: Mapping[str, Any]) -> list[Field
     return found or _validate_default(path, text)
 
 
-# -------------------------------------------------------------------- rules for all schemas
+# -------------------------------------------------------------------- rules for all
+# schemas
 
 _AT_ROOT, _AS_FIELD, _AS_ITEM = "at the root", "field", "item"
 

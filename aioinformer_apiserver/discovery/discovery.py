@@ -60,8 +60,8 @@ VERSION = {
 # Parameters in the media type of aggregated discovery.
 _AGGREGATED = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-# Built-in groups by their priority in a real server. Groups of custom resources follow by
-# name.
+# Built-in groups by their priority in a real server. Groups of custom resources follow
+# by name.
 _GROUPS = (
     "apps",
     "events.k8s.io",
@@ -104,8 +104,9 @@ def document_at(storage: Storage, request: APIRequest) -> APIResponse | None:
         Document or 404 page; None if the path is that of a resource in a served group.
 
     Raises:
-        ApiError: 404 for an unknown version, 405 for another method than GET, 406 if the
-            client accepts no supported format, 415 for a body of an unsupported type.
+        ApiError: 404 for an unknown version, 405 for another method than GET, 406 if
+            the client accepts no supported format, 415 for a body of an unsupported
+            type.
     """
     parts = unquote(request.path).strip("/").split("/")
     if parts[0] not in {"api", "apis"}:

@@ -114,8 +114,8 @@ def schemas_of(kinds: tuple[Kind, ...]) -> dict[str, Any]:
 def _openapi_v2(request: APIRequest) -> APIResponse:
     """Return the document of OpenAPI v2, without paths and definitions.
 
-    kubectl requests it, in Protocol Buffers, for kinds that it does not find in v3. So it
-    finds that there is no such kind.
+    kubectl requests it, in Protocol Buffers, for kinds that it does not find in v3. So
+    it finds that there is no such kind.
     """
     media = first_accepted(request.headers, _JSON, *_PROTOBUF)
     if media is None:

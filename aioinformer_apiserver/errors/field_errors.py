@@ -40,8 +40,8 @@ class FieldError:
 
     Attributes:
         field: Path of the field, such as `"metadata.name"`.
-        message: Human-readable message, such as `"Required value: name or generateName is
-            required"`.
+        message: Human-readable message, such as `"Required value: name or generateName
+            is required"`.
         reason: Machine-readable reason.
     """
 

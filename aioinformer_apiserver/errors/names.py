@@ -1,7 +1,7 @@
 """Validation of the names of objects, labels and finalizers. Pure.
 
-The rules are those of RFC 1123 and of Kubernetes' qualified names. The messages are those
-of an API server.
+The rules are those of RFC 1123 and of Kubernetes' qualified names. The messages are
+those of an API server.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 # Alphabet for generated names: no vowels, and no similar characters.
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
-# Leaves room for names that extend a generated one, such as those of a ReplicaSet's pods.
+# Leaves room for names that extend a generated one, such as those of a ReplicaSet's
+# pods.
 _LONGEST_START = 58
 
 _LABEL_LENGTH = 63

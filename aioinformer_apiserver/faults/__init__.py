@@ -12,8 +12,9 @@ To add a fault:
    `responses` if it acts before the request is handled, in `events` (derived from
    `EventFault`) if it changes events or items, in `connections` if it breaks or slows
    the connection. The latter need a case in `http/response.py`.
-2. Add the name to the imports and to `__all__` below and in `aioinformer.testing.faults`,
-   and, if `Chaos` is to draw it, to the tables in `chaos`.
+2. Add the name to the imports and to `__all__` below and in
+   `aioinformer.testing.faults`, and, if `Chaos` is to draw it, to the tables in
+   `chaos`.
 3. Add a row to the tables in `docs/faults.md`. `tests/project/test_docs_faults.py` runs
    the example in that row and fails for a fault that changes nothing.
 """

@@ -81,8 +81,8 @@ class Refuse(Fault):
 class Gone(Fault):
     """Reports that the resource version has expired: 410.
 
-    A watch ends with an ERROR event. With `after_events=0`, and for all other verbs, the
-    request fails with the HTTP status instead.
+    A watch ends with an ERROR event. With `after_events=0`, and for all other verbs,
+    the request fails with the HTTP status instead.
     """
 
     verb: str = "watch"
@@ -145,7 +145,7 @@ class Page(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Compact(Fault):
-    """Discards all history before the request is handled, as `APIServer.compact()` does.
+    """Fault that discards all history before the request, as `compact()` does.
 
     With `parameter="continue"`, the token of a paged list has expired. The response
     changes only if there is a newer version than the requested one.

@@ -1,7 +1,8 @@
 """Response writers: send a response to the client, and apply its fault.
 
-Every body passes through `ResponseWriter`. So a fault that counts bytes counts all bytes
-of the body and nothing else, and a fault that changes events or items sees all of them.
+Every body passes through `ResponseWriter`. So a fault that counts bytes counts all
+bytes of the body and nothing else, and a fault that changes events or items sees all of
+them.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class ResponseWriter(ABC):
     Call either `send()` once, or `open()` and then `write()`.
 
     Args:
-        waker: Ends a stall early when the server stops. Nobody else waits for it while a
-            method of the writer runs.
+        waker: Ends a stall early when the server stops. Nobody else waits for it while
+            a method of the writer runs.
 
     Attributes:
         broken: True if nothing more is sent because a fault has ended the response.

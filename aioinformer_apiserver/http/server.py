@@ -32,8 +32,8 @@ _BODY_BYTES = 3 * 1024 * 1024
 # Maximum size of each line of a head; selectors may be long.
 _HEAD_BYTES = 1024 * 1024
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-# Maximum time to send responses when the server stops: a client that does not read would
-# block the stop forever.
+# Maximum time to send responses when the server stops: a client that does not read
+# would block the stop forever.
 _STOP_SECONDS = 1.0
 
 

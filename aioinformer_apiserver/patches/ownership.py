@@ -146,8 +146,8 @@ def list_element_of(schema: Schema, item: object) -> str:
 def with_named_fields(schema: Schema | None, fields: FieldSet) -> FieldSet:
     """Return a field set with the declared fields on the way to its members.
 
-    A set with `spec.template.x` gets `spec` and `spec.template`, too. Path elements that
-    lead through a map or a list are not added.
+    A set with `spec.template.x` gets `spec` and `spec.template`, too. Path elements
+    that lead through a map or a list are not added.
 
     Args:
         schema: Schema of whole objects.

@@ -121,7 +121,8 @@ def _without_directives(value: Any) -> tuple[Any, bool]:
     return value, True
 
 
-# ---------------------------------------------------------------- directives of an object
+# ---------------------------------------------------------------- directives of an
+# object
 
 
 def _apply_retain_keys(new: dict[str, Any], change: dict[str, Any]) -> None:

@@ -49,7 +49,8 @@ __all__ = [
 ]
 
 
-# ------------------------------------------------------------------ field sets of bodies
+# ------------------------------------------------------------------ field sets of
+# bodies
 
 
 def field_set_of(schema: Schema, body: Mapping[str, Any]) -> FieldSet:
@@ -503,8 +504,8 @@ _PLAIN_FORMATS = frozenset({"", "byte"})
 def apply_errors(schema: Schema, body: Mapping[str, Any]) -> list[str]:
     """Return why a body cannot be applied; empty if it can.
 
-    Validates only the requirements of merging: types, declared fields, and the identity of
-    list items. After the first unknown field of an object, its other fields are
+    Validates only the requirements of merging: types, declared fields, and the identity
+    of list items. After the first unknown field of an object, its other fields are
     skipped.
 
     Args:

@@ -1,8 +1,8 @@
 """Decoding of built-in kinds from Protocol Buffers to JSON. Pure.
 
-The encoding has numbers instead of field names, and cannot represent missing values. Both
-come from the Go types of Kubernetes in `fields.json`. There, a field has a number, its
-name in JSON, its type, and flags:
+The encoding has numbers instead of field names, and cannot represent missing values.
+Both come from the Go types of Kubernetes in `fields.json`. There, a field has a number,
+its name in JSON, its type, and flags:
 
     o  an empty value is omitted from JSON (`omitempty`)
     z  an empty struct is omitted, too (`omitzero`)

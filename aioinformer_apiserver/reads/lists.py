@@ -68,8 +68,8 @@ def _take_page(
 ) -> tuple[list[StoredObject], int]:
     """Return the first matching objects, and the number of objects after the last one.
 
-    The latter need not match, because a real server does not read them. So the last page
-    of a selector may be empty.
+    The latter need not match, because a real server does not read them. So the last
+    page of a selector may be empty.
     """
     if not scope.selects:
         limit = limit or len(state)
@@ -120,7 +120,8 @@ class _KeyRange:
         if not self._prefix:
             return len(state)
 
-        # "0" is the character after the slash, so this key follows all of the namespace.
+        # "0" is the character after the slash, so this key follows all of the
+        # namespace.
         return bisect_left(state, self._prefix[:-1] + "0", key=_key_of)
 
     def after(self, last: StoredObject) -> str:

@@ -142,8 +142,8 @@ async def wait_until_fresh(
 ) -> None:
     """Wait until the storage has reached a version.
 
-    Only a watch cache waits. Without a cache, etcd reports at once that the version does
-    not exist.
+    Only a watch cache waits. Without a cache, etcd reports at once that the version
+    does not exist.
 
     Args:
         storage: Source of the newest version.

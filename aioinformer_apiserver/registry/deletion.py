@@ -1,4 +1,4 @@
-"""Deletion: graceful deletion, finalizers, and the parts of the kubelet and controllers.
+"""Deletion: grace periods, finalizers, and what kubelet and controllers add.
 
 An object waits for its finalizers, and a pod for its containers to stop. The server
 acts as the kubelet, which stops a marked pod, and as the namespace controller, which

@@ -54,10 +54,10 @@ _INTEGER = re.compile("[+-]?[0-9]{1,40}")
 _INT64_BOUND = 2**63
 
 
-# Part of an object that a write changes. "main" does not change the status if there is a
-# status subresource, and "status" changes nothing else. "finalize" also changes the
-# finalizers in the spec of a namespace. "all" is for objects that tests arrange: they get
-# defaults, but are not validated by the schema.
+# Part of an object that a write changes. "main" does not change the status if there is
+# a status subresource, and "status" changes nothing else. "finalize" also changes the
+# finalizers in the spec of a namespace. "all" is for objects that tests arrange: they
+# get defaults, but are not validated by the schema.
 Part = Literal["main", "status", "finalize", "all"]
 # Treatment of unknown fields: an error, dropped with a warning, dropped.
 FieldValidation = Literal["Strict", "Warn", "Ignore"]

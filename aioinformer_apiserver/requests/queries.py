@@ -94,8 +94,8 @@ class ListQuery:
 
         Args:
             query: Query parameters.
-            cached: True if the kind has a watch cache, which gives version 0 its special
-                meaning.
+            cached: True if the kind has a watch cache, which gives version 0 its
+                special meaning.
 
         Raises:
             ApiError: 400 for a malformed parameter, 422 for contradictory ones.

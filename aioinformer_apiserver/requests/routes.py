@@ -1,7 +1,7 @@
 """Routes: from the path and method of a request to its target. Pure.
 
-Two steps, as on a real server: `request_info_of` parses the request, which is enough for
-authorization. Then `target_of` looks up the resource.
+Two steps, as on a real server: `request_info_of` parses the request, which is enough
+for authorization. Then `target_of` looks up the resource.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Label and field selectors, with the errors of an API server. Pure.
 
 `LabelSelector.parse` reads the same language for clients, with messages of its own that
-have positions. Messages here name the token at which a real server stops, and the tokens
-that it expected. This parser also accepts `a in (b,,)`, as newer servers do.
+have positions. Messages here name the token at which a real server stops, and the
+tokens that it expected. This parser also accepts `a in (b,,)`, as newer servers do.
 """
 
 from __future__ import annotations

@@ -157,7 +157,8 @@ def _rules(name: str) -> _Rules:
 def _openapi_defaults(name: str) -> dict[str, Any]:
     """Return the OpenAPI defaults of a definition.
 
-    An empty default stands for null, unless the field is a pointer, which is never null.
+    An empty default stands for null, unless the field is a pointer, which is never
+    null.
     """
     schema, types, found = definition(name), go_fields(name), {}
     for field in schema.fields:

@@ -334,7 +334,8 @@ _JOB_NUMBERS = (
 )
 
 
-# ---------------------------------------------------------------- disruption budgets and autoscalers
+# ---------------------------------------------------------------- disruption budgets
+# and autoscalers
 
 
 def validate_disruption_budget(body: Object) -> Iterator[FieldError]:

@@ -1,11 +1,12 @@
 r"""JSONPath expressions of printer columns.
 
-The dialect of Kubernetes: `.spec.replicas`, `.metadata.labels.app\.kubernetes\.io/name`,
-`.metadata.labels['app']`, `.list[0]`, `[-1:]`, `[0,2]`, `[*]`, `.map.*`, `..deep`, and
-filters such as `.status.conditions[?(@.type=="Ready")].status`.
+The dialect of Kubernetes: `.spec.replicas`,
+`.metadata.labels.app\.kubernetes\.io/name`, `.metadata.labels['app']`, `.list[0]`,
+`[-1:]`, `[0,2]`, `[*]`, `.map.*`, `..deep`, and filters such as
+`.status.conditions[?(@.type=="Ready")].status`.
 
-Missing values are left out. An index beyond the end, and an index or a filter on a value
-that is not a list, fail instead, so that the column is empty.
+Missing values are left out. An index beyond the end, and an index or a filter on a
+value that is not a list, fail instead, so that the column is empty.
 """
 
 from __future__ import annotations

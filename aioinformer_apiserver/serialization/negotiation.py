@@ -50,8 +50,8 @@ _META_GROUP = "meta.k8s.io"
 _META_VERSIONS = frozenset({"v1", "v1beta1"})
 _AGGREGATED = {"g": "apidiscovery.k8s.io", "v": "v2", "as": "APIGroupDiscoveryList"}
 
-# Media types of a real server. This server does not write the last one. Most clients that
-# accept it accept JSON too; others get the error of a real server.
+# Media types of a real server. This server does not write the last one. Most clients
+# that accept it accept JSON too; others get the error of a real server.
 _TYPES = (JSON, YAML, "application/vnd.kubernetes.protobuf")
 _STREAM_TYPES = (
     "application/json;stream=watch",

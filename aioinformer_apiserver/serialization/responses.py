@@ -137,8 +137,8 @@ def matches_etag(headers: Mapping[str, str], tag: str) -> bool:
 def with_warnings(response: APIResponse, warnings: Iterable[str]) -> APIResponse:
     """Add unique warnings to a response.
 
-    Long warnings are truncated, and excess ones dropped, so that clients accept the size
-    of the head.
+    Long warnings are truncated, and excess ones dropped, so that clients accept the
+    size of the head.
     """
     texts = list(dict.fromkeys(warnings))
     if sum(map(len, texts)) > _MAX_WARNINGS_LENGTH:

@@ -1,9 +1,9 @@
 """Conversion of built-in kinds between API versions: autoscalers and events. Pure.
 
 autoscaling/v1 has one metric, CPU. All other fields of autoscaling/v2 travel in
-annotations, as JSON in a format of their own. A metric of autoscaling/v2 has one of three
-value types. Metrics in the annotations have one field for each combination of metric and
-value type, with different names for targets and current values.
+annotations, as JSON in a format of their own. A metric of autoscaling/v2 has one of
+three value types. Metrics in the annotations have one field for each combination of
+metric and value type, with different names for targets and current values.
 
 Events of the core group and of events.k8s.io hold the same data under other names.
 """

@@ -1,9 +1,9 @@
-"""Notification about synchronous writes: `Dispatcher` calls watches, `Waker` wakes a task.
+"""Notification of writes: `Dispatcher` calls watches, `Waker` wakes a task.
 
 A write does not call the watches itself. It schedules a round in the next turn of the
 loop, and each round calls every watch. Rounds use a bounded share of the time: after a
-long one, the next one is delayed and has several changes to send. So an idle server sends
-a change at once, and a busy one keeps up.
+long one, the next one is delayed and has several changes to send. So an idle server
+sends a change at once, and a busy one keeps up.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["TIMER_RESOLUTION", "Dispatcher", "Waker"]
 
 
-# Pause after a round, as a multiple of its duration: rounds get about a third of the time,
-# writes and other requests get the rest.
+# Pause after a round, as a multiple of its duration: rounds get about a third of the
+# time, writes and other requests get the rest.
 _PAUSE_FACTOR = 2.0
 # Upper bound of the pause, so that even an overloaded machine sends changes soon.
 _MAX_PAUSE_SECONDS = 0.05
@@ -94,16 +94,16 @@ class Dispatcher:
         self._paused_until = now + pause
 
 
-# A timer may fire early by up to the resolution of the loop's clock. Anything due within
-# this time counts as due, or the waiter would spin until the clock moves.
+# A timer may fire early by up to the resolution of the loop's clock. Anything due
+# within this time counts as due, or the waiter would spin until the clock moves.
 TIMER_RESOLUTION = 0.001
 
 
 class Waker:
     """Wakes its single waiter. A wake-up without a waiter has no effect.
 
-    The waiter checks the state, and waits if there is nothing to do, without an await in
-    between. So no wake-up is lost, and a cancelled waiter consumes none.
+    The waiter checks the state, and waits if there is nothing to do, without an await
+    in between. So no wake-up is lost, and a cancelled waiter consumes none.
 
     Attributes:
         closed: True if the server stops, so that `wait()` must not be called again.
@@ -124,7 +124,7 @@ class Waker:
         self.wake()
 
     async def wait(self, until: float) -> None:
-        """Wait for `wake()`, or until a time of the loop's clock, which may be infinity.
+        """Wait for `wake()`, or until a time of the loop's clock.
 
         Cancellation:
             Safe: nothing is lost, call again.

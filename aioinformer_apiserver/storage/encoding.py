@@ -1,8 +1,8 @@
 """JSON encoding of objects, lists and watch events, with the key order of Go.
 
 Typed kinds have the order of their Go structs (`kind` first, `metadata` in the order of
-ObjectMeta). Custom resources are maps in Go, so their keys are sorted. As in Go, `<`, `>`
-and `&` are escaped.
+ObjectMeta). Custom resources are maps in Go, so their keys are sorted. As in Go, `<`,
+`>` and `&` are escaped.
 """
 
 from __future__ import annotations

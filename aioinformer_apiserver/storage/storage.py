@@ -409,7 +409,8 @@ class Storage:
 
         if self.version == before:
             # Without any earlier change, both histories would end at the same version,
-            # and clients could not distinguish them. Real histories are never that short.
+            # and clients could not distinguish them. Real histories are never that
+            # short.
             self.version += 1
 
         for collection in self._collections.values():
@@ -444,8 +445,8 @@ def _path_of(resource: Resource) -> tuple[str, str, str]:
 class StoredObject(msgspec.Struct, frozen=True, eq=False, gc=False):
     """One state of one object. Immutable: the next state is another `StoredObject`.
 
-    There may be tens of thousands. They hold only strings, so the garbage collector does
-    not track them.
+    There may be tens of thousands. They hold only strings, so the garbage collector
+    does not track them.
 
     Attributes:
         key: Key `"namespace/name"` or `"name"`, which is also the order of lists.
@@ -506,9 +507,9 @@ class StoredObject(msgspec.Struct, frozen=True, eq=False, gc=False):
 class Change:
     """One write: from `old` (None: created) to `new` (None: deleted), at `version`.
 
-    Changes are linked. A reader keeps a cursor, the last change that it has seen. So a slow
-    reader loses nothing when the history drops changes, and changes that only a reader
-    needs live as long as that reader.
+    Changes are linked. A reader keeps a cursor, the last change that it has seen. So a
+    slow reader loses nothing when the history drops changes, and changes that only a
+    reader needs live as long as that reader.
     """
 
     kind: Kind

@@ -289,8 +289,8 @@ class OrderedFIFO(Generic[T]):
         self._progress = Progress()
         self._condition = LoopCondition(f"OrderedFIFO {name}".rstrip())
         self._closed = False
-        # True once the consumer calls `applied()`, which measures the depth. Measuring it
-        # for each entry makes the pipeline of an informer slower by half.
+        # True once the consumer calls `applied()`, which measures the depth. Measuring
+        # it for each entry makes the pipeline of an informer slower by half.
         self._measures_batches = False
 
         # Invariants: an entry without a key is a list or a resync. `_newest` has the

@@ -86,8 +86,8 @@ async def find(name: str, client: Client, *, discovered: bool) -> ServedResource
     Args:
         name: Name, as for `Discovery`.
         client: Entered client.
-        discovered: True if discovery succeeded. If not, built-in resources are assumed to
-            exist, and others are requested from the server again.
+        discovered: True if discovery succeeded. If not, built-in resources are assumed
+            to exist, and others are requested from the server again.
 
     Raises:
         CommandError: If the server has no such resource.

@@ -151,7 +151,8 @@ async def connection(config: ClientConfig) -> StepResult:
     loop = asyncio.get_running_loop()
     before = loop.time()
     try:
-        # Not in a thread of the loop, which would wait for a slow name server at its end.
+        # Not in a thread of the loop, which would wait for a slow name server at its
+        # end.
         found = await in_thread(functools.partial(_addresses, host, port))
         _, writer = await asyncio.open_connection(
             host, port, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS

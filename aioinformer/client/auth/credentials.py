@@ -69,8 +69,9 @@ class AuthInfo:
 
 
 AuthSource: TypeAlias = Callable[[], Awaitable[AuthInfo]]
-"""Coroutine function that returns new credentials. It raises `OptionsError`, or `OSError`
-for temporary problems (see `is_transient`). Its error texts contain no secrets."""
+"""Coroutine function that returns new credentials. It raises `OptionsError`, or
+`OSError` for temporary problems (see `is_transient`). Its error texts contain no
+secrets."""
 
 
 class Credentials:
@@ -79,10 +80,10 @@ class Credentials:
     Files and sources are renewed before they expire and after a 401. A token file is
     reread after 60 s. One task renews for all requests: cancelling a request does not
     cancel a renewal that others need. While a client is entered, requests use the old
-    credentials during a renewal, as long as these are valid. After a failed renewal they
-    use them too, and the next attempt starts 10 s later. Without valid credentials,
-    requests wait for the renewal and share its failure. Files are read in separate
-    threads. Secrets appear in no `repr()` and no error.
+    credentials during a renewal, as long as these are valid. After a failed renewal
+    they use them too, and the next attempt starts 10 s later. Without valid
+    credentials, requests wait for the renewal and share its failure. Files are read in
+    separate threads. Secrets appear in no `repr()` and no error.
 
     Args:
         token: Bearer token. White space around it is removed. With `token_file`, it is
@@ -179,7 +180,8 @@ class Credentials:
         Cancellation:
             Safe: a renewal that others need continues.
         """
-        # By identity: each renewal creates another object, even if the token is the same.
+        # By identity: each renewal creates another object, even if the token is the
+        # same.
         if self._source is not None and self._info is refused:
             await self._renewal_of_loop().wait(self._max_wait)
 

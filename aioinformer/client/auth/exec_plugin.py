@@ -1,7 +1,8 @@
 """`ExecPlugin`: a program that prints credentials, as configured in kubeconfig files.
 
 The protocol is `client.authentication.k8s.io`, v1 and v1beta1: the variable
-`KUBERNETES_EXEC_INFO` describes the cluster, and the program prints an `ExecCredential`.
+`KUBERNETES_EXEC_INFO` describes the cluster, and the program prints an
+`ExecCredential`.
 """
 
 from __future__ import annotations
@@ -315,7 +316,8 @@ class ExecPlugin:
     def _hint(self, stderr: bytes) -> str:
         """Log the plugin's stderr, and return a hint at that log line.
 
-        No pattern finds all secrets, and errors are seen by more people than DEBUG logs.
+        No pattern finds all secrets, and errors are seen by more people than DEBUG
+        logs.
         """
         if not stderr.strip():
             return ""

@@ -94,7 +94,8 @@ class TLSOptions:
             # Comments between certificates may contain any characters; PEM is ASCII.
             text = pem.decode("ascii", "ignore").strip()
             if not text:
-                # `ssl` would treat this as None and trust the authorities of the system.
+                # `ssl` would treat this as None and trust the authorities of the
+                # system.
                 raise OptionsError(f"the certificate authority {where} is empty")
 
             return ssl.create_default_context(cadata=text)

@@ -123,8 +123,8 @@ class HandlerOptions:
     """Options of one handler."""
 
     resync_period: Duration | None = None
-    """Interval of resyncs in seconds, or a timedelta; at least 1 s, 0 for none, None for
-    the informer's."""
+    """Interval of resyncs in seconds, or a timedelta; at least 1 s, 0 for none, None
+    for the informer's."""
 
     filter: Callable[[KubeObject], object] | None = None
     """Plain function that returns True for the objects of interest."""

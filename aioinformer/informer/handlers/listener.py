@@ -277,7 +277,8 @@ class Listener:
                 calls.event = event
                 try:
                     outcome = call(event)
-                    # Checking for a coroutine takes a tenth of checking for an `Awaitable`.
+                    # Checking for a coroutine takes a tenth of checking for an
+                    # `Awaitable`.
                     if outcome is not None and (
                         type(outcome) is CoroutineType
                         or isinstance(outcome, Awaitable)

@@ -32,8 +32,8 @@ logged."""
 class Processor:
     """Distributor of batches to listeners. It also runs the listeners.
 
-    It owns one task for each listener, from `run()` until the listener is removed. Its own
-    task merges the notifications of coalescing listeners whose handlers are busy.
+    It owns one task for each listener, from `run()` until the listener is removed. Its
+    own task merges the notifications of coalescing listeners whose handlers are busy.
     """
 
     def __init__(self) -> None:
@@ -179,7 +179,8 @@ class Processor:
     def _listener_ended(
         self, listener: Listener, cancelled: BaseException | None
     ) -> None:
-        # `Listener.run()` does this, too, unless its task is cancelled before it starts.
+        # `Listener.run()` does this, too, unless its task is cancelled before it
+        # starts.
         self._end(listener)
         if cancelled is None or self._ended or listener.removed:
             return

@@ -25,8 +25,8 @@ __all__ = ["AHEAD", "Events", "Registration"]
 class Registration:
     """Handler of an informer, returned by `SharedInformer.add_event_handler`.
 
-    Guarantees: the handler is never called concurrently with itself. A handler that fails
-    or waits delays neither others nor the store.
+    Guarantees: the handler is never called concurrently with itself. A handler that
+    fails or waits delays neither others nor the store.
 
     Use it in the informer's event loop. To remove a handler from its own thread
     (`thread=True`), call `loop.call_soon_threadsafe(registration.remove)`.
@@ -55,9 +55,10 @@ class Registration:
     def has_synced(self) -> bool:
         """True once the handler has processed the initial objects.
 
-        These are the objects of the informer's first complete list, or those stored when
-        the handler was added later. Objects that the filter drops, or that were deleted
-        before delivery (`coalesce=True`), count as processed. Never becomes False again.
+        These are the objects of the informer's first complete list, or those stored
+        when the handler was added later. Objects that the filter drops, or that were
+        deleted before delivery (`coalesce=True`), count as processed. Never becomes
+        False again.
         """
         return self._listener.synced
 

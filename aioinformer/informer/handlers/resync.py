@@ -64,8 +64,8 @@ class ResyncSource(Protocol):
 class ListOncePerTurn:
     """List of a store, shared by all resyncs in one iteration of the loop.
 
-    Handlers added together resync together. With 100 handlers and 100,000 objects, a list
-    for each would block the loop for half a second.
+    Handlers added together resync together. With 100 handlers and 100,000 objects, a
+    list for each would block the loop for half a second.
     """
 
     def __init__(self, source: ResyncSource) -> None:
@@ -91,13 +91,13 @@ class ListOncePerTurn:
 class ResyncBatch:
     """Batch of one resync, which creates its notifications on delivery.
 
-    Two kinds of objects are skipped: objects with a notification that was delivered while
-    the batch was queued, and objects that have changed since the batch was created, as
-    the change is queued, too.
+    Two kinds of objects are skipped: objects with a notification that was delivered
+    while the batch was queued, and objects that have changed since the batch was
+    created, as the change is queued, too.
 
     The batch refers to the objects that were stored when it was created, even if they
-    change later. That is at most one old state per object, as a handler has one resync at
-    a time.
+    change later. That is at most one old state per object, as a handler has one resync
+    at a time.
     """
 
     __slots__ = ("_objects", "_on_delivered", "_source", "skipped")
@@ -129,8 +129,8 @@ class ResyncBatch:
 class Resync:
     """Resync timer of one handler, which puts a batch into its inbox periodically.
 
-    No batch is added while the previous one is undelivered, so a slow handler has at most
-    one.
+    No batch is added while the previous one is undelivered, so a slow handler has at
+    most one.
 
     Args:
         seconds: Seconds between resyncs, and from `start()` to the first one.

@@ -1,7 +1,8 @@
 """List-watch machine: decides on the next request after each response.
 
 Pure and synchronous: it does not wait, log, or read a clock. The reflector sends the
-request of the phase, passes the outcome to `advance`, and performs the actions returned.
+request of the phase, passes the outcome to `advance`, and performs the actions
+returned.
 
 Each phase has only the fields that it needs. Below, v is the version to continue from
 and r is the version of the response. The first matching row applies:
@@ -32,11 +33,12 @@ Watching(v)        broken history at r         Listing("", reset)    Report
 
 `Listing("")` requests the newest state, `Listing("0")` any state that the server has,
 `Listing(v)` a state not older than v. Each keeps the known version, to detect that a
-server's history went backwards (restored from a backup). With `after_reset`, the
-next list is accepted at any version, because the same version may now be another state. If a list
-fails after its first page, and the failure is not temporary, the next list is requested
-once without pages. The pages may be the cause: their tokens may expire (410) before a
-slow reader gets there, or form a loop. client-go also requests the whole list then.
+server's history went backwards (restored from a backup). With `after_reset`, the next
+list is accepted at any version, because the same version may now be another state. If a
+list fails after its first page, and the failure is not temporary, the next list is
+requested once without pages. The pages may be the cause: their tokens may expire (410)
+before a slow reader gets there, or form a loop. client-go also requests the whole list
+then.
 
 Each phase also has whether lists are requested as streams. A failed stream may change
 that as follows; the table above decides on the rest:

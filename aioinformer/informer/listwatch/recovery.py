@@ -148,8 +148,8 @@ class Absence:
     neither counts nor restarts the minute.
 
     Attributes:
-        confirmed: True while the resource is absent: until discovery lists it, or a list
-            succeeds.
+        confirmed: True while the resource is absent: until discovery lists it, or a
+            list succeeds.
     """
 
     def __init__(self) -> None:
@@ -221,9 +221,9 @@ after which it is disarmed. The server seems to have stopped sending bookmarks."
 class Watchdog:
     """Detector of dead watches, by the interval of the server's bookmarks.
 
-    It is armed once a watch has had two bookmarks. A watch then counts as dead after 2.5
-    times the longest of the last gaps between bookmarks, and at least 90 s, without any
-    event. Some resources get no bookmarks at all. For them it is never armed.
+    It is armed once a watch has had two bookmarks. A watch then counts as dead after
+    2.5 times the longest of the last gaps between bookmarks, and at least 90 s, without
+    any event. Some resources get no bookmarks at all. For them it is never armed.
 
     The gaps of one watch also count for the next ones, as a connection may stall before
     its first bookmark. The watchdog is disarmed when it ends a watch without a
@@ -234,9 +234,10 @@ class Watchdog:
     connection by TCP and HTTP/2 probes, which a proxy may answer.
     """
 
-    # Invariants: all gaps are between TOGETHER_SECONDS and LONGEST_GAP_SECONDS, so a watch
-    # may be silent for 90 to 300 s. `_ended_watches` is below WATCHES_TO_DISARM. After the
-    # watchdog has ended a watch, `_last_event` is None until the next one begins.
+    # Invariants: all gaps are between TOGETHER_SECONDS and LONGEST_GAP_SECONDS, so a
+    # watch may be silent for 90 to 300 s. `_ended_watches` is below WATCHES_TO_DISARM.
+    # After the watchdog has ended a watch, `_last_event` is None until the next one
+    # begins.
 
     def __init__(self) -> None:
         self._gaps: deque[float] = deque(maxlen=REMEMBERED_GAPS)

@@ -4,8 +4,8 @@ It performs the requests that `machine` decides on, and waits between attempts. 
 no objects: they are in the store.
 
 After a failure, `ListReader` or `WatchReader` returns how the response ended, `advance`
-decides on the next request (by the rules in `recovery`), `ReflectorStats` counts and logs
-the failure and calls the user's handler, and `Backoff` computes the delay.
+decides on the next request (by the rules in `recovery`), `ReflectorStats` counts and
+logs the failure and calls the user's handler, and `Backoff` computes the delay.
 """
 
 from __future__ import annotations
@@ -75,12 +75,13 @@ class Reflector:
     Responses, network failures and other errors of the source do not: permissions,
     credentials, disks and servers may be restored while it runs.
 
-    * After every end of a list or watch (clean, refused, cut off, malformed, silent), it
-      makes another attempt: a watch from the last version, or a list if needed.
+    * After every end of a list or watch (clean, refused, cut off, malformed, silent),
+      it makes another attempt: a watch from the last version, or a list if needed.
     * An attempt is a list, in pages or as a stream, or a watch; a complete stream
-      continues as a watch. After a failed attempt the next one begins 0.8 to 60 s later,
-      and not before a `Retry-After`; see `Backoff`. A watch follows its list at once. If
-      the server turns out not to support streams, the list in pages follows at once.
+      continues as a watch. After a failed attempt the next one begins 0.8 to 60 s
+      later, and not before a `Retry-After`; see `Backoff`. A watch follows its list at
+      once. If the server turns out not to support streams, the list in pages follows at
+      once.
     * While the server is unreachable, the reflectors of one client take turns to probe
       it; see `Connectivity`.
     * If the server sends bookmarks, a watch that is silent for 2.5 times their longest
@@ -99,8 +100,9 @@ class Reflector:
     out.
 
     Args:
-        source: Source to list and watch. If it is a `ServedCheck`, a missing resource can
-            become absent. If it is `Connected`, it shares the state of the connection.
+        source: Source to list and watch. If it is a `ServedCheck`, a missing resource
+            can become absent. If it is `Connected`, it shares the state of the
+            connection.
         store: Store of the objects.
         name: Name in log and metrics.
         options: Options of lists and watches.
@@ -177,15 +179,15 @@ class Reflector:
     ) -> None:
         """Set a function to call with the error of every list or watch that fails.
 
-        Failures are refusals, incomplete and malformed responses, ERROR events, silence,
-        and server histories that went backwards. Each is also counted and logged, and
-        another attempt follows. The regular end of a watch is no failure.
+        Failures are refusals, incomplete and malformed responses, ERROR events,
+        silence, and server histories that went backwards. Each is also counted and
+        logged, and another attempt follows. The regular end of a watch is no failure.
 
         client-go's handler is only called for failed lists and refused watches.
 
         Args:
-            handler: Plain function that does not wait; its errors are logged and dropped.
-                None removes the handler.
+            handler: Plain function that does not wait; its errors are logged and
+                dropped. None removes the handler.
 
         Raises:
             OptionsError: If it is not a plain function.

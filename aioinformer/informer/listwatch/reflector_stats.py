@@ -30,7 +30,7 @@ logger = guarded_logger(__name__)
 
 
 class ReflectorStats:
-    """Statistics of a reflector. It logs failures and passes them to the user's handler.
+    """Statistics of a reflector; also logs and reports its failures.
 
     Args:
         name: Name of the reflector in log and metrics.
@@ -196,13 +196,15 @@ Usually something between client and server closes such watches."""
 class ReflectorMetrics:
     """Metrics of one reflector. Errors of the sink are logged and dropped.
 
-    Names and meanings are those of client-go's reflector metrics, with the label `name`:
+    Names and meanings are those of client-go's reflector metrics, with the label
+    `name`:
 
     * `reflector_lists_total`: started lists, in pages or as a stream;
     * `reflector_list_duration_seconds`, `reflector_items_per_list`: of complete lists;
-    * `reflector_watches_total`: watches that the server accepted, and streams whose list
-      is complete;
-    * `reflector_short_watches_total`: watches that ended within a second without an event;
+    * `reflector_watches_total`: watches that the server accepted, and streams whose
+      list is complete;
+    * `reflector_short_watches_total`: watches that ended within a second without an
+      event;
     * `reflector_watch_duration_seconds`, `reflector_items_per_watch`: of ended watches;
     * `reflector_last_resource_version`: if it is a decimal number.
 

@@ -1,10 +1,10 @@
 """`Pipeline`: applies the changes and lists of a reflector to the store.
 
 All changes of an informer's store are here, in synchronous steps. A step first changes
-the store and then queues notifications for the listeners, without an `await` in between.
-So a handler never sees a store older than its notification, and a handler added between
-two steps gets exactly the objects of the store. Errors of index functions are reported at
-the end of a step, as `on_error` may add a handler.
+the store and then queues notifications for the listeners, without an `await` in
+between. So a handler never sees a store older than its notification, and a handler
+added between two steps gets exactly the objects of the store. Errors of index functions
+are reported at the end of a step, as `on_error` may add a handler.
 """
 
 from __future__ import annotations
@@ -125,7 +125,8 @@ class Pipeline:
         namespace: Namespace of all objects, if the store is shared with others. A list
             then replaces the objects of this namespace. The others are copied, in
             slices, at a microsecond each. Requires an index by namespace.
-        shared: State that the pipelines of one store share. None for a store of its own.
+        shared: State that the pipelines of one store share. None for a store of its
+            own.
     """
 
     def __init__(
@@ -222,8 +223,8 @@ class Pipeline:
 
         Args:
             objects: Objects as the server sent them.
-            after_reset: True if the same version may be another state. Then stored objects are
-                only reused if they are equal.
+            after_reset: True if the same version may be another state. Then stored
+                objects are only reused if they are equal.
 
         Cancellation:
             Leaves the list incomplete: `discard()` it.

@@ -24,7 +24,8 @@ class StagedList:
         self.left_out: dict[str, KubeObject] = {}
         # The highest version of a listed object, if all are decimal numbers.
         self.newest = ""
-        # Keys of objects that were staged before there was a dictionary to compress them.
+        # Keys of objects that were staged before there was a dictionary to compress
+        # them.
         self.uncompressed: list[str] = []
 
     def __contains__(self, key: str) -> bool:

@@ -154,8 +154,8 @@ class StoreWaiters:
         """Wake the tasks that wait for any change, or for a version that is reached.
 
         Args:
-            version: Function that returns the version of a namespace, or of the store for
-                None.
+            version: Function that returns the version of a namespace, or of the store
+                for None.
         """
         for wakeup in self._steps:
             wakeup.set()

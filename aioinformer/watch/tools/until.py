@@ -78,8 +78,8 @@ async def until(
         Event that met the last condition; None without conditions.
 
     Raises:
-        TimeoutError: If the timeout expires. The text has the last event, and whether the
-            server could not be reached.
+        TimeoutError: If the timeout expires. The text has the last event, and whether
+            the server could not be reached.
         WatchClosed: If the server has dropped the history after the version (410), or
             refuses permanently (400, 401, 403, 422). `__cause__` is the reason,
             `last_event` the ERROR.
