@@ -210,7 +210,7 @@ class DeltaFIFO(Generic[T]):
         self._progress.version_queued(resource_version)
         self._measure_depth()
 
-    async def feed(self, batch: Iterable[Delta[T]], resource_version: str = "") -> None:
+    def feed(self, batch: Iterable[Delta[T]], resource_version: str = "") -> None:
         """Queue a batch of deltas and notify the consumer once.
 
         Deletions are queued whether the object is known or not, as the server sent
@@ -224,9 +224,6 @@ class DeltaFIFO(Generic[T]):
             NoKey: If an object has no key; nothing was queued.
             WrongLoop: If a task waits in another event loop; nothing was queued.
             Exception: Error of the transformer; nothing was queued.
-
-        Cancellation:
-            Safe: it does not suspend, and batches are queued whole.
         """
         self._condition.notify_change()
         keys, deltas = self._reader.read_batch(batch)
@@ -244,17 +241,7 @@ class DeltaFIFO(Generic[T]):
         if self._metrics.enabled:
             self._measure_depth()
 
-    async def feed_replacement(
-        self, contents: Contents[T], resource_version: str
-    ) -> None:
-        """Queue a complete list as one entry; see `replace_all`.
-
-        Cancellation:
-            Safe: it does not suspend.
-        """
-        self.replace_all(contents, resource_version)
-
-    async def close(self) -> None:
+    def close(self) -> None:
         """End all waits. Idempotent.
 
         Queued entries can still be popped. As in client-go, more can be queued and
@@ -262,9 +249,6 @@ class DeltaFIFO(Generic[T]):
 
         Raises:
             WrongLoop: If a task waits in another event loop or thread.
-
-        Cancellation:
-            Safe: it does not suspend.
         """
         self._condition.notify_change()
         self._closed = True

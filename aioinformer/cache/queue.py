@@ -70,12 +70,10 @@ class Queue(Protocol[T]):
     def __len__(self) -> int:
         """Return the number of entries."""
 
-    async def feed(self, batch: Iterable[Delta[T]], resource_version: str = "") -> None:
+    def feed(self, batch: Iterable[Delta[T]], resource_version: str = "") -> None:
         """Queue deltas in order, and the version of the store after them."""
 
-    async def feed_replacement(
-        self, contents: Contents[T], resource_version: str
-    ) -> None:
+    def replace_all(self, contents: Contents[T], resource_version: str) -> None:
         """Queue a complete list as one entry."""
 
     def newest(self, key: str) -> Delta[T] | None:
@@ -94,7 +92,7 @@ class Queue(Protocol[T]):
     def has_synced(self) -> bool:
         """True once all entries of the first list were popped."""
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """End all waits."""
 
 

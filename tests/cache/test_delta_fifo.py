@@ -119,7 +119,7 @@ async def test_feed_rejects_whole_batch_with_object_without_key() -> None:
     objects: list[object] = ["a", object(), "b"]
 
     with pytest.raises(OptionsError):
-        await fifo.feed([Delta(DeltaType.ADDED, obj) for obj in objects], "7")
+        fifo.feed([Delta(DeltaType.ADDED, obj) for obj in objects], "7")
 
     assert len(fifo) == 0
     assert fifo.applied() is None
@@ -133,7 +133,7 @@ async def test_feed_rejects_whole_batch_whose_iteration_fails(
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await fifo.feed(failing(), "7")
+        fifo.feed(failing(), "7")
 
     assert len(fifo) == 0
 
@@ -168,7 +168,7 @@ def test_delta_fifo_repr_shows_state(fifo: DeltaFIFO[Thing]) -> None:
 
 
 async def test_delta_fifo_repr_shows_that_it_is_closed(fifo: DeltaFIFO[Thing]) -> None:
-    await fifo.close()
+    fifo.close()
 
     assert repr(fifo) == "<DeltaFIFO closed waiting=0>"
 
@@ -179,7 +179,7 @@ async def test_delta_fifo_repr_shows_that_it_is_closed(fifo: DeltaFIFO[Thing]) -
 async def test_version_is_applied_after_its_batch_was_popped(
     fifo: DeltaFIFO[Thing],
 ) -> None:
-    await fifo.feed(deltas("a", "b"), "7")
+    fifo.feed(deltas("a", "b"), "7")
 
     history = [fifo.applied()]
     for _ in range(2):
@@ -193,7 +193,7 @@ async def test_version_is_applied_after_its_batch_was_popped(
 async def test_deletion_has_version_of_its_event(
     fifo: DeltaFIFO[Thing],
 ) -> None:
-    await fifo.feed([Delta(DeltaType.DELETED, Thing("a"))], "7")
+    fifo.feed([Delta(DeltaType.DELETED, Thing("a"))], "7")
     fifo.pop_nowait()
     brought = fifo.applied()
 
@@ -209,8 +209,8 @@ async def test_version_is_applied_after_all_earlier_batches(
     fifo: DeltaFIFO[Thing],
 ) -> None:
     """The second batch changes only the first entry, but waits for the others too."""
-    await fifo.feed(deltas("a", "b"), "7")
-    await fifo.feed(deltas("a"), "8")
+    fifo.feed(deltas("a", "b"), "7")
+    fifo.feed(deltas("a"), "8")
 
     fifo.pop_nowait()
     after_a = fifo.applied()
@@ -224,7 +224,7 @@ async def test_newest_of_several_versions_is_applied(
     fifo: DeltaFIFO[Thing],
 ) -> None:
     for number, key in enumerate("abc"):
-        await fifo.feed(deltas(key), str(number))
+        fifo.feed(deltas(key), str(number))
 
     fifo.pop_nowait()
     fifo.pop_nowait()
@@ -235,7 +235,7 @@ async def test_newest_of_several_versions_is_applied(
 async def test_empty_batch_applies_its_version(
     fifo: DeltaFIFO[Thing],
 ) -> None:
-    await fifo.feed([], "7")
+    fifo.feed([], "7")
 
     await fifo.wait_filled()
 
@@ -245,8 +245,8 @@ async def test_empty_batch_applies_its_version(
 async def test_version_of_empty_batch_waits_for_earlier_batches(
     fifo: DeltaFIFO[Thing],
 ) -> None:
-    await fifo.feed(deltas("a"), "7")
-    await fifo.feed([], "8")
+    fifo.feed(deltas("a"), "7")
+    fifo.feed([], "8")
     before = fifo.applied()
 
     fifo.pop_nowait()
@@ -258,8 +258,8 @@ async def test_version_of_empty_batch_waits_for_earlier_batches(
 async def test_batch_of_unknown_version_applies_no_version(
     fifo: DeltaFIFO[Thing],
 ) -> None:
-    await fifo.feed(deltas("a"), "7")
-    await fifo.feed(deltas("b"))
+    fifo.feed(deltas("a"), "7")
+    fifo.feed(deltas("b"))
 
     fifo.pop_nowait()
     first = fifo.applied()
@@ -270,8 +270,8 @@ async def test_batch_of_unknown_version_applies_no_version(
 
 
 async def test_replacement_applies_its_version(fifo: DeltaFIFO[Thing]) -> None:
-    await fifo.feed(deltas("a"), "7")
-    await fifo.feed_replacement(listing(Thing("b")), "8")
+    fifo.feed(deltas("a"), "7")
+    fifo.replace_all(listing(Thing("b")), "8")
     fifo.pop_nowait()
     first = fifo.applied()
 
@@ -286,12 +286,12 @@ async def test_replacement_applies_its_version(fifo: DeltaFIFO[Thing]) -> None:
 async def test_version_can_be_read_after_pop(
     fifo: DeltaFIFO[Thing],
 ) -> None:
-    await fifo.feed([], "7")
+    fifo.feed([], "7")
     popper = asyncio.create_task(fifo.pop(lambda entry, initial: None))
     await settle()
 
     waited = not popper.done()
-    await fifo.feed(deltas("a"))
+    fifo.feed(deltas("a"))
     await popper
 
     assert waited
@@ -303,11 +303,11 @@ async def test_versions_that_are_never_read_do_not_accumulate(
 ) -> None:
     put(fifo, "+x1")
     for number in range(50):
-        await fifo.feed([], str(number))  # bookmarks after a queued change
+        fifo.feed([], str(number))  # bookmarks after a queued change
 
     lengths = [len(fifo._progress.versions)]
     for number in range(50):
-        await fifo.feed(deltas("a"), str(number))
+        fifo.feed(deltas("a"), str(number))
         await fifo.pop(lambda entry, initial: None)
         lengths.append(len(fifo._progress.versions))
 

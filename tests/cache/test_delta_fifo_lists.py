@@ -229,7 +229,7 @@ async def test_delta_fifo_has_synced_after_first_list_was_popped(
 
 async def test_empty_feed_does_not_make_the_queue_synced() -> None:
     fifo = DeltaFIFO[Thing]()
-    await fifo.feed([], "7")
+    fifo.feed([], "7")
 
     assert not fifo.has_synced
     with pytest.raises(StopIteration):

@@ -114,7 +114,7 @@ async def test_each_object_passes_transformer_once(
     fifo = kind(transformer=stamped, known_objects=store)
 
     put(fifo, "+b1", "~b2", "-b3", "!b4", "+b5")
-    await fifo.feed([Delta(DeltaType.ADDED, Thing("c", 6))])
+    fifo.feed([Delta(DeltaType.ADDED, Thing("c", 6))])
     fifo.replace(things("c7"), "9")
 
     entries = [fifo.pop_nowait() for _ in range(len(fifo))]
@@ -185,7 +185,7 @@ async def test_batch_is_not_queued_if_transformer_fails(kind: Any) -> None:
     batch = [Delta(DeltaType.ADDED, thing) for thing in things("a1 b13 c1")]
 
     with pytest.raises(ZeroDivisionError):
-        await fifo.feed(batch, "9")
+        fifo.feed(batch, "9")
 
     assert (len(fifo), fifo.has_synced, fifo.applied()) == (0, False, None)
 
@@ -355,10 +355,10 @@ async def test_delta_fifo_batch_has_all_changes_of_each_key() -> None:
 
 
 async def test_queue_has_synced_after_feed(fifo: Fifo) -> None:
-    await fifo.feed([], "6")
+    fifo.feed([], "6")
     before = fifo.has_synced
 
-    await fifo.feed(deltas("a"), "7")
+    fifo.feed(deltas("a"), "7")
 
     assert (before, fifo.has_synced) == (False, True)
 
@@ -376,7 +376,7 @@ async def test_has_synced_after_the_batch_was_processed(fifo: Fifo) -> None:
 async def test_requeued_batch_is_queued_again_as_a_whole(
     fifo: Fifo,
 ) -> None:
-    await fifo.feed(deltas("a", "b", "c"), "7")
+    fifo.feed(deltas("a", "b", "c"), "7")
 
     await fifo.pop_batch(again, again, limit=2)
 
@@ -392,7 +392,7 @@ async def test_failed_batch_counts_as_popped(fifo: Fifo) -> None:
     def fail(entries: object, initial: bool) -> None:
         raise ZeroDivisionError
 
-    await fifo.feed(deltas("a", "b"), "7")
+    fifo.feed(deltas("a", "b"), "7")
 
     with pytest.raises(ZeroDivisionError):
         await fifo.pop_batch(fail, nothing)

@@ -28,14 +28,14 @@ SHARED = [
     pytest.param(lambda fifo: fifo.update(Thing("b")), id="update"),
     pytest.param(lambda fifo: fifo.delete(Thing("a")), id="delete"),
     pytest.param(lambda fifo: fifo.replace(things("b1")), id="replace"),
-    pytest.param(lambda fifo: asyncio.run(fifo.close()), id="close"),
+    pytest.param(lambda fifo: fifo.close(), id="close"),
     pytest.param(lambda fifo: asyncio.run(fifo.pop(nothing)), id="pop"),
 ]
 ONLY_CHANGES = [
     pytest.param(lambda fifo: fifo.replace_all(listing(), "9"), id="replace_all"),
     pytest.param(lambda fifo: fifo.bookmark("9"), id="bookmark"),
     pytest.param(lambda fifo: fifo.resync(), id="resync"),
-    pytest.param(lambda fifo: asyncio.run(fifo.feed(deltas("b"), "9")), id="feed"),
+    pytest.param(lambda fifo: fifo.feed(deltas("b"), "9"), id="feed"),
     pytest.param(lambda fifo: asyncio.run(fifo.wait_filled()), id="wait_filled"),
 ]
 CALLS = [
@@ -127,7 +127,7 @@ async def test_pop_batch_rejects_coroutine_function(
     kind: Any,
 ) -> None:
     fifo: Fifo = kind()
-    await fifo.feed(deltas("a", "b"), "7")
+    fifo.feed(deltas("a", "b"), "7")
 
     with pytest.raises(OptionsError, match="plain function"):
         await fifo.pop_batch(consume, nothing)
@@ -169,7 +169,7 @@ async def test_feed_rejects_whole_batch_with_key_that_is_no_string(
     fifo: Fifo = kind(key_func=lambda thing: thing.key if thing.version else None)
 
     with pytest.raises(NoKey):
-        await fifo.feed([*deltas("a")], "7")
+        fifo.feed([*deltas("a")], "7")
 
     assert (len(fifo), fifo.has_synced, fifo.applied()) == (0, False, None)
 

@@ -61,7 +61,7 @@ async def test_entry_whose_processing_fails_counts_as_popped(fifo: Fifo) -> None
     def fail(entry: object, initial: bool) -> None:
         raise ZeroDivisionError
 
-    await fifo.feed(deltas("a", "b"), "7")
+    fifo.feed(deltas("a", "b"), "7")
 
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
@@ -73,7 +73,7 @@ async def test_entry_whose_processing_fails_counts_as_popped(fifo: Fifo) -> None
 
 async def test_version_is_not_applied_while_its_entry_is_processed(fifo: Fifo) -> None:
     during: list[str | None] = []
-    await fifo.feed(deltas("a"), "7")
+    fifo.feed(deltas("a"), "7")
 
     await fifo.pop(lambda entry, initial: during.append(fifo.applied()))
 
@@ -199,8 +199,8 @@ def _change_again(fifo: Fifo, key: str) -> None:
 
 
 async def test_version_waits_for_requeued_entries(fifo: Fifo) -> None:
-    await fifo.feed(deltas("a"), "7")
-    await fifo.feed(deltas("b"), "8")
+    fifo.feed(deltas("a"), "7")
+    fifo.feed(deltas("b"), "8")
     await fifo.pop(again)
 
     history = [fifo.applied()]
@@ -215,8 +215,8 @@ async def test_version_waits_for_requeued_entries(fifo: Fifo) -> None:
 async def test_version_does_not_wait_for_a_later_requeued_entry(
     fifo: Fifo,
 ) -> None:
-    await fifo.feed(deltas("a"), "7")
-    await fifo.feed(deltas("b"), "8")
+    fifo.feed(deltas("a"), "7")
+    fifo.feed(deltas("b"), "8")
     fifo.pop_nowait()
 
     await fifo.pop(again)
@@ -393,7 +393,7 @@ async def test_depth_and_latency_are_measured(kind: Any) -> None:
 async def test_pop_nowait_measures_depth(fifo: Fifo) -> None:
     sink = Sink()
     queue = type(fifo)(metrics=sink)
-    await queue.feed(deltas("a", "b", "c"), "7")
+    queue.feed(deltas("a", "b", "c"), "7")
 
     for _ in range(3):
         queue.pop_nowait()
@@ -407,7 +407,7 @@ async def test_depth_is_measured_once_for_a_consumer_that_applies_batches(
     sink = Sink()
     queue = type(fifo)(metrics=sink)
     queue.applied()
-    await queue.feed(deltas("a", "b", "c", "d"), "7")
+    queue.feed(deltas("a", "b", "c", "d"), "7")
 
     queue.pop_nowait()
     queue.pop_nowait()

@@ -359,7 +359,7 @@ class FakeStore:
         self.staged = [*(self.staged or ()), *objects]
         self.after_reset.append(after_reset)
 
-    async def stage_deleted(self, keys: list[str]) -> None:
+    def stage_deleted(self, keys: list[str]) -> None:
         self.staged = [obj for obj in self.staged or () if obj.key not in keys]
         self.deleted += keys
 

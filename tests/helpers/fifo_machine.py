@@ -385,7 +385,7 @@ class QueueMachine(RuleBasedStateMachine):
         things = [(kind, self.thing(key)) for kind, key in changes]
         version = self.version(known)
         self.fed(things, version)
-        self.in_loop(self.fifo.feed([Delta(*it) for it in things], version))
+        self.in_loop(lambda: self.fifo.feed([Delta(*it) for it in things], version))
 
     def fed(self, things: Sequence[tuple[Any, Thing]], version: str) -> None:
         if things and self.model.first is None:
@@ -427,14 +427,14 @@ class QueueMachine(RuleBasedStateMachine):
         self.in_loop(lambda: self.fifo.replace(things, version))
 
     @rule(keys=st.sets(KEYS, max_size=4))
-    def feed_replacement(self, keys: set[str]) -> None:
+    def replace_all(self, keys: set[str]) -> None:
         contents = Store[Thing]().replacement()
         for key in sorted(keys):
             contents.put(key, self.thing(key))
 
         version = self.version(known=True)
         self.model.replace_all(dict(contents.objects), version)
-        self.in_loop(self.fifo.feed_replacement(contents, version))
+        self.in_loop(lambda: self.fifo.replace_all(contents, version))
 
     @precondition(lambda self: self.transforms)
     @rule(
@@ -459,7 +459,7 @@ class QueueMachine(RuleBasedStateMachine):
             "replace": lambda: self.fifo.replace(things, "bad"),
         }
         with pytest.raises(TransformError):
-            self.in_loop(calls[how]() if how == "feed" else calls[how])
+            self.in_loop(calls[how])
 
     @rule()
     def resync(self) -> None:
@@ -584,7 +584,11 @@ class QueueMachine(RuleBasedStateMachine):
         popper = data.draw(st.sampled_from(self.poppers))
         things = [(kind, self.thing(key)) for kind, key in changes]
         self.fed(things, "")
-        feed = self.fifo.feed([Delta(*it) for it in things])
+        batch = [Delta(*it) for it in things]
+
+        def feed() -> None:
+            self.fifo.feed(batch)
+
         if first:
             self.in_loop(popper.cancel, feed)
         else:
@@ -612,7 +616,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
 
         self.closed = True
-        self.in_loop(self.fifo.close())
+        self.in_loop(self.fifo.close)
         assert not self.poppers
 
     # ------------------------------------------------------------ always

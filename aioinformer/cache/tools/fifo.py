@@ -166,12 +166,8 @@ class FIFO(Generic[T]):
     def resync(self) -> None:
         """Do nothing: all objects are queued already."""
 
-    async def close(self) -> None:
-        """End all waits; queued objects can still be popped. Idempotent.
-
-        Cancellation:
-            Safe: it does not suspend.
-        """
+    def close(self) -> None:
+        """End all waits; queued objects can still be popped. Idempotent."""
         self._condition.check_loop()
         self._closed = True
         self._notify()
@@ -404,12 +400,8 @@ class OrderedFIFO(Generic[T]):
         self._progress.version_queued(resource_version)
         self._notify()
 
-    async def feed(self, batch: Iterable[Delta[T]], resource_version: str = "") -> None:
-        """Queue a batch of deltas and notify the consumer once; see `DeltaFIFO.feed`.
-
-        Cancellation:
-            Safe: it does not suspend, and batches are queued whole.
-        """
+    def feed(self, batch: Iterable[Delta[T]], resource_version: str = "") -> None:
+        """Queue a batch of deltas and notify the consumer once; see `DeltaFIFO.feed`."""
         self._condition.check_loop()
         keys, deltas = self._reader.read_batch(batch)
         put = self._put
@@ -424,22 +416,8 @@ class OrderedFIFO(Generic[T]):
 
         self._notify()
 
-    async def feed_replacement(
-        self, contents: Contents[T], resource_version: str
-    ) -> None:
-        """Queue a complete list as one entry; see `replace_all`.
-
-        Cancellation:
-            Safe: it does not suspend.
-        """
-        self.replace_all(contents, resource_version)
-
-    async def close(self) -> None:
-        """End all waits; queued entries can still be popped. Idempotent.
-
-        Cancellation:
-            Safe: it does not suspend.
-        """
+    def close(self) -> None:
+        """End all waits; queued entries can still be popped. Idempotent."""
         self._condition.check_loop()
         self._closed = True
         self._notify()

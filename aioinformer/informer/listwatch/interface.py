@@ -112,7 +112,7 @@ class ReflectorStore(Protocol):
                 state.
         """
 
-    async def stage_deleted(self, keys: list[str]) -> None:
+    def stage_deleted(self, keys: list[str]) -> None:
         """Unstage objects that were deleted while the list was streamed."""
 
     async def stage_unreadable(self, keys: list[str]) -> None:

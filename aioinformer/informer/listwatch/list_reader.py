@@ -250,7 +250,7 @@ class ListReader:
         await self._stage(portion.present, after_reset=after_reset)
         if portion.deleted:
             with store_calls:
-                await self._store.stage_deleted(portion.deleted)
+                self._store.stage_deleted(portion.deleted)
 
         return portion.rest
 

@@ -281,7 +281,7 @@ class Pipeline:
 
         budget.end()
 
-    async def stage_deleted(self, keys: list[str]) -> None:
+    def stage_deleted(self, keys: list[str]) -> None:
         """Unstage objects that were deleted while the list was streamed.
 
         Unknown keys are ignored.
@@ -320,7 +320,7 @@ class Pipeline:
         newest = version_number(staged.newest)
         ahead = 0 <= version_number(resource_version) < newest
         self._listed_ahead = newest if ahead else -1
-        await self._fifo.feed_replacement(staged.contents, resource_version)
+        self._fifo.replace_all(staged.contents, resource_version)
 
     async def clear(self) -> None:
         """Remove all objects, because the server no longer has the resource.
@@ -357,7 +357,7 @@ class Pipeline:
             newest = {}
             deltas = await self._transformed(deltas, newest)
 
-        await self._fifo.feed(deltas, resource_version)
+        self._fifo.feed(deltas, resource_version)
         self._version = resource_version or self._version
         if ahead and version_number(resource_version) >= self._listed_ahead:
             self._listed_ahead = -1

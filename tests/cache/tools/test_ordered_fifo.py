@@ -136,7 +136,7 @@ def test_resync_does_not_make_the_queue_synced(fifo: OrderedFIFO[Thing]) -> None
 async def test_bookmark_moves_the_version_without_an_entry(
     fifo: OrderedFIFO[Thing],
 ) -> None:
-    await fifo.feed(deltas("a"), "7")
+    fifo.feed(deltas("a"), "7")
     fifo.bookmark("8")
     fifo.bookmark("9")
     length, before = len(fifo), fifo.applied()

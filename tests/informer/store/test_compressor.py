@@ -157,7 +157,7 @@ async def test_object_deleted_during_a_streaming_list_stays_deleted() -> None:
     rig = Rig(compression="zstd")
     async with running(rig.run()):
         await rig.pipeline.stage(webs(3))
-        await rig.pipeline.stage_deleted(["default/web-0001"])
+        rig.pipeline.stage_deleted(["default/web-0001"])
         await rig.pipeline.stage([web("web-0000", 2)])
         await rig.pipeline.commit("5")
         await applied(rig)

@@ -139,7 +139,7 @@ async def test_object_deleted_during_a_streaming_list_is_not_stored(rig: Rig) ->
     rig.take()
 
     await rig.pipeline.stage([a, b])
-    await rig.pipeline.stage_deleted([a.key, b.key, "default/never-seen"])
+    rig.pipeline.stage_deleted([a.key, b.key, "default/never-seen"])
     await rig.pipeline.stage([thing("b", 7), c])
     await rig.pipeline.commit("9")
     await rig.applied()
@@ -150,7 +150,7 @@ async def test_object_deleted_during_a_streaming_list_is_not_stored(rig: Rig) ->
 
 
 async def test_list_can_start_with_a_deletion(rig: Rig) -> None:
-    await rig.pipeline.stage_deleted(["default/a"])
+    rig.pipeline.stage_deleted(["default/a"])
     await rig.pipeline.commit("9")
     await rig.applied()
 

@@ -143,7 +143,7 @@ async def test_streaming_list_is_transformed_once(marking: Marking) -> None:
     async with a_rig(marking, A1, B1) as rig:
         await rig.pipeline.stage([thing("a", 1), B2])
         await rig.pipeline.stage([A2])
-        await rig.pipeline.stage_deleted([B2.key, "default/never-seen"])
+        rig.pipeline.stage_deleted([B2.key, "default/never-seen"])
         await rig.pipeline.commit("9")
         await rig.applied()
 
