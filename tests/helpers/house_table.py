@@ -44,7 +44,6 @@ CLASSES = (
     "Pipeline",
     "ReconcileClient",
 )
-SUITE = ("pytest", "-q", "--numprocesses=auto", "--dist=worksteal")
 
 Figure = int | float | str
 Imports = set[tuple[str, str]]
@@ -279,7 +278,6 @@ def number_of_tests(root: Path) -> int:
     done = subprocess.run(
         command,
         cwd=root,
-        env=environment(root),
         stdout=subprocess.PIPE,
         check=True,
         text=True,
@@ -291,13 +289,12 @@ def number_of_tests(root: Path) -> int:
     return int(matched[1])
 
 
-def suite(root: Path) -> Iterator[tuple[str, Figure]]:
-    """Return the duration of a run of the suite, and the CPU time of its processes."""
+def timed(root: Path, what: str, *command: str) -> Iterator[tuple[str, Figure]]:
+    """Run a command in the checkout; return its outcome, CPU time and duration."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", *SUITE],
+        command,
         cwd=root,
-        env=environment(root),
         stdout=subprocess.PIPE,
         check=False,
         text=True,
@@ -306,21 +303,24 @@ def suite(root: Path) -> Iterator[tuple[str, Figure]]:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
     last = (done.stdout.splitlines() or [""])[-1]
-    yield "tests: outcome", last.strip("= ").partition(" in ")[0]
-    yield "tests: CPU seconds", round(used)
-    yield "tests: wall seconds", round(wall)
+    yield f"{what}: outcome", last.strip("=# ").partition(" in ")[0]
+    yield f"{what}: CPU seconds", round(used)
+    yield f"{what}: wall seconds", round(wall)
 
 
 # ---------------------------------------------------------------- all of it
 
 
-def measure(root: Path, *, tests: bool = False, times: bool = False) -> Report:
+def measure(
+    root: Path, *, tests: bool = False, times: bool = False, ci: bool = False
+) -> Report:
     """Return all figures of a checkout.
 
     Args:
         root: Path of the checkout.
         tests: True to count the tests, too.
         times: True to run and time the tests.
+        ci: True to run and time the continuous integration.
     """
     report = Report()
     modules = modules_of(root)
@@ -366,8 +366,14 @@ def measure(root: Path, *, tests: bool = False, times: bool = False) -> Report:
     if tests:
         figures["tests: number"] = number_of_tests(root)
 
+    if times or ci:
+        subprocess.run(["make", "setup"], cwd=root, check=True)
+
     if times:
-        figures.update(suite(root))
+        figures.update(timed(root, "tests", "make", "test"))
+
+    if ci:
+        figures.update(timed(root, "CI", "./.ci/run"))
 
     return report
 
@@ -426,11 +432,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     add("--tests", action="store_true", help="count the tests, too")
     add("--time-tests", action="store_true", help="run and time the test suite")
+    add("--time-ci", action="store_true", help="run and time .ci/run")
     add("--verbose", action="store_true", help="list the counted items")
     options = parser.parse_args(arguments)
 
     report = measure(
-        options.root.resolve(), tests=options.tests, times=options.time_tests
+        options.root.resolve(),
+        tests=options.tests,
+        times=options.time_tests,
+        ci=options.time_ci,
     )
     if options.json is not None:
         written = json.dumps(asdict(report), indent=1)
