@@ -115,7 +115,7 @@ async def test_resource_that_returns_may_have_older_versions() -> None:
         pytest.param((False, False, False, False, True), id="named-in-between"),
     ],
 )
-async def test_nothing_is_vacated_unless_the_server_denies_the_resource(
+async def test_store_is_cleared_only_if_the_server_denies_the_resource(
     served: object,
 ) -> None:
     source, store = listed_then_removed(served=served), FakeStore()
