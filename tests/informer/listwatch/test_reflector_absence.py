@@ -33,7 +33,7 @@ def listed_then_removed(
     return ServedSource([HERE, *(more or (GONE,))], watches, served)
 
 
-async def test_resource_not_served_for_a_minute_is_vacated(
+async def test_resource_not_served_for_a_minute_is_cleared(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     source, store = listed_then_removed(), FakeStore()
@@ -59,7 +59,7 @@ async def test_resource_not_served_for_a_minute_is_vacated(
     assert caplog.text.count("resource is no longer served, removing all objects") == 1
 
 
-async def test_resource_listed_at_version_0_is_vacated() -> None:
+async def test_resource_listed_at_version_0_is_cleared() -> None:
     lists: list[Page | Exception] = [Page([thing("a")], version="0"), GONE]
     source, store = ServedSource(lists, [Stream(1.0, END)]), FakeStore()
 
@@ -130,7 +130,7 @@ async def test_store_is_cleared_only_if_the_server_denies_the_resource(
     assert (store.names, store.cleared, source.open) == (["a@3"], 0, 0)
 
 
-async def test_source_without_discovery_is_never_vacated() -> None:
+async def test_source_without_discovery_is_never_cleared() -> None:
     source, store = FakeSource([HERE, GONE], [Stream(1.0, END), GONE]), FakeStore()
     reflector = reflector_of(source, store)
 
@@ -162,7 +162,7 @@ async def test_resource_that_never_existed_becomes_absent() -> None:
         assert (reflector.phase, store.cleared) == ("absent", 0)
 
 
-async def test_streaming_reflector_vacates_a_removed_resource() -> None:
+async def test_streaming_reflector_clears_a_removed_resource() -> None:
     source, store = ServedSource([], [GONE]), FakeStore()
     for _ in range(20):
         source.watches.append(GONE)

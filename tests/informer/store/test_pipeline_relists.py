@@ -160,7 +160,7 @@ async def test_list_can_start_with_a_deletion(rig: Rig) -> None:
 # ---------------------------------------------------------------- removed resources
 
 
-async def test_vacate_deletes_every_object(rig: Rig) -> None:
+async def test_clear_deletes_every_object(rig: Rig) -> None:
     a, b, c = thing("a"), thing("b"), thing("c", 7)
     await rig.relist(a, b, version=5)
     await rig.change(add(c), version=7)
@@ -192,7 +192,7 @@ async def test_resource_that_returns_is_listed_as_usual(rig: Rig) -> None:
     assert rig.indexer.resource_version == "9"
 
 
-async def test_readers_see_vacate_in_one_step(
+async def test_readers_see_clear_in_one_step(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await rig.relist(*(thing(f"p{n}") for n in range(12)), version=5)
@@ -209,7 +209,7 @@ async def test_readers_see_vacate_in_one_step(
     assert seen == {(12, 12), (0, 0)}
 
 
-async def test_vacate_before_the_first_list_does_nothing(rig: Rig) -> None:
+async def test_clear_before_the_first_list_does_nothing(rig: Rig) -> None:
     await rig.pipeline.stage([thing("a")])
     await rig.pipeline.clear()
     await rig.applied()
