@@ -140,10 +140,11 @@ class ListWatch:
         not decode bodies. Close it after the informers have ended: a watch notices the
         end of the client within 10 s, and then retries forever.
 
-        Connections: Each watch occupies one. The client has 100 by default: further
-            informers wait for 30 s, fail and retry. Set
-            `configuration.connection_pool_maxsize = None` before creating the client. A
-            watch may buffer up to 4 MiB of unread events.
+        Connections:
+            Each watch occupies one. The client has 100 by default: further informers
+            wait for 30 s, fail and retry. Set `configuration.connection_pool_maxsize =
+            None` before creating the client. A watch may buffer up to 4 MiB of unread
+            events.
 
         Args:
             list_func: Bound list method of the generated APIs, of `CustomObjectsApi`,

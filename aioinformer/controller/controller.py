@@ -73,24 +73,27 @@ class Controller(Lifecycle):
         `Result(requeue_after=...)`. A change that arrives earlier always triggers a
         reconcile at once, and a requeue is still done at its time.
 
-    Guarantees: G10: A request is never reconciled twice at once. A request that is
-        added while it is being reconciled is reconciled again. Each change is followed
-        by a reconcile that sees it, or a later state. Threads of `ctx.run_in_thread()`
-        are part of the reconcile. Those of `asyncio.to_thread()` outlive a
-        cancellation. Writes through `ctx.client` are visible to the next reconcile of
-        the same request, which waits until the informers of this controller show them.
-        After 10 s it begins with `ctx.stale` set, a warning and a metric. Writes that
-        no informer selects are not waited for: see `ReconcileClient`. A failed
-        reconcile is logged with its key and cause, counted, and passed to `on_error`.
-        Others continue. A reconcile of more than a minute is logged. G12: A predicate
-        that raises lets the change pass. A mapping that raises returns no requests.
-        Both are reported.
+    Guarantees:
+        G10: A request is never reconciled twice at once. A request that is added while
+            it is being reconciled is reconciled again. Each change is followed by a
+            reconcile that sees it, or a later state. Threads of `ctx.run_in_thread()`
+            are part of the reconcile. Those of `asyncio.to_thread()` outlive a
+            cancellation.
+        Writes through `ctx.client` are visible to the next reconcile of the same
+            request, which waits until the informers of this controller show them. After
+            10 s it begins with `ctx.stale` set, a warning and a metric. Writes that no
+            informer selects are not waited for: see `ReconcileClient`.
+        A failed reconcile is logged with its key and cause, counted, and passed to
+            `on_error`. Others continue. A reconcile of more than a minute is logged.
+        G12: A predicate that raises lets the change pass. A mapping that raises returns
+            no requests. Both are reported.
 
     Not guaranteed:
         That a reconcile sees each change, or the writes of other requests. The order of
         requests: those of the first list and of resyncs have a lower priority.
 
-    Lifetime: It runs once, by `run()`, `async with controller:`, or `start()` and
+    Lifetime:
+        It runs once, by `run()`, `async with controller:`, or `start()` and
         `shutdown()`. Its owner runs the informers, for example in a factory, and enters
         the client. Handlers are added at the start, and the first reconcile begins when
         they have processed the initial objects. It owns a task for each running

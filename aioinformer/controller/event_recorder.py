@@ -110,7 +110,8 @@ class EventRecorder(Lifecycle):
         different ones within 6 minutes, or after the recorder has ended. All of this is
         logged. A repeated event is tried again when its series is due.
 
-    Lifetime: Add it to a `Manager` with `leader_only=False`, so that it outlives the
+    Lifetime:
+        Add it to a `Manager` with `leader_only=False`, so that it outlives the
         controllers; or enter it (`async with recorder:`), or call `start()` and
         `shutdown()`. It can run again, in any loop. Events from before the start are
         written then, and remaining events get 5 s at the end. It needs an entered

@@ -76,10 +76,11 @@ class LeaderElector:
         async with elector.leading():  # waits until it leads
             await copy_for_ever()
 
-    Guarantees: G11: The leader's work is cancelled when `renew_deadline` has passed
-        since the last successful renewal was *sent*, whether requests fail or hang. It
-        is cancelled at once if the Lease names another replica. The elector neither
-        renews nor releases before the work has ended. Other replicas wait for
+    Guarantees:
+        G11: The leader's work is cancelled when `renew_deadline` has passed since the
+        last successful renewal was *sent*, whether requests fail or hang. It is
+        cancelled at once if the Lease names another replica. The elector neither renews
+        nor releases before the work has ended. Other replicas wait for
         `lease_duration`. The difference is the time that the work has to end, and its
         last requests to arrive. Work that takes longer is logged and counted. After the
         deadline `check()` raises, and so does each write by `Context.client`.

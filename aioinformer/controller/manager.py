@@ -67,13 +67,15 @@ class Manager(Lifecycle, WebLifespan):
     reverse order: controllers drain, the lease is released, and the other runnables
     stop. A health endpoint therefore answers until the end.
 
-    Guarantees: G8: It ends as a whole. If an informer, a controller or another runnable
-        fails, or leadership is lost, everything stops, and `run()` and `shutdown()`
-        raise the first error. Later ones are logged. A runnable that returns ends
-        nothing else. G9: No task, timer or connection is left afterwards. G11: The
-        leader's work is cancelled at the deadline, controllers without a drain, and
-        `ctx.client` refuses further writes. The lease is released only after the work
-        has ended.
+    Guarantees:
+        G8: It ends as a whole. If an informer, a controller or another runnable fails,
+            or leadership is lost, everything stops, and `run()` and `shutdown()` raise
+            the first error. Later ones are logged. A runnable that returns ends nothing
+            else.
+        G9: No task, timer or connection is left afterwards.
+        G11: The leader's work is cancelled at the deadline, controllers without a
+            drain, and `ctx.client` refuses further writes. The lease is released only
+            after the work has ended.
 
     Not guaranteed:
         That controllers start: the manager waits for caches that cannot sync, for

@@ -69,31 +69,35 @@ class SharedInformer:
 
     Usually made and run by a `SharedInformerFactory`.
 
-    Guarantees (each has tests of its name in tests/contracts/): G1: For one object (one
-        uid), a handler gets states that the server reported, in the order in which the
-        informer received them, each at most once except in resyncs. While handler and
-        informer run, the last state follows the last change. States may be skipped (by
-        a relist, or by coalescing). G2: Different objects have no order. G3: When a
-        handler runs, the store has the notified state or a later one. G4: A handler is
-        never called concurrently with itself. A handler that waits or fails delays
-        neither others nor the store. One that blocks the event loop delays everything:
-        calls over 50 ms are counted and logged. `thread=True` runs a plain handler in a
-        thread. G5: A late handler first gets every stored object as
-        `Added(initial=True)`, then every later change, without gaps or repetitions. G6:
-        An object deleted while disconnected gives `Deleted(final_state_unknown=True)`
-        with its last known state. If the name has another uid, `Added` follows.
-        `Deleted` means "no longer in this informer's selection". G7: After every end of
-        a watch or list there is another attempt. Failed attempts start at least 0.8 s
-        apart, doubling up to 30 s, each with jitter. G8: A dead informer is never
-        mistaken for a live one: `status` shows the end, and all waits, iterations of
-        its events and reads through its lister raise. G9: After `run()` has ended, no
-        task, timer or connection of it is left. Nothing is left of a waiter or an
-        events iterator that has ended. G12: Exceptions of handlers, filters, index
-        functions, transforms and watch error handlers are logged (repeated ones in
-        part) and counted, and stop nothing else. Those of the first four are passed to
-        `on_error`. An exception of a predicate is raised to its waiter. A
-        `CancelledError` that such code raises itself counts as an exception. So does
-        any other `BaseException` that does not end the program.
+    Guarantees (each has tests of its name in tests/contracts/):
+        G1: For one object (one uid), a handler gets states that the server reported, in
+            the order in which the informer received them, each at most once except in
+            resyncs. While handler and informer run, the last state follows the last
+            change. States may be skipped (by a relist, or by coalescing).
+        G2: Different objects have no order.
+        G3: When a handler runs, the store has the notified state or a later one.
+        G4: A handler is never called concurrently with itself. A handler that waits or
+            fails delays neither others nor the store. One that blocks the event loop
+            delays everything: calls over 50 ms are counted and logged. `thread=True`
+            runs a plain handler in a thread.
+        G5: A late handler first gets every stored object as `Added(initial=True)`, then
+            every later change, without gaps or repetitions.
+        G6: An object deleted while disconnected gives
+            `Deleted(final_state_unknown=True)` with its last known state. If the name
+            has another uid, `Added` follows. `Deleted` means "no longer in this
+            informer's selection".
+        G7: After every end of a watch or list there is another attempt. Failed attempts
+            start at least 0.8 s apart, doubling up to 30 s, each with jitter.
+        G8: A dead informer is never mistaken for a live one: `status` shows the end,
+            and all waits, iterations of its events and reads through its lister raise.
+        G9: After `run()` has ended, no task, timer or connection of it is left. Nothing
+            is left of a waiter or an events iterator that has ended.
+        G12: Exceptions of handlers, filters, index functions, transforms and watch
+            error handlers are logged (repeated ones in part) and counted, and stop
+            nothing else. Those of the first four are passed to `on_error`. An exception
+            of a predicate is raised to its waiter. A `CancelledError` that such code
+            raises itself counts as an exception. So does any other `BaseException` that
+            does not end the program.
 
     Several namespaces:
         Each namespace has a list and a watch, with errors and versions of its own. All

@@ -176,15 +176,16 @@ class EventStream:
     again if its position is unknown: in another process, after more than 1,000
     deletions, or if there were no readers for longer than `resume_seconds`.
 
-    Guarantees: In one connection, the last event of an object follows its last change.
-        Events are those of a handler with `coalesce=True` and a filter. After a resume,
-        events may be repeated: treat `added` and `updated` alike, as the current state.
-        A slow reader does not delay others. Its pending events are merged by object: at
-        most some 200 bytes for each object, and 1,000 bodies of deleted ones. A reader
-        that takes nothing for `write_timeout` is disconnected. Encoding shares the
-        loop's budget with all heavy work, in slices of 2 ms. Each change is matched
-        once for all readers with equal selections, and costs 2 microseconds for each
-        reader that gets it. All streams end when the informer ends or the server stops.
+    Guarantees:
+        In one connection, the last event of an object follows its last change. Events
+        are those of a handler with `coalesce=True` and a filter. After a resume, events
+        may be repeated: treat `added` and `updated` alike, as the current state. A slow
+        reader does not delay others. Its pending events are merged by object: at most
+        some 200 bytes for each object, and 1,000 bodies of deleted ones. A reader that
+        takes nothing for `write_timeout` is disconnected. Encoding shares the loop's
+        budget with all heavy work, in slices of 2 ms. Each change is matched once for
+        all readers with equal selections, and costs 2 microseconds for each reader that
+        gets it. All streams end when the informer ends or the server stops.
 
     All readers share one handler of the informer, which keeps some 100 bytes for each
     object. The first reader adds it. It is removed by the first change after

@@ -108,8 +108,9 @@ class WorkQueue(Generic[T]):
         or is given up. Otherwise its next failure waits as long as if there had been no
         success.
 
-    Lifetime: Owns no task, and one timer while items are delayed. It belongs to the
-        event loop in which it is first used. Every method but `add_threadsafe()` raises
+    Lifetime:
+        Owns no task, and one timer while items are delayed. It belongs to the event
+        loop in which it is first used. Every method but `add_threadsafe()` raises
         `WrongLoop` in another thread. Another loop in the same thread is noticed when
         the queue waits, or when it stops being empty. `len()`, `shutting_down` and
         `repr()` may be read anywhere.

@@ -53,8 +53,9 @@ class Broadcaster:
     Not guaranteed:
         Any order between watches.
 
-    Lifetime: Owns no task. It belongs to the event loop in which it is first used. Read
-        or stop every watch: otherwise it blocks the others, and `shutdown()`.
+    Lifetime:
+        Owns no task. It belongs to the event loop in which it is first used. Read or
+        stop every watch: otherwise it blocks the others, and `shutdown()`.
 
     Args:
         queue_length: Maximum number of unread events in each watch.

@@ -79,12 +79,14 @@ class RetryWatch(Watch):
         requires a list, as in informers. Deletions, if the server sends them with the
         previous version of the object.
 
-    Pace: Watches start at least 1 s apart, and follow one that ended cleanly within 5
-        s. While they fail, the pauses grow to 30 to 60 s. While the server cannot be
+    Pace:
+        Watches start at least 1 s apart, and follow one that ended cleanly within 5 s.
+        While they fail, the pauses grow to 30 to 60 s. While the server cannot be
         reached, it is probed once a second. A server's `Retry-After` is respected, up
         to 2 minutes.
 
-    Lifetime: It owns no task: the reader's task connects, reads and pauses. Leave it by
+    Lifetime:
+        It owns no task: the reader's task connects, reads and pauses. Leave it by
         `async with`, in the task that reads, which closes the connection. `stop()` ends
         it at once and may be called by other tasks. The reader, or the `async with`,
         then leaves the context of the connection.
