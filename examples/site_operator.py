@@ -1,6 +1,6 @@
 """An operator: each Site gets a Deployment, an external record, and a status.
 
-Run:   kubectl apply -f examples/site.yaml          (the CRD and a sample site)
+Run:   kubectl apply -f examples/site.yaml          (the CRD; again for the sample site)
        python examples/site_operator.py             (the cluster of your kubeconfig)
 
 Start it twice: one replica leads, and the other takes over when it ends. Change the site

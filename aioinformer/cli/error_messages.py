@@ -88,7 +88,9 @@ def _advice(error: BaseException) -> str:
                 "The server rejected the request: check --field-selector. Only a few "
                 "fields of each resource are supported."
             )
-        case ApiError():
+        case ApiError(status=405):
+            return "This resource cannot be listed or watched."
+        case ApiError() if error.status == 429 or error.status >= 500:
             return "Server error: try again later."
         case SelectorSyntaxError():
             return (

@@ -34,6 +34,8 @@ def refusal(code: int) -> ApiError:
         pytest.param(refusal(403), "permission to list and watch", id="403"),
         pytest.param(refusal(404), "`kubectl api-resources`", id="404"),
         pytest.param(refusal(400), "check --field-selector", id="400"),
+        pytest.param(refusal(405), "cannot be listed or watched", id="405"),
+        pytest.param(refusal(429), "try again later", id="429"),
         pytest.param(refusal(503), "try again later", id="503"),
         pytest.param(
             SelectorSyntaxError("bad", text="a in", position=4),

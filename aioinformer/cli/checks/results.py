@@ -262,8 +262,8 @@ def served(found: ServedResource, scope: str) -> StepResult:
     cannot = " or ".join(missing)
     return StepResult(
         "failed",
-        f"{text}: the server does not support {cannot}, so informers cannot use it. Poll "
-        "it instead.",
+        f"{text}: the server does not support {cannot}, so informers cannot use it."
+        + (" Poll it instead." if "list" in found.verbs else ""),
     )
 
 
