@@ -155,7 +155,7 @@ async def test_live_table_restores_the_terminal_while_suspended(
         await terminal.shows(lambda _: LEFT in terminal.written)
         create(server, "web-1")
 
-        terminal.resume()
+        await terminal.resume()
         await shown(terminal, "+ shop        web-1")
         assert terminal.written.count(ENTERED) == 2
 

@@ -72,9 +72,20 @@ class InTerminal:
         """Press a key."""
         os.write(self._master, key)
 
-    def resume(self) -> None:
-        """Resume it after Ctrl-Z, as `fg` does."""
+    async def resume(self) -> None:
+        """Resume it after Ctrl-Z, as `fg` does, once it has stopped.
+
+        It restores the terminal first. A signal before the stop would be lost.
+        """
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not self._has_stopped():
+                await asyncio.sleep(0.01)
+
         self._process.send_signal(signal.SIGCONT)
+
+    def _has_stopped(self) -> bool:
+        options = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self._process.pid, options) is not None
 
     async def end(self) -> int:
         """Wait for its end; return the exit status."""
