@@ -10,6 +10,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from aioinformer._runnables import wait_until_cancelled
 from aioinformer._tasks import unwrap_group
 from aioinformer.cli import FAILED_CHECK, INTERRUPTED, TROUBLE
 from aioinformer.cli.error_messages import CommandError, message_of
@@ -70,7 +71,7 @@ async def pause(seconds: float | None) -> None:
         Safe.
     """
     if seconds is None:
-        await asyncio.Event().wait()
+        await wait_until_cancelled()
     else:
         await asyncio.sleep(seconds)
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
+from aioinformer._runnables import wait_until_cancelled
 from aioinformer._tasks import Supervisor
 from aioinformer.backoff import Failure, failure_of
 from aioinformer.controller.elector_state import NOT_RENEWED, ElectorState, LeaseTiming
@@ -350,7 +351,7 @@ class LeaderElector:
         assert ends is not None
         await asyncio.sleep(ends - self._now())
         self._metrics.overran()
-        await asyncio.Event().wait()
+        await wait_until_cancelled()
 
     async def _attempt(self) -> None:
         """Try once to acquire or renew the Lease. Failures are reported and retried."""
