@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from aioinformer.errors import ApiError
+from aioinformer.errors import ApiError, NotFound
 from aioinformer_apiserver.auth import reviews
 from aioinformer_apiserver.discovery import discovery
 from aioinformer_apiserver.errors import statuses
@@ -210,6 +210,9 @@ class RequestHandler:
             return None
 
         await self._wait_for_version(request, target, waker)
+        if self._resources.would_create(request, target):
+            self._access_control.authorize(user, replace(info, verb="create"))
+
         return self._resources.handle(request, target, format_)
 
     def _admit(self, request: APIRequest, info: RequestInfo) -> User:
@@ -353,6 +356,30 @@ class _ResourceHandler:
         self._registry = registry
         self._tokens = tokens
         self._scales = Scales(registry)
+
+    def would_create(self, request: APIRequest, target: Target) -> bool:
+        """Return whether an update or apply is for a missing object that it creates.
+
+        Raises:
+            ApiError: 415, if the kind does not support this type of patch.
+        """
+        collection = target.collection
+        match target.verb:
+            case _ if target.subresource:
+                return False
+            case "update" if collection.kind.created_by_update:
+                pass
+            case "patch" if patch_type_of(request, collection.kind) == "apply":
+                pass
+            case _:
+                return False
+
+        try:
+            self._registry.require(collection, target.namespace, target.name)
+        except NotFound:
+            return True
+
+        return False
 
     def handle(
         self, request: APIRequest, target: Target, format_: Format
