@@ -21,7 +21,7 @@ FOR ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check e2e bench clean
+.PHONY: help setup run test check e2e bench dist clean
 # Two installations must not change .venv at the same time.
 .NOTPARALLEL:
 
@@ -45,6 +45,9 @@ e2e: $(DEV) ## Build a real kube-apiserver and test against it; needs Go
 
 bench: $(DEV) ## Compare with other clients; ARGS="--quick" for a short run
 	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+dist: $(VENV)/.ready-dist ## Build what is published, and check it
+	@scripts/dist
 
 clean: ## Remove .venv and the files of all tools
 	rm -rf $(VENV) dist build .coverage .coverage.* .hypothesis .import_linter_cache \
