@@ -232,6 +232,15 @@ async def test_asgi_stream_sends_events_until_disconnect(
         assert not running[1]._processor.listeners
 
 
+async def test_asgi_stream_sends_projections(running: Any) -> None:
+    app = event_stream(running[1], render=lambda pod: {"pod": pod.key})
+    client = Client("/events/")
+    async with client.reading(app):
+        sent = [it.data for it in client.page.events]
+
+    assert sent == [{}, {"pod": "default/a"}, {}]
+
+
 async def test_browser_resumes_by_last_event_id(
     server: APIServer, running: Any
 ) -> None:
