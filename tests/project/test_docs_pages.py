@@ -20,6 +20,7 @@ from processes import ROOT, start
 
 import aioinformer
 from aioinformer import Forbidden, LeaderElector, SharedInformerFactory
+from aioinformer.cli.apiserver import create_all
 from aioinformer.controller import LeaseLock
 from aioinformer.model.resources import LEASES, PODS, SECRETS
 from aioinformer.testing import APIServer, User
@@ -178,8 +179,9 @@ async def test_documented_rbac_rules_are_sufficient_and_minimal(
 async def test_doctor_prints_the_documented_output(tmp_path: Path) -> None:
     user = User("system:serviceaccount:shop:pods-api", ("system:serviceaccounts",))
     blocks = of("console")
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     async with APIServer(users={"the-pods-token": user}) as server:
+        create_all(server, str(ROOT / "examples" / "site.yaml"))
         path = server.kubeconfig(tmp_path / "config")
         config = yaml.safe_load(path.read_text())
         config["users"][0]["user"] = {"token": "the-pods-token"}
