@@ -72,11 +72,19 @@ class Program:
         server: API server that it uses, by `KUBECONFIG`.
         module: Module with its names.
         main: Task of its `main()`. Await it if the program ends by itself.
+        output: Its output so far.
     """
 
     server: APIServer
     module: ModuleType
     main: asyncio.Task[None]
+    output: io.StringIO
+
+    async def prints(self, text: str) -> None:
+        """Wait until it has printed a text."""
+        async with asyncio.timeout(30):
+            while text not in self.output.getvalue():
+                await asyncio.sleep(0.01)
 
 
 def recipes() -> list[Recipe]:
@@ -129,7 +137,7 @@ async def running(
             exec(compile(code, f"{recipe.page}: {title}", "exec"), module.__dict__)
             async with asyncio.TaskGroup() as group:
                 main = group.create_task(module.main(), name=title)
-                yield Program(server, module, main)
+                yield Program(server, module, main, printed)
                 main.cancel()
 
     shown = recipe.text("text")
@@ -149,6 +157,7 @@ async def apply(server: APIServer, manifests: str) -> None:
         aiohttp.ClientSession(server.url, headers=headers) as http,
     ):
         for body in bodies:
+            client.discovery.invalidate()  # a CRD adds resources
             kind, version = body["kind"], body["apiVersion"]
             resource = await client.discovery.resource(kind, version)
             path = resource.path(body["metadata"].get("namespace"))

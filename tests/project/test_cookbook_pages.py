@@ -28,7 +28,7 @@ VERBS = re.findall(
     """
     Add Answer Call Change Choose Create Debounce Delete Deploy Filter Find Follow Handle
     Index Iterate Keep Limit List Measure Own Patch Print Protect React Read Reconcile
-    Record Refuse Requeue Resync Retry Run Send Serve Set Share Shrink Simulate Start
+    Record Refuse Requeue Resync Retry Run Select Send Serve Set Share Shrink Simulate Start
     Stop Stream Test Update Use Wait Watch Write
     """,
 )
