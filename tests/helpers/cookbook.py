@@ -171,7 +171,13 @@ def _seed(server: APIServer) -> None:
         (("web-0", "web"), ("web-1", "web"), ("db-0", "db"))
     ):
         node = f"node-{number}"
-        body = pod(name, "shop", {"app": app}, spec={"nodeName": node})
+        body = pod(
+            name,
+            "shop",
+            {"app": app},
+            spec={"nodeName": node},
+            status={"podIP": f"10.0.0.{number + 1}"},
+        )
         del body["metadata"]["resourceVersion"]
         server.create(NODES, {"metadata": {"name": node}})
         server.create(PODS, body)

@@ -102,7 +102,12 @@ async def test_watch_a_custom_resource() -> None:
 
 
 async def test_watch_through_a_client_of_kubernetes_asyncio() -> None:
-    async with running("Watch through a client of kubernetes_asyncio") as program:
+    # It reads KUBECONFIG only once, when it is imported.
+    path = '__import__("os").environ["KUBECONFIG"]'
+    edits = {"load_kube_config()": f"load_kube_config({path})"}
+    async with running(
+        "Watch through a client of kubernetes_asyncio", edits=edits
+    ) as program:
         await asyncio.sleep(10)
         program.server.patch(PODS, "web-0", FAILED, namespace="shop")
         await asyncio.sleep(10)
