@@ -105,6 +105,22 @@ async def test_aiohttp_stream_sends_events(
     assert handlers_of(running[1]) == 0, "it has noticed that nobody reads"
 
 
+async def test_aiohttp_stream_sends_projections(running: Any) -> None:
+    app = web.Application()
+    stream = event_stream(running[1], render=lambda pod: {"pod": pod.key})
+    app.add_subapp("/events", stream)
+    page = SentEvents()
+    async with (
+        by_aiohttp(app) as url,
+        aiohttp.ClientSession(url) as session,
+        session.get("/events") as answer,
+    ):
+        while "synced" not in page.names:
+            page.feed(await answer.content.readany())
+
+    assert [it.data for it in page.events] == [{}, {"pod": "default/a"}, {}]
+
+
 async def test_events_of_a_stopped_informer_are_refused(
     http: aiohttp.ClientSession, running: Any
 ) -> None:
