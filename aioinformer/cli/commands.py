@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import get_completion_class
 
+from aioinformer import __version__
 from aioinformer.cli import running
 from aioinformer.cli.output import print_text
 from aioinformer.cli.parameters import (
@@ -75,7 +76,7 @@ _context = click.option(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_EXIT_STATUS,
 )
-@click.version_option(package_name="aioinformer", message="%(prog)s %(version)s")
+@click.version_option(__version__, message="%(prog)s %(version)s")
 @click.pass_context
 def aioinformer(context: click.Context) -> None:
     """Kubernetes informers for asyncio.
