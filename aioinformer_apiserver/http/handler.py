@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
+from aioinformer import json_codec
 from aioinformer.errors import ApiError
 from aioinformer_apiserver.auth import reviews
 from aioinformer_apiserver.discovery import discovery
@@ -171,7 +170,7 @@ class RequestHandler:
             response = await self._handle(request, writer, waker)
         except ApiError as exc:
             response = error_response(exc, request)
-        except (RecursionError, orjson.JSONEncodeError) as exc:
+        except (RecursionError, json_codec.JSONEncodeError) as exc:
             # The body could be read, but not processed or encoded, mostly because its
             # nesting exceeds the limits of Python.
             message = f"the body of the request cannot be handled: {exc}"
