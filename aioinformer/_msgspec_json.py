@@ -20,13 +20,11 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["OPT_INDENT_2", "OPT_SORT_KEYS", "JSONEncodeError", "dumps", "loads"]
+__all__ = ["OPT_INDENT_2", "OPT_SORT_KEYS", "dumps", "loads"]
 
 # The values of orjson.
 OPT_INDENT_2: Final = 1
 OPT_SORT_KEYS: Final = 1 << 5
-
-JSONEncodeError = TypeError
 
 # Limits of orjson.
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
@@ -90,7 +88,7 @@ def dumps(
         option: Sum of `OPT_INDENT_2` and `OPT_SORT_KEYS`.
 
     Raises:
-        JSONEncodeError: If a value cannot be encoded, or is nested deeper than 254 levels.
+        TypeError: If a value cannot be encoded, or is nested deeper than 254 levels.
     """
     option = option or 0
     order: Literal["deterministic"] | None = None
@@ -101,7 +99,7 @@ def dumps(
         text = msgspec.json.encode(_plain(value, default, 0), order=order)
     except (UnicodeError, RecursionError) as exc:
         unicode = isinstance(exc, UnicodeError)
-        raise JSONEncodeError(
+        raise TypeError(
             _NOT_UNICODE if unicode else "Recursion limit reached"
         ) from None
 
@@ -155,14 +153,14 @@ def _plain(value: Any, default: Callable[[Any], Any] | None, level: int) -> Any:
     """Return a value as msgspec encodes it like orjson.
 
     Raises:
-        JSONEncodeError: If orjson does not encode it.
+        TypeError: If orjson does not encode it.
     """
     kind = type(value)
     if kind is str or value is None or kind is bool:
         return value
 
     if level > _LEVELS_ENCODED:
-        raise JSONEncodeError("Recursion limit reached")
+        raise TypeError("Recursion limit reached")
 
     if isinstance(value, enum.Enum):
         return _plain(value.value, default, level)
@@ -172,7 +170,7 @@ def _plain(value: Any, default: Callable[[Any], Any] | None, level: int) -> Any:
 
     if isinstance(value, int):
         if not _SMALLEST <= value <= _LARGEST:
-            raise JSONEncodeError("Integer exceeds 64-bit range")
+            raise TypeError("Integer exceeds 64-bit range")
         return int(value)
 
     if kind is float:
@@ -182,7 +180,7 @@ def _plain(value: Any, default: Callable[[Any], Any] | None, level: int) -> Any:
 
     if isinstance(value, dict):
         if any(type(key) is not str for key in value):
-            raise JSONEncodeError("Dict key must be str")
+            raise TypeError("Dict key must be str")
         return {key: _plain(it, default, level + 1) for key, it in value.items()}
 
     if isinstance(value, list) or kind is tuple:
@@ -195,7 +193,7 @@ def _converted(value: Any, default: Callable[[Any], Any] | None, level: int) -> 
     """Return the encodable form of a value that is no part of JSON.
 
     Raises:
-        JSONEncodeError: If it has none.
+        TypeError: If it has none.
     """
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
         return value.isoformat()
@@ -210,11 +208,11 @@ def _converted(value: Any, default: Callable[[Any], Any] | None, level: int) -> 
 
     message = f"Type is not JSON serializable: {type(value).__name__}"
     if default is None:
-        raise JSONEncodeError(message)
+        raise TypeError(message)
 
     try:
         other = default(value)
     except Exception as exc:
-        raise JSONEncodeError(message) from exc
+        raise TypeError(message) from exc
 
     return _plain(other, default, level + 1)

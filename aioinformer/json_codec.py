@@ -9,21 +9,8 @@ from __future__ import annotations
 from json import JSONDecodeError  # orjson raises a subclass.
 
 try:
-    from orjson import OPT_INDENT_2, OPT_SORT_KEYS, JSONEncodeError, dumps, loads
+    from orjson import OPT_INDENT_2, OPT_SORT_KEYS, dumps, loads
 except ImportError:
-    from aioinformer._msgspec_json import (  # type: ignore[assignment]
-        OPT_INDENT_2,
-        OPT_SORT_KEYS,
-        JSONEncodeError,
-        dumps,
-        loads,
-    )
+    from aioinformer._msgspec_json import OPT_INDENT_2, OPT_SORT_KEYS, dumps, loads
 
-__all__ = [
-    "OPT_INDENT_2",
-    "OPT_SORT_KEYS",
-    "JSONDecodeError",
-    "JSONEncodeError",
-    "dumps",
-    "loads",
-]
+__all__ = ["OPT_INDENT_2", "OPT_SORT_KEYS", "JSONDecodeError", "dumps", "loads"]
