@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 import msgspec
-import orjson
 
+from aioinformer import json_codec
 from aioinformer.errors import DecodeError
 from aioinformer.model.object_meta import LabelTable, read_object_meta
 from aioinformer.model.paths import Path, path_reader
@@ -85,7 +85,7 @@ class KubeObject(
             return source
 
         if isinstance(source, Mapping):
-            body = orjson.dumps(source, default=json_default)
+            body = json_codec.dumps(source, default=json_default)
         else:
             body = bytes(source)
             decode_json(body, "a new object")
@@ -393,7 +393,7 @@ def _client_deserializer() -> tuple[Callable[..., Any], type[Exception]]:
 
 
 def json_default(value: object) -> Any:
-    """Convert a value that `orjson` does not know: its `default` function.
+    """Convert a value of a type that is not JSON: the `default` function of `dumps`.
 
     Pydantic models are written by alias and without None, models of kubernetes_asyncio
     by the names of the API and without None.

@@ -41,6 +41,7 @@ ELSEWHERE = {
     "README.md": "test_readme.py",
     "docs/apiserver.md": "test_docs.py",
     "docs/faults.md": "test_docs.py",
+    "docs/installing.md": "test_packaging.py",
     "docs/real.md": "test_docs.py",
     "docs/testing.md": "test_docs.py",
     "docs/tutorial.md": "test_docs_tutorial.py",
