@@ -52,7 +52,7 @@ class ResponseWriter(ABC):
     """
 
     def __init__(self, waker: Waker) -> None:
-        self.broken = False
+        self.broken: bool = False
         self._waker = waker
         self._taken: Strike | None = None
         self._is_watch = True
