@@ -11,7 +11,7 @@ import ssl
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
 from aiohttp import RequestInfo
@@ -36,7 +36,7 @@ __all__ = [
     "transport_error",
 ]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 NETWORK_ERRORS = (aiohttp.ClientError, HttpProcessingError, OSError, UnicodeError)
 """Errors of the HTTP library for network failures."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from types import SimpleNamespace
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import msgspec
 
@@ -18,6 +18,7 @@ from aioinformer.model.paths import Path, path_reader
 from aioinformer.model.views import (
     ObjectContext,
     ReadOnlyDict,
+    Refusal,
     decode_json,
     read_only,
     refuse,
@@ -295,11 +296,17 @@ class KubeObject(
             return False  # one is malformed, and their bytes differ
 
     # Those of a struct would compare identities instead of JSON.
-    __ne__ = object.__ne__
+    __ne__: ClassVar[Callable[[object, object], bool]] = object.__ne__
     __hash__ = None  # type: ignore[assignment]
 
-    __setitem__ = __delitem__ = __ior__ = refuse
-    clear = pop = popitem = setdefault = update = refuse
+    __setitem__: ClassVar[Refusal] = refuse
+    __delitem__: ClassVar[Refusal] = refuse
+    __ior__: ClassVar[Refusal] = refuse
+    clear: ClassVar[Refusal] = refuse
+    pop: ClassVar[Refusal] = refuse
+    popitem: ClassVar[Refusal] = refuse
+    setdefault: ClassVar[Refusal] = refuse
+    update: ClassVar[Refusal] = refuse
 
     # ------------------------------------------------------------ copying, printing
 

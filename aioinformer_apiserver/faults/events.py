@@ -322,8 +322,8 @@ class ResponseMutator:
     """
 
     def __init__(self, fault: Fault) -> None:
-        self.ended = False
-        self.altered = False
+        self.ended: bool = False
+        self.altered: bool = False
         self._fault = fault
         self._events = 0
 

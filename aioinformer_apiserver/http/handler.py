@@ -112,7 +112,7 @@ class RequestHandler:
         access_control: AccessControl,
         options: HandlerDurations,
     ) -> None:
-        self.faults = Faults()
+        self.faults: Faults = Faults()
         self.records: deque[RequestRecord] = deque(maxlen=_RECORDS)
         self._resources = _ResourceHandler(registry, access_control.service_tokens)
         self._storage = registry.storage

@@ -92,7 +92,7 @@ class Whole:
     def __init__(self, kind: Kind, choice: Choice | None = None) -> None:
         self._kind = kind
         self._encoder = encoder_of(choice or Choice())
-        self.content_type = self._encoder.media
+        self.content_type: str = self._encoder.media
 
     def object(self, stored: StoredObject) -> bytes:
         """Encode one object."""
@@ -129,7 +129,7 @@ class MetadataOnly:
         self._api_version = f"meta.k8s.io/{choice.version}"
         self._partial = _Partial(kind, choice.version)
         self._form = f"metadata {choice.version}"
-        self.content_type = self._encoder.media
+        self.content_type: str = self._encoder.media
 
     def object(self, stored: StoredObject) -> bytes:
         """Encode one object.
@@ -215,7 +215,7 @@ class Table:
         self._layout = _layout_of(kind)
         # Only the first event of a watch has the columns.
         self._columns_sent = False
-        self.content_type = self._encoder.media
+        self.content_type: str = self._encoder.media
 
     def object(self, stored: StoredObject) -> bytes:
         """Encode one object, as a table of one row.

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 from aioinformer import json_codec
 from aioinformer._tasks import in_thread
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["API_VERSIONS", "INTERACTIVE_MODES", "ExecPlugin"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 API_VERSIONS = (
     "client.authentication.k8s.io/v1",
