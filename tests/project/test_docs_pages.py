@@ -111,7 +111,7 @@ async def test_code_fragments_run(page: str) -> None:
 async def test_not_synced_program_prints_the_documented_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (program,) = [it for it in of("python") if not is_fragment(it)]
+    (program,) = [it for it in of("python", "production") if not is_fragment(it)]
     (shown, *_) = of("text", "production.md")
     names: dict[str, Any] = {"__name__": "program"}
     exec(program.text.removesuffix("\nasyncio.run(main())\n"), names)

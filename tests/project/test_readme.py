@@ -85,6 +85,12 @@ def test_links_resolve() -> None:
     assert broken_links(ROOT / "README.md") == []
 
 
+def test_landing_page_has_the_same_first_program() -> None:
+    landing = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+
+    assert [it.text for it in blocks_of(landing, "python")] == blocks("python")
+
+
 def test_first_program_is_short() -> None:
     lines = [line for line in blocks("python")[0].splitlines() if line]
 
