@@ -20,6 +20,8 @@ aiohttp and kubernetes_asyncio are imported when a client is entered.
 
 from importlib import import_module
 
+__version__ = "0.1.0"
+
 TYPE_CHECKING = False  # Treated like that of `typing`, which loads slowly.
 if TYPE_CHECKING:
     from aioinformer.cache import (

@@ -311,7 +311,9 @@ class Stale(AioInformerError):
 
 
 class HistoryReset(AioInformerError):
-    """Server whose resource versions went backwards, as after a restore from a backup.
+    """Server whose history was reset, as after a restore from a backup.
+
+    Its resource versions went backwards, or stand for other states.
 
     Recovery: earlier resource versions are invalid; read again.
     """

@@ -26,10 +26,11 @@ TESTS = {
 VERBS = re.findall(
     r"\w+",
     """
-    Add Answer Call Change Choose Create Debounce Delete Deploy Filter Find Follow Handle
-    Index Iterate Keep Limit List Measure Own Patch Print Protect React Read Reconcile
-    Record Refuse Requeue Resync Retry Run Select Send Serve Set Share Shrink Simulate Start
-    Stop Stream Test Update Use Wait Watch Write
+    Add Answer Apply Call Change Check Choose Clean Create Debounce Delete Deploy
+    Detect Filter Find Follow Give Grant Handle Ignore Index Iterate Keep Limit List
+    Log Measure Own Patch Print Protect React Read Reconcile Record Refuse Report
+    Requeue Restart Resync Retry Run Select Send Serve Set Share Show Shrink Shut
+    Simulate Start Stop Stream Test Update Use Wait Watch Write
     """,
 )
 
