@@ -27,7 +27,7 @@ VERBS = re.findall(
     r"\w+",
     """
     Add Answer Apply Call Change Check Choose Clean Create Debounce Delete Deploy
-    Detect Filter Find Follow Give Grant Handle Ignore Index Iterate Keep Limit List
+    Detect Filter Find Follow Give Grant Handle Ignore Index Iterate Join Keep Limit List
     Log Measure Own Patch Print Protect React Read Reconcile Record Refuse Report
     Requeue Restart Resync Retry Run Select Send Serve Set Share Show Shrink Shut
     Simulate Start Stop Stream Test Update Use Wait Watch Write
