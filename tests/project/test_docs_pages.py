@@ -40,6 +40,7 @@ TEXTS = {
 ELSEWHERE = {
     "README.md": "test_readme.py",
     "docs/apiserver.md": "test_docs.py",
+    "docs/deploying.md": "test_docs_deploying.py",
     "docs/faults.md": "test_docs.py",
     "docs/real.md": "test_docs.py",
     "docs/testing.md": "test_docs.py",
@@ -89,7 +90,7 @@ def test_index_lists_all_blocks_that_are_not_run() -> None:
     assert [path for path, it in kinds.items() if "go" in it] == [
         "docs/from-client-go.md"
     ]
-    run = {"console", "python", "sh", "toml", "yaml"}
+    run = {"console", "dockerfile", "python", "sh", "toml", "yaml"}
     assert set().union(*kinds.values()) == run | {"go", "text"}
     kinds_here = {it.language for it in HERE.values()}
     assert kinds_here == {"console", "go", "python", "text", "yaml"}
