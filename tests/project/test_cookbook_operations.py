@@ -5,17 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shlex
 import signal
 import socket
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
-from cookbook import running
+import pytest
+import yaml
+from cookbook import apply, recipe_of, running
+from doc_blocks import said
+from doc_sessions import answers
+from processes import start
 
-from aioinformer.model.resources import CONFIG_MAPS, LEASES, PODS
+from aioinformer.model.resources import CONFIG_MAPS, LEASES, NAMESPACES, PODS
+from aioinformer.testing import APIServer
 from aioinformer.testing.faults import Refuse, Stall
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cookbook import Program
 
 SHOP: Any = {"namespace": "shop"}
@@ -46,6 +55,26 @@ async def test_shut_down_cleanly_when_kubernetes_stops_the_pod() -> None:
         await asyncio.sleep(5)
         os.kill(os.getpid(), signal.SIGTERM)
         await program.main
+
+
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_grant_an_operator_its_permissions(tmp_path: Path) -> None:
+    recipe = recipe_of("Grant an operator its permissions")
+    ((command, shown),) = [it for block in recipe.blocks for it in said(block)]
+    _, *arguments = shlex.split(command)
+    async with APIServer(auto_namespaces=True) as server:
+        server.create(NAMESPACES, {"metadata": {"name": "shop"}})
+        environment = {"KUBECONFIG": str(server.kubeconfig(tmp_path / "config"))}
+        start_it = start("-m", "aioinformer", *arguments, environment=environment)
+        async with start_it as process:
+            end = await process.end()
+
+        assert answers(end.out, shown), end.out
+        await apply(server, end.out)
+
+    kinds = [it["kind"] for it in yaml.safe_load_all(end.out)]
+    assert kinds == ["ServiceAccount", "Role", "RoleBinding"]
 
 
 async def test_find_out_why_an_informer_is_not_up_to_date() -> None:
