@@ -62,7 +62,7 @@ class Recipe:
     def code(self) -> str:
         """Its program or test file. Empty if it consists of commands."""
         found = [it.text for it in self.blocks if it.language == "python"]
-        assert len(found) == (0 if self.text("console") else 1)
+        assert len(found) == 1 or (not found and self.text("console"))
         return "".join(found)
 
     @property
