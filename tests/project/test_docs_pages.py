@@ -38,6 +38,7 @@ ELSEWHERE = {
     **{path: "test_docs_guides.py" for path in TEXTS if path.startswith("docs/from-")},
     "README.md": "test_readme.py",
     "docs/apiserver.md": "test_docs.py",
+    "docs/deploying.md": "test_docs_deploying.py",
     "docs/faults.md": "test_docs.py",
     "docs/installing.md": "test_packaging.py",
     "docs/real.md": "test_docs.py",
@@ -89,7 +90,7 @@ def test_index_lists_all_blocks_that_are_not_run() -> None:
         "docs/from-client-go.md",
         "docs/from-controller-runtime.md",
     ]
-    run = {"console", "python", "sh", "toml", "yaml"}
+    run = {"console", "dockerfile", "python", "sh", "toml", "yaml"}
     assert set().union(*kinds.values()) == run | {"go", "text"}
     kinds_here = {it.language for it in HERE.values()}
     assert kinds_here == {"console", "python", "text", "yaml"}
