@@ -161,9 +161,11 @@ class Pages:
         if _SCHEME.match(target) and not target.startswith(self._site):
             return target
 
-        name, _, anchor = target.partition("#")
-        anchor = f"#{anchor}" if anchor else ""
-        path = self._resolve(source, name)
+        anchor = "".join(target.partition("#")[1:])
+        path = self._resolve(source, target)
+        if path == target and _SCHEME.match(target):
+            return target
+
         place = self._places.get(path)
         if place is not None:
             folder = PurePosixPath(self.pages[source]).parent
@@ -177,12 +179,17 @@ class Pages:
         return {**self.pages, **images}
 
     def _resolve(self, source: str, target: str) -> str:
-        """Return the path in the checkout that a link of a page leads to."""
-        if target.startswith(self._site):
-            folder = target.removeprefix(self._site).partition("#")[0].strip("/")
-            return f"docs/{folder}/README.md"
+        """Return the path in the checkout that a link of a page leads to.
 
+        A link to the site leads to the page there. A file that is no page stays a link.
+        """
         name = target.partition("#")[0]
+        if name.startswith(self._site):
+            folder = name.removeprefix(self._site).strip("/")
+            places = {f"{folder}.md", f"{folder}/index.md".lstrip("/")}
+            found = [page for page, it in self.pages.items() if it in places]
+            return found[0] if found else target
+
         return os.path.normpath(PurePosixPath(source).parent / name).replace(
             os.sep, "/"
         )

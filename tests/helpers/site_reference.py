@@ -15,7 +15,7 @@ from processes import ROOT
 from site_docstrings import Docstrings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 __all__ = ["PUBLIC_MODULES", "Entry", "Reference"]
 
@@ -219,9 +219,10 @@ class Reference:
         rows = [f"- [{it}]({page_of(it)}): {self.summary(it)}" for it in modules]
         return "\n".join(["# API reference\n", *_INTRODUCTION, "", *rows, ""])
 
-    def _page(self, path: str, entries: Iterable[Entry]) -> str:
+    def _page(self, path: str, entries: list[Entry]) -> str:
         lines = [f"# {path} {{ #{path} }}\n", f"::: {path}"]
-        lines += ["    options:", "      members: false", ""]
+        lines += ["    options:", "      members: false"]
+        lines += ["      show_root_heading: false", ""]
         lines += ["| name | |", "|---|---|"]
         for entry in entries:
             home = self.home(entry)
@@ -232,6 +233,11 @@ class Reference:
             lines.append(f"| [`{entry.name}`]({link}){anchor} | {summary} |")
 
         lines.append("")
+        short = [it.name for it in entries if f"aioinformer.{it.name}" in self.entries]
+        if short and path != "aioinformer":
+            names = ", ".join(f"`{name}`" for name in short)
+            lines.append(f"`aioinformer` also exports {names}.\n")
+
         for entry in entries:
             if self.home(entry) is entry:
                 lines += [f"::: {entry.path}", _OPTIONS.rstrip()]
@@ -242,14 +248,12 @@ class Reference:
 
         return "\n".join(lines)
 
-    def text(self) -> str:
-        """Return the reference as Markdown with signatures, for readers of text."""
-        parts = []
-        for path in PUBLIC_MODULES:
-            parts.append(f"# {path}\n\n{_text(self.module(path))}")
-            for entry in self.entries.values():
-                if entry.module == path:
-                    parts.extend(self._text_of(entry))
+    def text(self, path: str) -> str:
+        """Return the page of a module as plain Markdown: signatures and docstrings."""
+        parts = [f"# {path}", _text(self.module(path))]
+        for entry in self.entries.values():
+            if entry.module == path:
+                parts.extend(self._text_of(entry))
 
         return "\n\n".join(parts) + "\n"
 
