@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import json
 import shutil
 import subprocess
@@ -13,6 +15,7 @@ import tomllib
 from typing import TYPE_CHECKING, Any
 
 from processes import ROOT
+from site_browser import browser_problems, find_chromium
 from site_check import link_names, problems
 from site_pages import Pages, SiteError
 from site_reference import PUBLIC_MODULES, Reference, page_of
@@ -38,12 +41,24 @@ def settings() -> dict[str, Any]:
     return found
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     """Build the site, print its problems, and return the exit status."""
+    parser = argparse.ArgumentParser(prog="scripts/docs", description=__doc__)
+    parser.add_argument(
+        "--browser", action="store_true", help="also check it in Chromium, if installed"
+    )
+    options = parser.parse_args(arguments)
     try:
         found = build()
     except SiteError as error:
         found = str(error).splitlines()
+
+    if options.browser and not found:
+        chromium = find_chromium()
+        if chromium:
+            found = asyncio.run(browser_problems(SITE, chromium))
+        else:
+            print("Check in a browser skipped: Chromium is not installed.")
 
     for problem in found:
         print(problem, file=sys.stderr)
@@ -173,4 +188,4 @@ def texts(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
