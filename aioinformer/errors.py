@@ -70,7 +70,15 @@ __all__ = [
 
 
 class AioInformerError(Exception):
-    """Base of all errors of this package, which can be copied and pickled."""
+    """Base of all errors of this package, which can be copied and pickled.
+
+    Args:
+        message: Description for people.
+    """
+
+    # That of `BaseException` has no signature for `help()` and editors.
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The default calls the class with its text only, which is not enough for
@@ -303,7 +311,9 @@ class Stale(AioInformerError):
 
 
 class HistoryReset(AioInformerError):
-    """Server whose resource versions went backwards, as after a restore from a backup.
+    """Server whose history was reset, as after a restore from a backup.
+
+    Its resource versions went backwards, or stand for other states.
 
     Recovery: earlier resource versions are invalid; read again.
     """

@@ -234,6 +234,9 @@ class EventSeries:
 class TooManyEvents(Exception):
     """There are too many concurrent series."""
 
+    def __init__(self) -> None:
+        super().__init__("there are too many concurrent series of events")
+
 
 class EventCorrelator:
     """All active series."""

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from aioinformer.informer.notifications import Added, Deleted, Updated
+from aioinformer.model.objects import KubeObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import TypeAlias
 
     from aioinformer.informer.notifications import Notification
-    from aioinformer.model.objects import KubeObject
 
     Accepts: TypeAlias = Callable[[KubeObject], bool]
 

@@ -120,6 +120,9 @@ def _varint(raw: bytes, place: int) -> tuple[int, int]:
 class UnknownKindError(LookupError):
     """The kind is not built in, and so has no Protocol Buffers encoding."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+
 
 def decode_object(raw: bytes) -> dict[str, Any]:
     """Decode an object of a built-in kind, with its `apiVersion` and `kind`.

@@ -30,6 +30,9 @@ _Step = Callable[[list[Any]], list[Any]]
 class JSONPathError(ValueError):
     """The path is malformed, or does not apply to the object."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,

@@ -192,6 +192,30 @@ async def test_informer_trusts_another_server_with_the_same_objects(
             assert_same(server, PODS, pods, view)
 
 
+@pytest.mark.parametrize("writes", [1, 5], ids=["older", "same-version"])
+async def test_informer_relists_at_once_from_a_server_replaced_in_an_outage(
+    writes: int,
+) -> None:
+    async with APIServer() as server:
+        empty = server.snapshot()
+        for number in range(5):
+            server.create(PODS, plain(f"old-{number}"))
+
+        async with server.client() as client, live(client, PODS) as (pods, view):
+            await pods.wait_synced(timeout=10)
+            await server.stop()
+            await asyncio.sleep(10)
+            await server.restart(snapshot=empty)
+            for number in range(writes):
+                server.create(PODS, plain(f"new-{number}"))
+
+            # To connect, to be silent, and to relist.
+            await asyncio.sleep(1.5 + 1 + 1 + 0.5)
+
+            assert pods.status.history_resets == 1
+            assert_same(server, PODS, pods, view)
+
+
 # ---------------------------------------------------------------- removed resources
 
 

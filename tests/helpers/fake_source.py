@@ -216,8 +216,8 @@ class FakeSource:
         self.lists = deque(lists or [Page()])
         self.watches = deque(watches)
         self.requests: list[Request] = []
-        self.newest: int | str | Exception | Silence = 10**9
-        """The version that a check of a silent watch finds."""
+        self.newest: int | str | Page | Exception | Silence = 10**9
+        """The version, or the page, that a check of a silent watch finds."""
         self.checks: list[float] = []
         self.open = 0
         """Answers that were begun and not left."""
@@ -241,8 +241,8 @@ class FakeSource:
             if isinstance(self.newest, Silence):
                 await asyncio.Event().wait()
 
-            assert isinstance(self.newest, int | str)
-            yield FakePage(Page(version=self.newest))
+            page = self.newest
+            yield FakePage(page if isinstance(page, Page) else Page(version=page))
             return
 
         self._note(options)

@@ -13,6 +13,7 @@ import aiohttp
 import prometheus_client  # noqa: F401 - it reads files when it is imported
 import pytest
 import yaml
+from click.testing import CliRunner
 from doc_blocks import Block, blocks_of, broken_links, indented_code, said
 from doc_fragments import is_fragment, place, run_fragment
 from doc_sessions import answers
@@ -20,6 +21,8 @@ from processes import ROOT, start
 
 import aioinformer
 from aioinformer import Forbidden, LeaderElector, SharedInformerFactory
+from aioinformer.cli.apiserver import create_all
+from aioinformer.cli.commands import aioinformer as command_line
 from aioinformer.controller import LeaseLock
 from aioinformer.model.resources import LEASES, PODS, SECRETS
 from aioinformer.testing import APIServer, User
@@ -110,7 +113,7 @@ async def test_code_fragments_run(page: str) -> None:
 async def test_not_synced_program_prints_the_documented_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (program,) = [it for it in of("python") if not is_fragment(it)]
+    (program,) = [it for it in of("python", "production") if not is_fragment(it)]
     (shown, *_) = of("text", "production.md")
     names: dict[str, Any] = {"__name__": "program"}
     exec(program.text.removesuffix("\nasyncio.run(main())\n"), names)
@@ -178,9 +181,10 @@ async def test_documented_rbac_rules_are_sufficient_and_minimal(
 @pytest.mark.looptime(False)
 async def test_doctor_prints_the_documented_output(tmp_path: Path) -> None:
     user = User("system:serviceaccount:shop:pods-api", ("system:serviceaccounts",))
-    blocks = of("console")
-    assert len(blocks) == 2
+    blocks = of("console", "production")
+    assert len(blocks) == 3
     async with APIServer(users={"the-pods-token": user}) as server:
+        create_all(server, str(ROOT / "examples" / "site.yaml"))
         path = server.kubeconfig(tmp_path / "config")
         config = yaml.safe_load(path.read_text())
         config["users"][0]["user"] = {"token": "the-pods-token"}
@@ -206,6 +210,22 @@ def test_documented_metrics_exist() -> None:
 
     assert len(rows) >= 8
     assert [name for name in rows if f'"{name}"' not in source] == []
+
+
+# ------------------------------------------------------------ concepts.md
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [it for block in of("console", "concepts") for it in said(block)],
+)
+def test_commands_print_the_documented_output(line: str, answer: str) -> None:
+    program, *arguments = shlex.split(line)
+    result = CliRunner().invoke(command_line, arguments)
+
+    assert program == "aioinformer"
+    assert result.exit_code == 2
+    assert result.output == answer
 
 
 # ------------------------------------------------------------ from-client-go.md

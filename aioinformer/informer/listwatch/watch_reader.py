@@ -7,7 +7,12 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Self
 
 from aioinformer._user_code import guarded_logger
-from aioinformer.backoff import LONGEST_SECONDS, RetryWithDeadline
+from aioinformer.backoff import (
+    LONGEST_SECONDS,
+    Failure,
+    RetryWithDeadline,
+    failure_of,
+)
 from aioinformer.errors import (
     ApiError,
     DecodeError,
@@ -18,13 +23,18 @@ from aioinformer.errors import (
 from aioinformer.informer.listwatch.interface import store_failed
 from aioinformer.informer.listwatch.machine import WatchEnded
 from aioinformer.informer.listwatch.recovery import Watchdog, is_internal
-from aioinformer.informer.listwatch.watch_events import history_reset, to_changes
+from aioinformer.informer.listwatch.watch_events import (
+    history_reset,
+    same_state,
+    to_changes,
+)
 from aioinformer.model.object_meta import version_number
 from aioinformer.watch.interface import ListOptions
 
 if TYPE_CHECKING:
     from aioinformer.informer.listwatch.interface import ReflectorStore
     from aioinformer.informer.listwatch.reflector_stats import ReflectorStats
+    from aioinformer.model.objects import KubeObject
     from aioinformer.watch.events import WatchEvent
     from aioinformer.watch.interface import ListerWatcher, Watch
 
@@ -36,6 +46,10 @@ SILENCE_SECONDS = 60.0
 """Seconds without an event at the start of a watch after which the server's version is
 checked. Servers send a bookmark about every minute. A silent server may have been
 restored to a version before the start of the watch."""
+
+OUTAGE_SILENCE_SECONDS = 1.0
+"""The same, if the server could not be reached before. It may have been replaced
+meanwhile."""
 
 CHECK_SECONDS = 30.0
 """Time limit of that check. The watch is not read meanwhile."""
@@ -74,6 +88,8 @@ class WatchReader:
         # The version that the current watch has reached in the store.
         self._version = ""
         self._items = 0
+        # True from an attempt that could not connect to the next accepted watch.
+        self._was_unreachable = False
 
     async def follow(
         self, watch: Watch, version: str, rest: list[WatchEvent] | None = None
@@ -130,6 +146,9 @@ class WatchReader:
         self, version: str, failure: Exception | None, *, established: bool
     ) -> WatchEnded:
         now = _now()
+        if failure_of(failure) is Failure.UNREACHABLE:
+            self._was_unreachable = True
+
         if self._version != version:
             # The watch made progress, so the server can read its storage.
             self._internal_errors = self._no_internal_errors()
@@ -191,36 +210,60 @@ class WatchReader:
         reaches the watch's version.
 
         Raises:
-            HistoryReset: If the server's newest version is older than that of the
-                store.
+            HistoryReset: If the server's history is not the one of the store.
         """
+        outage, self._was_unreachable = self._was_unreachable, False
         try:
-            async with asyncio.timeout(SILENCE_SECONDS):
+            async with asyncio.timeout(
+                OUTAGE_SILENCE_SECONDS if outage else SILENCE_SECONDS
+            ):
                 return await watch.next_batch()
         except TimeoutError:
-            newest = await self._newest_version()
-            if 0 <= newest < version_number(self._version):
-                what = f"newest list, of version {newest},"
-                raise history_reset(what, self._version) from None
+            await self._check_history()
 
         return await watch.next_batch()
 
-    async def _newest_version(self) -> int:
-        """Request the server's newest version; return -1 if that fails."""
+    async def _check_history(self) -> None:
+        """Compare the newest version and one object of the server with the store.
+
+        A new server may have reached the store's version, with other objects. An object
+        at or below the store's version has the same state in both, unless the server
+        has another history.
+
+        Raises:
+            HistoryReset: If they differ. Failed requests prove nothing.
+        """
+        reached = version_number(self._version)
         try:
             async with (
                 asyncio.timeout(CHECK_SECONDS),
                 self._source.list(ListOptions(limit=1)) as page,
             ):
                 async with aclosing(aiter(page)) as pieces:
-                    async for _ in pieces:
-                        pass
+                    async for objects in pieces:
+                        for obj in objects:
+                            self._check_object(obj, reached)
 
-                return version_number(page.resource_version)
+                newest = version_number(page.resource_version)
         except (ApiError, TransportError, DecodeError, TimeoutError) as exc:
             name = self._stats.name
             logger.debug("%s: check of a silent watch failed: %r", name, exc)
-            return -1
+            return
+
+        if 0 <= newest < reached:
+            what = f"newest list, of version {newest},"
+            raise history_reset(what, self._version)
+
+    def _check_object(self, obj: KubeObject, reached: int) -> None:
+        if not 0 <= version_number(obj.resource_version) <= reached:
+            return
+
+        known = self._store.known(obj.key)
+        if known is None or not same_state(known, obj):
+            raise HistoryReset(
+                f"{obj.key} of version {obj.resource_version} is not the object known at "
+                f"version {self._version}: the server's history was reset"
+            )
 
 
 def _now() -> float:

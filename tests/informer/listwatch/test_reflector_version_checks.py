@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import pytest
 from fake_source import FakeSource, FakeStore, Page, Silence, Stream, bookmark, thing
 from informer_helpers import reflector_of, running
 
 from aioinformer.errors import HistoryReset, ServerError, TransportError
+
+if TYPE_CHECKING:
+    from aioinformer.model import KubeObject
 
 
 async def test_silent_watch_is_checked_once_after_a_minute() -> None:
@@ -52,6 +56,57 @@ async def test_server_with_an_older_version_resets_the_history() -> None:
     assert store.after_reset == [False, True]
     assert store.names == ["b@3"]
     assert reflector.history_resets == 1
+
+
+REFUSED = TransportError("refused", unreachable=True)
+
+
+@pytest.mark.parametrize(
+    ("failures", "check"),
+    [
+        pytest.param([REFUSED, REFUSED], 1, id="unreachable"),
+        pytest.param([REFUSED, ServerError("busy", status=503)], 1, id="starting"),
+        pytest.param([ServerError("busy", status=503)], 60, id="reachable"),
+    ],
+)
+async def test_watch_after_an_outage_is_checked_after_a_second(
+    failures: list[Exception], check: float
+) -> None:
+    source = FakeSource([Page(version=7)], [*failures, Stream()])
+
+    async with running(reflector_of(source).run()):
+        await asyncio.sleep(120)
+
+    accepted = source.times[-1]
+    assert source.checks == [pytest.approx(accepted + check, abs=0.1)]
+
+
+@pytest.mark.parametrize(
+    ("found", "resets"),
+    [
+        pytest.param(thing("a", 5, uid="1"), 0, id="same-object"),
+        pytest.param(thing("a", 5, uid="2"), 1, id="other-object"),
+        pytest.param(thing("a", 6, uid="1"), 1, id="other-version"),
+        pytest.param(thing("b", 5, uid="1"), 1, id="unknown-object"),
+        pytest.param(thing("b", 8, uid="1"), 0, id="newer-object"),
+        pytest.param(thing("b", "abc", uid="1"), 0, id="version-without-order"),
+    ],
+)
+async def test_object_that_the_store_lacks_resets_the_history(
+    found: KubeObject, resets: int
+) -> None:
+    listed = Page([thing("a", 5, uid="1")], version=7)
+    source = FakeSource([listed, Page([found], version=9)], [Stream()])
+    source.newest = Page([found], version=9)
+    store = FakeStore()
+    reflector = reflector_of(source, store)
+
+    async with running(reflector.run()):
+        await asyncio.sleep(70)
+
+    assert reflector.history_resets == resets
+    state = f"{found.name}@{found.resource_version}"
+    assert store.names == ([state] if resets else ["a@5"])
 
 
 async def test_slow_check_is_abandoned() -> None:
