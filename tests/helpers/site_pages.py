@@ -2,7 +2,8 @@
 
 `docs/README.md` is the landing page, and its sections are the navigation: each list item
 `- [Title](page.md): description` is an entry. A linked `README.md` in a folder is an index
-whose own list items are the entries below it.
+whose own list items are the entries below it. If they link to sections of pages, each of
+these pages is one entry.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ LANDING = "docs/README.md"
 
 _FENCED = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(\]\()([^()\s]+)(\))")
+_HEADING = re.compile(r"^# (.*)$", re.MULTILINE)
 _SECTION = re.compile(r"^## (.*)$", re.MULTILINE)
 _ITEM = re.compile(r"^- \[([^\]]+)\]\(([^()\s]+)\)(?:: )?(.*(?:\n  .*)*)", re.MULTILINE)
 _SCHEME = re.compile(r"[a-z]+:")
@@ -128,12 +130,22 @@ class Pages:
         return sections
 
     def _items(self, text: str, source: str) -> Iterator[Item]:
+        sections: dict[str, list[str]] = {}
         for title, target, description in _ITEM.findall(_FENCED.sub("", text)):
             page = self._resolve(source, target)
-            if page in self.pages:
+            if page not in self.pages:
+                continue
+
+            if "#" in target:
+                sections.setdefault(page, []).append(title)
+            else:
                 is_index = page.endswith("/README.md") and source == LANDING
                 below = self._items(self._text(page), page) if is_index else ()
                 yield Item(title, page, " ".join(description.split()), tuple(below))
+
+        for page, titles in sections.items():
+            heading = _HEADING.findall(self._text(page))[0]
+            yield Item(heading, page, f"{'; '.join(titles)}.")
 
     # -------------------------------------------------------------- pages
 

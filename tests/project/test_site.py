@@ -11,7 +11,6 @@ import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
-from doc_blocks import blocks_of
 from processes import ROOT
 from site_build import OPTIONAL, navigation, settings, texts
 from site_check import linked, problems, read
@@ -107,13 +106,15 @@ def test_index_of_a_folder_lists_the_entries_below_it(tmp_path: Path) -> None:
     ]
 
 
-def test_landing_page_shows_the_program_of_the_readme() -> None:
-    first = [
-        blocks_of((ROOT / path).read_text(encoding="utf-8"), "python")[0].text
-        for path in (LANDING, "README.md")
-    ]
+def test_index_of_sections_has_an_entry_for_each_page(tmp_path: Path) -> None:
+    landing = "# X\n\n## Sub\n\n- [Page](page.md): a.\n- [Sub](sub/README.md): b.\n"
+    index = "# Sub\n\n- [One](it.md#one)\n- [Two](it.md#two)\n"
+    texts = {"docs/README.md": landing, "docs/sub/README.md": index}
+    pages = checkout(tmp_path, **texts, **{"docs/sub/it.md": "# It\n\n## One\n"})
 
-    assert first[0] == first[1]
+    (section,) = pages.sections
+    (below,) = section.items[1].below
+    assert (below.title, below.description) == ("It", "One; Two.")
 
 
 # -------------------------------------------------------------------- links
