@@ -7,6 +7,7 @@ import logging
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+import prometheus_client  # noqa: F401 - it reads files when it is imported
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -77,6 +78,7 @@ async def operate(client: Client, server: APIServer) -> None:
     """Run the operator, while a site is created, deployed, and deleted."""
     names: dict[str, Any] = {"__name__": "operator"}
     exec(EXAMPLE.read_text(encoding="utf-8"), names)
+    names["PORT"] = 0  # any
     # After a conflict, the finalizer is written again.
     server.faults.add(Refuse(verb="patch", resource="sites", status=409))
     recorder = EventRecorder(client, "site-operator")
