@@ -87,7 +87,7 @@ async def operate(client: Client, server: APIServer) -> None:
         operator = group.create_task(names["main"](client))
         recording = group.create_task(recorder.run())
         site = server.get(SITES, "blog")
-        for seconds in (1, 400):  # created, then written again as a series
+        for seconds in (1, 10):  # created, then changed to a series
             recorder.event(site, "Normal", "Noticed", "noticed")
             await asyncio.sleep(seconds)
 
