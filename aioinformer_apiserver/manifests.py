@@ -96,7 +96,7 @@ def unknown_kind(wanted: tuple[str, str], served: Iterable[tuple[str, str]]) -> 
 
     Args:
         wanted: `apiVersion` and `kind`.
-        served: Those of the server.
+        served: Pairs that the server has.
     """
     version, kind = wanted
     others = sorted(it for it, name in served if name == kind)
