@@ -536,8 +536,8 @@ class LocalAPIServer:
 
             return self.patch(resource, name, body, namespace=place)
         except ApiError as exc:
-            advice = " Load its Namespace, too." if isinstance(exc, NotFound) else ""
-            raise OptionsError(f"{manifest}: {exc}.{advice}") from exc
+            advice = ". Load its Namespace, too." if isinstance(exc, NotFound) else ""
+            raise OptionsError(f"{manifest}: {exc}{advice}") from exc
 
     def get(
         self, resource: Resource, name: str, *, namespace: str = ""
