@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast
 
 import msgspec
 import orjson
@@ -35,6 +35,20 @@ METADATA_KIND = "PartialObjectMetadata"
 
 class _StructMapping(msgspec.StructMeta, abc.ABCMeta):
     """Metaclass that allows a `msgspec.Struct` to be a `Mapping`."""
+
+
+def _not_an_attribute(key: str) -> property:
+    """Return a property that says how to read a field of the JSON."""
+
+    def refuse_attribute(self: KubeObject) -> NoReturn:
+        raise AttributeError(
+            f"a KubeObject has no attribute {key!r}: read its JSON by obj[{key!r}], or "
+            f"by a path, such as obj.at('{key}.x')",
+            name=key,
+            obj=self,
+        )
+
+    return property(refuse_attribute, doc=f"No attribute: read `obj[{key!r}]`.")
 
 
 class KubeObject(
@@ -334,15 +348,11 @@ class KubeObject(
     update: ClassVar[Refusal] = refuse
 
     if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}. Read the JSON of "
-                f"the object by obj.at({name!r}), by a path such as obj.at('spec.nodeName'), "
-                f"or by obj[{name!r}]",
-                name=name,
-                obj=self,
-            )
+        # No `__getattr__`: it would slow down all other attributes.
+        data = _not_an_attribute("data")
+        metadata = _not_an_attribute("metadata")
+        spec = _not_an_attribute("spec")
+        status = _not_an_attribute("status")
 
     # ------------------------------------------------------------ copying, printing
 

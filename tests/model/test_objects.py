@@ -775,7 +775,7 @@ def test_at_of_a_list_says_what_to_write() -> None:
 def test_unknown_attribute_says_how_to_read_json() -> None:
     obj: Any = sample()
 
-    with pytest.raises(AttributeError, match=r"obj\.at\('spec'\)") as caught:
+    with pytest.raises(AttributeError, match=r"obj\['spec'\], or by a path") as caught:
         _ = obj.spec
 
     assert caught.value.name == "spec"
