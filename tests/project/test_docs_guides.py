@@ -71,14 +71,14 @@ async def publish_site(server: APIServer, process: Process) -> Any:
     theme = {"metadata": {"name": "plain"}, "data": {"title": "Plain"}}
     server.create(CONFIG_MAPS, theme)
     await process.line("hello")
-    page: Any = await server.until(lambda: server.get(SITES, "blog").get("status"))
+    page: Any = await server.until(lambda: server.get(SITES, "blog").get("status"), timeout=30)
     server.patch(SITES, "blog", {"spec": {"text": "bye"}})
     await process.line("bye")
     made: Any = server.get(CONFIG_MAPS, page["page"])
     finalizers = server.get(SITES, "blog")["metadata"]["finalizers"]
     server.delete(SITES, "blog")
     await process.line("unpublished")
-    await server.until(lambda: not server.objects(SITES))
+    await server.until(lambda: not server.objects(SITES), timeout=30)
     (owner,) = made["metadata"]["ownerReferences"]
     assert owner.pop("uid")
     return page["page"], made["data"], owner, finalizers
