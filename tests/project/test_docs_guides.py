@@ -335,6 +335,7 @@ def test_every_guide_has_a_program_of_each_side_and_a_test() -> None:
         )
         assert told, f"{name} says whose program {guide.theirs} is"
         assert "aioinformer" not in told[1]
+        assert f"test_{name.replace('-', '_')}.py" in TESTS
 
 
 # ------------------------------------------------------------ names
