@@ -20,7 +20,6 @@ from doc_blocks import Block, blocks_of
 from doc_sessions import answers
 from processes import ROOT
 
-from aioinformer.cli.apiserver import create_all
 from aioinformer.testing import APIServer
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ async def running(
         contextlib.redirect_stdout(io.StringIO()) as printed,
     ):
         async with APIServer(auto_namespaces=True, **options) as server:
-            create_all(server, str(SHOP))
+            server.load(SHOP)
             await apply(server, recipe.text("yaml"))
             config = server.kubeconfig(Path(folder) / "config")
             patch.setenv("KUBECONFIG", str(config))
