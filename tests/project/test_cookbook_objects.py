@@ -106,6 +106,22 @@ async def test_resync_a_handler_every_ten_minutes() -> None:
         await asyncio.sleep(600)
 
 
+async def test_report_pods_in_trouble() -> None:
+    async with running("Report pods in trouble") as program:
+        await asyncio.sleep(10)
+        crashed = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
+        waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+        container = {"name": "main", "restartCount": 3}
+        broken = container | {"state": waiting, "lastState": crashed}
+        patch = {"status": {"containerStatuses": [broken]}}
+        program.server.patch(PODS, "web-0", patch, namespace="shop")
+        await asyncio.sleep(60)
+        fine = container | {"state": {"running": {}}, "lastState": crashed}
+        patch = {"status": {"containerStatuses": [fine]}}
+        program.server.patch(PODS, "web-0", patch, namespace="shop")
+        await asyncio.sleep(10)
+
+
 async def test_keep_100_000_pods_in_little_memory() -> None:
     async with running("Keep 100,000 pods in little memory") as program:
         managed = {"metadata": {"managedFields": [{"manager": "kubectl"}]}}
