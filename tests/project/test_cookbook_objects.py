@@ -9,7 +9,7 @@ from typing import Any
 from cookbook import COOKBOOK, running
 from processes import ROOT
 
-from aioinformer.model.resources import DEPLOYMENTS, NODES, PODS, REPLICA_SETS
+from aioinformer.model.resources import DEPLOYMENTS, PODS, REPLICA_SETS
 
 
 async def test_read_objects_as_msgspec_types() -> None:
@@ -19,8 +19,6 @@ async def test_read_objects_as_msgspec_types() -> None:
 
 async def test_read_objects_as_pydantic_models() -> None:
     async with running("Read objects as Pydantic models") as program:
-        no_ip = {"status": {"podIP": None}}
-        program.server.patch(PODS, "web-1", no_ip, namespace="shop")
         await program.main
 
 
@@ -67,9 +65,6 @@ def reference(owner: dict[str, Any]) -> dict[str, Any]:
 
 async def test_join_pods_with_their_nodes() -> None:
     async with running("Join pods with their nodes") as program:
-        for node, zone in (("node-0", "a"), ("node-2", "b")):
-            program.server.patch(NODES, node, {"metadata": {"labels": {"zone": zone}}})
-
         await program.main
 
 
