@@ -1,8 +1,8 @@
 """An operator: each Site gets a Deployment, an external record, and a status.
 
-Run:   kubectl apply -f examples/site.yaml          (the CRD; again for the sample site)
+Run:   kubectl apply -f examples/site-crd.yaml
+       kubectl apply -f examples/site.yaml          (a sample)
        python examples/site_operator.py             (the cluster of your kubeconfig)
-
 Start it twice, with PORT=8081 for the second: one replica leads, and the other takes over
 when it ends. Change the site (`kubectl edit site blog`) or its deployment. Sites can only
 be deleted while it runs. It serves /livez, /readyz and /metrics on the port.

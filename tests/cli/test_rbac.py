@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from processes import ROOT
 
 from aioinformer import Client, EventRecorder
-from aioinformer.cli.apiserver import create_all
 from aioinformer.cli.commands import aioinformer
 from aioinformer.cli.connection import ConnectionOptions
 from aioinformer.cli.error_messages import CommandError
@@ -53,7 +52,9 @@ OPERATOR = ProgramOptions(
 async def server() -> AsyncIterator[APIServer]:
     users = {"operator": User(ACCOUNT)}
     async with APIServer(token="admin", users=users, auto_namespaces=True) as server:
-        create_all(server, str(ROOT / "examples" / "site.yaml"))
+        server.load(
+            ROOT / "examples" / "site-crd.yaml", ROOT / "examples" / "site.yaml"
+        )
         yield server
 
 

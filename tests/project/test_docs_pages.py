@@ -21,7 +21,6 @@ from processes import ROOT, start
 
 import aioinformer
 from aioinformer import Forbidden, LeaderElector, SharedInformerFactory
-from aioinformer.cli.apiserver import create_all
 from aioinformer.cli.commands import aioinformer as command_line
 from aioinformer.controller import LeaseLock
 from aioinformer.model.resources import LEASES, PODS, SECRETS
@@ -184,7 +183,7 @@ async def test_doctor_prints_the_documented_output(tmp_path: Path) -> None:
     blocks = of("console", "production")
     assert len(blocks) == 3
     async with APIServer(users={"the-pods-token": user}) as server:
-        create_all(server, str(ROOT / "examples" / "site.yaml"))
+        server.load(ROOT / "examples" / "site-crd.yaml")
         path = server.kubeconfig(tmp_path / "config")
         config = yaml.safe_load(path.read_text())
         config["users"][0]["user"] = {"token": "the-pods-token"}

@@ -14,7 +14,6 @@ from conftest import pod
 from processes import PROMPT_SECONDS, ROOT, in_real_time, start
 from web_helpers import SentEvents
 
-from aioinformer.cli.apiserver import create_all
 from aioinformer.model import Resource
 from aioinformer.model.resources import DEPLOYMENTS, NAMESPACES, PODS
 from aioinformer.testing import APIServer
@@ -102,7 +101,7 @@ async def test_controller_by_hand_counts_pods_and_retries(
 async def test_operator_creates_its_objects_and_cleans_up(
     server: APIServer, environment: dict[str, str]
 ) -> None:
-    create_all(server, str(EXAMPLES / "site.yaml"))
+    server.load(EXAMPLES / "site-crd.yaml", EXAMPLES / "site.yaml")
     script = EXAMPLES / "site_operator.py"
     port = free_port()
     environment["PORT"] = str(port)
@@ -145,7 +144,7 @@ async def test_operator_creates_its_objects_and_cleans_up(
 async def test_second_operator_takes_over(
     server: APIServer, environment: dict[str, str]
 ) -> None:
-    create_all(server, str(EXAMPLES / "site.yaml"))
+    server.load(EXAMPLES / "site-crd.yaml", EXAMPLES / "site.yaml")
     script = EXAMPLES / "site_operator.py"
     environment["PORT"] = "0"  # any
     async with start(script, environment=environment) as leader:
@@ -263,7 +262,8 @@ async def answer_of(http: aiohttp.ClientSession, path: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["aiohttp_app.py", "controller_by_hand.py", "handlers.py"]
+    "name",
+    ["aiohttp_app.py", "controller_by_hand.py", "handlers.py", "site_operator.py"],
 )
 async def test_missing_kubeconfig_is_reported_in_one_line(name: str) -> None:
     async with start(EXAMPLES / name) as process:
@@ -272,6 +272,17 @@ async def test_missing_kubeconfig_is_reported_in_one_line(name: str) -> None:
     assert (end.status, end.out) == (1, "")
     assert end.err.startswith("no Kubernetes configuration found")
     assert end.err.count("\n") == 1
+
+
+async def test_missing_kubeconfig_of_kubernetes_asyncio_has_no_traceback() -> None:
+    async with start(EXAMPLES / "kubernetes_asyncio_users.py", "shop") as process:
+        end = await process.end()
+
+    assert (end.status, end.out) == (1, "")
+    # The first line is from the log of kubernetes_asyncio.
+    first, second = end.err.splitlines()
+    assert first.startswith("Config not found: ")
+    assert second.startswith("Invalid kube-config file.")
 
 
 async def test_wrong_token_is_reported_in_one_line(tmp_path: Path) -> None:
