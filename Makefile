@@ -21,7 +21,7 @@ FOR ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check e2e bench dist clean
+.PHONY: help setup run test check e2e bench dist docs clean
 # Two installations must not change .venv at the same time.
 .NOTPARALLEL:
 
@@ -48,6 +48,9 @@ bench: $(DEV) ## Compare with other clients; ARGS="--quick" for a short run
 
 dist: $(VENV)/.ready-dist ## Build what is published, and check it
 	@scripts/dist
+
+docs: $(VENV)/.ready-docs ## Build the documentation site in build/site, and check it
+	@scripts/docs $(ARGS)
 
 clean: ## Remove .venv and the files of all tools
 	rm -rf $(VENV) dist build .coverage .coverage.* .hypothesis .import_linter_cache \

@@ -3,6 +3,7 @@
 Run:   kubectl apply -f examples/site-crd.yaml
        kubectl apply -f examples/site.yaml          (a sample)
        python examples/site_operator.py             (the cluster of your kubeconfig)
+
 Start it twice, with PORT=8081 for the second: one replica leads, and the other takes over
 when it ends. Change the site (`kubectl edit site blog`) or its deployment. Sites can only
 be deleted while it runs. It serves /livez, /readyz and /metrics on the port.

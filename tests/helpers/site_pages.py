@@ -2,7 +2,8 @@
 
 `docs/README.md` is the landing page, and its sections are the navigation: each list item
 `- [Title](page.md): description` is an entry. A linked `README.md` in a folder is an index
-whose own list items are the entries below it.
+whose own list items are the entries below it. If they link to sections of pages, each of
+these pages is one entry.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ LANDING = "docs/README.md"
 
 _FENCED = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(\]\()([^()\s]+)(\))")
+_HEADING = re.compile(r"^# (.*)$", re.MULTILINE)
 _SECTION = re.compile(r"^## (.*)$", re.MULTILINE)
 _ITEM = re.compile(r"^- \[([^\]]+)\]\(([^()\s]+)\)(?:: )?(.*(?:\n  .*)*)", re.MULTILINE)
 _SCHEME = re.compile(r"[a-z]+:")
@@ -128,12 +130,22 @@ class Pages:
         return sections
 
     def _items(self, text: str, source: str) -> Iterator[Item]:
+        sections: dict[str, list[str]] = {}
         for title, target, description in _ITEM.findall(_FENCED.sub("", text)):
             page = self._resolve(source, target)
-            if page in self.pages:
+            if page not in self.pages:
+                continue
+
+            if "#" in target:
+                sections.setdefault(page, []).append(title)
+            else:
                 is_index = page.endswith("/README.md") and source == LANDING
                 below = self._items(self._text(page), page) if is_index else ()
                 yield Item(title, page, " ".join(description.split()), tuple(below))
+
+        for page, titles in sections.items():
+            heading = _HEADING.findall(self._text(page))[0]
+            yield Item(heading, page, f"{'; '.join(titles)}.")
 
     # -------------------------------------------------------------- pages
 
@@ -161,9 +173,11 @@ class Pages:
         if _SCHEME.match(target) and not target.startswith(self._site):
             return target
 
-        name, _, anchor = target.partition("#")
-        anchor = f"#{anchor}" if anchor else ""
-        path = self._resolve(source, name)
+        anchor = "".join(target.partition("#")[1:])
+        path = self._resolve(source, target)
+        if path == target and _SCHEME.match(target):
+            return target
+
         place = self._places.get(path)
         if place is not None:
             folder = PurePosixPath(self.pages[source]).parent
@@ -177,12 +191,17 @@ class Pages:
         return {**self.pages, **images}
 
     def _resolve(self, source: str, target: str) -> str:
-        """Return the path in the checkout that a link of a page leads to."""
-        if target.startswith(self._site):
-            folder = target.removeprefix(self._site).partition("#")[0].strip("/")
-            return f"docs/{folder}/README.md"
+        """Return the path in the checkout that a link of a page leads to.
 
+        A link to the site leads to the page there. A file that is no page stays a link.
+        """
         name = target.partition("#")[0]
+        if name.startswith(self._site):
+            folder = name.removeprefix(self._site).strip("/")
+            places = {f"{folder}.md", f"{folder}/index.md".lstrip("/")}
+            found = [page for page, it in self.pages.items() if it in places]
+            return found[0] if found else target
+
         return os.path.normpath(PurePosixPath(source).parent / name).replace(
             os.sep, "/"
         )

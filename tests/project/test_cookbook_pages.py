@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -88,6 +90,31 @@ def test_recipes_are_short() -> None:
     lengths = {it.name: len(it.code.splitlines()) for it in RECIPES}
 
     assert {name: n for name, n in lengths.items() if n > 50} == {}
+
+
+@pytest.mark.realtime
+@pytest.mark.parametrize(
+    "command", [["format", "--check"], ["check", "--select", "F,I"]], ids=" ".join
+)
+def test_recipes_are_formatted_and_use_their_imports(
+    command: list[str], tmp_path: Path
+) -> None:
+    for recipe in RECIPES:
+        (tmp_path / f"{recipe.page}_{recipe.name}.py").write_text(recipe.code)
+
+    config = ROOT / "pyproject.toml"
+    ruff = [
+        sys.executable,
+        "-m",
+        "ruff",
+        *command,
+        "--config",
+        str(config),
+        str(tmp_path),
+    ]
+    done = subprocess.run(ruff, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout
 
 
 def test_blocks_have_a_tested_language() -> None:
