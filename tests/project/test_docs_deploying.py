@@ -130,7 +130,7 @@ def test_links_resolve() -> None:
 def files() -> dict[str, str]:
     """Return the files of the reader's folder."""
     names = (SCRIPT, "site-crd.yaml", "site.yaml")
-    return files_of(TEXT) | {name: (EXAMPLES / name).read_text() for name in names}
+    return files_of(TEXT) | {it: (EXAMPLES / it).read_text() for it in names}
 
 
 async def run_deployments(server: APIServer) -> None:
