@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cookbook import running
+from cookbook import running, send_signal
 
 from aioinformer import Resource
 from aioinformer.model.resources import (
@@ -241,7 +240,7 @@ async def test_run_a_background_task_for_each_object() -> None:
         await asyncio.sleep(30)
         program.server.delete(CONFIG_MAPS, "b", **SHOP)
         await asyncio.sleep(60)
-        os.kill(os.getpid(), signal.SIGTERM)
+        send_signal(signal.SIGTERM)
         await program.main
 
 
