@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import os
 import re
+import signal
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -34,6 +36,7 @@ __all__ = [
     "recipe_of",
     "recipes",
     "running",
+    "send_signal",
 ]
 
 COOKBOOK = ROOT / "docs" / "cookbook"
@@ -157,6 +160,12 @@ async def running(
 
     shown = recipe.text("text")
     assert answers(printed.getvalue(), shown), printed.getvalue()
+
+
+def send_signal(number: signal.Signals) -> None:
+    """Send a signal to this process, if the program handles it."""
+    assert signal.getsignal(number) is not signal.SIG_DFL
+    os.kill(os.getpid(), number)
 
 
 async def apply(server: APIServer, manifests: str) -> None:
