@@ -7,6 +7,7 @@ from aioinformer.errors import (
     ApiError,
     DecodeError,
     Forbidden,
+    HistoryReset,
     InformerStopped,
     Invalid,
     NotFound,
@@ -14,8 +15,9 @@ from aioinformer.errors import (
     SelectorSyntaxError,
     Unauthorized,
 )
+from aioinformer.model.times import human_duration
 
-__all__ = ["CommandError", "message_of", "unreadable"]
+__all__ = ["CommandError", "message_of", "trouble_of", "unreadable"]
 
 # The library's advice, as options of the command.
 _OPTIONS = {"use Client.from_url()": "pass --server", "from the caller": "--kubeconfig"}
@@ -63,6 +65,20 @@ def unreadable(error: DecodeError, server: str) -> str:
         f"{server} returned an invalid list: {_ended(text)} "
         "Is the URL that of an API server?"
     )
+
+
+def trouble_of(error: BaseException, age: float | None = None) -> str:
+    """Return the line for an informer whose last list or watch failed.
+
+    Args:
+        error: Error of the list or watch.
+        age: Age of the cache in seconds, or None.
+    """
+    if isinstance(error, HistoryReset):
+        return "the server was restored or replaced, listing again"
+
+    since = "" if age is None else f" for {human_duration(age)}"
+    return f"connection lost{since}, retrying: {message_of(error)}"
 
 
 def _ended(text: str) -> str:
