@@ -20,6 +20,8 @@ aiohttp and kubernetes_asyncio are imported when a client is entered.
 
 from importlib import import_module
 
+__version__ = "0.1.0"
+
 TYPE_CHECKING = False  # Treated like that of `typing`, which loads slowly.
 if TYPE_CHECKING:
     from aioinformer.cache import (
@@ -164,18 +166,20 @@ _LAYERS = (
 )
 
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # A type checker would let it accept misspelt names.
 
-    for layer in _LAYERS:
-        module = import_module(f"{__name__}.{layer}")
-        if name in module.__all__:
-            # Found without this function from now on.
-            return globals().setdefault(name, getattr(module, name))
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-    raise AttributeError(f"no layer of {__name__!r} exports {name!r}")
+        for layer in _LAYERS:
+            module = import_module(f"{__name__}.{layer}")
+            if name in module.__all__:
+                # Found without this function from now on.
+                return globals().setdefault(name, getattr(module, name))
+
+        raise AttributeError(f"no layer of {__name__!r} exports {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

@@ -70,7 +70,15 @@ __all__ = [
 
 
 class AioInformerError(Exception):
-    """Base of all errors of this package, which can be copied and pickled."""
+    """Base of all errors of this package, which can be copied and pickled.
+
+    Args:
+        message: Description for people.
+    """
+
+    # That of `BaseException` has no signature for `help()` and editors.
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The default calls the class with its text only, which is not enough for

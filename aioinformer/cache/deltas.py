@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
-if TYPE_CHECKING:
-    from aioinformer.cache.store import Contents
+from aioinformer.cache.store import Contents
 
 __all__ = [
     "DeletedFinalStateUnknown",
@@ -87,3 +86,6 @@ class Requeue(Exception):
     key. An `OrderedFIFO` puts entries back to the front, and every queue does so with a
     whole list. If it is raised `from` another exception, `pop` raises that one.
     """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import get_completion_class
 
+from aioinformer import __version__
 from aioinformer.cli import running
 from aioinformer.cli.output import print_text
 from aioinformer.cli.parameters import (
@@ -86,7 +87,7 @@ _context = click.option(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_EXIT_STATUS,
 )
-@click.version_option(package_name="aioinformer", message="%(prog)s %(version)s")
+@click.version_option(__version__, message="%(prog)s %(version)s")
 @click.pass_context
 def aioinformer(context: click.Context) -> None:
     """Kubernetes informers for asyncio.
@@ -280,6 +281,45 @@ def watch(
     metavar="DURATION",
     help="Timeout of each step.",
 )
+@click.option(
+    "--rbac",
+    is_flag=True,
+    help="Check nothing; print the RBAC rules of a program, described by the options "
+    "below. RESOURCES are those of its informers.",
+)
+@click.option(
+    "--service-account",
+    callback=given,
+    metavar="[NAMESPACE/]NAME",
+    help="--rbac: service account of the program.",
+)
+@click.option(
+    "--leader-election",
+    callback=given,
+    metavar="LEASE",
+    help="--rbac: it uses LeaderElector with this Lease.",
+)
+@click.option("--events", is_flag=True, help="--rbac: it uses EventRecorder.")
+@click.option(
+    "--finalizers",
+    multiple=True,
+    metavar="RESOURCE",
+    help="--rbac: it uses @finalizer for this resource. Repeatable.",
+)
+@click.option(
+    "--status",
+    "statuses",
+    multiple=True,
+    metavar="RESOURCE",
+    help="--rbac: it patches the status of this resource. Repeatable.",
+)
+@click.option(
+    "--allow",
+    "allowed",
+    multiple=True,
+    metavar="RESOURCE=VERBS",
+    help="--rbac: its other requests, such as deployments.apps=create,patch. Repeatable.",
+)
 @_server
 @_token
 @_kubeconfig
@@ -293,6 +333,13 @@ def doctor(
     output: Report | None,
     group: str | None,
     seconds: float,
+    rbac: bool,
+    service_account: str | None,
+    leader_election: str | None,
+    events: bool,
+    finalizers: tuple[str, ...],
+    statuses: tuple[str, ...],
+    allowed: tuple[str, ...],
     server: str | None,
     token: str | None,
     kubeconfig: str | None,
@@ -307,19 +354,47 @@ def doctor(
     missing RBAC rules, ready for an administrator to apply. Tokens and keys are never
     shown. The exit status is 0 if informers will work, and 1 if a check failed.
 
+    With --rbac, it prints the service account, roles and bindings for everything that
+    a program does.
+
     \b
     Example:
       aioinformer doctor
       aioinformer doctor pods deploy -n shop
       aioinformer doctor nodes -o rules | kubectl apply -f - --context admin
+      aioinformer doctor pods --rbac --service-account shop/app --events -n shop
     """
 
     from aioinformer.cli import connection
     from aioinformer.cli import doctor as it
+    from aioinformer.cli import rbac as rules
 
     import_module("aioinformer.client.transport")  # would block the loop on entering
+    target = connection.ConnectionOptions(
+        server=server, token=token, kubeconfig=kubeconfig, context=context
+    )
+    program = rules.ProgramOptions(
+        account=service_account or "",
+        namespace=namespace,
+        all_namespaces=all_namespaces,
+        informers=resources,
+        finalizers=finalizers,
+        statuses=statuses,
+        allowed=allowed,
+        lease=leader_election,
+        events=events,
+        seconds=seconds,
+    )
+    if rbac and (output or group):
+        raise click.UsageError("--rbac cannot be combined with -o or --group.")
+
+    if not rbac and program.only_for_rbac:
+        raise click.UsageError(f"{program.only_for_rbac} requires --rbac.")
 
     async def main() -> int:
+        if rbac:
+            return await rules.print_rbac(program, target)
+
         options = it.DoctorOptions(
             resources=resources or it.DoctorOptions().resources,
             namespace=namespace,
@@ -327,9 +402,6 @@ def doctor(
             group=group or "",
             report=output or "lines",
             seconds=seconds,
-        )
-        target = connection.ConnectionOptions(
-            server=server, token=token, kubeconfig=kubeconfig, context=context
         )
         return await it.doctor(options, target)
 
@@ -372,14 +444,20 @@ def doctor(
     help="Bearer token that clients must send. kubectl sends none over plain HTTP.",
 )
 @click.option(
+    "--load",
     "--crd",
     "manifests",
     multiple=True,
-    metavar="FILE",
-    help="YAML file of CRDs and objects to create. Repeatable.",
+    metavar="PATH",
+    help="YAML file, folder or pattern of CRDs and objects to create. Repeatable.",
 )
 @_for
-@_verbose
+@click.option(
+    "-v",
+    "--verbose",
+    count=True,
+    help="Log each request to stderr. Repeat for debug messages.",
+)
 def apiserver(
     *,
     port: int,
@@ -400,6 +478,7 @@ def apiserver(
     Example:
       aioinformer apiserver --pods 300 --churn 20
       aioinformer apiserver --port 0 --kubeconfig /tmp/kubeconfig
+      aioinformer apiserver --load 'crds/*.yaml' --load objects.yaml -v
     """
 
     from aioinformer.cli import apiserver as it
@@ -416,7 +495,8 @@ def apiserver(
         )
         return await it.serve(options)
 
-    _end(running.run(main, verbose=verbose))
+    loggers = ("aioinformer", "aioinformer_apiserver")
+    _end(running.run(main, verbose=verbose, loggers=loggers))
 
 
 @aioinformer.command()

@@ -34,6 +34,9 @@ _CHECK_RESOURCE = (
 class CommandError(Exception):
     """Invalid command. Its text is shown to the user."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+
 
 def message_of(error: BaseException) -> str:
     """Return the message and advice for an error, in one line safe for terminals.

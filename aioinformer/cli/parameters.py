@@ -33,6 +33,8 @@ _EMPTY = {
     "token": "must not be empty, omit --token to use the kubeconfig's user",
     "kubeconfig": "must not be empty, omit --kubeconfig to use the default",
     "group": "must not be empty, omit --group to get rules for your user",
+    "service_account": "must not be empty, pass the account of the program",
+    "leader_election": "must not be empty, omit it if the program elects no leader",
     "context": "must not be empty, omit --context to use the current one",
     "apiserver token": "must not be empty, omit --token to require none",
     "apiserver kubeconfig": "must not be empty, omit --kubeconfig to write none",

@@ -35,7 +35,12 @@ __all__ = [
 ]
 
 
-def run(main: Callable[[], Coroutine[Any, Any, int]], *, verbose: int = 0) -> int:
+def run(
+    main: Callable[[], Coroutine[Any, Any, int]],
+    *,
+    verbose: int = 0,
+    loggers: tuple[str, ...] = ("aioinformer",),
+) -> int:
     """Run a command, and return its exit status.
 
     Ctrl-C and SIGTERM cancel it. Errors of the user, the cluster or the network become
@@ -45,8 +50,9 @@ def run(main: Callable[[], Coroutine[Any, Any, int]], *, verbose: int = 0) -> in
     Args:
         main: Coroutine function of the command, which returns the exit status.
         verbose: Log level: 0 for none, 1 for INFO, 2 for DEBUG.
+        loggers: Names of the loggers that the level applies to.
     """
-    _set_up_log(verbose)
+    _set_up_log(verbose, loggers)
     try:
         with _signals_as_interrupts():
             return asyncio.run(_unwrapped(main))
@@ -93,15 +99,14 @@ def reason_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return failure or unwrap_group(group)
 
 
-def _set_up_log(verbose: int) -> None:
+def _set_up_log(verbose: int, loggers: tuple[str, ...]) -> None:
     if logging.lastResort is not None:
         # It prints warnings of others, such as asyncio, that have no handler.
         logging.lastResort.setFormatter(SafeFormatter())
 
-    log = logging.getLogger("aioinformer")
     if not verbose:
         # Keeps `lastResort` from printing our warnings.
-        log.addHandler(logging.NullHandler())
+        logging.getLogger("aioinformer").addHandler(logging.NullHandler())
         return
 
     handler = logging.StreamHandler(sys.stderr)
@@ -109,7 +114,9 @@ def _set_up_log(verbose: int) -> None:
         SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     )
     logging.basicConfig(handlers=[handler])
-    log.setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
+    for name in loggers:
+        level = logging.DEBUG if verbose > 1 else logging.INFO
+        logging.getLogger(name).setLevel(level)
 
 
 @contextlib.contextmanager

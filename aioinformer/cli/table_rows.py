@@ -112,7 +112,7 @@ class TableRows:
         # Cells of unchanged objects, and the time for which they were computed.
         self._cells: dict[str, tuple[list[str], float]] = {}
 
-        self.events = 0
+        self.events: int = 0
         """Number of changes so far, without the first list."""
 
     def __len__(self) -> int:

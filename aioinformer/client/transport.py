@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import base64
 import functools
-import importlib.metadata
 import socket
 import ssl
 import weakref
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
+from aioinformer import __version__
 from aioinformer._tasks import finish, in_thread
 from aioinformer._user_code import guarded_logger
 from aioinformer.client.error_mapping import map_errors, refuse_web_page
@@ -48,18 +48,10 @@ __all__ = ["Transport"]
 
 T = TypeVar("T")
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 
-def _user_agent() -> str:
-    try:
-        return f"aioinformer/{importlib.metadata.version('aioinformer')}"
-    except importlib.metadata.PackageNotFoundError:
-        return "aioinformer"  # not installed
-
-
-# Reads a file, so only once: this module is imported in a thread.
-USER_AGENT = _user_agent()
+USER_AGENT = f"aioinformer/{__version__}"
 
 # Go's client keeps idle connections for 90 s. API servers do not close them earlier.
 IDLE_SECONDS = 60.0

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 import msgspec
 
-if TYPE_CHECKING:
-    from aioinformer.model.objects import KubeObject
+from aioinformer.model.objects import KubeObject
 
 __all__ = ["Added", "Deleted", "Notification", "Updated", "object_of"]
 

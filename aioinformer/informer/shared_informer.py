@@ -135,13 +135,10 @@ class SharedInformer:
         resync_period: Default resync period of handlers: see `add_event_handler`.
         compression: `"zstd"` to keep bodies compressed; requires the `zstd` extra. Pods
             of 7 KB then take 0.9 KB, and each read of a body takes 10 microseconds
-            more. Keys, uids, versions, labels and index values are not compressed.
-            Handlers get the compressed objects, except for the final state of a
-            deletion. A thread trains the dictionary from the first 500 objects.
-            Meanwhile, new objects wait for about 40 ms, and the event loop is not
-            blocked. Below 100 objects there is no dictionary, and pods take 2.3 KB. The
-            dictionary is trained again if later objects differ from the samples, or are
-            many more. None for no compression.
+            more. Keys, uids, versions, labels and index values are not compressed. A
+            thread trains a dictionary from the first 500 objects, and again if later
+            ones differ. Below 100 objects there is none, and pods take 2.3 KB. None for
+            no compression.
 
     Raises:
         OptionsError: If an indexer has the name of the namespace index, the transform
@@ -167,7 +164,7 @@ class SharedInformer:
     ) -> None:
         self.name = name
         self._resync_seconds = resync_seconds(resync_period)
-        self.options = options or ReflectorOptions()
+        self.options: ReflectorOptions = options or ReflectorOptions()
         self._metrics = ScopedSink(metrics, name)
         self._reporter = ErrorReporter(name, on_error, self._metrics)
         self._indexer: Indexer[KubeObject] = Indexer(
@@ -779,6 +776,13 @@ class SharedInformer:
         check_plain(why_ending, "why_ending")
         self._run_state.why_ending = why_ending
         self._run_state.on_death = handler
+
+    def report_failure(self, failure: HandlerError) -> None:
+        """Log and count a failure of user code, and pass it to `on_error`.
+
+        For code that calls functions of the user with objects of this informer.
+        """
+        self._reporter.report(failure)
 
     def forget_metrics(self) -> None:
         """Make the metrics sink drop the series of this informer and its handlers.

@@ -22,19 +22,21 @@ if TYPE_CHECKING:
 __all__ = ["APIServer", "FakeListerWatcher", "User", "faults"]
 
 
-def __getattr__(name: str) -> object:
-    match name:
-        case "APIServer":
-            return import_module("aioinformer.testing.server").APIServer
-        case "User":
-            return import_module("aioinformer_apiserver").User
-        case "FakeListerWatcher":
-            return import_module("aioinformer.testing.fakes").FakeListerWatcher
-        case "faults":
-            return import_module("aioinformer.testing.faults")
-        case _:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # A type checker would let it accept misspelt names.
+
+    def __getattr__(name: str) -> object:
+        match name:
+            case "APIServer":
+                return import_module("aioinformer.testing.server").APIServer
+            case "User":
+                return import_module("aioinformer_apiserver").User
+            case "FakeListerWatcher":
+                return import_module("aioinformer.testing.fakes").FakeListerWatcher
+            case "faults":
+                return import_module("aioinformer.testing.faults")
+            case _:
+                raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

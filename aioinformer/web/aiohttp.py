@@ -6,6 +6,8 @@
     app.add_routes(health_routes(factory) + metrics_routes())
     app.add_subapp("/events", event_stream(pods))
     app.cleanup_ctx.append(factory.cleanup_ctx)
+
+A program without a web app serves them by `serve`.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from aioinformer._runnables import wait_until_cancelled
+from aioinformer._tasks import finish
 from aioinformer.web.health import health_responders
 from aioinformer.web.metrics import metrics_responders
 from aioinformer.web.responses import HEADERS, HTTPResponse
@@ -27,16 +31,20 @@ from aioinformer.web.streams import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import NoReturn
 
     from prometheus_client import CollectorRegistry
 
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.model.times import Duration
     from aioinformer.web.health import HasInformers
-    from aioinformer.web.responses import Responder
+    from aioinformer.web.responses import Render, Responder
 
-__all__ = ["event_stream", "health_routes", "metrics_routes"]
+__all__ = ["event_stream", "health_routes", "metrics_routes", "serve"]
+
+CLOSE_SECONDS = 2.0
+"""Maximum time to close all connections when `serve` ends."""
 
 
 def health_routes(
@@ -85,6 +93,44 @@ def metrics_routes(
     return _routes(metrics_responders(registry, path=path))
 
 
+async def serve(
+    routes: Iterable[web.AbstractRouteDef], *, port: int, host: str | None = None
+) -> NoReturn:
+    """Serve routes until cancelled, in a program without a web app.
+
+    ::
+
+        routes = health_routes(manager) + metrics_routes()
+        health = partial(serve, routes, port=8080)
+        manager.add(health, leader_only=False, name="health")
+
+    A manager stops it last, so probes are answered until the end. Requests are not
+    logged.
+
+    Args:
+        routes: Routes to serve, such as those of `health_routes`.
+        port: Port to listen on.
+        host: Address to listen on. None for all addresses, as a kubelet sends probes to
+            that of the pod.
+
+    Raises:
+        OSError: If the address is in use, or not one of this machine.
+
+    Cancellation:
+        Closes all connections, within 2 s.
+    """
+    app = web.Application()
+    app.add_routes(routes)
+    # aiohttp waits up to twice that long: for responses in progress, and for connections.
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_SECONDS / 4)
+    try:
+        await runner.setup()
+        await web.TCPSite(runner, host, port).start()
+        await wait_until_cancelled()
+    finally:
+        await finish(runner.cleanup(), within_seconds=CLOSE_SECONDS)
+
+
 def event_stream(
     informer: SharedInformer,
     *,
@@ -93,6 +139,7 @@ def event_stream(
     query: bool = True,
     heartbeat: Duration = 15.0,
     secret_data: bool = False,
+    render: Render | None = None,
     resume_seconds: Duration = 60.0,
     max_readers: int | None = MAX_READERS,
     write_timeout: Duration | None = WRITE_SECONDS,
@@ -111,6 +158,7 @@ def event_stream(
         query: See `EventStream`.
         heartbeat: See `EventStream`.
         secret_data: See `EventStream`.
+        render: See `EventStream`.
         resume_seconds: See `EventStream`.
         max_readers: See `EventStream`. Further readers get 503.
         write_timeout: See `EventStream`.
@@ -126,6 +174,7 @@ def event_stream(
         query=query,
         heartbeat=heartbeat,
         secret_data=secret_data,
+        render=render,
         resume_seconds=resume_seconds,
         max_readers=max_readers,
         write_timeout=write_timeout,

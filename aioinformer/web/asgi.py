@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.model.times import Duration
     from aioinformer.web.health import HasInformers
-    from aioinformer.web.responses import Responder
+    from aioinformer.web.responses import Render, Responder
     from aioinformer.web.streams import StreamRequest
 
     Message = MutableMapping[str, Any]
@@ -107,6 +107,7 @@ def event_stream(
     query: bool = True,
     heartbeat: Duration = 15.0,
     secret_data: bool = False,
+    render: Render | None = None,
     resume_seconds: Duration = 60.0,
     max_readers: int | None = MAX_READERS,
     write_timeout: Duration | None = WRITE_SECONDS,
@@ -129,6 +130,7 @@ def event_stream(
         query: See `EventStream`.
         heartbeat: See `EventStream`.
         secret_data: See `EventStream`.
+        render: See `EventStream`.
         resume_seconds: See `EventStream`.
         max_readers: See `EventStream`. Further readers get 503.
         write_timeout: See `EventStream`.
@@ -144,6 +146,7 @@ def event_stream(
         query=query,
         heartbeat=heartbeat,
         secret_data=secret_data,
+        render=render,
         resume_seconds=resume_seconds,
         max_readers=max_readers,
         write_timeout=write_timeout,

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from aioinformer.informer.notifications import Added, Deleted, Updated
+from aioinformer.model.objects import KubeObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import TypeAlias
 
     from aioinformer.informer.notifications import Notification
-    from aioinformer.model.objects import KubeObject
 
     Accepts: TypeAlias = Callable[[KubeObject], bool]
 
@@ -132,7 +132,7 @@ class ChangeLog:
     """
 
     def __init__(self, history: int = HISTORY) -> None:
-        self.number = 0
+        self.number: int = 0
         """Number of the last change."""
         self.live: dict[str, LoggedObject] = {}
         """Objects by uid, in the order of their last changes."""

@@ -8,23 +8,26 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
+from aioinformer import json_codec
 from aioinformer.errors import DecodeError
+from aioinformer.model.objects import KubeObject, json_default
 from aioinformer.watch.kinds import type_of
 
 if TYPE_CHECKING:
-    from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
-    from aioinformer.web.change_log import StreamEvent
+    from aioinformer.web.change_log import StreamEventType
 
 __all__ = [
     "HEADERS",
     "EventID",
     "HTTPResponse",
+    "Render",
     "Responder",
     "encode_event",
     "heartbeat",
     "redacted",
     "refusal",
+    "rendered",
 ]
 
 
@@ -92,32 +95,20 @@ class EventID(NamedTuple):
 
 
 def encode_event(
-    event: StreamEvent,
-    position: EventID | None = None,
-    *,
-    secret_data: bool = False,
-    resource: Resource | None = None,
+    kind: StreamEventType, data: bytes = b"{}", position: EventID | None = None
 ) -> bytes:
-    """Encode one event. Its data is the object as stored, or `{}` without one.
+    """Encode one event.
 
     Args:
-        event: Event to encode.
+        kind: Type of the event.
+        data: Data of the event. Its lines are sent as lines of the event.
         position: Id of the event, or None.
-        secret_data: True to include the data of Secrets.
-        resource: Resource of the informer, or None if unknown.
     """
-    parts = [b"event: ", event.kind.value.encode(), b"\n"]
+    parts = [b"event: ", kind.value.encode(), b"\n"]
     if position is not None:
         parts += b"id: ", str(position).encode(), b"\n"
 
-    data = b"{}"
-    if event.obj is not None:
-        obj = event.obj
-        data = obj.raw if secret_data else redacted(obj, resource)
-
-    # A line end would end the field. JSON has them between values only, where a space
-    # means the same.
-    parts += b"data: ", data.replace(b"\r", b" ").replace(b"\n", b" "), b"\n\n"
+    parts += b"data: ", b"\ndata: ".join(data.splitlines()), b"\n\n"
     return b"".join(parts)
 
 
@@ -129,6 +120,27 @@ def heartbeat(position: EventID | None = None) -> bytes:
             outside of the reader's selection, too.
     """
     return b":\n\n" if position is None else f":\nid: {position}\n\n".encode()
+
+
+Render: TypeAlias = Callable[[KubeObject], object]
+"""Function that returns the data to send for an object: bytes, or a JSON value."""
+
+
+def rendered(obj: KubeObject, render: Render) -> bytes:
+    """Return the projection of an object as the data of an event.
+
+    Raises:
+        TypeError: If it is None, or neither bytes nor a JSON value.
+        Exception: Exception of the function.
+    """
+    value = render(obj)
+    if value is None:
+        raise TypeError(
+            "render returned None, not data to send (to leave objects out, pass "
+            "namespace= or label_selector= to the stream)"
+        )
+
+    return value if isinstance(value, bytes) else json_codec.dumps(value, json_default)
 
 
 def redacted(obj: KubeObject, resource: Resource | None = None) -> bytes:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from aioinformer._user_code import guarded_logger
+from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.budget import LoopBudget
 from aioinformer.errors import (
     AioInformerError,
+    HandlerError,
     InformerStopped,
     NotSynced,
     OptionsError,
     SelectorSyntaxError,
 )
+from aioinformer.model.callables import check_plain, check_takes
+from aioinformer.model.objects import KubeObject
 from aioinformer.model.times import seconds_of
 from aioinformer.web.change_log import ChangeLog
 from aioinformer.web.responses import (
@@ -23,7 +27,9 @@ from aioinformer.web.responses import (
     HTTPResponse,
     encode_event,
     heartbeat,
+    redacted,
     refusal,
+    rendered,
 )
 from aioinformer.web.selection import StreamSelection
 
@@ -35,6 +41,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.model.times import Duration
     from aioinformer.web.change_log import Reader
+    from aioinformer.web.responses import Render
 
 __all__ = [
     "MAX_READERS",
@@ -45,10 +52,16 @@ __all__ = [
     "not_begun",
 ]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 CHUNK = 64 * 1024
 """Bytes that are encoded ahead of a reader and written at once, without the last object."""
+
+RENDERED = 128
+"""Projections kept for the other readers of a change."""
+
+RENDERED_BYTES = 16 * 1024
+"""Maximum size of a projection that is kept."""
 
 MAX_READERS = 1000
 """Default maximum number of readers of a stream."""
@@ -166,11 +179,63 @@ class _Feed:
         return EventID(self.epoch, number, request.selection.token)
 
 
+class _EventData:
+    """Data of events: objects as stored, or their projections.
+
+    Args:
+        informer: Informer of the objects, which reports failures of the function.
+        render: Function of the user, or None.
+        secret_data: True to include the data of Secrets.
+    """
+
+    def __init__(
+        self, informer: SharedInformer, render: Render | None, secret_data: bool
+    ) -> None:
+        self._informer = informer
+        self._render = render
+        self._secret_data = secret_data
+        # Readers get the same changes at about the same time. By id, as objects are not
+        # hashable: the object stays alive with its entry.
+        self._recent: OrderedDict[int, tuple[KubeObject, bytes | None]] = OrderedDict()
+
+    def of(self, obj: KubeObject) -> bytes | None:
+        """Return the data for an object, or None if the function fails."""
+        if self._render is None:
+            return self._visible(obj)
+
+        kept = self._recent.get(id(obj))
+        if kept is not None:
+            return kept[1]
+
+        data = self._rendered(obj, self._render)
+        if data is None or len(data) <= RENDERED_BYTES:
+            self._recent[id(obj)] = obj, data
+            if len(self._recent) > RENDERED:
+                self._recent.popitem(last=False)
+
+        return data
+
+    def _rendered(self, obj: KubeObject, render: Render) -> bytes | None:
+        visible = self._visible(obj)
+        shown = obj if visible == obj.raw else KubeObject.of(visible)
+        try:
+            return rendered(shown, render)
+        except user_errors() as exc:
+            name = getattr(render, "__qualname__", None) or repr(render)
+            failure = HandlerError("render function", name, obj)
+            failure.__cause__ = exc
+            self._informer.report_failure(failure)
+            return None
+
+    def _visible(self, obj: KubeObject) -> bytes:
+        return obj.raw if self._secret_data else redacted(obj, self._informer.resource)
+
+
 class EventStream:
     """Objects of one informer as server-sent events, for any number of readers.
 
     Events are named `added`, `updated` and `deleted`. Their data is the object as JSON,
-    as stored. A stream starts with `reset` (forget all objects), an `added` for each
+    as stored, or its projection by `render`. A stream starts with `reset` (forget all objects), an `added` for each
     object, and `synced`. Changes follow. A reader that reconnects with the id of the
     last event, as browsers do, resumes without a gap. It gets a `reset` and all objects
     again if its position is unknown: in another process, after more than 1,000
@@ -200,7 +265,14 @@ class EventStream:
         query: True to let readers narrow the selection by the parameters `namespace=`
             and `labelSelector=` of the URL. False refuses these.
         heartbeat: Seconds of silence after which a comment is sent.
-        secret_data: True to send the data of Secrets.
+        secret_data: True to send the data of Secrets, and to pass it to `render`.
+        render: Function from a `KubeObject` to the data of its events: bytes, which are
+            sent as they are, or a value to encode as JSON (a dict, dataclass, Pydantic
+            model, ...). It also gets deleted objects, so return what identifies the
+            object, such as its `key`. It is called once for a change that several
+            readers get, in the event loop, and must not wait. If it fails, the event is
+            left out. The failure is logged (repeated ones in part), counted, and passed
+            to the informer's `on_error`. None sends the objects as stored.
         resume_seconds: Time for which a disconnected reader can resume.
         max_readers: Maximum number of concurrent readers, or None. Others are refused.
         write_timeout: Seconds, or a timedelta, that a reader may take for 64 KiB; None
@@ -209,7 +281,8 @@ class EventStream:
             called five times a second.
 
     Raises:
-        OptionsError: If a namespace has no name, or a time or limit is invalid.
+        OptionsError: If a namespace has no name, a time or limit is invalid, or `render`
+            is not a plain function of one argument.
         SelectorSyntaxError: If the selector cannot be parsed.
     """
 
@@ -222,6 +295,7 @@ class EventStream:
         query: bool = True,
         heartbeat: Duration = 15.0,
         secret_data: bool = False,
+        render: Render | None = None,
         resume_seconds: Duration = 60.0,
         max_readers: int | None = MAX_READERS,
         write_timeout: Duration | None = WRITE_SECONDS,
@@ -248,7 +322,11 @@ class EventStream:
         if self._write_timeout is not None and self._write_timeout <= 0:
             raise OptionsError(f"write_timeout must be positive, not {write_timeout}")
 
-        self._secret_data = secret_data
+        if render is not None:
+            check_plain(render, "render")
+            check_takes(render, "render", "render(obj)")
+
+        self._data = _EventData(informer, render, secret_data)
         self._host_stops = host_stops
         self._feed: _Feed | None = None
         self._closed = False
@@ -444,12 +522,11 @@ class EventStream:
                 continue
 
             position = feed.position(reader, request)
-            part = encode_event(
-                event,
-                position,
-                secret_data=self._secret_data,
-                resource=self._informer.resource,
-            )
+            data = b"{}" if event.obj is None else self._data.of(event.obj)
+            if data is None:
+                continue
+
+            part = encode_event(event.kind, data, position)
             parts.append(part)
             size += len(part)
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
-from aioinformer.errors import ApiError
+from aioinformer.errors import ApiError, NotFound
 from aioinformer_apiserver.auth import reviews
 from aioinformer_apiserver.discovery import discovery
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.faults import Faults
+from aioinformer_apiserver.http.request_log import RequestLog
 from aioinformer_apiserver.http.watch import WatchServer
 from aioinformer_apiserver.reads.lists import page_of
 from aioinformer_apiserver.reads.watches import wait_until_fresh
@@ -113,7 +112,7 @@ class RequestHandler:
         access_control: AccessControl,
         options: HandlerDurations,
     ) -> None:
-        self.faults = Faults()
+        self.faults: Faults = Faults()
         self.records: deque[RequestRecord] = deque(maxlen=_RECORDS)
         self._resources = _ResourceHandler(registry, access_control.service_tokens)
         self._storage = registry.storage
@@ -167,11 +166,20 @@ class RequestHandler:
         Cancellation:
             Happens when the client disconnects. Writes to the storage stay.
         """
+        log = RequestLog(request, writer)
         try:
-            response = await self._handle(request, writer, waker)
+            await self._respond(request, writer, waker, log)
+        finally:
+            log.ended()
+
+    async def _respond(
+        self, request: APIRequest, writer: ResponseWriter, waker: Waker, log: RequestLog
+    ) -> None:
+        try:
+            response = await self._handle(request, writer, waker, log)
         except ApiError as exc:
             response = error_response(exc, request)
-        except (RecursionError, orjson.JSONEncodeError) as exc:
+        except (RecursionError, TypeError) as exc:
             # The body could be read, but not processed or encoded, mostly because its
             # nesting exceeds the limits of Python.
             message = f"the body of the request cannot be handled: {exc}"
@@ -181,11 +189,11 @@ class RequestHandler:
             await writer.send(with_warnings(response, request.warnings))
 
     async def _handle(
-        self, request: APIRequest, writer: ResponseWriter, waker: Waker
+        self, request: APIRequest, writer: ResponseWriter, waker: Waker, log: RequestLog
     ) -> APIResponse | None:
         """Handle a request; None if the response has been written already."""
         info = request_info_of(request)
-        user = self._admit(request, info)
+        user = self._admit(request, info, log)
         if info.version:
             instead = await self._strike(request, info, writer, waker)
             if instead is not None:
@@ -206,22 +214,24 @@ class RequestHandler:
         kind = _kind_of_response(target)
         format_ = format_of(kind, request.headers, request.query, verb=target.verb)
         if target.verb == "watch":
-            await self._watch(request, target, format_, writer, waker)
+            await self._watch(request, target, format_, writer, waker, log)
             return None
 
         await self._wait_for_version(request, target, waker)
+        if self._resources.would_create(request, target):
+            self._access_control.authorize(user, replace(info, verb="create"))
+
         return self._resources.handle(request, target, format_)
 
-    def _admit(self, request: APIRequest, info: RequestInfo) -> User:
+    def _admit(self, request: APIRequest, info: RequestInfo, log: RequestLog) -> User:
         """Authenticate and authorize the user, and record the request.
 
         Raises:
             ApiError: 401 or 403 if the request is rejected.
         """
-        name = ""
         try:
             user = self._access_control.authenticate(request, info)
-            name = user.name
+            log.user = user.name
             self._access_control.authorize(user, info)
         finally:
             if info.path not in _HEALTH_PATHS:
@@ -232,7 +242,7 @@ class RequestHandler:
                         dict(request.query),
                         info.verb if info.version else "",
                         info.plural,
-                        name,
+                        log.user,
                         asyncio.get_running_loop().time(),
                     )
                 )
@@ -295,6 +305,7 @@ class RequestHandler:
         format_: Format,
         writer: ResponseWriter,
         waker: Waker,
+        log: RequestLog,
     ) -> None:
         collection = target.collection
         scope = scope_of(
@@ -330,6 +341,7 @@ class RequestHandler:
         head = APIResponse(content_type=format_.content_type)
         try:
             await writer.open(with_warnings(head, request.warnings))
+            log.watch_began()
             if not writer.broken:
                 await watch.run()
         except ConnectionError:
@@ -353,6 +365,30 @@ class _ResourceHandler:
         self._registry = registry
         self._tokens = tokens
         self._scales = Scales(registry)
+
+    def would_create(self, request: APIRequest, target: Target) -> bool:
+        """Return whether an update or apply is for a missing object that it creates.
+
+        Raises:
+            ApiError: 415, if the kind does not support this type of patch.
+        """
+        collection = target.collection
+        match target.verb:
+            case _ if target.subresource:
+                return False
+            case "update" if collection.kind.created_by_update:
+                pass
+            case "patch" if patch_type_of(request, collection.kind) == "apply":
+                pass
+            case _:
+                return False
+
+        try:
+            self._registry.require(collection, target.namespace, target.name)
+        except NotFound:
+            return True
+
+        return False
 
     def handle(
         self, request: APIRequest, target: Target, format_: Format

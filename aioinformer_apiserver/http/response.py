@@ -49,10 +49,12 @@ class ResponseWriter(ABC):
 
     Attributes:
         broken: True if nothing more is sent because a fault has ended the response.
+        status: Status of the head; 0 until it is sent.
     """
 
     def __init__(self, waker: Waker) -> None:
-        self.broken = False
+        self.broken: bool = False
+        self.status: int = 0
         self._waker = waker
         self._taken: Strike | None = None
         self._is_watch = True
@@ -112,6 +114,7 @@ class ResponseWriter(ABC):
         try:
             if second is None and not self.fault_pending:
                 # A single piece has a Content-Length and fits into one packet.
+                self.status = response.status
                 await self._send_whole(response, first)
                 return
 
@@ -141,6 +144,7 @@ class ResponseWriter(ABC):
             return
 
         # Faults count the bytes of the body, so it must not be compressed.
+        self.status = response.status
         await self._send_head(response, compress=compress and not self.fault_pending)
         await self._strike_if_due()
         if self._mutator is not None:

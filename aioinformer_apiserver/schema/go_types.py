@@ -61,6 +61,9 @@ _WORDS = {
 class GoDecodeError(Exception):
     """A value has a wrong type, in the words of the decoder of Go."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+
 
 # ------------------------------------------------------------------ paths
 

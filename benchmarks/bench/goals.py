@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from bench.figures import Figure
 
-__all__ = ["FASTEST_PYTHON", "GOALS", "Goal", "against", "unjudged"]
+__all__ = ["FASTEST_PYTHON", "GOALS", "PYTHON_PEERS", "Goal", "against", "unjudged"]
 
 FASTEST_PYTHON = "the fastest Python peer"
 CLIENT_GO = "client-go typed JSON"

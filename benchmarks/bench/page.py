@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from bench.goals import GOALS, unjudged
 from bench.plots import draw
-from bench.report import markdown, rows
+from bench.report import markdown, rows, summary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from bench.figures import Figure
-    from bench.goals import Goal
     from bench.record import Measurement
     from bench.report import Row
 
@@ -64,28 +63,23 @@ def write_page(measurements: dict[str, Measurement], folder: Path | None) -> str
     return table
 
 
-def write_between_marks(
-    readme: Path, measurements: dict[str, Measurement], goals: Sequence[Goal] = GOALS
-) -> None:
-    """Replace the table of the goals in a page.
+def write_between_marks(readme: Path, measurements: dict[str, Measurement]) -> None:
+    """Replace the summary in a page.
 
     Args:
         readme: File with the `MARKS`, each on its own line.
         measurements: Measurements by benchmark.
-        goals: Goals of the figures.
 
     Raises:
         ValueError: A mark is missing.
     """
-    figures = [it for one in measurements.values() for it in one.figures]
-    table = goals_table(list(rows(figures, goals)))
-    where = "\n".join(sorted({circumstances_of(it) for it in measurements.values()}))
     before, begin, rest = readme.read_text().partition(MARKS[0])
     _, end, behind = rest.partition(MARKS[1])
     if not (begin and end):
         raise ValueError(f"{readme} does not have the marks {MARKS}")
 
-    readme.write_text(f"{before}{begin}\n{table}\n\n{where}\n{end}{behind}")
+    text = summary([it for one in measurements.values() for it in one.figures])
+    readme.write_text(f"{before}{begin}\n{text}\n{end}{behind}")
 
 
 def goals_table(lines: list[Row]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.figures import Figure  # noqa: TC001 - msgspec reads the annotation
+from bench.figures import Figure
 
 __all__ = ["Measurement", "circumstances", "read", "write"]
 

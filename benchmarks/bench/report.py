@@ -6,17 +6,67 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.figures import OURS
-from bench.goals import FASTEST_PYTHON, against
+from bench.goals import FASTEST_PYTHON, PYTHON_PEERS, against
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from bench.figures import Figure
     from bench.goals import Goal
 
-__all__ = ["Row", "markdown", "rows", "shown"]
+__all__ = ["Row", "SummaryRow", "markdown", "rows", "shown", "summary"]
 
 HEAD = ("what", "ours", "", "peer", "peer's", "ratio", "goal", "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummaryRow:
+    """One line of the summary: a case, with the best figure of each family of peers.
+
+    Attributes:
+        what: First cell.
+        benchmark, case: Key of the figures.
+        contestant: Variant of ours.
+        best: `max` for rates, `min` for memory and time.
+    """
+
+    what: str
+    benchmark: str
+    case: str
+    contestant: str = OURS
+    best: Callable[..., Figure] = max
+
+
+SUMMARY = (
+    SummaryRow(
+        what="List of a real kube-apiserver: 10,000 pods",
+        benchmark="real_server",
+        case="10,000 pods of a kube-apiserver",
+    ),
+    SummaryRow(
+        what="List of prepared bytes: 100,000 pods, index, handler",
+        benchmark="list_sync",
+        case="100,000 pods, index on nodeName, handler reads phase",
+    ),
+    SummaryRow(
+        what="Watch: changes until the handler has read them",
+        benchmark="watch_throughput",
+        case="16 per chunk, handler reads phase",
+    ),
+    SummaryRow(
+        what="Delay of a change at 1,000 per second, 99th percentile",
+        benchmark="watch_throughput",
+        case="1,000/s, 1 per chunk: p99",
+        best=min,
+    ),
+    SummaryRow(
+        what="Memory of 100,000 pods, compressed",
+        benchmark="memory",
+        case="100,000 pods stored",
+        contestant=f"{OURS}, compressed",
+        best=min,
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +155,43 @@ def rows(figures: Sequence[Figure], goals: Sequence[Goal]) -> Iterator[Row]:
             )
 
         yield from (Row(figure=figure, goal=it) for it in of_figure if it.peer is None)
+
+
+def summary(figures: Sequence[Figure], lines: Sequence[SummaryRow] = SUMMARY) -> str:
+    """Return a small table: ours beside the fastest setting of each family of peers."""
+    cells = [("", OURS, "client-go", "kube-rs", "fastest in Python")]
+    for line in lines:
+        case = [
+            it
+            for it in figures
+            if (it.benchmark, it.case) == (line.benchmark, line.case)
+            and it.value is not None
+        ]
+        families = (
+            [it for it in case if it.contestant == line.contestant],
+            [it for it in case if it.contestant.startswith("client-go")],
+            [it for it in case if it.contestant == "kube-rs"],
+            [it for it in case if it.contestant in PYTHON_PEERS],
+        )
+        found = [
+            line.best(family, key=lambda it: it.value) if family else None
+            for family in families
+        ]
+        ours, go, rust, python = (
+            "-" if it is None else f"{number(it.value)} {it.unit}" for it in found
+        )
+        setting = "" if found[1] is None else found[1].contestant
+        if extra := setting.removeprefix("client-go").removeprefix(" typed JSON"):
+            go += f" ({extra.strip(', ')})"
+
+        if found[3] is not None:
+            python += f" ({found[3].contestant})"
+
+        cells.append((line.what, f"**{ours}**", go, rust, python))
+
+    rule = "|---|--:|--:|--:|--:|"
+    texts = [f"| {' | '.join(line)} |" for line in cells]
+    return "\n".join([texts[0], rule, *texts[1:]])
 
 
 def number(value: float | None) -> str:

@@ -70,8 +70,12 @@ def indented_code(text: str) -> list[str]:
 
 
 def said(block: Block) -> list[tuple[str, str]]:
-    """Return the commands of a `console` block, each with its output."""
-    commands = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
+    """Return the commands of a `console` block, each with its output.
+
+    A command continues on the next line after a backslash.
+    """
+    text = re.sub(r"\\\n\s*", "", block.text)
+    commands = re.split(r"^\$ ", text, flags=re.MULTILINE)
     assert commands[0] == "", "a console block begins with a command"
     return [(it.partition("\n")[0], it.partition("\n")[2]) for it in commands[1:]]
 

@@ -47,6 +47,8 @@ class SentEvents:
                 name, _, value = line.partition(": ")
                 if line.startswith(":"):
                     self.comments += 1
+                elif name == "data" and name in fields:
+                    fields[name] += f"\n{value}"
                 else:
                     assert name not in fields
                     fields[name] = value

@@ -9,9 +9,10 @@ from bench import record
 from bench.figures import OURS, Figure, median, percentile
 from bench.goals import FASTEST_PYTHON, GOALS, Goal, against, unjudged
 from bench.page import MARKS, write_between_marks, write_page
-from bench.report import markdown, rows, shown
+from bench.report import SummaryRow, markdown, rows, shown, summary
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 CASE = "10,000 pods, body not read"
@@ -156,21 +157,35 @@ def test_page_has_a_line_for_each_figure(tmp_path: Path) -> None:
     assert (tmp_path / "list_sync.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_table_is_replaced_between_marks_only(tmp_path: Path) -> None:
+def test_summary_is_replaced_between_marks_only(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n{MARKS[0]}\nold\n{MARKS[1]}\nbehind\n")
     measured = {"list_sync": record.circumstances(FIGURES, 3)}
-    goals = [goal(15, "client-go typed JSON")]
     for _ in range(2):
-        write_between_marks(readme, measured, goals)
+        write_between_marks(readme, measured)
 
     text = readme.read_text()
-    assert text.startswith(f"before\n{MARKS[0]}\n| what")
+    assert text.startswith(f"before\n{MARKS[0]}\n|  | aioinformer | client-go |")
     assert text.endswith(f"{MARKS[1]}\nbehind\n")
     assert "old" not in text
-    assert text.count("≥ 15x | reached |") == 1
-    assert f"commit {measured['list_sync'].commit}, " in text
-    assert "client-go 0." in text
+
+
+@pytest.mark.parametrize(
+    ("best", "go", "python"),
+    [
+        (max, "6,000 pods/s (plain list)", "5,000 pods/s (lightkube)"),
+        (min, "3,000 pods/s", "300 pods/s (kr8s)"),
+    ],
+)
+def test_summary_names_the_fastest_setting_of_each_family(
+    best: Callable[..., Figure], go: str, python: str
+) -> None:
+    plain = figure("client-go typed JSON, plain list", 6_000)
+    line = SummaryRow(what="List", benchmark="list_sync", case=CASE, best=best)
+
+    *_, last = summary([*FIGURES, plain], [line]).splitlines()
+
+    assert last == f"| List | **48,100 pods/s** | {go} | - | {python} |"
 
 
 def test_page_without_marks_is_unchanged(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -14,9 +15,15 @@ from prometheus_client import CollectorRegistry
 from web_helpers import SentEvents, handlers_of
 from web_hosts import by_aiohttp
 
+from aioinformer import Manager
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
-from aioinformer.web.aiohttp import event_stream, health_routes, metrics_routes
+from aioinformer.web.aiohttp import (
+    event_stream,
+    health_routes,
+    metrics_routes,
+    serve,
+)
 from aioinformer.web.streams import GRACE_SECONDS
 
 if TYPE_CHECKING:
@@ -105,6 +112,22 @@ async def test_aiohttp_stream_sends_events(
     assert handlers_of(running[1]) == 0, "it has noticed that nobody reads"
 
 
+async def test_aiohttp_stream_sends_projections(running: Any) -> None:
+    app = web.Application()
+    stream = event_stream(running[1], render=lambda pod: {"pod": pod.key})
+    app.add_subapp("/events", stream)
+    page = SentEvents()
+    async with (
+        by_aiohttp(app) as url,
+        aiohttp.ClientSession(url) as session,
+        session.get("/events") as answer,
+    ):
+        while "synced" not in page.names:
+            page.feed(await answer.content.readany())
+
+    assert [it.data for it in page.events] == [{}, {"pod": "default/a"}, {}]
+
+
 async def test_events_of_a_stopped_informer_are_refused(
     http: aiohttp.ClientSession, running: Any
 ) -> None:
@@ -149,3 +172,76 @@ async def test_stuck_client_does_not_delay_shutdown_of_app(
 
     client.close()
     assert loop.time() - began == pytest.approx(GRACE_SECONDS, abs=0.5), "it was stuck"
+
+
+# -------------------------------------------------------------------- without a web app
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
+async def test_manager_serves_routes_until_its_end(server: APIServer) -> None:
+    port = free_port()
+    manager = Manager(server.client())
+    manager.informer(PODS)
+    routes = partial(serve, health_routes(manager), host="127.0.0.1", port=port)
+    manager.add(routes, leader_only=False, name="health")
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+        async with manager:
+            await manager.wait_for_cache_sync(timeout=10)
+            async with session.get("/readyz") as answer:
+                assert answer.status == 200
+
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await session.get("/readyz")
+
+
+async def test_serving_ends_soon_although_a_response_hangs() -> None:
+    started = asyncio.Event()
+
+    async def hang(_: web.Request) -> web.Response:
+        started.set()
+        return await asyncio.Future()
+
+    port = free_port()
+    loop = asyncio.get_running_loop()
+    async with (
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
+        asyncio.TaskGroup() as group,
+    ):
+        serving = group.create_task(
+            serve([web.get("/", hang)], host="127.0.0.1", port=port)
+        )
+        await asyncio.sleep(1)
+        reader = group.create_task(status_of(session, "/"))
+        await started.wait()
+        begun = loop.time()
+        serving.cancel()
+        await asyncio.wait({serving})
+        assert loop.time() - begun <= 2
+        assert await reader == 0
+
+
+async def status_of(session: aiohttp.ClientSession, path: str) -> int:
+    """Return the status of a response, or 0 if the connection is closed instead."""
+    try:
+        async with session.get(path) as answer:
+            return answer.status
+    except aiohttp.ClientConnectionError:
+        return 0
+
+
+async def test_serving_fails_if_the_port_is_in_use(server: APIServer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        manager = Manager(server.client())
+        manager.add(
+            partial(serve, [], host="127.0.0.1", port=port),
+            leader_only=False,
+            name="web",
+        )
+        with pytest.raises(OSError, match="in use"):
+            await manager.run()

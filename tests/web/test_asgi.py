@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import aiohttp
+import httpx
 import pytest
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from informer_helpers import settle
 from informers import plain, pods_of
 from prometheus_client import CollectorRegistry
@@ -20,6 +21,7 @@ from starlette.routing import Mount, Route
 from web_helpers import SentEvents
 from web_hosts import by_uvicorn
 
+from aioinformer import Lister
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
 from aioinformer.web.asgi import event_stream, health_routes, metrics_routes
@@ -232,6 +234,15 @@ async def test_asgi_stream_sends_events_until_disconnect(
         assert not running[1]._processor.listeners
 
 
+async def test_asgi_stream_sends_projections(running: Any) -> None:
+    app = event_stream(running[1], render=lambda pod: {"pod": pod.key})
+    client = Client("/events/")
+    async with client.reading(app):
+        sent = [it.data for it in client.page.events]
+
+    assert sent == [{}, {"pod": "default/a"}, {}]
+
+
 async def test_browser_resumes_by_last_event_id(
     server: APIServer, running: Any
 ) -> None:
@@ -397,3 +408,36 @@ def test_asgi_module_does_not_import_aiohttp() -> None:
     assert {"aiohttp", "starlette", "prometheus_client"}.isdisjoint(
         result.stdout.split()
     )
+
+
+# ---------------------------------------------------------------- dependencies
+
+
+async def test_fastapi_injects_listers(running: Any) -> None:
+    _, pods = running
+    app = FastAPI()
+
+    def pod_lister() -> Lister:
+        lister: Lister = pods.lister
+        return lister
+
+    async def keys(lister: Lister) -> list[str]:
+        return [pod.key for pod in lister.list()]
+
+    # FastAPI evaluates annotations; those of this module are strings.
+    keys.__annotations__["lister"] = Annotated[Lister, Depends(pod_lister)]
+    app.get("/pods")(keys)
+
+    async def names(lister: Lister) -> list[str]:
+        return [pod.name for pod in lister.list()]
+
+    names.__annotations__["lister"] = Annotated[Lister, Depends(pods.lister.namespace)]
+    app.get("/pods/{namespace}")(names)
+
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://x") as http:
+        assert (await http.get("/pods")).json() == ["default/a"]
+        assert (await http.get("/pods/default")).json() == ["a"]
+        assert (await http.get("/pods/shop")).json() == []
+        app.dependency_overrides[pod_lister] = lambda: pods.lister.namespace("shop")
+        assert (await http.get("/pods")).json() == []

@@ -10,12 +10,12 @@ from informer_helpers import settle
 from informers import plain, pods_of, settled
 from web_helpers import Page, handlers_of
 
-from aioinformer import Client, SharedInformerFactory
-from aioinformer.errors import OptionsError, SelectorSyntaxError
+from aioinformer import Client, KubeObject, SharedInformerFactory
+from aioinformer.errors import HandlerError, OptionsError, SelectorSyntaxError
 from aioinformer.model.resources import PODS, SECRETS
 from aioinformer.model.transforms import transform_dict
 from aioinformer.testing import APIServer
-from aioinformer.web.streams import CHUNK, EventStream
+from aioinformer.web.streams import CHUNK, RENDERED, RENDERED_BYTES, EventStream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -194,6 +194,157 @@ async def test_stream_waits_for_sync() -> None:
                 assert page.take() == ["reset", "synced"]
 
 
+# ---------------------------------------------------------------- projections
+
+
+def summary(pod: KubeObject) -> dict[str, Any]:
+    return {"key": pod.key, "app": pod.labels.get("app")}
+
+
+async def test_stream_renders_initial_objects_and_changes(server: APIServer) -> None:
+    async with pods_of(server) as (_, pods):
+        page = Page(EventStream(pods, render=summary))
+        async with page.reading():
+            listed = [it.data for it in page.events if it.name == "added"]
+            page.take()
+            label = {"metadata": {"labels": {"app": "api"}}}
+            server.patch(PODS, "a", label, namespace="default")
+            await settled(server, pods)
+            server.delete(PODS, "b", namespace="default")
+            await settled(server, pods)
+
+        changed = [(it.name, it.data) for it in page.events]
+
+    assert sorted(listed, key=str) == [
+        {"key": "default/a", "app": "web"},
+        {"key": "default/b", "app": "db"},
+    ]
+    assert changed == [
+        ("updated", {"key": "default/a", "app": "api"}),
+        ("deleted", {"key": "default/b", "app": "db"}),
+    ]
+
+
+async def test_stream_sends_rendered_bytes_as_they_are(server: APIServer) -> None:
+    def row(pod: KubeObject) -> bytes:
+        return b"<tr>\n  <td>%s</td>\r\n</tr>" % pod.name.encode()
+
+    async with pods_of(server) as (_, pods):
+        page = Page(EventStream(pods, label_selector="app=web", render=row))
+        chunks: list[bytes] = []
+
+        async def write(chunk: bytes) -> None:
+            chunks.append(chunk)
+
+        page.write = write  # type: ignore[method-assign]
+        async with page.reading():
+            pass
+
+    lines = b"data: <tr>\ndata:   <td>a</td>\ndata: </tr>\n\n"
+    assert lines in b"".join(chunks)
+
+
+async def test_change_is_rendered_once_for_all_readers(server: APIServer) -> None:
+    rendered: list[str] = []
+
+    def name(pod: KubeObject) -> dict[str, str]:
+        rendered.append(pod.name)
+        return {"name": pod.name}
+
+    async with pods_of(server) as (_, pods):
+        stream = EventStream(pods, render=name)
+        async with Page(stream).reading(), Page(stream).reading():
+            server.create(PODS, plain("c"))
+            await settled(server, pods)
+
+    assert sorted(rendered) == ["a", "b", "c"]
+
+
+async def test_recent_projections_are_bounded(
+    server: APIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rendered: list[str] = []
+
+    def name(pod: KubeObject) -> dict[str, str]:
+        rendered.append(pod.name)
+        return {"name": pod.name + ("x" * RENDERED_BYTES if pod.name == "b" else "")}
+
+    for number in range(RENDERED):
+        server.create(PODS, plain(f"more-{number:03}"))
+
+    async with pods_of(server) as (_, pods):
+        stream = EventStream(pods, render=name)
+        async with Page(stream).reading():
+            pass
+
+        recent = stream._data._recent
+        assert len(recent) == RENDERED
+        assert all(obj.name != "b" for obj, _ in recent.values()), "it is too large"
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (ValueError("unknown phase"), "unknown phase"),
+        (None, "render returned None"),
+        ({"since": object()}, "not JSON serializable: object"),
+    ],
+    ids=["raises", "none", "not-json"],
+)
+async def test_failure_of_render_leaves_out_only_its_event(
+    server: APIServer, caplog: pytest.LogCaptureFixture, result: Any, reason: str
+) -> None:
+    def render(pod: KubeObject) -> Any:
+        if pod.name != "a":
+            return {"metadata": {"name": pod.name}}
+
+        if isinstance(result, Exception):
+            raise result
+
+        return result
+
+    failures: list[HandlerError] = []
+    async with server.client() as client:
+        factory = SharedInformerFactory(client, on_error=failures.append)
+        pods = factory.informer("v1", "pods")
+        async with factory:
+            stream = EventStream(pods, render=render)
+            page, other = Page(stream), Page(stream)
+            async with page.reading(), other.reading():
+                assert page.take() == ["reset", "added b", "synced"]
+                assert other.take() == ["reset", "added b", "synced"]
+                server.create(PODS, plain("c"))
+                await settled(server, pods)
+                assert page.take() == ["added c"]
+
+    (failure,) = failures
+    assert failure.where == "render function"
+    assert isinstance(failure.subject, KubeObject)
+    assert failure.subject.name == "a"
+    assert reason in str(failure.__cause__)
+    (record,) = caplog.records
+    assert "render function" in record.getMessage()
+    assert "default/a" in record.getMessage()
+
+
+@pytest.mark.parametrize("shown", [False, True])
+async def test_render_gets_secret_data_only_on_request(
+    server: APIServer, shown: bool
+) -> None:
+    secret = {"metadata": {"name": "key"}, "data": {"password": "c2VzYW0="}}
+    server.create(SECRETS, secret)
+    async with server.client() as client:
+        factory = SharedInformerFactory(client)
+        secrets = factory.informer("v1", "secrets")
+        async with factory:
+            page = Page(EventStream(secrets, secret_data=shown, render=lambda obj: obj))
+            async with page.reading():
+                (found,) = [it.data for it in page.events if it.name == "added"]
+
+    assert found["metadata"]["name"] == "key"
+    assert ("data" in found) is shown
+
+
 # ---------------------------------------------------------------- who may see what
 
 
@@ -240,8 +391,11 @@ async def test_stream_can_refuse_queries(server: APIServer) -> None:
         {"namespace": ["a", ""]},
         {"heartbeat": 0},
         {"resume_seconds": -1},
+        {"render": "spec"},
+        {"render": asyncio.sleep},
+        {"render": isinstance},
     ],
-    ids=str,
+    ids=["no-namespace", "empty-name", "heartbeat", "resume", "text", "async", "more"],
 )
 def test_invalid_stream_options_are_refused(options: dict[str, Any]) -> None:
     factory = SharedInformerFactory(Client.from_url("http://127.0.0.1:1"))

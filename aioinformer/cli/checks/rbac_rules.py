@@ -1,4 +1,4 @@
-"""RBAC rules for missing permissions, to be applied by an administrator. Pure."""
+"""RBAC rules, to be applied by an administrator. Pure."""
 
 from __future__ import annotations
 
@@ -15,17 +15,32 @@ if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
 
 __all__ = [
+    "ALL_VERBS",
     "ANONYMOUS",
     "VERBS",
+    "Grant",
     "MissingPermission",
     "Subject",
     "as_yaml",
     "manifests",
+    "manifests_of_program",
     "subject_of",
 ]
 
 VERBS = ("list", "watch")
 """Verbs that an informer needs."""
+
+ALL_VERBS = (
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+)
+"""Verbs of requests for resources, in the order of rules."""
 
 ANONYMOUS = "system:anonymous"
 
@@ -65,6 +80,22 @@ class MissingPermission:
     resource: Resource
     namespace: str = ""
     """Namespace, or empty for all and for cluster-scoped resources."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Verbs that a program needs on a resource."""
+
+    group: str
+    resource: str
+    """Plural, perhaps with a subresource, such as `sites/status`."""
+
+    verbs: tuple[str, ...]
+    namespace: str = ""
+    """Namespace, or empty for all and for cluster-scoped resources."""
+
+    name: str = ""
+    """Name of the only object, or empty for all."""
 
 
 def subject_of(user: str, group: str = "") -> Subject | None:
@@ -108,8 +139,43 @@ def manifests(
         namespaces.setdefault(it.namespace, []).append(it.resource)
 
     found = []
+    key = _hash(f"{subject.kind}/{subject.namespace}/{subject.name}")
     for namespace, resources in namespaces.items():
-        found += _role_with_binding(namespace, resources, subject)
+        name = _short(f"aioinformer-{'-'.join(sorted(map(str, resources)))}")
+        rules = _rules(Grant(it.group, it.plural, VERBS) for it in resources)
+        names = (name, f"{name}-{key}")
+        found += _role_with_binding(namespace, names, rules, subject)
+
+    return found
+
+
+def manifests_of_program(
+    grants: Iterable[Grant], account: Subject
+) -> list[dict[str, Any]]:
+    """Return a service account, and a role and a binding for each namespace.
+
+    All are named after the account, so that a later output replaces an earlier one.
+
+    Args:
+        grants: Permissions of the program, in any order, possibly repeated.
+        account: Service account of the program.
+    """
+    namespaces: dict[str, list[Grant]] = {}
+    for it in grants:
+        namespaces.setdefault(it.namespace, []).append(it)
+
+    found: list[dict[str, Any]] = [
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": _metadata(account.name, account.namespace),
+        }
+    ]
+    for namespace, granted in sorted(namespaces.items()):
+        is_own = namespace == account.namespace
+        # Accounts of other namespaces may have the same name.
+        name = account.name if is_own else f"{account.namespace}:{account.name}"
+        found += _role_with_binding(namespace, (name, name), _rules(granted), account)
 
     return found
 
@@ -123,23 +189,24 @@ def as_yaml(documents: Sequence[dict[str, Any]]) -> str:
 
 
 def _role_with_binding(
-    namespace: str, resources: list[Resource], subject: Subject
+    namespace: str,
+    names: tuple[str, str],
+    rules: list[dict[str, list[str]]],
+    subject: Subject,
 ) -> list[dict[str, Any]]:
+    """Return a role and its binding, which have these names."""
     kind = "Role" if namespace else "ClusterRole"
-    plurals = sorted(str(it) for it in resources)
-    name = _short(f"aioinformer-{'-'.join(plurals)}")
-    key = f"{subject.kind}/{subject.namespace}/{subject.name}"
     role = {
         "apiVersion": _VERSION,
         "kind": kind,
-        "metadata": _metadata(name, namespace),
-        "rules": _rules(resources),
+        "metadata": _metadata(names[0], namespace),
+        "rules": rules,
     }
     binding = {
         "apiVersion": _VERSION,
         "kind": f"{kind}Binding",
-        "metadata": _metadata(f"{name}-{_hash(key)}", namespace),
-        "roleRef": {"apiGroup": _GROUP, "kind": kind, "name": name},
+        "metadata": _metadata(names[1], namespace),
+        "roleRef": {"apiGroup": _GROUP, "kind": kind, "name": names[0]},
         "subjects": [subject.document()],
     }
     return [role, binding]
@@ -149,14 +216,25 @@ def _metadata(name: str, namespace: str) -> dict[str, str]:
     return {"name": name, "namespace": namespace} if namespace else {"name": name}
 
 
-def _rules(resources: list[Resource]) -> list[dict[str, list[str]]]:
-    groups: dict[str, set[str]] = {}
-    for it in resources:
-        groups.setdefault(it.group, set()).add(it.plural)
+def _rules(grants: Iterable[Grant]) -> list[dict[str, list[str]]]:
+    """Return one rule for all resources of a group with the same verbs and name."""
+    verbs: dict[tuple[str, str, str], set[str]] = {}
+    for it in grants:
+        verbs.setdefault((it.group, it.resource, it.name), set()).update(it.verbs)
+
+    resources: dict[tuple[str, tuple[str, ...], str], list[str]] = {}
+    for (group, resource, name), needed in sorted(verbs.items()):
+        ordered = tuple(sorted(needed, key=ALL_VERBS.index))
+        resources.setdefault((group, ordered, name), []).append(resource)
 
     return [
-        {"apiGroups": [group], "resources": sorted(plurals), "verbs": list(VERBS)}
-        for group, plurals in sorted(groups.items())
+        {
+            "apiGroups": [group],
+            "resources": plurals,
+            **({"resourceNames": [name]} if name else {}),
+            "verbs": list(ordered),
+        }
+        for (group, ordered, name), plurals in resources.items()
     ]
 
 

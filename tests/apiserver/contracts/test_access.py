@@ -242,6 +242,46 @@ async def test_subresource_requires_its_own_rule(
     assert (whole, status, main) == (200, 200, 403)
 
 
+@pytest.mark.parametrize(
+    ("method", "resource", "media_type"),
+    [
+        ("PATCH", "configmaps", "application/apply-patch+yaml"),
+        ("PUT", "leases.coordination.k8s.io", "application/json"),
+    ],
+    ids=["apply", "update"],
+)
+async def test_write_that_creates_object_requires_verb_create(
+    method: str,
+    resource: str,
+    media_type: str,
+    target: ServerUnderTest,
+    http: aiohttp.ClientSession,
+    alice: aiohttp.ClientSession,
+) -> None:
+    plural, _, group = resource.partition(".")
+    version = f"apis/{group}/v1" if group else "api/v1"
+    path = f"{target.path(plural, version)}/new"
+    kind = "Lease" if group else "ConfigMap"
+    body = {
+        "apiVersion": f"{group}/v1" if group else "v1",
+        "kind": kind,
+        "metadata": {"name": "new"},
+    }
+    names = {"apiGroups": [group], "resources": [plural]}
+    await allow(target, http, {**names, "verbs": ["get", "patch", "update"]})
+    await settled(alice, path, 404)
+    options: Any = {"content_type": media_type}
+    if method == "PATCH":
+        options["fieldManager"] = "alice"
+
+    refused, status = await ask(alice, method, path, body, **options)
+    made, _ = await ask(http, method, path, body, **options)
+
+    assert (refused, made) == (403, 201)
+    prefix = f'{resource} "new" is forbidden: User "alice" cannot create resource '
+    assert status["message"].startswith(prefix)
+
+
 async def test_forbidden_error_names_missing_role_of_binding(
     target: ServerUnderTest, http: aiohttp.ClientSession, alice: aiohttp.ClientSession
 ) -> None:

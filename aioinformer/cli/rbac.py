@@ -1,0 +1,203 @@
+"""`aioinformer doctor --rbac`: all permissions of a program, as RBAC rules."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aioinformer.cli.checks.rbac_rules import (
+    ALL_VERBS,
+    VERBS,
+    Grant,
+    Subject,
+    as_yaml,
+    manifests_of_program,
+)
+from aioinformer.cli.error_messages import CommandError
+from aioinformer.cli.output import write
+from aioinformer.cli.resource_names import find_resource
+from aioinformer.controller.event_recorder import EVENTS
+from aioinformer.model.resources import LEASES, SERVICE_ACCOUNTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aioinformer.cli.connection import ConnectionOptions
+    from aioinformer.client import Client
+
+__all__ = ["ProgramOptions", "print_rbac"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramOptions:
+    """Everything that a program does with the API."""
+
+    account: str = ""
+    """Service account, `NAME` or `NAMESPACE/NAME`."""
+
+    namespace: str | None = None
+    """Namespace of the objects. None for the default of the connection."""
+
+    all_namespaces: bool = False
+    """True for all namespaces, without a `namespace`."""
+
+    informers: tuple[str, ...] = ()
+    """Resources with an informer, as for `find_resource()`."""
+
+    finalizers: tuple[str, ...] = ()
+    """Resources with the decorator `finalizer`."""
+
+    statuses: tuple[str, ...] = ()
+    """Resources whose status is patched."""
+
+    allowed: tuple[str, ...] = ()
+    """Further permissions, such as `deployments.apps=create,patch`."""
+
+    lease: str | None = None
+    """Lease of the leader election, or None."""
+
+    events: bool = False
+    """True if it records events."""
+
+    seconds: float = 10.0
+    """Timeout for the names of resources."""
+
+    @property
+    def only_for_rbac(self) -> str:
+        """First given option that has no meaning without `--rbac`, or empty."""
+        given = {
+            "--service-account": self.account,
+            "--leader-election": self.lease,
+            "--events": self.events,
+            "--finalizers": self.finalizers,
+            "--status": self.statuses,
+            "--allow": self.allowed,
+        }
+        return next((option for option, value in given.items() if value), "")
+
+
+async def print_rbac(options: ProgramOptions, target: ConnectionOptions) -> int:
+    """Print the service account, roles and bindings of a program, and return 0.
+
+    It needs the cluster only for the names of resources.
+
+    Raises:
+        CommandError: If options are invalid or incomplete, a resource is unknown, or the
+            server does not respond.
+        AioInformerError: If the configuration is invalid, or the server refuses the
+            discovery.
+
+    Cancellation:
+        Safe.
+    """
+    if options.namespace is not None and options.all_namespaces:
+        raise CommandError("-n and -A cannot be combined: omit one of them.")
+
+    wanted = list(_permissions(options))
+    if not wanted and options.lease is None and not options.events:
+        raise CommandError(
+            "--rbac needs to know what the program does: name the resources of its "
+            "informers, or pass --allow, --finalizers, --status, --events or "
+            "--leader-election."
+        )
+
+    async with target.client() as client:
+        namespace = options.namespace or target.namespace(client.config)
+        account = _account_of(options.account, namespace)
+        scope = "" if options.all_namespaces else namespace or ""
+        try:
+            async with asyncio.timeout(options.seconds):
+                grants = [await _grant(it, scope, client) for it in wanted]
+        except TimeoutError as exc:
+            raise CommandError(
+                f"timed out after {options.seconds:g} s (--timeout). Check the server, "
+                "firewalls and proxies."
+            ) from exc
+
+    grants += _grants_of_library(options, grants, account, scope)
+    await write(as_yaml(manifests_of_program(grants, account)))
+    return 0
+
+
+def _account_of(text: str, namespace: str | None) -> Subject:
+    """Return the subject for `NAME` or `NAMESPACE/NAME`."""
+    place, _, name = text.rpartition("/")
+    place = place or namespace or ""
+    if not name or not place:
+        raise CommandError(
+            "--rbac needs the service account of the program: pass --service-account "
+            f"{place or 'NAMESPACE'}/{name or 'NAME'}."
+        )
+
+    # Fails for names that no server accepts.
+    SERVICE_ACCOUNTS.path(place, name)
+    return Subject("ServiceAccount", name, place)
+
+
+@dataclass(frozen=True, slots=True)
+class _Permission:
+    """Verbs on a resource that is known by name only."""
+
+    word: str
+    verbs: tuple[str, ...]
+    subresource: str = ""
+
+
+def _permissions(options: ProgramOptions) -> Iterator[_Permission]:
+    for name in options.informers:
+        yield _Permission(name, VERBS)
+
+    for name in options.finalizers:
+        # After a conflict, the decorator reads the object again.
+        yield _Permission(name, ("get", "patch"))
+
+    for name in options.statuses:
+        yield _Permission(name, ("patch",), "status")
+
+    for text in options.allowed:
+        yield _allowed(text)
+
+
+def _allowed(text: str) -> _Permission:
+    """Parse a permission such as `deployments.apps=create,patch`."""
+    named, _, listed = text.partition("=")
+    word, _, subresource = named.partition("/")
+    verbs = tuple(it.strip() for it in listed.split(","))
+    unknown = [it for it in verbs if it not in ALL_VERBS]
+    if not word or unknown:
+        raise CommandError(
+            f"--allow {text}: expected a resource and verbs, such as "
+            f"deployments.apps=create,patch. Verbs are {', '.join(ALL_VERBS)}."
+        )
+
+    return _Permission(word, verbs, subresource)
+
+
+async def _grant(wanted: _Permission, scope: str, client: Client) -> Grant:
+    found = await find_resource(wanted.word, client)
+    name = "/".join(filter(None, (found.plural, wanted.subresource)))
+    place = scope if found.namespaced else ""
+    return Grant(found.group, name, wanted.verbs, place)
+
+
+def _grants_of_library(
+    options: ProgramOptions, grants: list[Grant], account: Subject, scope: str
+) -> Iterator[Grant]:
+    """Yield the permissions of electors and recorders."""
+    if options.lease is not None:
+        # In the namespace of the pod, the default of `LeaseLock`. Permission to create
+        # cannot be limited to a name.
+        place = account.namespace
+        yield Grant(LEASES.group, LEASES.plural, ("create",), place)
+        yield Grant(
+            LEASES.group, LEASES.plural, ("get", "update"), place, options.lease
+        )
+
+    if options.events:
+        places = {scope}
+        if scope and any(not it.namespace for it in grants):
+            places.add("default")  # events about cluster-scoped objects
+
+        for place in sorted(places):
+            yield Grant(EVENTS.group, EVENTS.plural, ("create", "patch"), place)

@@ -1,0 +1,223 @@
+"""The recipes about controllers do what they say."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cookbook import running
+
+from aioinformer import Resource
+from aioinformer.model.resources import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    EVENTS_V1,
+    NAMESPACES,
+    NETWORK_POLICIES,
+    PODS,
+    SECRETS,
+    SERVICES,
+)
+
+if TYPE_CHECKING:
+    from cookbook import Program
+
+SITES = Resource("example.com", "v1", "sites", "Site")
+SHOP: Any = {"namespace": "shop"}
+
+
+def settings(program: Program, name: str = "settings", **data: str) -> None:
+    labels = {"app": "web"}
+    body = {"metadata": {"name": name, "labels": labels}, "data": data}
+    program.server.create(CONFIG_MAPS, body, **SHOP)
+
+
+def writes(program: Program) -> list[str]:
+    verbs = [it.verb for it in program.server.requests]
+    return [it for it in verbs if it not in {"get", "list", "watch"}]
+
+
+async def test_requeue_an_object_in_ten_minutes() -> None:
+    async with running("Requeue an object in ten minutes") as program:
+        settings(program)
+        await asyncio.sleep(601)
+
+
+async def test_restart_deployments_when_a_secret_changes() -> None:
+    def version() -> Any:
+        found = server.get(DEPLOYMENTS, "api", **SHOP)
+        annotations = found["spec"]["template"]["metadata"]["annotations"]
+        return annotations["example.com/secrets"]
+
+    async with running("Restart Deployments when a Secret changes") as program:
+        server = program.server
+        web = server.get(DEPLOYMENTS, "web", **SHOP)
+        secret = server.create(SECRETS, {"metadata": {"name": "key"}}, **SHOP)
+        volume = {"name": "key", "secret": {"secretName": "key"}}
+        template = {"spec": web["spec"]["template"]["spec"] | {"volumes": [volume]}}
+        spec = web["spec"] | {"template": web["spec"]["template"] | template}
+        server.create(DEPLOYMENTS, {"metadata": {"name": "api"}, "spec": spec}, **SHOP)
+        first = secret["metadata"]["resourceVersion"]
+        await server.until(lambda: version() == first)
+        changed = server.patch(SECRETS, "key", {"data": {"key": "bmV3"}}, **SHOP)
+        second = changed["metadata"]["resourceVersion"]
+        await server.until(lambda: version() == second)
+        await asyncio.sleep(60)
+
+    assert writes(program).count("patch") <= 6, "it does not trigger itself for ever"
+    assert second != first
+
+
+async def test_apply_objects_server_side() -> None:
+    async with running("Apply objects server-side") as program:
+        labels = {"metadata": {"labels": {"team": "a"}}}
+        program.server.patch(NAMESPACES, "shop", labels)
+        (policy,) = await program.server.until(
+            lambda: program.server.objects(NETWORK_POLICIES)
+        )
+        assert policy["metadata"]["namespace"] == "shop"
+        assert policy["spec"]["policyTypes"] == ["Ingress"]
+        (fields,) = policy["metadata"]["managedFields"]
+        assert (fields["manager"], fields["operation"]) == ("deny-ingress", "Apply")
+
+
+async def test_create_an_object_that_is_deleted_with_its_owner() -> None:
+    async with running("Create an object that is deleted with its owner") as program:
+        server = program.server
+        server.patch(
+            DEPLOYMENTS, "web", {"metadata": {"labels": {"expose": "yes"}}}, **SHOP
+        )
+        service = await server.until(lambda: server.get(SERVICES, "web", **SHOP))
+        (owner,) = service["metadata"]["ownerReferences"]
+        assert (owner["apiVersion"], owner["kind"]) == ("apps/v1", "Deployment")
+        await asyncio.sleep(60)
+        server.delete(SERVICES, "web", **SHOP)
+        await server.until(lambda: server.get(SERVICES, "web", **SHOP))
+        await asyncio.sleep(60)
+
+
+async def test_clean_up_outside_the_cluster_before_a_deletion() -> None:
+    async with running("Clean up outside the cluster before a deletion") as program:
+        server = program.server
+        body: Any = {"metadata": {"name": "web", "labels": {"dns": "yes"}}}
+        server.create(SERVICES, body | {"spec": {"ports": [{"port": 80}]}}, **SHOP)
+        await asyncio.sleep(10)
+        held = server.get(SERVICES, "web", **SHOP)["metadata"]["finalizers"]
+        assert held == ["example.com/dns"]
+        server.delete(SERVICES, "web", **SHOP)
+        await asyncio.sleep(10)
+        assert server.objects(SERVICES) == []
+
+
+async def test_report_status_and_conditions() -> None:
+    def condition() -> Any:
+        (found,) = server.get(SITES, "blog", **SHOP)["status"]["conditions"]
+        return found
+
+    options: Any = {"resources": [SITES]}
+    async with running("Report status and conditions", **options) as program:
+        server = program.server
+        site = {"metadata": {"name": "blog"}, "spec": {"image": "blog:1"}}
+        server.create(SITES, site, **SHOP)
+        await server.until(lambda: condition()["reason"] == "UntrustedImage")
+        image = "registry.example.com/blog:1"
+        server.patch(SITES, "blog", {"spec": {"image": image}}, **SHOP)
+        await server.until(lambda: condition()["status"] == "True")
+        assert condition()["observedGeneration"] == 2
+        await asyncio.sleep(600)
+
+    assert writes(program) == ["patch", "patch"]
+
+
+async def test_record_kubernetes_events_about_an_object() -> None:
+    async with running("Record Kubernetes events about an object") as program:
+        server = program.server
+        container = {"name": "web", "image": "web:latest"}
+        spec = {"template": {"spec": {"containers": [container]}}}
+        server.patch(DEPLOYMENTS, "web", {"spec": spec}, **SHOP)
+        (event,) = await server.until(lambda: server.objects(EVENTS_V1))
+
+    assert (event["type"], event["reason"]) == ("Warning", "UnpinnedImage")
+    assert event["regarding"]["kind"] == "Deployment"
+    assert event["note"] == "container web uses the tag latest"
+
+
+async def test_give_up_on_permanent_errors() -> None:
+    async with running("Give up on permanent errors") as program:
+        settings(program, limits="many")
+        await asyncio.sleep(3600)
+        limits = {"data": {"limits": '{"pods": 20}'}}
+        program.server.patch(CONFIG_MAPS, "settings", limits, **SHOP)
+        await asyncio.sleep(3600)
+
+
+async def test_change_how_failures_are_retried() -> None:
+    async with running("Change how failures are retried") as program:
+        settings(program)
+        await asyncio.sleep(3600)
+
+
+async def test_limit_the_number_of_concurrent_reconciles() -> None:
+    async with running("Limit the number of concurrent reconciles") as program:
+        labels = {"app": "backup"}
+        for number in (1, 2, 3):
+            body = {"metadata": {"name": f"backup-{number}", "labels": labels}}
+            program.server.create(CONFIG_MAPS, body, **SHOP)
+
+        await asyncio.sleep(60)
+
+
+async def test_ignore_changes_of_status_and_metadata() -> None:
+    async with running("Ignore changes of status and metadata") as program:
+        await asyncio.sleep(10)
+        ready = {"status": {"observedGeneration": 1, "replicas": 2}}
+        seen = {"metadata": {"labels": {"seen": "yes"}}}
+        async with program.server.client() as client:
+            await client.patch_status(DEPLOYMENTS, "web", ready, **SHOP)
+            await client.patch(DEPLOYMENTS, "web", seen, **SHOP)
+            await asyncio.sleep(10)
+            three = {"spec": {"replicas": 3}}
+            await client.patch(DEPLOYMENTS, "web", three, **SHOP)
+
+        await asyncio.sleep(10)
+
+
+async def test_run_a_job_every_minute() -> None:
+    async with running("Run a job every minute") as program:
+        await asyncio.sleep(30)
+        failed = {"status": {"phase": "Failed"}}
+        program.server.patch(PODS, "db-0", failed, **SHOP)
+        await asyncio.sleep(60)
+
+
+async def test_reconcile_when_something_outside_the_cluster_changes() -> None:
+    async with running(
+        "Reconcile when something outside the cluster changes"
+    ) as program:
+        settings(program)
+        await asyncio.sleep(60)
+        program.module.changes.put_nowait("shop/settings")
+        await asyncio.sleep(60)
+
+
+async def test_reconcile_urgent_objects_first() -> None:
+    async with running("Reconcile urgent objects first") as program:
+        for number in (1, 2, 3):
+            labels = {"app": "job", "urgent": "yes" if number == 3 else "no"}
+            body = {"metadata": {"name": f"job-{number}", "labels": labels}}
+            program.server.create(CONFIG_MAPS, body, **SHOP)
+
+        await asyncio.sleep(60)
+
+
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_call_blocking_code_in_a_reconcile() -> None:
+    def checksum() -> Any:
+        found = program.server.get(CONFIG_MAPS, "settings", **SHOP)
+        return found["metadata"]["annotations"]["example.com/checksum"]
+
+    async with running("Call blocking code in a reconcile") as program:
+        settings(program, text="hello")
+        assert await program.server.until(checksum, timeout=20) == "3287646509"

@@ -1,0 +1,118 @@
+"""The distribution: pinned packages, extras, commands, links of the index page."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib import import_module
+from typing import Any
+
+import pytest
+from doc_blocks import blocks_of
+from processes import ROOT
+
+import aioinformer
+
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+REPOSITORY = PROJECT["project"]["urls"]["Repository"]
+README = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+INSTALLING = (ROOT / "docs/installing.md").read_text(encoding="utf-8")
+TARGET = re.compile(r"\]\(([^)\s]+)\)")
+PAGES = re.compile(rf"{REPOSITORY}/blob/v1\.2\.3/([^#]+)(#.*)?")
+IMAGES = re.compile(
+    rf"{REPOSITORY.replace('github.com', 'raw.githubusercontent.com')}/v1\.2\.3/(.+)"
+)
+
+
+def normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def names(requirements: list[Any]) -> set[str]:
+    """Return the names of required packages, without included groups."""
+    lines = [it for it in requirements if isinstance(it, str)]
+    return {normalized(re.split(r"[\[<>=~;\s]", it)[0]) for it in lines}
+
+
+def sizes() -> dict[str, tuple[int, int]]:
+    """Return packages and MiB of each installation, as documented."""
+    row = r"^\| `aioinformer(?:\[(\w+)\])?` \|.*\| (\d+) \| (\d+) \|$"
+    rows = re.findall(row, INSTALLING, re.MULTILINE)
+    return {extra: (int(packages), int(size)) for extra, packages, size in rows}
+
+
+def index_page() -> str:
+    """Return the README as the package index shows it, for the version 1.2.3."""
+    text = "".join((ROOT / it["path"]).read_text() for it in README["fragments"])
+    for change in README["substitutions"]:
+        replacement = change["replacement"].replace("$HFPR_VERSION", "1.2.3")
+        text = re.sub(change["pattern"], replacement, text)
+    return text
+
+
+def test_every_required_package_is_pinned() -> None:
+    project, groups = PROJECT["project"], PROJECT["dependency-groups"]
+    lists = [project["dependencies"], *project["optional-dependencies"].values()]
+    required = set[str]().union(*map(names, [*lists, *groups.values()]))
+
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pinned = {normalized(it.partition("==")[0]) for it in lines}
+    assert required - pinned == {"aioinformer"}
+
+
+def test_page_about_installing_lists_base_and_extras() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+
+    assert list(sizes()) == ["", *extras]
+    assert sizes()["all"] == max(sizes().values())
+    assert sizes()[""] == min(sizes().values())
+
+
+def test_page_about_installing_lists_dependencies_except_orjson() -> None:
+    commands = [it.text for it in blocks_of(INSTALLING, "sh")]
+    required = names(PROJECT["project"]["dependencies"])
+
+    assert commands[0] == "pip install aioinformer\n"
+    by_hand, itself = commands[1].splitlines()
+    assert names(by_hand.split()[2:]) == required - {"orjson"}
+    assert itself == "pip install --no-deps aioinformer"
+
+
+def test_page_about_installing_pins_the_current_minor_version() -> None:
+    (line,) = [it.text.strip() for it in blocks_of(INSTALLING, "text")]
+    major, minor = aioinformer.__version__.split(".")[:2]
+
+    assert line == f"aioinformer>={major}.{minor},<{major}.{int(minor) + 1}"
+
+
+def test_index_page_has_only_absolute_links_to_existing_files() -> None:
+    targets = [it for it in TARGET.findall(index_page()) if not it.startswith("#")]
+
+    assert [it for it in targets if not it.startswith("https://")] == []
+    pages = [found[1] for it in targets if (found := PAGES.fullmatch(it))]
+    assert len(pages) > 10
+    assert [it for it in pages if not (ROOT / it).exists()] == []
+
+
+def test_index_page_shows_the_images_of_its_version() -> None:
+    shown = re.findall(r"!\[[^\]]*\]\(([^)\s]+)\)", index_page())
+    files = [found[1] for it in shown if (found := IMAGES.fullmatch(it))]
+
+    assert len(files) == len(shown) > 0
+    assert [it for it in files if not (ROOT / it).is_file()] == []
+
+
+def test_all_has_every_other_extra() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    (line,) = extras["all"]
+
+    assert set(line.removesuffix("]").partition("[")[2].split(",")) == {
+        it for it in extras if it != "all"
+    }
+
+
+@pytest.mark.parametrize("name", sorted(PROJECT["project"]["scripts"]))
+def test_command_of_the_distribution_exists(name: str) -> None:
+    module, _, function = PROJECT["project"]["scripts"][name].partition(":")
+
+    assert callable(getattr(import_module(module), function))
