@@ -15,7 +15,6 @@ from aioinformer.errors import (
     SelectorSyntaxError,
     Unauthorized,
 )
-from aioinformer.model.times import human_duration
 
 __all__ = ["CommandError", "message_of", "trouble_of", "unreadable"]
 
@@ -70,18 +69,18 @@ def unreadable(error: DecodeError, server: str) -> str:
     )
 
 
-def trouble_of(error: BaseException, age: float | None = None) -> str:
+def trouble_of(error: BaseException, duration: str = "") -> str:
     """Return the line for an informer whose last list or watch failed.
 
     Args:
         error: Error of the list or watch.
-        age: Age of the cache in seconds, or None.
+        duration: Duration of the trouble, such as `5m`; empty if it is unknown.
     """
     if isinstance(error, HistoryReset):
         return "the server was restored or replaced, listing again"
 
-    since = "" if age is None else f" for {human_duration(age)}"
-    return f"connection lost{since}, retrying: {message_of(error)}"
+    lasting = f" for {duration}" if duration else ""
+    return f"connection lost{lasting}, retrying: {message_of(error)}"
 
 
 def _ended(text: str) -> str:

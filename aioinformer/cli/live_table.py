@@ -143,14 +143,27 @@ class LiveTable:
             status_line(self._title, self._health(now), width),
             *self._table.draw(shown, width),
         ]
-        if not shown and self._view.arrangement.filter:
-            lines.append(Text(cut("  No object matches the filter.", width), "dim"))
+        if not total:
+            lines.append(Text(cut(self._why_empty(), width), "dim"))
 
         lines += [Text()] * (height - 1 - len(lines))
         keys = self._keyboard.usable
         view = View(self._view.arrangement, offset, typing=self._view.typing)
-        helped = help_line(view, total=total, room=room, keys=keys, width=width)
+        helped = help_line(
+            view,
+            total=total,
+            room=room,
+            hidden=self._table.hidden,
+            keys=keys,
+            width=width,
+        )
         return [*lines, helped]
+
+    def _why_empty(self) -> str:
+        if self._rows.objects:
+            return "  No object matches the filter."
+
+        return f"  No {self._title} found, waiting for changes."
 
     def _health(self, now: float) -> InformerHealth:
         status = self._informer.status

@@ -73,8 +73,10 @@ def pressed(
 
     chosen = view.arrangement
     match key:
-        case "escape":
+        case "escape" if chosen.filter:
             return View(replace(chosen, filter=""))
+        case "escape":
+            return replace(view, typing=False)
         case "enter":
             return replace(view, typing=False)
         case "backspace" if view.typing:
@@ -121,13 +123,16 @@ def _next(sort: str, step: int, columns: Sequence[str]) -> str:
     return choices[(choices.index(sort) + step) % len(choices)]
 
 
-def help_line(view: View, *, total: int, room: int, keys: bool, width: int) -> Text:
+def help_line(
+    view: View, *, total: int, room: int, hidden: int, keys: bool, width: int
+) -> Text:
     """Return the last line: the visible part, and the keys.
 
     Args:
         view: Current view.
         total: Number of rows.
         room: Number of rows that fit.
+        hidden: Number of columns that do not fit.
         keys: False without a keyboard.
         width: Width of the terminal, in cells.
     """
@@ -141,6 +146,9 @@ def help_line(view: View, *, total: int, room: int, keys: bool, width: int) -> T
     parts = [f"{view.offset + 1:,}-{min(view.offset + room, total):,} of {total:,}"]
     if total <= room:
         parts = []
+
+    if hidden:
+        parts.append(f"{counted(hidden, 'column')} hidden")
 
     if chosen.filter:
         parts.append(f"filter: {chosen.filter} (Esc clears)")
@@ -157,7 +165,7 @@ def help_line(view: View, *, total: int, room: int, keys: bool, width: int) -> T
 
 _DONE = re.compile(r"terminating|completed?\b|succeeded", re.IGNORECASE)
 _BAD = re.compile(
-    r"err|backoff|fail|killed|evicted|notready|lost|cannot|invalid|unknown|exceeded"
+    r"\berr|error|backoff|fail|killed|evicted|notready|lost|cannot|invalid|unknown|exceeded"
     r"|unhealthy|mismatch|unexpected",
     re.IGNORECASE,
 )
@@ -166,15 +174,13 @@ _WAITING = re.compile(
     r"|gated",
     re.IGNORECASE,
 )
-_GOOD = re.compile(r"running|ready|active|bound|available|healthy", re.IGNORECASE)
+_GOOD = re.compile(r"\b(running|ready|active|bound|available|healthy)", re.IGNORECASE)
 _STYLES = (
     (_DONE, "bright_black"),
     (_BAD, "red"),
     (_WAITING, "yellow"),
     (_GOOD, "green"),
 )
-
-_OF_STATE = frozenset({"STATUS", "TYPE"})
 
 
 def state_styles(columns: Sequence[str], cells: Sequence[str]) -> list[str]:
@@ -183,9 +189,10 @@ def state_styles(columns: Sequence[str], cells: Sequence[str]) -> list[str]:
     A state that means work is green, one that passes by itself yellow, trouble red, and
     an object that has ended or ends is grey. Replicas that are not ready are yellow.
     """
+    pairs = zip(columns, cells, strict=True)
     styles = [
-        _state_style(cell) if name in _OF_STATE else ""
-        for name, cell in zip(columns, cells, strict=True)
+        _state_style(cell) if name == "STATUS" or cell == "Warning" else ""
+        for name, cell in pairs
     ]
     if "READY" in columns and "bright_black" not in styles:
         number = columns.index("READY")
@@ -224,6 +231,8 @@ class ColumnTable:
     def __init__(self, head: Sequence[str]) -> None:
         self._head = list(head)
         self._widths = widened([], self._head)
+        self.hidden: int = 0
+        """Number of columns that did not fit."""
 
     def draw(
         self, rows: Sequence[tuple[ChangeMark, list[str]]], width: int
@@ -233,6 +242,7 @@ class ColumnTable:
             self._widths = widened(self._widths, cells)
 
         widths = fitted(self._widths, max(0, width - _GUTTER))
+        self.hidden = widths.count(0)
         head = Text("  ", "bold cyan")
         lines = [_filled(head, self._head, [""] * len(widths), widths, width)]
         for mark, cells in rows:
@@ -311,7 +321,8 @@ def status_line(title: str, health: InformerHealth, width: int) -> Text:
     rate = counted(round(health.rate), "event")
     counts = f"{counted(health.objects, 'object')}   {rate}/s"
     if status.failures and status.last_error is not None:
-        trouble = trouble_of(status.last_error, status.age)
+        age = "" if status.age is None else human_duration(status.age)
+        trouble = trouble_of(status.last_error, age)
         return Text(cut(f"{trouble}   {title}   {counts}", width), "bold red")
 
     state = "synced" if status.synced else status.phase

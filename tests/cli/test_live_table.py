@@ -327,9 +327,11 @@ async def test_live_table_reports_a_replaced_server_at_once(
         await asyncio.sleep(1.5 + 2)
         assert "relisted: the server was restored or replaced" in frames.texts[0]
         assert [it[:1] for it in frames.texts[2:5]] == ["-", "-", "+"]
+        server.delete(PODS, "web-2", namespace="shop")
 
         await asyncio.sleep(60)
         assert "synced" in frames.texts[0]
+        assert frames.texts[2] == "  No pods found, waiting for changes."
 
 
 async def test_live_table_keeps_the_scrolled_rows_within_the_table(

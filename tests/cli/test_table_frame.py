@@ -89,6 +89,7 @@ def test_filter_can_be_continued_and_cleared() -> None:
 
     assert after("escape", view=view) == FIRST
     assert after("enter", "escape", view=view) == FIRST
+    assert after("end", "escape").offset == 90, "without a filter, nothing changes"
     assert after("/", "backspace") == replace(FIRST, typing=True)
 
 
@@ -121,8 +122,11 @@ def test_keys_never_scroll_beyond_the_rows(
 # ---------------------------------------------------------------- the help line
 
 
-def helped(view: View = FIRST, *, total: int = 100, keys: bool = True) -> str:
-    return help_line(view, total=total, room=10, keys=keys, width=80).plain
+def helped(
+    view: View = FIRST, *, total: int = 100, hidden: int = 0, keys: bool = True
+) -> str:
+    line = help_line(view, total=total, room=10, hidden=hidden, keys=keys, width=80)
+    return line.plain
 
 
 def test_help_line_shows_visible_rows_and_keys() -> None:
@@ -133,6 +137,11 @@ def test_help_line_shows_visible_rows_and_keys() -> None:
     assert helped(View(Arrangement("AGE", reverse=True)), total=3) == (
         "q quit   s/r sort: AGE ↓   / filter"
     )
+
+
+def test_help_line_shows_that_columns_are_hidden() -> None:
+    assert helped(hidden=1).startswith("1-10 of 100   1 column hidden   q quit")
+    assert helped(total=3, hidden=2).startswith("2 columns hidden   q quit")
 
 
 def test_help_line_shows_the_filter() -> None:
@@ -164,7 +173,6 @@ def test_help_line_names_no_keys_without_a_keyboard() -> None:
         ("PodInitializing", "yellow"),
         ("Init:0/2", "yellow"),
         ("Ready,SchedulingDisabled", "yellow"),
-        ("Warning", "yellow"),
         ("CrashLoopBackOff", "red"),
         ("Init:CrashLoopBackOff", "red"),
         ("Error", "red"),
@@ -181,13 +189,18 @@ def test_help_line_names_no_keys_without_a_keyboard() -> None:
         ("Completed", "bright_black"),
         ("Complete", "bright_black"),
         ("Succeeded", "bright_black"),
-        ("Normal", ""),
-        ("ClusterIP", ""),
+        ("Inactive", ""),
+        ("Deferred", ""),
         ("", ""),
     ],
 )
 def test_state_has_a_color(state: str, style: str) -> None:
     assert state_styles(["NAME", "STATUS"], ["error", state]) == ["", style]
+
+
+def test_warning_has_a_color_in_any_column() -> None:
+    assert state_styles(["TYPE", "REASON"], ["Warning", "Failed"]) == ["yellow", ""]
+    assert state_styles(["TYPE", "NAME"], ["Normal", "failed"]) == ["", ""]
 
 
 @pytest.mark.parametrize(
@@ -256,7 +269,9 @@ def test_no_line_is_wider_than_the_terminal_width(width: int) -> None:
         status_line("pods", failing, width),
     ]
     for view in (after("/", *"日本語" * 30), after("/", *"ab", "enter"), FIRST):
-        lines.append(help_line(view, total=99, room=9, keys=True, width=width))
+        lines.append(
+            help_line(view, total=99, room=9, hidden=2, keys=True, width=width)
+        )
 
     assert [it.plain for it in lines if cell_len(it.plain) > width] == []
 
