@@ -25,7 +25,8 @@ __all__ = ["LANDING", "Item", "Pages", "Section", "SiteError"]
 
 LANDING = "docs/README.md"
 
-_FENCED = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(rf"({_FENCED.pattern}|`[^`\n]+`)", _FENCED.flags)
 _LINK = re.compile(r"(\]\()([^()\s]+)(\))")
 _HEADING = re.compile(r"^# (.*)$", re.MULTILINE)
 _SECTION = re.compile(r"^## (.*)$", re.MULTILINE)
@@ -164,7 +165,7 @@ class Pages:
         def changed(match: re.Match[str]) -> str:
             return match[1] + self._link(path, match[2]) + match[3]
 
-        return _outside_fences(self._text(path), lambda it: _LINK.sub(changed, it))
+        return _outside_code(self._text(path), lambda it: _LINK.sub(changed, it))
 
     def _link(self, source: str, target: str) -> str:
         if target.startswith("#"):
@@ -249,8 +250,8 @@ def _place(page: str) -> str:
             raise AssertionError(path)
 
 
-def _outside_fences(text: str, change: Callable[[str], str]) -> str:
-    parts = _FENCED.split(text)
+def _outside_code(text: str, change: Callable[[str], str]) -> str:
     return "".join(
-        part if part.lstrip().startswith("```") else change(part) for part in parts
+        part if part.lstrip().startswith("`") else change(part)
+        for part in _CODE.split(text)
     )
