@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aioinformer._tasks import unexpected_cancellation, unwrap_group, wait_for_end
 from aioinformer._user_code import guarded_logger, user_errors
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Runnable", "Runnables", "wait_until_cancelled"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 
 @dataclass(eq=False, frozen=True, slots=True)

@@ -71,7 +71,7 @@ class LoopBudget:
 
     def __init__(self) -> None:
         # No reference to its loop, which `_BUDGETS` would then keep alive.
-        self.deadline = 0.0
+        self.deadline: float = 0.0
         """End of the slice by `perf_counter()`, for callers that read that clock anyway."""
         # Start of the running slice; None between slices.
         self._started: float | None = None

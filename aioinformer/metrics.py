@@ -8,7 +8,7 @@ component whose measurements cost extra work (reading a clock for each item, say
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from aioinformer._user_code import guarded_logger, user_errors
 
@@ -26,7 +26,7 @@ __all__ = [
     "forget",
 ]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 
 class MetricsSink(Protocol):
@@ -126,7 +126,7 @@ class ScopedSink:
     """
 
     def __init__(self, sink: MetricsSink, owner: str) -> None:
-        self.enabled = sink.enabled
+        self.enabled: bool = sink.enabled
         self._sink = sink
         self._owner = owner
         # Metrics and labels, in the order of their first measurements.
@@ -176,7 +176,7 @@ class GuardedSink:
     """
 
     def __init__(self, sink: MetricsSink, owner: str, /, **labels: str) -> None:
-        self.enabled = sink.enabled
+        self.enabled: bool = sink.enabled
         self._sink = sink
         self._owner = owner
         self._labels = labels

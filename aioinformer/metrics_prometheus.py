@@ -9,7 +9,7 @@ from bisect import bisect_right
 from contextlib import suppress
 from importlib import import_module
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakKeyDictionary, WeakMethod
 
 from aioinformer._user_code import guarded_logger
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PrometheusSink"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 # Upper bounds of client-go's work queues: durations of work vary widely.
 _DECADES = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0)

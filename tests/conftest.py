@@ -23,6 +23,12 @@ from looptime._internal import plugin as looptime_plugin
 
 import aioinformer
 
+# Tests as on a Python for which orjson has no wheels.
+if os.environ.get("WITHOUT_ORJSON"):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "orjson", None)
+        importlib.import_module("aioinformer.json_codec")
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import ModuleType

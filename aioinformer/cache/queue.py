@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from time import perf_counter
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.cache.deltas import DeletedFinalStateUnknown, Delta, DeltaType, Requeue
@@ -36,7 +36,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 E = TypeVar("E")
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 BATCH_LIMIT = 1000
 """Default size of a batch, as in client-go. A larger one gains little and takes
@@ -115,7 +115,7 @@ class DeltaReader(Generic[T]):
         if transformer is not None:
             check_plain(transformer, "the transformer")
 
-        self.key_func = key_func
+        self.key_func: Callable[[T], str] = key_func
         self._transformer = transformer
 
     def key_of(
@@ -193,7 +193,7 @@ class ExpectedObjects(Generic[T]):
     __slots__ = ("known", "listed")
 
     def __init__(self, known: KnownObjects[T] | None) -> None:
-        self.known = known
+        self.known: KnownObjects[T] | None = known
         self.listed: Contents[T] | None = None
 
     def list_keys(self) -> list[str]:
@@ -276,8 +276,8 @@ class Progress:
     __slots__ = ("_to_sync", "passed", "popped", "queued", "versions")
 
     def __init__(self) -> None:
-        self.queued = 0
-        self.popped = 0
+        self.queued: int = 0
+        self.popped: int = 0
         # A version is applied when as many entries were popped as had been queued
         # before it: each of its deltas is in one of these entries.
         self.versions: deque[tuple[int, str]] = deque()

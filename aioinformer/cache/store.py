@@ -11,7 +11,7 @@ write.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.budget import LoopBudget
@@ -30,7 +30,7 @@ __all__ = ["Contents", "Growing", "Indexer", "Store"]
 
 T = TypeVar("T")
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 # Objects between two checks of the budget. One with an index into its body takes 5 us.
 _OBJECTS_IN_A_STEP = 16
@@ -67,7 +67,7 @@ class Store(Generic[T]):
         self._on_error = on_error or _log
         self._contents: Contents[T] = Contents({}, self._report)
         # Errors of the current step.
-        self.holding = False
+        self.holding: bool = False
         self.held: builtins.list[HandlerError] = []
 
     def __len__(self) -> int:
@@ -380,9 +380,9 @@ class Contents(Generic[T]):
         report: Callable[[HandlerError], None],
     ) -> None:
         self.objects: dict[str, T] = {}
-        self.indexes = indexes
-        self.resource_version = ""
-        self.report = report
+        self.indexes: dict[str, Index[T]] = indexes
+        self.resource_version: str = ""
+        self.report: Callable[[HandlerError], None] = report
         # Indexes that do not have all objects yet; nearly always empty.
         self.growing: list[Growing[T]] = []
 
@@ -470,7 +470,9 @@ class Growing(Generic[T]):
         contents: Contents[T],
         known: Contents[T] | None = None,
     ) -> None:
-        self.indexes = {name: Index(function) for name, function in functions.items()}
+        self.indexes: dict[str, Index[T]] = {
+            name: Index(function) for name, function in functions.items()
+        }
         self._known = known
         self.begin(contents)
 

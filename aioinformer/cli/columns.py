@@ -45,7 +45,7 @@ class Columns:
             if wide or not column.priority
         ]
         names = [layout.columns[number].name.upper() for number in self._shown]
-        self.head = ["NAMESPACE", *names] if namespaces else names
+        self.head: list[str] = ["NAMESPACE", *names] if namespaces else names
         """Names of the columns, left to right."""
 
     def cells(self, obj: KubeObject, now: datetime) -> list[str]:

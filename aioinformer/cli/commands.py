@@ -417,11 +417,12 @@ def doctor(
     help="Bearer token that clients must send. kubectl sends none over plain HTTP.",
 )
 @click.option(
+    "--load",
     "--crd",
     "manifests",
     multiple=True,
-    metavar="FILE",
-    help="YAML file of CRDs and objects to create. Repeatable.",
+    metavar="PATH",
+    help="YAML file, folder or pattern of CRDs and objects to create. Repeatable.",
 )
 @_for
 @click.option(
@@ -450,6 +451,7 @@ def apiserver(
     Example:
       aioinformer apiserver --pods 300 --churn 20
       aioinformer apiserver --port 0 --kubeconfig /tmp/kubeconfig
+      aioinformer apiserver --load 'crds/*.yaml' --load objects.yaml -v
     """
 
     from aioinformer.cli import apiserver as it

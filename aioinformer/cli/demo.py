@@ -446,11 +446,13 @@ class PodCounter:
     """
 
     def __init__(self, client: Client) -> None:
-        self.factory = SharedInformerFactory(client)
-        self.manager = Manager(client, factory=self.factory)
-        self.pods = self.manager.informer(PODS, indexers={"app": app_of})
-        self.maps = self.manager.informer(CONFIG_MAPS)
-        self.controller = Controller(
+        self.factory: SharedInformerFactory = SharedInformerFactory(client)
+        self.manager: Manager = Manager(client, factory=self.factory)
+        self.pods: SharedInformer = self.manager.informer(
+            PODS, indexers={"app": app_of}
+        )
+        self.maps: SharedInformer = self.manager.informer(CONFIG_MAPS)
+        self.controller: Controller = Controller(
             "apps",
             self.reconcile,
             for_=self.maps,
@@ -458,11 +460,11 @@ class PodCounter:
             on_error=self._failed,
         )
         self.manager.add(self.controller)
-        self.pod_events = 0
-        self.map_events = 0
-        self.reconciles = 0
-        self.writes = 0
-        self.retries = 0
+        self.pod_events: int = 0
+        self.map_events: int = 0
+        self.reconciles: int = 0
+        self.writes: int = 0
+        self.retries: int = 0
         self.pods.on_event(self._pod_changed)
         self.maps.on_event(self._map_changed)
 

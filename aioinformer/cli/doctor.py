@@ -8,8 +8,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-import orjson
-
+from aioinformer import json_codec
 from aioinformer.cli import FAILED_CHECK
 from aioinformer.cli.checks import resource, results, server
 from aioinformer.cli.checks.findings import (
@@ -156,7 +155,7 @@ def _document(findings: list[Finding], rules: list[dict[str, Any]]) -> bytes:
         "findings": [it.document() for it in findings],
         "rules": rules,
     }
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n"
+    return json_codec.dumps(document, option=json_codec.OPT_INDENT_2) + b"\n"
 
 
 class _Lines:

@@ -6,8 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NoReturn, Protocol, assert_never
 
-import orjson
-
+from aioinformer import json_codec
 from aioinformer.cli.columns import line_of_cells, widened
 from aioinformer.cli.error_messages import message_of
 from aioinformer.cli.output import one_line, print_error, write
@@ -93,7 +92,7 @@ class NameLines:
 
 def _in_one_line(obj: KubeObject) -> bytes:
     # Servers send one line, unless a proxy has reformatted it.
-    return orjson.dumps(obj.to_dict()) if b"\n" in obj.raw else obj.raw
+    return json_codec.dumps(obj.to_dict()) if b"\n" in obj.raw else obj.raw
 
 
 def _event_of(event: Notification) -> tuple[str, KubeObject]:

@@ -314,7 +314,7 @@ class VisibleObjects:
         self._order: list[str] = []  # of all objects, while `_ordered`
         self._ordered = False
 
-        self.events = 0
+        self.events: int = 0
         """Number of changes so far, without the first list."""
 
     def note(self, event: Notification, now: float) -> None:

@@ -98,7 +98,7 @@ class Workload:
         self._restarts: dict[tuple[str, str], int] = {}
         self._made = 0
 
-        self.changes = 0
+        self.changes: int = 0
         """Changes made so far, without the initial objects."""
 
     def populate(self) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import functools
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aioinformer._tasks import SharedRun, in_thread
 from aioinformer._user_code import guarded_logger
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Authenticator", "RequestAuth"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 # Interval of checking certificate files for changes. They are replaced long before the
 # old certificates expire; client-go checks every five minutes.

@@ -7,7 +7,7 @@ import copy
 import functools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from aioinformer._tasks import in_thread, run_concurrently
 from aioinformer._user_code import guarded_logger
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["Discovery", "DiscoveryRequests"]
 
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 
 # As in kubectl. Unknown names cause earlier requests.

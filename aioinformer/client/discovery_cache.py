@@ -12,7 +12,7 @@ import re
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aioinformer._user_code import guarded_logger
 from aioinformer.client.discovery_documents import (
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["folder_of", "load", "save"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 # As in client-go: characters that some file systems do not allow.
 _STRANGE = re.compile(r"[^(\w/.)]", re.ASCII)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aioinformer._tasks import finish, in_thread
 from aioinformer._user_code import guarded_logger
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Endpoint"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 # Time for killing exec plugins, which takes milliseconds.
 LEAVE_SECONDS = 5.0

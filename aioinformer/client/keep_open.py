@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from aioinformer._tasks import finish
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["keep_open"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 # Closing takes 5 s at most; others may be closing and entering before.
 _LEAVE_SECONDS = 30.0

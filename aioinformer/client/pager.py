@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import DecodeError, OptionsError, ResourceExpired
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PagedList", "Pager"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 PAGE_SIZE = 500
 

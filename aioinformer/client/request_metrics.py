@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from aioinformer._user_code import guarded_logger, user_errors
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_ANSWER", "RequestMetrics"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 NO_ANSWER = "<error>"
 """Code of a request without a response, as in client-go."""

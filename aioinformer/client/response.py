@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from aioinformer._user_code import guarded_logger
 from aioinformer.client.error_mapping import api_error, map_errors, transport_error
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Exchange", "PendingResponse", "Response", "keep_alive"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 # Size of one read by asyncio. Smaller pieces would be copied, and pass through every
 # task one by one. Splitting a piece takes less than half a slice of the loop budget.
@@ -60,9 +60,9 @@ class PendingResponse:
 
     def __init__(self, fence: Callable[[], None] | None = None) -> None:
         self._fence = fence
-        self.timeout = asyncio.timeout(None)
-        self.closed = False
-        self.reused = False
+        self.timeout: asyncio.Timeout = asyncio.timeout(None)
+        self.closed: bool = False
+        self.reused: bool = False
 
     def sending(self, seconds: float) -> None:
         """Start the time limit: the request is sent next.
@@ -105,7 +105,7 @@ class Response:
         config: ClientConfig,
         in_flight: set[Exchange],
     ) -> None:
-        self.raw = raw
+        self.raw: aiohttp.ClientResponse = raw
         self._config = config
         self._in_flight = in_flight
         in_flight.add(self)

@@ -83,8 +83,10 @@ class RESTMapper:
     """
 
     def __init__(self, groups: Iterable[Group]) -> None:
-        self.groups = list(groups)
-        self.resources = [it for group in self.groups for it in _served(group)]
+        self.groups: list[Group] = list(groups)
+        self.resources: list[ServedResource] = [
+            it for group in self.groups for it in _served(group)
+        ]
         """All resources in all versions, in order of precedence."""
         self.broken: Mapping[str, str] = {
             group.api_version(version): version.problem

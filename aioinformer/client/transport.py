@@ -12,7 +12,7 @@ import functools
 import socket
 import ssl
 import weakref
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -48,7 +48,7 @@ __all__ = ["Transport"]
 
 T = TypeVar("T")
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 
 USER_AGENT = f"aioinformer/{__version__}"

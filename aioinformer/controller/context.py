@@ -134,11 +134,11 @@ class Context:
         settle: Callable[[Context], Awaitable[None]],
         threads: Threads,
     ) -> None:
-        self.request = request
-        self.lister = lister
-        self.causes = causes
-        self.attempt = attempt
-        self.stale = stale
+        self.request: ReconcileRequest = request
+        self.lister: Lister = lister
+        self.causes: tuple[Cause, ...] = causes
+        self.attempt: int = attempt
+        self.stale: bool = stale
         self._client = client
         self._settle = settle
         self._threads = threads

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from aioinformer._tasks import Supervisor, run_concurrently, unwrap_group
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Controller"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 SYNC_WARNING_SECONDS = 30.0
 """Interval of the warnings of a controller that waits for its informers."""

@@ -140,9 +140,9 @@ class ElectorState:
         self.observed: ObservedRecord | None = None
         self.sent: float | None = None
         self.deadline: float | None = None
-        self.doubtful = False
-        self.unanswered = 0
-        self.why_lost = NOT_RENEWED
+        self.doubtful: bool = False
+        self.unanswered: int = 0
+        self.why_lost: str = NOT_RENEWED
         self._identity = identity
         self._timing = timing
         self._metrics = metrics

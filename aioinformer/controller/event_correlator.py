@@ -187,15 +187,18 @@ class EventSeries:
     )
 
     def __init__(self, key: EventKey, note: str, moment: datetime, now: float) -> None:
-        self.key = key
-        self.note = note
-        self.name = _name_for(key.regarding.name)
-        self.namespace = key.regarding.namespace or "default"
-        self.count = 1
-        self.written = self.handled = 0
-        self.first = self.last = moment
+        self.key: EventKey = key
+        self.note: str = note
+        self.name: str = _name_for(key.regarding.name)
+        self.namespace: str = key.regarding.namespace or "default"
+        self.count: int = 1
+        self.written: int = 0
+        self.handled: int = 0
+        self.first: datetime = moment
+        self.last: datetime = moment
         # Loop's times of the last occurrence and of the last attempt to write.
-        self.seen = self.tried = now
+        self.seen: float = now
+        self.tried: float = now
 
     def __repr__(self) -> str:
         what, which = self.key, self.key.regarding

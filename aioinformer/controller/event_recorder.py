@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EventClient", "EventRecorder"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
 
@@ -157,7 +157,7 @@ class EventRecorder(Lifecycle):
 
         self.controller = controller
         self.instance = instance
-        self.dropped = 0
+        self.dropped: int = 0
         self._client = client
         self._rng = rng
         self._events = EventCorrelator()

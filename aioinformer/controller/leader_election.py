@@ -152,7 +152,7 @@ class LeaderElector:
         if not lock.identity:
             raise OptionsError("the identity of a lock cannot be empty")
 
-        self.name = lock.name if name is None else name
+        self.name: str = lock.name if name is None else name
         self._timing = LeaseTiming.of(lease_duration, renew_deadline, retry_period)
         self._lock = lock
         self._release_on_cancel = release_on_cancel

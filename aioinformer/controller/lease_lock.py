@@ -82,7 +82,7 @@ class LeaseLock:
             raise OptionsError(f"the {empty[0]} of a LeaseLock cannot be empty")
 
         self.name = name
-        self.identity = (
+        self.identity: str = (
             f"{socket.gethostname()}_{uuid.uuid4()}" if identity is None else identity
         )
         self._client: LeaseClient = (

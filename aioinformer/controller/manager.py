@@ -7,7 +7,7 @@ import signal
 import threading
 from contextlib import AsyncExitStack, contextmanager, nullcontext
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aioinformer._runnables import Runnable, Runnables
 from aioinformer._tasks import Supervisor
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Manager", "Runs", "shutdown_signals"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 LIVENESS_TOLERANCE_SECONDS = 20.0
 """Time after which work that outlives its lease is considered stuck, as in
@@ -110,7 +110,9 @@ class Manager(Lifecycle, WebLifespan):
         elector: LeaderElector | None = None,
         drain_timeout: Duration = 15.0,
     ) -> None:
-        self.factory = SharedInformerFactory(client) if factory is None else factory
+        self.factory: SharedInformerFactory = (
+            SharedInformerFactory(client) if factory is None else factory
+        )
         """Factory of the informers."""
         self.elector = elector
         """Leader election among several replicas, or None."""

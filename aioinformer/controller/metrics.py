@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.errors import HandlerError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ControllerMetrics", "LeaderMetrics"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 
 class ControllerMetrics:
@@ -57,7 +57,7 @@ class ControllerMetrics:
         on_error: Callable[[HandlerError], None] | None = None,
     ) -> None:
         self._name = name
-        self.enabled = sink.enabled
+        self.enabled: bool = sink.enabled
         """False without a sink of metrics."""
         self._sink = GuardedSink(sink, f"controller {name}", controller=name)
         self._on_error = on_error

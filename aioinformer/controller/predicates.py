@@ -81,19 +81,21 @@ def _generations_differ(old: KubeObject, new: KubeObject) -> bool:
     return not generation or old.generation != generation
 
 
-resource_version_changed = _on_update(
+resource_version_changed: Predicate = _on_update(
     lambda old, new: old.resource_version != new.resource_version
 )
 """Predicate for real updates, not resyncs. Additions and deletions pass."""
 
-generation_changed = _on_update(_generations_differ)
+generation_changed: Predicate = _on_update(_generations_differ)
 """Predicate for updates of the spec, not of status or metadata only. Updates of objects
 without a generation, such as ConfigMaps, pass, and so do additions and deletions."""
 
-labels_changed = _on_update(lambda old, new: old.labels != new.labels)
+labels_changed: Predicate = _on_update(lambda old, new: old.labels != new.labels)
 """Predicate for updates that change labels. Additions and deletions pass."""
 
-annotations_changed = _on_update(lambda old, new: old.annotations != new.annotations)
+annotations_changed: Predicate = _on_update(
+    lambda old, new: old.annotations != new.annotations
+)
 """Predicate for updates that change annotations. Additions and deletions pass."""
 
 

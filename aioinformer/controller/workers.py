@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.controller.client import ReconcileClient
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LONG_SECONDS", "SETTLE_SECONDS", "Workers"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 SETTLE_SECONDS = 10.0
 """Maximum wait for the informers to show a write."""

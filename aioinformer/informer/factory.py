@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aioinformer._runnables import Runnable, Runnables, wait_until_cancelled
 from aioinformer._tasks import Supervisor, run_concurrently
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 
 class SharedInformerFactory(Lifecycle, WebLifespan):

@@ -166,9 +166,9 @@ class RunState:
     def __init__(self, name: str) -> None:
         self._name = name
         self.loop: asyncio.AbstractEventLoop | None = None
-        self.stopping = False
-        self.stopped = False
-        self.over = False
+        self.stopping: bool = False
+        self.stopped: bool = False
+        self.over: bool = False
         self.failure: BaseException | None = None
         self.followers: list[Callable[[], None]] = []
         self.on_death: Callable[[BaseException], None] | None = None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from operator import attrgetter, methodcaller
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
 
@@ -420,7 +420,7 @@ class TypedLister(Generic[T]):
         return [obj.into(self._kind) for obj in found]
 
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 
 # Old hashes are dropped if there are more than this above twice the number of objects.
@@ -448,7 +448,7 @@ class BodyJoiner:
         self._plain: set[int] = set()  # stored as JSON
         self._packed: set[int] = set()  # stored as compressed JSON
         self._bad: set[int] = set()
-        self.failures = 0
+        self.failures: int = 0
         """Number of bodies that are not JSON, each counted once."""
 
     def __repr__(self) -> str:

@@ -164,7 +164,7 @@ class SharedInformer:
     ) -> None:
         self.name = name
         self._resync_seconds = resync_seconds(resync_period)
-        self.options = options or ReflectorOptions()
+        self.options: ReflectorOptions = options or ReflectorOptions()
         self._metrics = ScopedSink(metrics, name)
         self._reporter = ErrorReporter(name, on_error, self._metrics)
         self._indexer: Indexer[KubeObject] = Indexer(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import HistoryReset, OptionsError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["InformerWaits"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 IDLE_SECONDS = 10.0
 """Seconds after which a wait for an informer that does not run logs a warning."""

@@ -159,9 +159,9 @@ class Compressor:
     """
 
     def __init__(self, dictionary: bytes = b"", samples: int = 0) -> None:
-        self.codec = Codec(dictionary)
+        self.codec: Codec = Codec(dictionary)
         self.samples = samples
-        self.share = 1.0
+        self.share: float = 1.0
         package = _zstandard()
         data = None
         if dictionary:

@@ -7,17 +7,18 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from types import SimpleNamespace
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import msgspec
-import orjson
 
+from aioinformer import json_codec
 from aioinformer.errors import DecodeError
 from aioinformer.model.object_meta import LabelTable, read_object_meta
 from aioinformer.model.paths import Path, path_reader
 from aioinformer.model.views import (
     ObjectContext,
     ReadOnlyDict,
+    Refusal,
     decode_json,
     read_only,
     refuse,
@@ -85,7 +86,7 @@ class KubeObject(
             return source
 
         if isinstance(source, Mapping):
-            body = orjson.dumps(source, default=json_default)
+            body = json_codec.dumps(source, default=json_default)
         else:
             body = bytes(source)
             decode_json(body, "a new object")
@@ -295,11 +296,17 @@ class KubeObject(
             return False  # one is malformed, and their bytes differ
 
     # Those of a struct would compare identities instead of JSON.
-    __ne__ = object.__ne__
+    __ne__: ClassVar[Callable[[object, object], bool]] = object.__ne__
     __hash__ = None  # type: ignore[assignment]
 
-    __setitem__ = __delitem__ = __ior__ = refuse
-    clear = pop = popitem = setdefault = update = refuse
+    __setitem__: ClassVar[Refusal] = refuse
+    __delitem__: ClassVar[Refusal] = refuse
+    __ior__: ClassVar[Refusal] = refuse
+    clear: ClassVar[Refusal] = refuse
+    pop: ClassVar[Refusal] = refuse
+    popitem: ClassVar[Refusal] = refuse
+    setdefault: ClassVar[Refusal] = refuse
+    update: ClassVar[Refusal] = refuse
 
     # ------------------------------------------------------------ copying, printing
 
@@ -393,7 +400,7 @@ def _client_deserializer() -> tuple[Callable[..., Any], type[Exception]]:
 
 
 def json_default(value: object) -> Any:
-    """Convert a value that `orjson` does not know: its `default` function.
+    """Convert a value of a type that is not JSON: the `default` function of `dumps`.
 
     Pydantic models are written by alias and without None, models of kubernetes_asyncio
     by the names of the API and without None.

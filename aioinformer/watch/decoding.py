@@ -63,7 +63,7 @@ class ObjectDecoder:
 
     def __init__(self, resource: Resource) -> None:
         self.resource = resource
-        self.kinds = KindCheck(resource)
+        self.kinds: KindCheck = KindCheck(resource)
         self._namespaced = resource.namespaced
         self._labels = LabelTable()
         self._context = ObjectContext()
@@ -173,7 +173,7 @@ class StreamDecoder:
         self._decoder = decoder
         self._fronts = _fronts(decoder.kinds)
         self._lines = LineFramer()
-        self.skipped = 0
+        self.skipped: int = 0
         """Events left out so far: of an unknown type, of another kind or API version
         than requested, or with an unreadable object."""
         self.failure: DecodeError | None = None
@@ -356,11 +356,11 @@ class ListSplitter:
         # Fields of the list itself, as far as they were read.
         self._has_kind = False
         self._has_metadata = False
-        self.resource_version = ""
+        self.resource_version: str = ""
         """Version of the list. Servers write it before or after the items."""
-        self.continue_token = ""
+        self.continue_token: str = ""
         """Token of the next page; empty on the last one."""
-        self.skipped = 0
+        self.skipped: int = 0
         """Items left out so far: unreadable, or of another kind or API version."""
         self.unreadable: list[str] = []
         """Keys of the unreadable items of this kind."""

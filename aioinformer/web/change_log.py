@@ -132,7 +132,7 @@ class ChangeLog:
     """
 
     def __init__(self, history: int = HISTORY) -> None:
-        self.number = 0
+        self.number: int = 0
         """Number of the last change."""
         self.live: dict[str, LoggedObject] = {}
         """Objects by uid, in the order of their last changes."""

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.budget import LoopBudget
@@ -52,7 +52,7 @@ __all__ = [
     "not_begun",
 ]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 CHUNK = 64 * 1024
 """Bytes that are encoded ahead of a reader and written at once, without the last object."""

@@ -174,9 +174,9 @@ class TokenBucket:
                 f"qps must be positive and burst at least 1, not {qps!r} and {burst!r}"
             )
 
-        self.qps = qps
-        self.burst = burst
-        self.tokens = float(burst)
+        self.qps: float = qps
+        self.burst: int = burst
+        self.tokens: float = float(burst)
         self._filled_at: float | None = None
 
     def fill(self, now: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from threading import Lock
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.metrics import NULL_SINK, CollectingSink, forget
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WorkQueueHooks", "WorkQueueMetrics"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 T = TypeVar("T")
 

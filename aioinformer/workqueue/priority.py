@@ -273,7 +273,7 @@ class PrioritizedItems(Generic[T]):
         # A depth that was shown once must be shown as 0; the usual one from the start.
         self._labels = {0: "0"}
         self._shown: Iterable[str] = self._labels.values()
-        self.last_priority = 0
+        self.last_priority: int = 0
         """Priority of the item that was taken out last."""
 
     def __len__(self) -> int:

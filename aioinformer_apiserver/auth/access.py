@@ -48,9 +48,9 @@ class AccessControl:
         self, storage: Storage, *, token: str | None, users: Mapping[str, User]
     ) -> None:
         self.token = token
-        self.authorizer = RBACAuthorizer(storage)
-        self.service_tokens = ServiceTokens(storage)
-        self.users = dict(users)
+        self.authorizer: RBACAuthorizer = RBACAuthorizer(storage)
+        self.service_tokens: ServiceTokens = ServiceTokens(storage)
+        self.users: dict[str, User] = dict(users)
 
     def authenticate(self, request: APIRequest, info: RequestInfo) -> User:
         """Return the user of a request, or the user that the request impersonates.

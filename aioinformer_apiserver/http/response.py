@@ -53,8 +53,8 @@ class ResponseWriter(ABC):
     """
 
     def __init__(self, waker: Waker) -> None:
-        self.broken = False
-        self.status = 0
+        self.broken: bool = False
+        self.status: int = 0
         self._waker = waker
         self._taken: Strike | None = None
         self._is_watch = True

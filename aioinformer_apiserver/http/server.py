@@ -49,7 +49,7 @@ class HTTPServer:
     """
 
     def __init__(self, handler: RequestHandler, *, port: int) -> None:
-        self.port = port
+        self.port: int = port
         self._handler = handler
         # Keys are identities: aiohttp's requests are mappings without a hash.
         self._busy: dict[int, web.BaseRequest] = {}

@@ -32,7 +32,7 @@ class NamespaceLifecycle:
     """
 
     def __init__(self, storage: Storage) -> None:
-        self.collection = storage.collection(NAMESPACES)
+        self.collection: Collection = storage.collection(NAMESPACES)
         self._storage = storage
 
     def is_missing(self, name: str) -> bool:

@@ -88,7 +88,7 @@ class Registry:
 
         self._namespaces = NamespaceLifecycle(storage)
         self._deleter = Deleter(storage, self._namespaces, self._after_change)
-        self.custom_resources = CustomResources(
+        self.custom_resources: CustomResources = CustomResources(
             storage, delete=self._delete_custom_object, now=timestamp
         )
         for name in _SYSTEM_NAMESPACES:

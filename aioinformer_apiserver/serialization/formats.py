@@ -12,8 +12,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
-import orjson
 
+from aioinformer import json_codec
 from aioinformer.tables import layout_of
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.schema.field_order import order_of
@@ -92,7 +92,7 @@ class Whole:
     def __init__(self, kind: Kind, choice: Choice | None = None) -> None:
         self._kind = kind
         self._encoder = encoder_of(choice or Choice())
-        self.content_type = self._encoder.media
+        self.content_type: str = self._encoder.media
 
     def object(self, stored: StoredObject) -> bytes:
         """Encode one object."""
@@ -129,7 +129,7 @@ class MetadataOnly:
         self._api_version = f"meta.k8s.io/{choice.version}"
         self._partial = _Partial(kind, choice.version)
         self._form = f"metadata {choice.version}"
-        self.content_type = self._encoder.media
+        self.content_type: str = self._encoder.media
 
     def object(self, stored: StoredObject) -> bytes:
         """Encode one object.
@@ -215,7 +215,7 @@ class Table:
         self._layout = _layout_of(kind)
         # Only the first event of a watch has the columns.
         self._columns_sent = False
-        self.content_type = self._encoder.media
+        self.content_type: str = self._encoder.media
 
     def object(self, stored: StoredObject) -> bytes:
         """Encode one object, as a table of one row.
@@ -373,7 +373,7 @@ class _Partial:
         metadata = bytes(_read_object(raw).metadata)
         if not self._typed:
             # Custom objects have sorted keys, their metadata alone has not.
-            metadata = plain(order_of(_METADATA)(orjson.loads(metadata)))
+            metadata = plain(order_of(_METADATA)(json_codec.loads(metadata)))
 
         return self._head + metadata + b"}"
 

@@ -110,7 +110,7 @@ class Waker:
     """
 
     def __init__(self) -> None:
-        self.closed = False
+        self.closed: bool = False
         self._waiter: asyncio.Future[None] | None = None
 
     def wake(self) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import orjson
 
+from aioinformer import json_codec
 from aioinformer.errors import OptionsError
 from aioinformer_apiserver.storage.dispatcher import Dispatcher
 from aioinformer_apiserver.storage.encoding import encode, event_line
@@ -52,20 +52,20 @@ class Collection:
     """
 
     def __init__(self, kind: Kind, *, history: int, floor: int) -> None:
-        self.kind = kind
-        self.closed = False
+        self.kind: Kind = kind
+        self.closed: bool = False
         self.siblings: tuple[Collection, ...] = (self,)
         """Collections of the same objects in all API versions, including this one."""
-        self.dispatcher = Dispatcher(self.subscribe)
+        self.dispatcher: Dispatcher = Dispatcher(self.subscribe)
         """Dispatcher of changes to watches."""
-        self.watch_generation = 0
+        self.watch_generation: int = 0
         """Number of times that all watches were ended while the kind remains served."""
-        self.tail = Change(kind, floor)
-        self.floor = floor
+        self.tail: Change = Change(kind, floor)
+        self.floor: int = floor
         """Oldest version whose objects are known."""
-        self.watch_floor = floor
+        self.watch_floor: int = floor
         """Oldest version after which all changes are known."""
-        self.cached = (kind.resource.group, kind.resource.plural) not in _UNCACHED
+        self.cached: bool = (kind.resource.group, kind.resource.plural) not in _UNCACHED
         """True if a real server has a watch cache; only events have none."""
         self._objects: dict[str, StoredObject] = {}
         # Invariant: the sorted keys of `_objects`.
@@ -253,7 +253,7 @@ class Storage:
         if history < 0:
             raise OptionsError(f"history must be at least 0, not {history}")
 
-        self.version = 1
+        self.version: int = 1
         self._history = history
         self._collections: dict[tuple[str, str, str], Collection] = {}
         self._readers: set[Callable[[], None]] = set()
@@ -489,7 +489,7 @@ class StoredObject(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     def body(self) -> dict[str, Any]:
         """Return the object as a new dictionary, which the caller may modify."""
-        decoded: dict[str, Any] = orjson.loads(self.raw)
+        decoded: dict[str, Any] = json_codec.loads(self.raw)
         return decoded
 
     def field(self, path: str) -> str:

@@ -7,13 +7,13 @@ import logging
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+import prometheus_client  # noqa: F401 - it reads files when it is imported
 import pytest
 import yaml
 from click.testing import CliRunner
 from processes import ROOT
 
 from aioinformer import Client, EventRecorder
-from aioinformer.cli.apiserver import create_all
 from aioinformer.cli.commands import aioinformer
 from aioinformer.cli.connection import ConnectionOptions
 from aioinformer.cli.error_messages import CommandError
@@ -52,7 +52,9 @@ OPERATOR = ProgramOptions(
 async def server() -> AsyncIterator[APIServer]:
     users = {"operator": User(ACCOUNT)}
     async with APIServer(token="admin", users=users, auto_namespaces=True) as server:
-        create_all(server, str(ROOT / "examples" / "site.yaml"))
+        server.load(
+            ROOT / "examples" / "site-crd.yaml", ROOT / "examples" / "site.yaml"
+        )
         yield server
 
 
@@ -76,6 +78,7 @@ async def operate(client: Client, server: APIServer) -> None:
     """Run the operator, while a site is created, deployed, and deleted."""
     names: dict[str, Any] = {"__name__": "operator"}
     exec(EXAMPLE.read_text(encoding="utf-8"), names)
+    names["PORT"] = 0  # any
     # After a conflict, the finalizer is written again.
     server.faults.add(Refuse(verb="patch", resource="sites", status=409))
     recorder = EventRecorder(client, "site-operator")

@@ -27,7 +27,16 @@ from aioinformer.testing import APIServer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-__all__ = ["COOKBOOK", "START", "Program", "Recipe", "apply", "recipes", "running"]
+__all__ = [
+    "COOKBOOK",
+    "START",
+    "Program",
+    "Recipe",
+    "apply",
+    "recipe_of",
+    "recipes",
+    "running",
+]
 
 COOKBOOK = ROOT / "docs" / "cookbook"
 # The end of each program; the tests already run in a loop.
@@ -51,9 +60,10 @@ class Recipe:
 
     @property
     def code(self) -> str:
-        """Its program or test file."""
-        (found,) = [it.text for it in self.blocks if it.language == "python"]
-        return found
+        """Its program or test file. Empty if it consists of commands."""
+        found = [it.text for it in self.blocks if it.language == "python"]
+        assert len(found) == 1 or (not found and self.text("console"))
+        return "".join(found)
 
     @property
     def is_test_file(self) -> bool:
@@ -97,6 +107,12 @@ def recipes() -> list[Recipe]:
     ]
 
 
+def recipe_of(title: str) -> Recipe:
+    """Return the recipe with this title."""
+    (found,) = [it for it in recipes() if it.title == title]
+    return found
+
+
 @contextlib.asynccontextmanager
 async def running(
     title: str, *, edits: Mapping[str, str] | None = None, **options: Any
@@ -115,7 +131,7 @@ async def running(
     Raises:
         AssertionError: The output differs.
     """
-    (recipe,) = [it for it in recipes() if it.title == title]
+    recipe = recipe_of(title)
     code = recipe.code.removesuffix(START)
     for old, new in (edits or {}).items():
         assert old in code

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+from typing import Any
 
 from cookbook import COOKBOOK, running
 from processes import ROOT
 
-from aioinformer.model.resources import PODS
+from aioinformer.model.resources import DEPLOYMENTS, NODES, PODS, REPLICA_SETS
 
 
 async def test_read_objects_as_msgspec_types() -> None:
@@ -35,6 +36,40 @@ async def test_read_objects_as_models_of_kubernetes_asyncio() -> None:
 
 async def test_find_pods_by_image_with_an_index_of_your_own() -> None:
     async with running("Find pods by image with an index of your own") as program:
+        await program.main
+
+
+async def test_find_the_pods_of_a_deployment_by_owner() -> None:
+    async with running("Find the pods of a Deployment by owner") as program:
+        server = program.server
+        owner = server.get(DEPLOYMENTS, "web", namespace="shop")
+        metadata = {"name": "web-1a", "ownerReferences": [reference(owner)]}
+        template = owner["spec"]["template"]
+        spec = {"selector": owner["spec"]["selector"], "template": template}
+        body = {"metadata": metadata, "spec": spec}
+        owned = server.create(REPLICA_SETS, body, namespace="shop")
+        patch = {"metadata": {"ownerReferences": [reference(owned)]}}
+        for name in ("web-0", "web-1"):
+            server.patch(PODS, name, patch, namespace="shop")
+
+        await program.main
+
+
+def reference(owner: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+    }
+
+
+async def test_join_pods_with_their_nodes() -> None:
+    async with running("Join pods with their nodes") as program:
+        for node, zone in (("node-0", "a"), ("node-2", "b")):
+            program.server.patch(NODES, node, {"metadata": {"labels": {"zone": zone}}})
+
         await program.main
 
 

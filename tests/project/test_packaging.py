@@ -8,11 +8,15 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from doc_blocks import blocks_of
 from processes import ROOT
+
+import aioinformer
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 REPOSITORY = PROJECT["project"]["urls"]["Repository"]
 README = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+INSTALLING = (ROOT / "docs/installing.md").read_text(encoding="utf-8")
 TARGET = re.compile(r"\]\(([^)\s]+)\)")
 PAGES = re.compile(rf"{REPOSITORY}/blob/v1\.2\.3/([^#]+)(#.*)?")
 IMAGES = re.compile(
@@ -28,6 +32,13 @@ def names(requirements: list[Any]) -> set[str]:
     """Return the names of required packages, without included groups."""
     lines = [it for it in requirements if isinstance(it, str)]
     return {normalized(re.split(r"[\[<>=~;\s]", it)[0]) for it in lines}
+
+
+def sizes() -> dict[str, tuple[int, int]]:
+    """Return packages and MiB of each installation, as documented."""
+    row = r"^\| `aioinformer(?:\[(\w+)\])?` \|.*\| (\d+) \| (\d+) \|$"
+    rows = re.findall(row, INSTALLING, re.MULTILINE)
+    return {extra: (int(packages), int(size)) for extra, packages, size in rows}
 
 
 def index_page() -> str:
@@ -47,6 +58,31 @@ def test_every_required_package_is_pinned() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pinned = {normalized(it.partition("==")[0]) for it in lines}
     assert required - pinned == {"aioinformer"}
+
+
+def test_page_about_installing_lists_base_and_extras() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+
+    assert list(sizes()) == ["", *extras]
+    assert sizes()["all"] == max(sizes().values())
+    assert sizes()[""] == min(sizes().values())
+
+
+def test_page_about_installing_lists_dependencies_except_orjson() -> None:
+    commands = [it.text for it in blocks_of(INSTALLING, "sh")]
+    required = names(PROJECT["project"]["dependencies"])
+
+    assert commands[0] == "pip install aioinformer\n"
+    by_hand, itself = commands[1].splitlines()
+    assert names(by_hand.split()[2:]) == required - {"orjson"}
+    assert itself == "pip install --no-deps aioinformer"
+
+
+def test_page_about_installing_pins_the_current_minor_version() -> None:
+    (line,) = [it.text.strip() for it in blocks_of(INSTALLING, "text")]
+    major, minor = aioinformer.__version__.split(".")[:2]
+
+    assert line == f"aioinformer>={major}.{minor},<{major}.{int(minor) + 1}"
 
 
 def test_index_page_has_only_absolute_links_to_existing_files() -> None:

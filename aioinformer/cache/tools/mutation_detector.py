@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -29,7 +29,7 @@ __all__ = ["MUTATION_DETECTOR_VARIABLE", "Mutation", "MutationDetector"]
 
 T = TypeVar("T")
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 MUTATION_DETECTOR_VARIABLE = "KUBE_CACHE_MUTATION_DETECTOR"
 """Environment variable that enables detectors; the same as client-go's."""

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from aioinformer._tasks import SharedRun, in_thread
 from aioinformer._user_code import guarded_logger
@@ -20,7 +20,7 @@ from aioinformer.errors import OptionsError, TransportError
 __all__ = ["AuthInfo", "AuthSource", "Credentials", "bearer", "is_transient"]
 
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 
 # Service account tokens are valid for an hour, and the kubelet replaces the file after

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.errors import HandlerError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["ErrorReporter", "LogLimit", "Verdict"]
 
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 
 class ErrorReporter:

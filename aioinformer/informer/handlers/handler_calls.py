@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from time import perf_counter
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.informer.handlers.error_reporter import LogLimit
@@ -40,7 +40,7 @@ __all__ = [
     "TimedCoroutine",
 ]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 BLOCKING_SECONDS = 0.05
 """Seconds from which a call that blocks the event loop is counted and logged."""
@@ -86,8 +86,8 @@ class TimedCoroutine:
         self.task: asyncio.Task[Any] = task
         self._coroutine = _coroutine_of(awaitable)
         self._cancels_before = 0
-        self.longest = 0.0
-        self.own_cancels = 0
+        self.longest: float = 0.0
+        self.own_cancels: int = 0
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return self
@@ -166,7 +166,7 @@ class HandlerCalls(TimedCoroutine):
         self._monitor = monitor
         self._budget = budget
         self.event: Notification | None = None
-        self.waited = False
+        self.waited: bool = False
 
     def is_from_outside(self, error: BaseException) -> bool:
         """Return True if the error of a call is a cancellation by other code."""
@@ -205,7 +205,7 @@ class HandlerCalls(TimedCoroutine):
         self.forget_cancels()
 
     def _step(self, step: Callable[..., Any], *arguments: Any) -> Any:
-        self.longest = 0.0
+        self.longest: float = 0.0
         try:
             waits_for = super()._step(step, *arguments)
         finally:

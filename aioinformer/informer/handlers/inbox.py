@@ -62,7 +62,7 @@ class Inbox:
         self._queue: asyncio.Queue[tuple[float, Batch] | None] = asyncio.Queue()
         self._oldest = 0.0
         # Invariant: 0 <= delivered <= queued.
-        self.queued = 0
+        self.queued: int = 0
         """Number of notifications put so far."""
         self.delivered = 0
         """Number of notifications processed so far; updated by the reader."""
@@ -198,6 +198,8 @@ class CoalescingInbox(Inbox):
     Args:
         on_crowded: Function called when `merge()` should be called; must not wait.
     """
+
+    queued: int  # pyright infers no type from `+=` on an inherited attribute
 
     def __init__(self, on_crowded: Callable[[], None] = lambda: None) -> None:
         super().__init__()

@@ -90,7 +90,7 @@ class Listener:
         self._task: asyncio.Task[None] | None = None
         # Separate from `_progress`, which wakes its waiters after every notification.
         self._over = asyncio.Event()
-        self.removed = False
+        self.removed: bool = False
         """True once `remove()` was called: nothing is queued or delivered any more."""
         self._closed = False
         self._progress = Notifier()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aioinformer._runnables import Runnable, Runnables
 from aioinformer._user_code import guarded_logger
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Processor"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 LATE_SECONDS = 10.0
 """Seconds after the cancellation of the handlers at which those still running are

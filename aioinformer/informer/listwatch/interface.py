@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypedDict
+from typing import TYPE_CHECKING, Final, Protocol, TypedDict
 
 from aioinformer.errors import InternalError, OptionsError
 from aioinformer.model.times import Duration, seconds_of
@@ -154,5 +154,5 @@ class _StoreCalls:
             raise store_failed(error) from error
 
 
-store_calls = _StoreCalls()
+store_calls: Final = _StoreCalls()
 """Context manager for calls of a store, whose errors then end the reflector."""

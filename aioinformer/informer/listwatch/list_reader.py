@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import ApiError, DecodeError, NotFound, TransportError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ListReader"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 WARN_SECONDS = 10.0
 """Seconds without an event after which an incomplete stream is logged as a warning, as

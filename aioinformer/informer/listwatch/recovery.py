@@ -153,7 +153,7 @@ class Absence:
     """
 
     def __init__(self) -> None:
-        self.confirmed = False
+        self.confirmed: bool = False
         self._since: float | None = None
 
     def __repr__(self) -> str:

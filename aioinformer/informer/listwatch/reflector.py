@@ -15,7 +15,7 @@ import math
 import random
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn, TypeGuard, assert_never
+from typing import TYPE_CHECKING, Final, NoReturn, TypeGuard, assert_never
 
 from aioinformer._user_code import guarded_logger
 from aioinformer.backoff import Backoff
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Reflector", "ReflectorOptions", "ReflectorStore"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 
 class Reflector:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.errors import HistoryReset, NotFound, ResourceExpired
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["SHORT_WATCH_SECONDS", "ReflectorMetrics", "ReflectorStats"]
 
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 
 class ReflectorStats:
@@ -45,19 +45,19 @@ class ReflectorStats:
         connectivity: Connectivity | None = None,
     ) -> None:
         self.name = name
-        self.connectivity = connectivity or Connectivity()
-        self.metrics = ReflectorMetrics(name, metrics)
+        self.connectivity: Connectivity = connectivity or Connectivity()
+        self.metrics: ReflectorMetrics = ReflectorMetrics(name, metrics)
         # See the properties of `Reflector`.
         self.last_contact: float | None = None
         self.last_event: float | None = None
         self.in_step: float | None = None
-        self.streamless = False
+        self.streamless: bool = False
         self.last_error: Exception | None = None
-        self.restarts = 0
-        self.failures = 0
-        self.refusals = 0
+        self.restarts: int = 0
+        self.failures: int = 0
+        self.refusals: int = 0
         self.duplicates = 0
-        self.history_resets = 0
+        self.history_resets: int = 0
         self._skipped = 0
         # The open watch, whose count of skipped events is added to `_skipped`.
         self._watch: Watch | None = None
@@ -218,7 +218,7 @@ class ReflectorMetrics:
 
     def __init__(self, name: str, sink: MetricsSink = NULL_SINK) -> None:
         self._sink = GuardedSink(sink, name, name=name)
-        self.enabled = self._sink.enabled
+        self.enabled: bool = self._sink.enabled
         """False if nothing is recorded."""
 
     def list_began(self) -> None:

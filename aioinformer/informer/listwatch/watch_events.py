@@ -188,9 +188,9 @@ class InitialEvents:
     """
 
     def __init__(self) -> None:
-        self.version = ""
-        self.complete = False
-        self.count = 0
+        self.version: str = ""
+        self.complete: bool = False
+        self.count: int = 0
         # Time limit after the first event that is not ADDED.
         self._limit: float | None = None
 

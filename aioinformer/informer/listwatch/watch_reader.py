@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from aioinformer._user_code import guarded_logger
 from aioinformer.backoff import (
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WatchReader", "WatchdogTimer"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 SILENCE_SECONDS = 60.0
 """Seconds without an event at the start of a watch after which the server's version is
@@ -292,7 +292,7 @@ class WatchdogTimer:
         self._watch = watch
         self._watchdog = watchdog
         self._loop = asyncio.get_running_loop()
-        self.last_batch = self._loop.time()
+        self.last_batch: float = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:

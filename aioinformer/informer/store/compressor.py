@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["WINDOW", "WORSE", "BodyCompressor", "CompressionFit"]
 
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 
 class BodyCompressor:
@@ -52,9 +52,9 @@ class BodyCompressor:
     ) -> None:
         check_compression(compression)
         self.compression = compression
-        self.waits = compression is not None
+        self.waits: bool = compression is not None
         """True until `begin()` has trained the first dictionary."""
-        self.due = False
+        self.due: bool = False
         """True if `renew()` has to train another dictionary."""
         self._name = name
         # None before the first objects.
@@ -186,9 +186,9 @@ class CompressionFit:
     """
 
     def __init__(self) -> None:
-        self.bodies = 0
+        self.bodies: int = 0
         """Number of bodies since the last training."""
-        self.interval = WINDOW
+        self.interval: int = WINDOW
         """Number of bodies before the next training."""
         self._samples = 0
         self._share = 1.0

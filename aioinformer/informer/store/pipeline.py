@@ -75,7 +75,7 @@ class SharedStore:
 
     def __init__(self) -> None:
         self.pipelines: list[Pipeline] = []
-        self.lock = asyncio.Lock()
+        self.lock: asyncio.Lock = asyncio.Lock()
         """Lock of the pipeline that changes the store. A list copies the objects of
         other namespaces in several steps, and they must not change meanwhile."""
 
@@ -177,9 +177,9 @@ class Pipeline:
         self._decoded: DecodedBodies | None = None
         # Timer of the next sweep; set while `_decoded` may have unused bodies.
         self._sweep: asyncio.TimerHandle | None = None
-        self.synced = False
+        self.synced: bool = False
         """True once the first complete list is in the store and the handlers' queues."""
-        self.duplicates = 0
+        self.duplicates: int = 0
         """Number of changes that were dropped because the list had them already."""
 
     @property

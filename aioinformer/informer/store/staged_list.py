@@ -19,11 +19,11 @@ class StagedList:
     __slots__ = ("contents", "left_out", "newest", "uncompressed")
 
     def __init__(self, contents: Contents[KubeObject]) -> None:
-        self.contents = contents
+        self.contents: Contents[KubeObject] = contents
         # Invariant: no key is in both.
         self.left_out: dict[str, KubeObject] = {}
         # The highest version of a listed object, if all are decimal numbers.
-        self.newest = ""
+        self.newest: str = ""
         # Keys of objects that were staged before there was a dictionary to compress
         # them.
         self.uncompressed: list[str] = []

@@ -28,9 +28,9 @@ class Transformer:
     def __init__(self, reporter: ErrorReporter | None = None) -> None:
         self._reporter = reporter or ErrorReporter("informer")
         self._function: Transform | None = None
-        self.enabled = False
+        self.enabled: bool = False
         """True if there is a transform."""
-        self.failures = 0
+        self.failures: int = 0
         """Number of failed calls; their objects are stored unchanged."""
 
     def __repr__(self) -> str:

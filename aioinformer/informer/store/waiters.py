@@ -32,7 +32,7 @@ class KeyWaiter:
     __slots__ = ("states", "wakeup")
 
     def __init__(self) -> None:
-        self.wakeup = asyncio.Event()
+        self.wakeup: asyncio.Event = asyncio.Event()
         self.states: deque[KubeObject | None] = deque()
 
     def add(self, state: KubeObject | None) -> None:
@@ -49,7 +49,7 @@ class StoreWaiters:
     """Tasks that wait for states of one informer's store."""
 
     def __init__(self) -> None:
-        self.waiting = 0
+        self.waiting: int = 0
         """Number of tasks that wait or were just woken. If 0, calls have no effect."""
         self._by_key: dict[str, list[KeyWaiter]] = {}
         self._steps: dict[asyncio.Event, None] = {}

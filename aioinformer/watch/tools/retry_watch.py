@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Decision", "Finish", "Forward", "Ignore", "Retry", "RetryWatch", "decide"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 SHORTEST_GAP_SECONDS = 1.0
 """Minimum time between the starts of two watches, as in client-go."""
@@ -129,9 +129,9 @@ class RetryWatch(Watch):
             raise OptionsError(f"watch_seconds must be at least 1, not {watch_seconds}")
 
         super().__init__()
-        self.failures = 0
+        self.failures: int = 0
         self.last_error: Exception | None = None
-        self.duplicates = 0
+        self.duplicates: int = 0
         self._name = name
         self._source = source
         self._seconds = seconds_of(watch_seconds)
