@@ -9,8 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import orjson
-
+from aioinformer import json_codec
 from aioinformer.errors import OptionsError
 from aioinformer.model.yaml_values import MOST_BYTES, YAMLError, decoded_yamls
 
@@ -129,7 +128,7 @@ def _manifests(file: Path, root: Path) -> list[Manifest]:
     found = []
     for number, raw in enumerate(documents, start=1):
         place = shown if len(documents) == 1 else f"{shown}, document {number}"
-        found += _objects(orjson.loads(raw), place)
+        found += _objects(json_codec.loads(raw), place)
 
     if not found:
         raise OptionsError(f"{shown} contains no objects")
@@ -140,7 +139,7 @@ def _manifests(file: Path, root: Path) -> list[Manifest]:
 @lru_cache(maxsize=_CACHED_FILES)
 def _documents(raw: bytes) -> tuple[bytes, ...]:
     """Return the documents of a file as JSON, which is fast to decode."""
-    return tuple(orjson.dumps(it) for it in decoded_yamls(raw))
+    return tuple(json_codec.dumps(it) for it in decoded_yamls(raw))
 
 
 def _objects(document: object, place: str) -> list[Manifest]:

@@ -129,14 +129,8 @@ def test_links_resolve() -> None:
 
 def files() -> dict[str, str]:
     """Return the files of the reader's folder."""
-    both = [path.read_text() for path in sorted(EXAMPLES.glob("site*.yaml"))]
-    crd, site = yaml.safe_load_all("---\n".join(both))
-    assert crd["kind"] == "CustomResourceDefinition"
-    return files_of(TEXT) | {
-        SCRIPT: (EXAMPLES / SCRIPT).read_text(),
-        "site-crd.yaml": yaml.safe_dump(crd),
-        "site.yaml": yaml.safe_dump(site),
-    }
+    names = (SCRIPT, "site-crd.yaml", "site.yaml")
+    return files_of(TEXT) | {it: (EXAMPLES / it).read_text() for it in names}
 
 
 async def run_deployments(server: APIServer) -> None:
