@@ -158,7 +158,9 @@ class Reference:
             return [name] if name in PUBLIC_MODULES else []
 
         first, *rest = path.split(".")
-        if not (called or rest or "_" in first or first[0].isupper()):
+        # `until()` is a function, but `forget()` a method of some object.
+        is_function = called and f"aioinformer.{first}" in self.entries
+        if not (rest or "_" in first or first[0].isupper() or is_function):
             return []
 
         for entry in self._named.get(path, ()):

@@ -213,7 +213,7 @@ def test_name_in_a_text_is_found(reference: Reference, name: str, found: str) ->
     assert reference.find(name)[0] == found
 
 
-@pytest.mark.parametrize("name", ["until", "drop", "Pod", "Client.nothing", "x.py"])
+@pytest.mark.parametrize("name", ["until", "forget()", "Pod", "Client.nothing", "x.py"])
 def test_other_words_are_no_names(reference: Reference, name: str) -> None:
     assert reference.find(name) == []
 
