@@ -226,6 +226,14 @@ def test_class_shows_members_of_internal_bases(reference: Reference) -> None:
     assert "inherited_members: ['lifespan'" in page
 
 
+def test_class_links_to_members_of_public_bases(reference: Reference) -> None:
+    page = reference.pages()["docs/reference/aioinformer.testing.md"]
+    base = "aioinformer_apiserver.md#aioinformer_apiserver.LocalAPIServer"
+
+    assert "\nInherited from `LocalAPIServer`: [`" in page
+    assert f"[`create`]({base}.create)" in page
+
+
 def test_docstrings_become_markdown() -> None:
     text = "Make it.\n\n::\n\n    make(it)\n\nThe tree::\n\n    a\n    └─ b c\n\nExample:\n    >>> 1\n"
 
