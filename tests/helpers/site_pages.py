@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from processes import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
 __all__ = ["LANDING", "Item", "Pages", "Section", "SiteError"]
@@ -93,7 +93,7 @@ class Pages:
         found = [*docs, *(it for it in outside if it.exists())]
         # A page's path in the checkout, and its path on the site.
         paths = [*(it.relative_to(root).as_posix() for it in found), *self._generated]
-        self.pages = {path: _place(path) for path in paths}
+        self.pages = {path: _place(path, paths) for path in paths}
 
     # -------------------------------------------------------------- navigation
 
@@ -233,7 +233,7 @@ class Pages:
         return (self._root / path).read_text(encoding="utf-8")
 
 
-def _place(page: str) -> str:
+def _place(page: str, pages: Collection[str]) -> str:
     """Return the path on the site of a page of the checkout."""
     path = PurePosixPath(page)
     match path.parts:
@@ -243,11 +243,21 @@ def _place(page: str) -> str:
             return "apiserver-architecture.md"
         case (name,):
             return name.lower()
+        case ("docs", _, "README.md") if not _has_others(path, pages):
+            # An index.md would become the page of its whole section.
+            return f"{path.parent.name}.md"
         case ("docs", *_):
             place = path.relative_to("docs")
             return place.with_name(place.name.replace("README", "index")).as_posix()
         case _:
             raise AssertionError(path)
+
+
+def _has_others(index: PurePosixPath, pages: Collection[str]) -> bool:
+    """Tell whether the folder of a page has other pages."""
+    return any(
+        index.parent in PurePosixPath(it).parents for it in pages if it != f"{index}"
+    )
 
 
 def _outside_code(text: str, change: Callable[[str], str]) -> str:

@@ -106,6 +106,15 @@ def test_index_of_a_folder_lists_the_entries_below_it(tmp_path: Path) -> None:
     ]
 
 
+def test_only_page_of_a_folder_is_no_index(tmp_path: Path) -> None:
+    image, alone = "docs/alone/x.svg", "docs/alone/README.md"
+    texts = {alone: "# Alone\n\n![x](x.svg)\n", image: "<svg/>"}
+    pages = checkout(tmp_path, **texts)
+
+    assert pages.pages[alone] == "alone.md"
+    assert dict(pages.staged())["alone.md"] == "# Alone\n\n![x](alone/x.svg)\n"
+
+
 def test_index_of_sections_has_an_entry_for_each_page(tmp_path: Path) -> None:
     landing = "# X\n\n## Sub\n\n- [Page](page.md): a.\n- [Sub](sub/README.md): b.\n"
     index = "# Sub\n\n- [One](it.md#one)\n- [Two](it.md#two)\n"
