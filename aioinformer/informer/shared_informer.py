@@ -39,6 +39,7 @@ from aioinformer.informer.store.waiters import StoreWaiters
 from aioinformer.informer.waits import InformerWaits
 from aioinformer.metrics import NULL_SINK, GuardedSink, ScopedSink
 from aioinformer.model.callables import check_plain
+from aioinformer.model.misuse import with_advice
 from aioinformer.watch.interface import Selection
 
 if TYPE_CHECKING:
@@ -498,6 +499,7 @@ class SharedInformer:
 
     # ------------------------------------------------------------ handlers
 
+    @with_advice
     def add_event_handler(
         self,
         on_add: Callable[[KubeObject], Outcome] | None = None,
