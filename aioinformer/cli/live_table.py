@@ -74,24 +74,29 @@ class LiveTable:
         self._pressed = asyncio.Event()
         self._resets = 0
         self._reset_at = -RESET_SECONDS
-        informer.add_event_handler(on_event=self._note, filter=shown, name="table")
+        self._registration = informer.add_event_handler(
+            on_event=self._note, filter=shown, name="table"
+        )
 
     async def show(self) -> None:
         """Paint after each key, and four times a second if something has changed.
 
-        Returns after the key that ends the command.
+        Returns after the key that ends the command. The informer must be synced.
 
         Raises:
             OSError: If writing fails.
+            InformerStopped: If the informer ends before the first frame.
 
         Cancellation:
             Stops it, and restores the terminal.
         """
+        await self._registration.wait_synced()
         try:
             with self._suspendable():
                 while not self._view.closed:
-                    await self._paint()
+                    # First, because a key may be pressed while it paints.
                     self._pressed.clear()
+                    await self._paint()
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(FRAME_SECONDS):
                             await self._pressed.wait()
