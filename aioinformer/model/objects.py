@@ -6,6 +6,7 @@ import abc
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache, lru_cache
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -374,8 +375,11 @@ def _reason(error: Exception) -> str:
 
 
 def _client_model_reader(kind: type[Any]) -> Callable[[bytes], Any]:
-    """Return the decoder of a kubernetes_asyncio model."""
-    deserialize, foreign_error = _client_deserializer()
+    """Return the decoder of a model of kubernetes_asyncio or the official client."""
+    # In `kubernetes_asyncio.client.models.v1_pod`; `kind` may be a subclass of it.
+    model = next((it for it in kind.__mro__ if "openapi_types" in vars(it)), kind)
+    package = model.__module__.partition(".models")[0]
+    deserialize, foreign_error = _client_deserializer(package)
 
     def read(raw: bytes) -> Any:
         try:
@@ -387,16 +391,16 @@ def _client_model_reader(kind: type[Any]) -> Callable[[bytes], Any]:
 
 
 @cache
-def _client_deserializer() -> tuple[Callable[..., Any], type[Exception]]:
-    """Return the deserializer of kubernetes_asyncio, and the base of its errors."""
-    from kubernetes_asyncio.client import ApiClient
-    from kubernetes_asyncio.client.exceptions import OpenApiException
+def _client_deserializer(package: str) -> tuple[Callable[..., Any], type[Exception]]:
+    """Return the deserializer of the package of models, and the base of its errors."""
+    api_client: Any = import_module(package).ApiClient
+    foreign_error: Any = import_module(f"{package}.exceptions").OpenApiException
 
-    class Deserializer(ApiClient):  # type: ignore[misc]
+    class Deserializer(api_client):  # type: ignore[misc]
         def __init__(self) -> None:
             """Leave out the HTTP session, which needs a running loop."""
 
-    return Deserializer().deserialize, OpenApiException
+    return Deserializer().deserialize, foreign_error
 
 
 def json_default(value: object) -> Any:

@@ -21,19 +21,19 @@ from aioinformer.cli.rbac import ProgramOptions, print_rbac
 from aioinformer.client import ClientConfig, Credentials
 from aioinformer.errors import AioInformerError
 from aioinformer.model import Resource
-from aioinformer.model.resources import DEPLOYMENTS, built_in_resources
+from aioinformer.model.resources import DEPLOYMENTS
 from aioinformer.testing import APIServer, User
 from aioinformer.testing.faults import Refuse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     Captured = pytest.CaptureFixture[str]
 
 SITES = Resource("example.com", "v1", "sites", "Site")
 ACCOUNT = "system:serviceaccount:shop:site-operator"
 EXAMPLE = ROOT / "examples" / "site_operator.py"
-KINDS = {it.kind: it for it in built_in_resources()}
 
 # Everything that examples/site_operator.py does, and events besides.
 OPERATOR = ProgramOptions(
@@ -68,10 +68,11 @@ async def printed(
     return list(yaml.safe_load_all(capfd.readouterr().out))
 
 
-async def apply(server: APIServer, documents: list[dict[str, Any]]) -> None:
-    async with server.client() as client:
-        for body in documents:
-            await client.create(KINDS[body["kind"]], body)
+def apply(server: APIServer, documents: list[dict[str, Any]], tmp_path: Path) -> None:
+    """Apply the output, which the server validates as for `kubectl apply`."""
+    path = tmp_path / "rbac.yaml"
+    path.write_text(yaml.safe_dump_all(documents))
+    server.load(path)
 
 
 async def operate(client: Client, server: APIServer) -> None:
@@ -121,9 +122,12 @@ async def refusals(server: APIServer, caplog: pytest.LogCaptureFixture) -> list[
 
 
 async def test_operator_needs_exactly_the_printed_rules(
-    server: APIServer, capfd: Captured, caplog: pytest.LogCaptureFixture
+    server: APIServer,
+    capfd: Captured,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
 ) -> None:
-    await apply(server, await printed(server, OPERATOR, capfd))
+    apply(server, await printed(server, OPERATOR, capfd), tmp_path)
 
     assert await refusals(server, caplog) == []
     assert server.objects(SITES) == []
@@ -150,7 +154,10 @@ def without_one(documents: list[dict[str, Any]]) -> list[tuple[str, Any]]:
 
 
 async def test_operator_with_one_permission_less_is_refused(
-    server: APIServer, capfd: Captured, caplog: pytest.LogCaptureFixture
+    server: APIServer,
+    capfd: Captured,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
 ) -> None:
     documents = await printed(server, OPERATOR, capfd)
     start = server.snapshot()
@@ -158,7 +165,7 @@ async def test_operator_with_one_permission_less_is_refused(
     for name, fewer in without_one(documents):
         await server.restart(snapshot=start)
         server.faults.clear()
-        await apply(server, fewer)
+        apply(server, fewer, tmp_path)
         found[name] = bool(await refusals(server, caplog))
 
     assert [name for name, refused in found.items() if not refused] == []
@@ -181,7 +188,7 @@ def granted(documents: list[dict[str, Any]]) -> dict[tuple[str, str], list[str]]
 
 
 async def test_rules_of_one_namespace_are_roles(
-    server: APIServer, capfd: Captured
+    server: APIServer, capfd: Captured, tmp_path: Path
 ) -> None:
     options = ProgramOptions(
         account="app",
@@ -205,7 +212,7 @@ async def test_rules_of_one_namespace_are_roles(
     account = {"kind": "ServiceAccount", "name": "app", "namespace": "shop"}
     subjects = [it["subjects"] for it in documents if "subjects" in it]
     assert subjects == [[account]] * 3
-    await apply(server, documents)
+    apply(server, documents, tmp_path)
 
 
 async def test_roles_in_other_namespaces_are_named_after_the_accounts_namespace(
