@@ -21,7 +21,7 @@ FOR ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check e2e bench dist clean
+.PHONY: help setup run test check e2e bench dist docs clean
 # Two installations must not change .venv at the same time.
 .NOTPARALLEL:
 
@@ -46,8 +46,11 @@ e2e: $(DEV) ## Build a real kube-apiserver and test against it; needs Go
 bench: $(DEV) ## Compare with other clients; ARGS="--quick" for a short run
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
-dist: $(VENV)/.ready-dist ## Build what is published, and check it
+dist: $(DEV) $(VENV)/.ready-dist ## Build what is published, and check it
 	@scripts/dist
+
+docs: $(VENV)/.ready-docs ## Build the documentation site in build/site, and check it
+	@scripts/docs $(ARGS)
 
 clean: ## Remove .venv and the files of all tools
 	rm -rf $(VENV) dist build .coverage .coverage.* .hypothesis .import_linter_cache \

@@ -33,7 +33,7 @@ __all__ = [
 T = TypeVar("T")
 
 _TOKEN = re.compile("[!-~]+")
-# Bounds of integers in orjson.
+# Bounds of integers in JSON.
 _LEAST, _MOST = -(2**63), 2**64 - 1
 
 

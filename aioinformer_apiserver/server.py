@@ -8,6 +8,7 @@ are those of a kube-apiserver.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import uuid
 from inspect import iscoroutine
@@ -17,7 +18,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import yaml
 from multidict import CIMultiDict
 
-from aioinformer.errors import ApiError, NotFound, OptionsError, WrongLoop
+from aioinformer.errors import (
+    AlreadyExists,
+    ApiError,
+    NotFound,
+    OptionsError,
+    WrongLoop,
+)
 from aioinformer.model.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -44,6 +51,7 @@ from aioinformer_apiserver.http.background import BackgroundTask
 from aioinformer_apiserver.http.handler import HandlerDurations, RequestHandler
 from aioinformer_apiserver.http.memory import MemoryResponse, exchange
 from aioinformer_apiserver.http.server import HTTPServer
+from aioinformer_apiserver.manifests import manifests_in, patterns_of
 from aioinformer_apiserver.registry.registry import Registry
 from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
 from aioinformer_apiserver.requests.request import APIRequest
@@ -59,6 +67,7 @@ if TYPE_CHECKING:
 
     from aioinformer.model import Resource
     from aioinformer_apiserver.faults import Faults
+    from aioinformer_apiserver.manifests import Manifest
     from aioinformer_apiserver.requests.routes import RequestRecord
     from aioinformer_apiserver.storage.storage import Collection, StoredObject
 
@@ -67,6 +76,7 @@ __all__ = ["LocalAPIServer", "User"]
 _T = TypeVar("_T")
 
 _ARRANGED = WriteOptions(part="all")
+_VALIDATED = WriteOptions(dry_run=True, field_validation="Strict")
 _REMOVED = DeleteOptions(grace_seconds=0, immediate=True)
 # Interval at which `until()` checks for changes that are not writes.
 _POLL_SECONDS = 0.05
@@ -107,6 +117,8 @@ class LocalAPIServer:
         bookmark_seconds: Interval between the bookmarks of a watch.
         watch_seconds: Duration of a watch that does not request one.
         fresh_seconds: Maximum time that a request waits for a future version.
+        load: YAML files to load at once; see `load()`.
+        root: Folder of relative paths in `load`. None for the working directory.
 
     Raises:
         OptionsError: If an option is invalid; the message names it. Durations must be
@@ -136,6 +148,8 @@ class LocalAPIServer:
         bookmark_seconds: float = 60.0,
         watch_seconds: float = 1800.0,
         fresh_seconds: float = 3.0,
+        load: str | Path | Iterable[str | Path] = (),
+        root: str | Path | None = None,
     ) -> None:
         options = HandlerDurations(
             bookmark_seconds=seconds_of("bookmark_seconds", bookmark_seconds),
@@ -163,6 +177,10 @@ class LocalAPIServer:
 
         for resource in resources:
             self.register(resource)
+
+        self._root = Path(".") if root is None else Path(root)
+        if given := patterns_of("load", load):
+            self.load(*given)
 
     def __repr__(self) -> str:
         state = self.url if self._task.running else "stopped"
@@ -472,6 +490,57 @@ class LocalAPIServer:
         place = _namespace_in(collection, namespace, full)
         made = self._registry.create(collection, place, full, _ARRANGED)
         return made.stored.body()
+
+    def load(self, *paths: str | Path) -> list[dict[str, Any]]:
+        """Create the objects of YAML files, and return them in the order of the files.
+
+        It validates the objects like `kubectl apply -f`, and stores them like
+        `create()`, with their status. It creates CRDs first, then namespaces, so that
+        one call may load a CRD and its objects. An existing object gets the fields of
+        the file. A `List` stands for its items. Fields that a server has written, such
+        as `resourceVersion`, are ignored.
+
+        Args:
+            paths: Files, folders of YAML and JSON files, or patterns such as
+                `"crds/*.yaml"` and `"deploy/**/*.yaml"`. Relative ones start at the
+                option `root`: for the pytest fixture, at the root folder of pytest,
+                otherwise at the working directory.
+
+        Raises:
+            OptionsError: If nothing matches, a file cannot be read, or an object is
+                invalid. The message names the file, the document and the reason.
+                Objects before it have been created.
+
+        Blocking:
+            Reads files.
+        """
+        self._check_thread()
+        found = manifests_in(patterns_of("paths", paths), self._root)
+        made = {id(it): self._load(it) for it in sorted(found, key=lambda it: it.order)}
+        return [made[id(it)] for it in found]
+
+    def _load(self, manifest: Manifest) -> dict[str, Any]:
+        resources = (it.kind.resource for it in self._storage)
+        served = {(it.api_version, it.kind): it for it in resources}
+        resource = served.get(manifest.type)
+        if resource is None:
+            raise OptionsError(
+                f"{manifest}: the server has no kind {manifest.type[1]} in "
+                f"{manifest.type[0]}. Load its CRD, too."
+            )
+
+        collection, body = self._storage.collection(resource), manifest.body
+        try:
+            name = decode_metadata(body.get("metadata")).get("name", "")
+            place = _namespace_in(collection, "", body)
+            with contextlib.suppress(AlreadyExists):
+                self._registry.create(collection, place, body, _VALIDATED)
+                return self.create(resource, body)
+
+            return self.patch(resource, name, body, namespace=place)
+        except ApiError as exc:
+            advice = " Load its Namespace, too." if isinstance(exc, NotFound) else ""
+            raise OptionsError(f"{manifest}: {exc}.{advice}") from exc
 
     def get(
         self, resource: Resource, name: str, *, namespace: str = ""

@@ -50,5 +50,5 @@ if __name__ == "__main__":
     try:
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(main(parser.parse_args().namespace))
-    except* AioInformerError as group:
+    except* (AioInformerError, config.ConfigException) as group:
         sys.exit("\n".join(str(error) for error in group.exceptions))

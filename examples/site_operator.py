@@ -1,17 +1,31 @@
 """An operator: each Site gets a Deployment, an external record, and a status.
 
-Run:   kubectl apply -f examples/site.yaml          (the CRD; again for the sample site)
+Run:   kubectl apply -f examples/site-crd.yaml
+       kubectl apply -f examples/site.yaml          (a sample)
        python examples/site_operator.py             (the cluster of your kubeconfig)
 
-Start it twice: one replica leads, and the other takes over when it ends. Change the site
-(`kubectl edit site blog`) or its deployment. Sites can only be deleted while it runs.
+Start it twice, with PORT=8081 for the second: one replica leads, and the other takes over
+when it ends. Change the site (`kubectl edit site blog`) or its deployment. Sites can only
+be deleted while it runs. It serves /livez, /readyz and /metrics on the port.
+docs/deploying.md deploys it. Requires aioinformer[metrics].
 """
 
 import asyncio
+import logging
+import os
 import sys
+from functools import partial
 from typing import Any
 
-from aioinformer import Client, Controller, KubeObject, LeaderElector, Manager, Resource
+from aioinformer import (
+    Client,
+    Controller,
+    KubeObject,
+    LeaderElector,
+    Manager,
+    Resource,
+    SharedInformerFactory,
+)
 from aioinformer.controller import (
     Context,
     LeaseLock,
@@ -21,21 +35,21 @@ from aioinformer.controller import (
     with_object,
 )
 from aioinformer.errors import AioInformerError
+from aioinformer.metrics_prometheus import PrometheusSink
 from aioinformer.model.resources import DEPLOYMENTS
+from aioinformer.web.aiohttp import health_routes, metrics_routes, serve
 
+PORT = int(os.environ.get("PORT", "8080"))
 SITES = Resource("example.com", "v1", "sites", "Site")
 records: set[str] = set()  # stands for a system outside the cluster, such as DNS
 
 
 def deployment_of(site: KubeObject) -> dict[str, Any]:
-    owner = {"apiVersion": SITES.api_version, "kind": SITES.kind, "controller": True}
+    owner = {**site.type_meta, "name": site.name, "uid": site.uid, "controller": True}
     labels = {"site": site.name}
     container = {"name": "web", "image": site.at("spec.image")}
     return {
-        "metadata": {
-            "name": site.name,
-            "ownerReferences": [owner | {"name": site.name, "uid": site.uid}],
-        },
+        "metadata": {"name": site.name, "ownerReferences": [owner]},
         "spec": {
             "replicas": site.at("spec.replicas"),
             "selector": {"matchLabels": labels},
@@ -80,20 +94,24 @@ async def reconcile(site: KubeObject, ctx: Context) -> None:
 
 
 async def main(client: Client) -> None:
-    elector = LeaderElector(LeaseLock(client, "site-operator"))
-    async with Manager(client, elector=elector) as manager:
-        sites, deployments = manager.informer(SITES), manager.informer(DEPLOYMENTS)
-        changed = [generation_changed]  # not the status, which this operator writes
-        manager.add(
-            Controller(
-                "sites", reconcile, for_=sites, owns=[deployments], predicates=changed
-            )
-        )
-        await manager.run(handle_signals=True)
+    measured = PrometheusSink()
+    manager = Manager(
+        client,
+        factory=SharedInformerFactory(client, metrics=measured),
+        elector=LeaderElector(LeaseLock(client, "site-operator"), metrics=measured),
+    )
+    sites, deployments = manager.informer(SITES), manager.informer(DEPLOYMENTS)
+    changed = [generation_changed]  # not the status, which this operator writes
+    owned: Any = {"for_": sites, "owns": [deployments], "predicates": changed}
+    manager.add(Controller("sites", reconcile, **owned, metrics=measured))
+    routes = health_routes(manager) + metrics_routes()
+    manager.add(partial(serve, routes, port=PORT), leader_only=False, name="health")
+    await manager.run(handle_signals=True)
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
     try:
         asyncio.run(main(Client.from_env()))
-    except AioInformerError as exc:
+    except (AioInformerError, OSError) as exc:
         sys.exit(str(exc))

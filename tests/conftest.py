@@ -23,6 +23,12 @@ from looptime._internal import plugin as looptime_plugin
 
 import aioinformer
 
+# Tests as on a Python for which orjson has no wheels.
+if os.environ.get("WITHOUT_ORJSON"):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "orjson", None)
+        importlib.import_module("aioinformer.json_codec")
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import ModuleType
@@ -214,14 +220,17 @@ def _hold_timers(loop: asyncio.AbstractEventLoop) -> None:
     Its virtual time began at 0, and from here on it is real again, perhaps hours later.
     A sleeping task would wake up and end before it is seen.
     """
-    for timer in loop._scheduled:  # type: ignore[attr-defined]
+    for timer in getattr(loop, "_scheduled", ()):
         timer._when += loop.time()
 
 
 def _sockets_of(loop: asyncio.AbstractEventLoop) -> dict[int, str]:
     """Return the files the loop watches: its wake-up pipe, servers and connections."""
-    registered = loop._selector.get_map()  # type: ignore[attr-defined]
-    return {key.fd: repr(key.data) for key in registered.values()}
+    selector = getattr(loop, "_selector", None)
+    if selector is None:  # a loop of another library
+        return {}
+
+    return {key.fd: repr(key.data) for key in selector.get_map().values()}
 
 
 def pod(

@@ -9,28 +9,18 @@ import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aioinformer.cli.error_messages import CommandError
 from aioinformer.cli.output import print_text
 from aioinformer.cli.running import pause
 from aioinformer.cli.workload import NAMESPACES, Workload, objects_for
-from aioinformer.errors import AioInformerError, AlreadyExists
+from aioinformer.errors import AlreadyExists
 from aioinformer.model import resources
-from aioinformer.model.resource import Resource
-from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS as DEFINITIONS
-from aioinformer.model.yaml_values import (
-    MOST_BYTES,
-    YAMLError,
-    decoded_yaml,
-    decoded_yamls,
-)
+from aioinformer.model.yaml_values import MOST_BYTES, YAMLError, decoded_yaml
 from aioinformer.testing import APIServer
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["APIServerOptions", "create_all", "serve"]
+__all__ = ["APIServerOptions", "serve"]
 
 
 # Prefix of the servers in kubeconfigs that we write.
@@ -54,7 +44,7 @@ class APIServerOptions:
     """Bearer token that clients must send, or None."""
 
     manifests: tuple[str, ...] = ()
-    """YAML files of CRDs and objects to create."""
+    """Paths for `APIServer.load()`."""
 
     kubeconfig: str | None = None
     """Path of a kubeconfig to write, or None."""
@@ -68,8 +58,8 @@ async def serve(options: APIServerOptions) -> int:
 
     Raises:
         CommandError: If the port is taken, the kubeconfig cannot be written or is that
-            of another cluster, there are no pods to change, or an object of a file
-            cannot be created.
+            of another cluster, or there are no pods to change.
+        OptionsError: If a file cannot be loaded.
 
     Cancellation:
         Stops it, and prints a summary. Open watches end cleanly.
@@ -81,8 +71,8 @@ async def serve(options: APIServerOptions) -> int:
         await asyncio.to_thread(_check_replaceable, Path(options.kubeconfig))
 
     server = APIServer(port=options.port, token=options.token)
-    for path in options.manifests:
-        await asyncio.to_thread(create_all, server, path)
+    if options.manifests:
+        await asyncio.to_thread(server.load, *options.manifests)
 
     await _listen(server, options.port)
     try:
@@ -214,46 +204,3 @@ def _instructions(url: str, options: APIServerOptions) -> str:
         lines += [f"  kubectl --server {url} get pods -A"]
 
     return "\n".join(lines)
-
-
-def create_all(server: APIServer, path: str) -> int:
-    """Create the objects of a YAML file, in order, and return their number.
-
-    Raises:
-        CommandError: If the file cannot be read, or an object cannot be created.
-    """
-    try:
-        decoded: list[Any] = decoded_yamls(_text(Path(path)))
-        bodies = [it for it in decoded if it is not None]
-        for body in bodies:
-            known = {(it.api_version, it.kind): it for it in _resources(server)}
-            server.create(known[body["apiVersion"], body["kind"]], body)
-    except OSError as exc:
-        raise CommandError(f"cannot read {path}: {exc.strerror}.") from exc
-    except YAMLError as exc:
-        raise CommandError(f"{path} is not YAML: {' '.join(str(exc).split())}") from exc
-    except (KeyError, TypeError) as exc:
-        raise CommandError(
-            f"{path} contains an invalid object or an unknown kind: {exc}. Each document needs an apiVersion "
-            "and kind, and CRDs must precede their objects."
-        ) from exc
-    except AioInformerError as exc:
-        raise CommandError(f"{path}: {exc}") from exc
-
-    return len(bodies)
-
-
-def _text(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(MOST_BYTES + 1)
-
-
-def _resources(server: APIServer) -> Iterator[Resource]:
-    names = (name for name in resources.__all__ if name.isupper())
-    yield from (getattr(resources, name) for name in names)
-    for body in server.objects(DEFINITIONS):
-        spec: dict[str, Any] = body["spec"]
-        named, scoped = spec["names"], spec["scope"] == "Namespaced"
-        for it in spec["versions"]:
-            group, version = spec["group"], it["name"]
-            yield Resource(group, version, named["plural"], named["kind"], scoped)

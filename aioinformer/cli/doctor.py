@@ -8,8 +8,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-import orjson
-
+from aioinformer import json_codec
 from aioinformer.cli import FAILED_CHECK
 from aioinformer.cli.checks import resource, results, server
 from aioinformer.cli.checks.findings import (
@@ -28,8 +27,7 @@ from aioinformer.cli.checks.resource import ResourceScope
 from aioinformer.cli.checks.server import Identity
 from aioinformer.cli.columns import printable
 from aioinformer.cli.error_messages import CommandError, message_of
-from aioinformer.cli.output import Control, print_error, write
-from aioinformer.cli.terminal import has_colors
+from aioinformer.cli.output import Control, has_colors, print_error, write
 from aioinformer.client import Client
 from aioinformer.client.authenticator import Authenticator
 from aioinformer.errors import AioInformerError, Forbidden, InternalError, NotFound
@@ -156,7 +154,7 @@ def _document(findings: list[Finding], rules: list[dict[str, Any]]) -> bytes:
         "findings": [it.document() for it in findings],
         "rules": rules,
     }
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n"
+    return json_codec.dumps(document, option=json_codec.OPT_INDENT_2) + b"\n"
 
 
 class _Lines:

@@ -14,11 +14,11 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
-import orjson
 from aiohttp import RequestInfo
 from aiohttp.http import HttpProcessingError
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from aioinformer import json_codec
 from aioinformer._user_code import guarded_logger
 from aioinformer.client.auth.credentials import is_transient
 from aioinformer.client.redaction import MOST_CHARACTERS, redacted, redacted_url
@@ -243,8 +243,8 @@ def _remove_headers(exc: BaseException) -> None:
 
 def _status_object(body: bytes) -> dict[str, Any] | None:
     try:
-        decoded = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        decoded = json_codec.loads(body)
+    except json_codec.JSONDecodeError:
         return None
 
     is_status = isinstance(decoded, dict) and decoded.get("kind") == "Status"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import urlencode
 
 import msgspec
-import orjson
 
+from aioinformer import json_codec
 from aioinformer.errors import OptionsError
 from aioinformer.model.objects import KubeObject, json_default
 from aioinformer.model.resources import check_resource
@@ -222,7 +222,7 @@ def delete(
     }
     options = {key: value for key, value in options.items() if value is not None}
     envelope = {"apiVersion": "v1", "kind": "DeleteOptions"}
-    content = orjson.dumps(envelope | options) if options else None
+    content = json_codec.dumps(envelope | options) if options else None
     # Repeated in the query: a server that reads a body ignores the query, and one that
     # lost the body must not execute a dry run.
     params = {**(params or {}), **_writing(dry_run, None)}
@@ -271,7 +271,7 @@ def encode(body: Body) -> bytes:
             body = json_default(body)
 
         if isinstance(body, Mapping | Sequence) and not isinstance(body, str | bytes):
-            return orjson.dumps(body, default=json_default)
+            return json_codec.dumps(body, default=json_default)
 
     except (TypeError, ValueError) as exc:
         raise OptionsError(f"the body cannot be encoded as JSON: {exc}") from exc
@@ -314,7 +314,7 @@ def _typed(resource: Resource, content: bytes) -> bytes:
         return content
 
     # First, where a reader expects them.
-    return orjson.dumps(missing | orjson.loads(content) | missing)
+    return json_codec.dumps(missing | json_codec.loads(content) | missing)
 
 
 def _identity(content: bytes) -> _Metadata:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, NoReturn, Self, TypeAlias, assert_never
+from typing import TYPE_CHECKING, NoReturn, Self, TypeAlias, assert_never, overload
 
 from aioinformer._tasks import Notifier, Supervisor, unexpected_cancellation
 from aioinformer.cache.store import Indexer
@@ -224,6 +224,26 @@ def _event_of(event: Notification) -> WatchEvent:
 Precondition: TypeAlias = Callable[[Indexer[KubeObject]], bool | Awaitable[bool]]
 """Function called once with the complete cache. It returns True if there is nothing to
 wait for."""
+
+
+@overload
+async def until_with_sync(
+    source: ListerWatcher,
+    condition: Condition,
+    /,
+    *conditions: Condition,
+    precondition: None = None,
+    timeout: Duration | None = None,
+) -> WatchEvent: ...
+
+
+@overload
+async def until_with_sync(
+    source: ListerWatcher,
+    *conditions: Condition,
+    precondition: Precondition | None = None,
+    timeout: Duration | None = None,
+) -> WatchEvent | None: ...
 
 
 async def until_with_sync(

@@ -6,12 +6,13 @@ import abc
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache, lru_cache
+from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast
 
 import msgspec
-import orjson
 
+from aioinformer import json_codec
 from aioinformer.errors import DecodeError
 from aioinformer.model.object_meta import LabelTable, read_object_meta
 from aioinformer.model.paths import Path, path_reader, steps_of
@@ -101,7 +102,7 @@ class KubeObject(
             return source
 
         if isinstance(source, Mapping):
-            body = orjson.dumps(source, default=json_default)
+            body = json_codec.dumps(source, default=json_default)
         else:
             body = bytes(source)
             decode_json(body, "a new object")
@@ -420,8 +421,11 @@ def _reason(error: Exception) -> str:
 
 
 def _client_model_reader(kind: type[Any]) -> Callable[[bytes], Any]:
-    """Return the decoder of a kubernetes_asyncio model."""
-    deserialize, foreign_error = _client_deserializer()
+    """Return the decoder of a model of kubernetes_asyncio or the official client."""
+    # In `kubernetes_asyncio.client.models.v1_pod`; `kind` may be a subclass of it.
+    model = next((it for it in kind.__mro__ if "openapi_types" in vars(it)), kind)
+    package = model.__module__.partition(".models")[0]
+    deserialize, foreign_error = _client_deserializer(package)
 
     def read(raw: bytes) -> Any:
         try:
@@ -433,20 +437,20 @@ def _client_model_reader(kind: type[Any]) -> Callable[[bytes], Any]:
 
 
 @cache
-def _client_deserializer() -> tuple[Callable[..., Any], type[Exception]]:
-    """Return the deserializer of kubernetes_asyncio, and the base of its errors."""
-    from kubernetes_asyncio.client import ApiClient
-    from kubernetes_asyncio.client.exceptions import OpenApiException
+def _client_deserializer(package: str) -> tuple[Callable[..., Any], type[Exception]]:
+    """Return the deserializer of the package of models, and the base of its errors."""
+    api_client: Any = import_module(package).ApiClient
+    foreign_error: Any = import_module(f"{package}.exceptions").OpenApiException
 
-    class Deserializer(ApiClient):  # type: ignore[misc]
+    class Deserializer(api_client):  # type: ignore[misc]
         def __init__(self) -> None:
             """Leave out the HTTP session, which needs a running loop."""
 
-    return Deserializer().deserialize, OpenApiException
+    return Deserializer().deserialize, foreign_error
 
 
 def json_default(value: object) -> Any:
-    """Convert a value that `orjson` does not know: its `default` function.
+    """Convert a value of a type that is not JSON: the `default` function of `dumps`.
 
     Pydantic models are written by alias and without None, models of kubernetes_asyncio
     by the names of the API and without None.

@@ -15,8 +15,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-import orjson
 
+from aioinformer import json_codec
 from aioinformer.errors import OptionsError
 from aioinformer.model.views import decode_json
 
@@ -101,7 +101,7 @@ def _mark_of(key: str) -> bytes | None:
     if key in _FIRST_KEYS or not (key.isascii() and key[0].isalpha()):
         return None
 
-    return b",%b:" % orjson.dumps(key)
+    return b",%b:" % json_codec.dumps(key)
 
 
 def steps_of(path: Path) -> tuple[str, ...]:

@@ -11,8 +11,9 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import orjson
 import yaml
+
+from aioinformer import json_codec
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -97,8 +98,8 @@ def _decoded(raw: bytes, documents: int | None) -> list[object]:
 
     try:
         # Most documents are JSON, which is parsed a hundred times faster.
-        value = orjson.loads(raw)
-    except orjson.JSONDecodeError:
+        value = json_codec.loads(raw)
+    except json_codec.JSONDecodeError:
         pass
     else:
         _refuse_deep_value(value)

@@ -7,7 +7,7 @@ imports nothing of the package, and no HTTP library, until a test uses the fixtu
         apiserver.create(PODS, {"metadata": {"name": "web"}})
         ...
 
-    @pytest.mark.apiserver(resources=[WIDGETS], token="secret")
+    @pytest.mark.apiserver(load=["crds/*.yaml"], token="secret")
     async def test_with_options(apiserver): ...
 
 The fixture is asynchronous and uses the project's plugin for coroutine tests:
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from itertools import chain
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,12 @@ if TYPE_CHECKING:
 
     _LoopScope: TypeAlias = Literal["function", "class", "module", "package", "session"]
 
-__all__ = ["apiserver", "apiserver_options", "pytest_configure"]
+__all__ = [
+    "apiserver",
+    "apiserver_options",
+    "pytest_addoption",
+    "pytest_configure",
+]
 
 # Plugins for coroutine tests, by module: their names in pytest differ.
 _ASYNCIO = "pytest_asyncio.plugin"
@@ -51,8 +57,17 @@ _LOOP_SCOPES: tuple[_LoopScope, ...] = (
 _BY_ANYIO = "_aioinformer_by_anyio"
 _MARKER = (
     "apiserver(**options): options of the APIServer that the fixture `apiserver` starts, "
-    "such as resources=[...] or token=..."
+    "such as load=['crds/*.yaml'] or token=..."
 )
+_OPTION, _LOAD = "load", "aioinformer_load"
+_LOAD_HELP = (
+    "YAML files that the fixture `apiserver` loads for each test: paths, patterns"
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of the configuration file."""
+    parser.addini(_LOAD, _LOAD_HELP, type="args", default=[])
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -74,7 +89,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def apiserver_options() -> dict[str, Any]:
     """Return options for all `apiserver` fixtures; override it where needed.
 
-    The marker `apiserver` takes precedence.
+    The marker `apiserver` takes precedence, except that all files of `load` are loaded.
     """
     return {}
 
@@ -169,6 +184,7 @@ def _server_for(request: pytest.FixtureRequest, common: dict[str, Any]) -> APISe
     """
     from aioinformer.errors import OptionsError
     from aioinformer.testing.server import APIServer
+    from aioinformer_apiserver.manifests import patterns_of
 
     if not isinstance(common, dict):
         raise _refusal(
@@ -176,12 +192,16 @@ def _server_for(request: pytest.FixtureRequest, common: dict[str, Any]) -> APISe
             f"{{'token': 'secret'}}, not {common!r}"
         )
 
-    options = dict(common)
+    given = [{_OPTION: request.config.getini(_LOAD)}, common]
     for marker in reversed(list(request.node.iter_markers("apiserver"))):
         if marker.args:
             raise _refusal(f"the marker takes keyword arguments, not {marker.args!r}")
 
-        options |= marker.kwargs
+        given.append(marker.kwargs)
+
+    options: dict[str, Any] = {"root": request.config.rootpath}
+    for it in given:
+        options |= it
 
     known = inspect.signature(APIServer).parameters
     unknown = sorted(set(options) - set(known))
@@ -192,6 +212,9 @@ def _server_for(request: pytest.FixtureRequest, common: dict[str, Any]) -> APISe
         )
 
     try:
+        # Files add up: CRDs for all tests, and objects for one.
+        paths = (patterns_of(_OPTION, it[_OPTION]) for it in given if _OPTION in it)
+        options[_OPTION] = list(chain.from_iterable(paths))
         return APIServer(**options)
     except (OptionsError, TypeError) as exc:
         raise _refusal(str(exc)) from None

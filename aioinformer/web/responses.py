@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
-import orjson
 
+from aioinformer import json_codec
 from aioinformer.errors import DecodeError
 from aioinformer.model.objects import KubeObject, json_default
 from aioinformer.watch.kinds import type_of
@@ -140,7 +140,7 @@ def rendered(obj: KubeObject, render: Render) -> bytes:
             "namespace= or label_selector= to the stream)"
         )
 
-    return value if isinstance(value, bytes) else orjson.dumps(value, json_default)
+    return value if isinstance(value, bytes) else json_codec.dumps(value, json_default)
 
 
 def redacted(obj: KubeObject, resource: Resource | None = None) -> bytes:

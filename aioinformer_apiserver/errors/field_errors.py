@@ -6,8 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import orjson
-
+from aioinformer import json_codec
 from aioinformer_apiserver.errors import statuses
 
 if TYPE_CHECKING:
@@ -161,5 +160,5 @@ def too_many(field: str, count: int, limit: int) -> FieldError:
 
 def format_value(value: object) -> str:
     """Format a value for a message."""
-    option = 0 if isinstance(value, GoStruct) else orjson.OPT_SORT_KEYS
-    return orjson.dumps(value, option=option).decode()
+    option = 0 if isinstance(value, GoStruct) else json_codec.OPT_SORT_KEYS
+    return json_codec.dumps(value, option=option).decode()

@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import orjson
-
+from aioinformer import json_codec
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.faults.base import Fault, check_number, check_status
 from aioinformer_apiserver.storage.encoding import error_line, event_line, plain
@@ -207,7 +206,7 @@ class Foreign(EventFault):
 
     def alter_victim(self, line: bytes) -> list[bytes]:
         """Insert an event."""
-        foreign = plain(self._foreign_object(orjson.loads(line)["object"]))
+        foreign = plain(self._foreign_object(json_codec.loads(line)["object"]))
         return [event_line("ADDED", foreign), line]
 
     def alter_items(self, items: list[dict[str, Any]], place: int) -> None:
@@ -241,7 +240,7 @@ class UnknownType(EventFault):
 
     def alter_victim(self, line: bytes) -> list[bytes]:
         """Insert an event."""
-        return [event_line(self.type, plain(orjson.loads(line)["object"])), line]
+        return [event_line(self.type, plain(json_codec.loads(line)["object"])), line]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -287,7 +286,7 @@ class NoBookmarks(EventFault):
 
 
 def _alter(line: bytes, alter: Callable[[dict[str, Any]], None]) -> bytes:
-    event = orjson.loads(line)
+    event = json_codec.loads(line)
     alter(event["object"])
     return event_line(event["type"], plain(event["object"]))
 
@@ -383,8 +382,8 @@ class ResponseMutator:
 
 def _list_in(body: bytes) -> dict[str, Any] | None:
     try:
-        decoded = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        decoded = json_codec.loads(body)
+    except json_codec.JSONDecodeError:
         return None
 
     is_list = isinstance(decoded, dict) and isinstance(decoded.get("items"), list)

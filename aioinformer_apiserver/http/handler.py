@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from aioinformer.errors import ApiError, NotFound
 from aioinformer_apiserver.auth import reviews
 from aioinformer_apiserver.discovery import discovery
@@ -181,7 +179,7 @@ class RequestHandler:
             response = await self._handle(request, writer, waker, log)
         except ApiError as exc:
             response = error_response(exc, request)
-        except (RecursionError, orjson.JSONEncodeError) as exc:
+        except (RecursionError, TypeError) as exc:
             # The body could be read, but not processed or encoded, mostly because its
             # nesting exceeds the limits of Python.
             message = f"the body of the request cannot be handled: {exc}"

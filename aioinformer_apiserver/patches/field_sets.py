@@ -15,7 +15,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
-import orjson
+from aioinformer import json_codec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -37,7 +37,7 @@ __all__ = [
 
 # Key of a node with children that is a member itself.
 SELF = "."
-# Go escapes these characters for HTML, orjson does not.
+# Go escapes these characters for HTML, `json_codec` does not.
 _ESCAPES = str.maketrans(
     {
         "<": "\\u003c",
@@ -85,7 +85,7 @@ def parse_element(text: str) -> str | None:
         case "k":
             return item_element(_object(text[2:]))
         case "v":
-            return value_element(orjson.loads(text[2:]))
+            return value_element(json_codec.loads(text[2:]))
         case "i":
             return f"i:{int(text[2:])}"
         case _:
@@ -122,7 +122,7 @@ def path_text(path: Iterable[str]) -> str:
 
 
 def _object(text: str) -> dict[str, Any]:
-    found = orjson.loads(text)
+    found = json_codec.loads(text)
     if not isinstance(found, dict):
         raise ValueError(f"expected keys of an item, got {text}")
 
@@ -130,7 +130,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _json(value: Any) -> str:
-    text = orjson.dumps(_plain(value), option=orjson.OPT_SORT_KEYS).decode()
+    text = json_codec.dumps(_plain(value), option=json_codec.OPT_SORT_KEYS).decode()
     return text.translate(_ESCAPES) if _ESCAPED.search(text) else text
 
 
@@ -157,7 +157,7 @@ def _rank(element: str) -> tuple[Any, ...]:
         case "k":
             found = [(name, _value_rank(it)) for name, it in _object(given).items()]
         case "v":
-            found = _value_rank(orjson.loads(given))
+            found = _value_rank(json_codec.loads(given))
         case _:
             found = int(given)
 

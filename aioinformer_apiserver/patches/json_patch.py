@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import jsonpatch
 import jsonpointer
-import orjson
 
+from aioinformer import json_codec
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.go_format import json_type
 
@@ -41,7 +41,7 @@ def json_patch(body: Mapping[str, Any], patch: object) -> Any:
         ApiError: 400 if the patch is malformed, 413 if it is too long, 422 if an
             operation does not apply.
     """
-    document = orjson.loads(orjson.dumps(body))
+    document = json_codec.loads(json_codec.dumps(body))
     for operation in _check_operations(patch):
         try:
             document = _apply(document, operation)
@@ -149,7 +149,7 @@ def _child(parent: Any, key: str) -> Any:
 def _encode(value: Any) -> bytes:
     """Encode a value for comparison; 1, 1.0 and true differ."""
     known = None if value is _MISSING else value
-    return orjson.dumps(known, option=orjson.OPT_SORT_KEYS)
+    return json_codec.dumps(known, option=json_codec.OPT_SORT_KEYS)
 
 
 def _unprocessable() -> ApiError:

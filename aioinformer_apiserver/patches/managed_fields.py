@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-import orjson
-
+from aioinformer import json_codec
 from aioinformer.model import kube_time
 from aioinformer_apiserver.patches.field_sets import EMPTY, FieldSet, field_element
 from aioinformer_apiserver.patches.ownership import (
@@ -290,7 +289,7 @@ class ManagedFieldsEntry:
             "apiVersion": version,
             "subresource": self.subresource,
         }
-        return orjson.dumps({k: v for k, v in names.items() if v}).decode()
+        return json_codec.dumps({k: v for k, v in names.items() if v}).decode()
 
 
 # Entries of an object by their keys.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-import orjson
-
+from aioinformer import json_codec
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.go_format import json_type
 from aioinformer_apiserver.errors.json_errors import json_syntax_error
@@ -82,8 +81,8 @@ def decode_patch(raw: bytes, patch_type: PatchType) -> object:
         ApiError: 400 if it is malformed.
     """
     try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError as exc:
+        return json_codec.loads(raw)
+    except json_codec.JSONDecodeError as exc:
         prefix = "" if patch_type == "strategic" else _DECODING
         raise statuses.bad_request(
             prefix + (json_syntax_error(raw) or str(exc))

@@ -12,8 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
+from aioinformer import json_codec
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.patches.field_sets import EMPTY, FieldSet, path_text
 from aioinformer_apiserver.patches.managed_fields import (
@@ -316,8 +315,8 @@ def fields_last_applied(
     """
     text = _annotations(live).get(LAST_APPLIED)
     try:
-        last = orjson.loads(text or "null")
-    except orjson.JSONDecodeError:
+        last = json_codec.loads(text or "null")
+    except json_codec.JSONDecodeError:
         return EMPTY
 
     if not isinstance(last, dict) or last.get("apiVersion") != api_version:

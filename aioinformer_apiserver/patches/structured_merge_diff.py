@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import orjson
-
+from aioinformer import json_codec
 from aioinformer_apiserver.errors.go_format import go_text, go_type
 from aioinformer_apiserver.patches.field_sets import (
     SELF,
@@ -615,4 +614,4 @@ def _go_literal(value: object) -> str:
         case None:
             return "interface {}(nil)"
         case _:
-            return orjson.dumps(value).decode()
+            return json_codec.dumps(value).decode()

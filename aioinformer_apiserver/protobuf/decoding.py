@@ -22,7 +22,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-import orjson
+
+from aioinformer import json_codec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -330,7 +331,7 @@ def _int_or_string(raw: bytes) -> int | str:
 def _embedded(raw: bytes) -> Any:
     """Decode embedded JSON."""
     inner = _bytes_of(raw).get(1)
-    return orjson.loads(inner) if inner else None
+    return json_codec.loads(inner) if inner else None
 
 
 _NUMBERS: dict[str, Callable[[Any], int | bool]] = {

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
+from aioinformer import json_codec
 from aioinformer.errors import ApiError
 from aioinformer.model import Resource
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
@@ -111,7 +110,7 @@ def decode_patched(
     shown = go_text(patch)
     if patch_type != "strategic":
         whole = dict(sorted(body.items())) if isinstance(body, dict) else body
-        shown = orjson.dumps(whole).decode()
+        shown = json_codec.dumps(whole).decode()
 
     try:
         return _decode_checked(
@@ -176,7 +175,7 @@ def _check_patch_result(
         return check_type(kind, body if read else {})
 
     if not body.get("kind"):
-        text = orjson.dumps(body).decode()
+        text = json_codec.dumps(body).decode()
         raise statuses.bad_request(f"Object 'Kind' is missing in '{text}'")
 
     if not body.get("apiVersion"):
@@ -283,8 +282,8 @@ def check_namespace(namespace: str, metadata: Mapping[str, Any]) -> None:
 
 def _decode_json(kind: Kind, raw: bytes) -> object:
     try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError as exc:
+        return json_codec.loads(raw)
+    except json_codec.JSONDecodeError as exc:
         mistake = json_syntax_error(raw) or str(exc)
         why = f"couldn't get version/kind; json parse error: {mistake}"
         raise _unrecognized_error(kind, raw, why) from exc
@@ -361,4 +360,4 @@ def _preview(body: object) -> str:
 
 
 def _bytes_of(body: object) -> bytes:
-    return body if isinstance(body, bytes) else orjson.dumps(body)
+    return body if isinstance(body, bytes) else json_codec.dumps(body)

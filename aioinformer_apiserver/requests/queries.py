@@ -12,8 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
+from aioinformer import json_codec
 from aioinformer.model.selectors import FieldRequirement, FieldSelector, LabelSelector
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.statuses import StatusCause, quote
@@ -190,7 +189,7 @@ class ContinueToken:
     def encode(self) -> str:
         """Return the opaque text for clients."""
         fields = {"v": _FORMAT, "rv": self.version, "start": self.start}
-        return base64.urlsafe_b64encode(orjson.dumps(fields)).decode().rstrip("=")
+        return base64.urlsafe_b64encode(json_codec.dumps(fields)).decode().rstrip("=")
 
     @classmethod
     def decode(cls, text: str) -> ContinueToken:
@@ -394,8 +393,8 @@ def _bytes_of(text: str) -> bytes:
 
 def _fields_of(raw: bytes) -> dict[str, Any]:
     try:
-        fields = orjson.loads(raw)
-    except orjson.JSONDecodeError as exc:
+        fields = json_codec.loads(raw)
+    except json_codec.JSONDecodeError as exc:
         raise statuses.bad_request(f"{_MESSAGE}{exc}") from exc
 
     if fields is None:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-import orjson
-
+from aioinformer import json_codec
 from aioinformer.model.yaml_values import decoded_yaml
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.protobuf.decoding import UnknownKindError, decode_object
@@ -95,8 +94,8 @@ class APIRequest:
 
 def _decode_json(raw: bytes) -> object:
     try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError as exc:
+        return json_codec.loads(raw)
+    except json_codec.JSONDecodeError as exc:
         message = f"couldn't get version/kind; json parse error: {exc}"
         raise statuses.bad_request(message) from exc
 

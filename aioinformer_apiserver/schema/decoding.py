@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
+from aioinformer import json_codec
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.schema.go_types import (
     FieldPath,
@@ -256,4 +255,4 @@ def _empty_values(value: Any) -> Any:
 
 
 def _format_value(value: Any) -> str:
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    return json_codec.dumps(value, option=json_codec.OPT_SORT_KEYS).decode()

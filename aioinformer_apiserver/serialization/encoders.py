@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Protocol
 
-import orjson
 import yaml
 
+from aioinformer import json_codec
 from aioinformer_apiserver.serialization.negotiation import JSON, YAML
 from aioinformer_apiserver.storage.encoding import PIECE_BYTES, escape
 
@@ -146,7 +146,7 @@ def _indent_lines(text: bytes, columns: int) -> bytes:
 
 def indent_json(raw: bytes) -> bytes:
     """Return indented JSON."""
-    text = json.dumps(orjson.loads(raw), indent=2, ensure_ascii=False)
+    text = json.dumps(json_codec.loads(raw), indent=2, ensure_ascii=False)
     # Decoding has removed the escapes of Go.
     return escape(text.encode())
 
@@ -195,7 +195,7 @@ _Dumper.add_representer(str, _text)
 
 
 def _to_yaml(raw: bytes) -> bytes:
-    value: Any = orjson.loads(raw)
+    value: Any = json_codec.loads(raw)
     text: str = yaml.dump(
         value, Dumper=_Dumper, allow_unicode=True, default_flow_style=False
     )

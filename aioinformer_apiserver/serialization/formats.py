@@ -12,8 +12,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
-import orjson
 
+from aioinformer import json_codec
 from aioinformer.tables import layout_of
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.schema.field_order import order_of
@@ -373,7 +373,7 @@ class _Partial:
         metadata = bytes(_read_object(raw).metadata)
         if not self._typed:
             # Custom objects have sorted keys, their metadata alone has not.
-            metadata = plain(order_of(_METADATA)(orjson.loads(metadata)))
+            metadata = plain(order_of(_METADATA)(json_codec.loads(metadata)))
 
         return self._head + metadata + b"}"
 

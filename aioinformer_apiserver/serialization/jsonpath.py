@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import orjson
+from aioinformer import json_codec
 
 __all__ = ["Finder", "JSONPathError", "json_path"]
 
@@ -275,8 +275,8 @@ def _operand(text: str) -> Finder:
 
     quoted = _QUOTED.fullmatch(text)
     try:
-        value = orjson.loads(text) if quoted is None else _unquote(quoted)
-    except orjson.JSONDecodeError as exc:
+        value = json_codec.loads(text) if quoted is None else _unquote(quoted)
+    except json_codec.JSONDecodeError as exc:
         raise JSONPathError(f"{text!r} cannot be compared") from exc
 
     return lambda _: [value]

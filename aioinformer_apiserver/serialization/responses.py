@@ -6,8 +6,7 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
+from aioinformer import json_codec
 from aioinformer_apiserver.requests.request import APIRequest
 from aioinformer_apiserver.serialization.encoders import encoder_of
 from aioinformer_apiserver.serialization.formats import encode_document
@@ -104,7 +103,7 @@ def text_response(text: str, *, status: int = 200) -> APIResponse:
 
 def indented_response(value: Mapping[str, Any]) -> APIResponse:
     """Return JSON that a real server always indents."""
-    return APIResponse(body=[orjson.dumps(value, option=orjson.OPT_INDENT_2)])
+    return APIResponse(body=[json_codec.dumps(value, option=json_codec.OPT_INDENT_2)])
 
 
 def json_response(value: Mapping[str, Any], request: APIRequest) -> APIResponse:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
+from aioinformer import json_codec
 from aioinformer_apiserver.errors.statuses import ExpiredToken
 from aioinformer_apiserver.schema.field_order import order_of
 from aioinformer_apiserver.schema.go_types import struct_decoder
@@ -81,7 +80,9 @@ def _to_integers(value: Any) -> Any:
 
 def plain(value: object, *, sort: bool = False) -> bytes:
     """Encode any JSON value with the escapes of Go."""
-    return escape(orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort else None))
+    return escape(
+        json_codec.dumps(value, option=json_codec.OPT_SORT_KEYS if sort else None)
+    )
 
 
 def escape(raw: bytes) -> bytes:
@@ -95,7 +96,7 @@ def escape(raw: bytes) -> bytes:
 
 def canonical(body: Mapping[str, Any]) -> bytes:
     """Encode a body so that equal contents give equal bytes."""
-    return orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
+    return json_codec.dumps(body, option=json_codec.OPT_SORT_KEYS)
 
 
 def event_line(event: str, raw: bytes) -> bytes:

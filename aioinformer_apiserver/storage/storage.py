@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import orjson
 
+from aioinformer import json_codec
 from aioinformer.errors import OptionsError
 from aioinformer_apiserver.storage.dispatcher import Dispatcher
 from aioinformer_apiserver.storage.encoding import encode, event_line
@@ -489,7 +489,7 @@ class StoredObject(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     def body(self) -> dict[str, Any]:
         """Return the object as a new dictionary, which the caller may modify."""
-        decoded: dict[str, Any] = orjson.loads(self.raw)
+        decoded: dict[str, Any] = json_codec.loads(self.raw)
         return decoded
 
     def field(self, path: str) -> str:

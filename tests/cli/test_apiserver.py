@@ -6,7 +6,6 @@ import asyncio
 import re
 import signal
 import socket
-from textwrap import dedent
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +13,7 @@ from click.testing import CliRunner
 from conftest import pod
 from processes import PROMPT_SECONDS, Process, start
 
-from aioinformer.cli.apiserver import APIServerOptions, create_all, serve
+from aioinformer.cli.apiserver import APIServerOptions, serve
 from aioinformer.cli.commands import aioinformer
 from aioinformer.cli.connection import ConnectionOptions
 from aioinformer.cli.error_messages import CommandError
@@ -22,9 +21,7 @@ from aioinformer.cli.workload import NAMESPACES
 from aioinformer.client import Client
 from aioinformer.errors import NotFound, Unauthorized
 from aioinformer.model import resources
-from aioinformer.model.resource import Resource
-from aioinformer.model.resources import CONFIG_MAPS, PODS
-from aioinformer.testing import APIServer
+from aioinformer.model.resources import PODS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -328,15 +325,17 @@ def test_empty_token_is_refused_with_advice() -> None:
     assert "omit --token to require none" in result.output
 
 
-def test_crd_option_is_repeatable(tmp_path: Path) -> None:
-    (tmp_path / "good").write_text("")
-    arguments = ["--port", "0", "--for", "0.1", "--crd", str(tmp_path / "good")]
+def test_load_option_is_repeatable(tmp_path: Path) -> None:
+    good = tmp_path / "good.yaml"
+    good.write_text("{apiVersion: v1, kind: ConfigMap, metadata: {name: one}}")
+    arguments = ["--port", "0", "--for", "0.1", "--load", str(good)]
     runner = CliRunner()
 
     well = runner.invoke(aioinformer, ["apiserver", *arguments])
     ill = runner.invoke(aioinformer, ["apiserver", *arguments, "--crd", "missing"])
 
     assert (well.exit_code, ill.exit_code) == (0, 2)
+    assert "aioinformer: missing does not exist in " in ill.output
 
 
 # ---------------------------------------------------------------- as a process
@@ -366,108 +365,3 @@ async def test_apiserver_ends_soon_after_sigterm() -> None:
     assert (end.status, end.err) == (130, "")
     assert end.out.splitlines()[-1].startswith("Stopped after ")
     assert end.seconds < PROMPT_SECONDS
-
-
-WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
-
-
-DEFINITION = """
-    apiVersion: apiextensions.k8s.io/v1
-    kind: CustomResourceDefinition
-    metadata: {name: widgets.example.com}
-    spec:
-      group: example.com
-      scope: Namespaced
-      names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
-      versions:
-      - name: v1
-        served: true
-        storage: true
-        schema:
-          openAPIV3Schema:
-            type: object
-            properties: {spec: {type: object, properties: {size: {type: integer}}}}
-"""
-
-
-WIDGET = """
-    apiVersion: example.com/v1
-    kind: Widget
-    metadata: {name: one}
-    spec: {size: 3}
-"""
-
-
-def written(folder: Path, *documents: str) -> str:
-    path = folder / "some.yaml"
-    text = "\n---".join(dedent(it) for it in documents)
-    path.write_text(text, encoding="utf-8")
-    return str(path)
-
-
-def test_manifest_creates_crds_and_their_objects(tmp_path: Path) -> None:
-    server = APIServer()
-    settings = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}"
-    path = written(tmp_path, DEFINITION, "", WIDGET, f"\n{settings}\n", "")
-
-    assert create_all(server, path) == 3
-    assert server.get(WIDGETS, "one")["spec"] == {"size": 3}
-    assert server.get(CONFIG_MAPS, "settings")["metadata"]["namespace"] == "default"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        pytest.param("a: b: c", "is not YAML: mapping values are not", id="no-yaml"),
-        pytest.param(
-            "just words",
-            "contains an invalid object or an unknown kind",
-            id="no-object",
-        ),
-        pytest.param("kind: Pod", "unknown kind: 'apiVersion'", id="no-version"),
-        pytest.param("[1]", "contains an invalid object or an unknown kind", id="list"),
-        pytest.param("apiVersion: [1]\nkind: Pod", "unknown kind", id="odd"),
-        pytest.param(WIDGET, "CRDs must precede their objects", id="order"),
-        pytest.param(
-            "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: nowhere}}",
-            'namespaces "nowhere" not found',
-            id="refused",
-        ),
-        pytest.param(
-            "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {x: !!set {a}}}",
-            "unsupported type: set",
-            id="no-json",
-        ),
-        pytest.param(
-            "[" * 200_000, "is not YAML: document is nested deeper than 100", id="deep"
-        ),
-    ],
-)
-def test_invalid_manifest_is_reported_in_one_line(
-    tmp_path: Path, text: str, message: str
-) -> None:
-    path = written(tmp_path, text)
-
-    with pytest.raises(CommandError) as raised:
-        create_all(APIServer(), path)
-
-    assert str(raised.value).startswith(path)
-    assert message in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
-def test_missing_manifest_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match=r"cannot read .*none\.yaml: No such file"):
-        create_all(APIServer(), str(tmp_path / "none.yaml"))
-
-
-def test_unquoted_date_in_manifest_is_a_string(tmp_path: Path) -> None:
-    """kubectl parses it as a string, too."""
-    server = APIServer()
-    text = (
-        "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: default},"
-        " data: {x: 2026-01-01}}"
-    )
-
-    assert create_all(server, written(tmp_path, text)) == 1
-    assert server.objects(CONFIG_MAPS)[0]["data"] == {"x": "2026-01-01"}

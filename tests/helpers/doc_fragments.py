@@ -62,7 +62,6 @@ async def place() -> AsyncIterator[dict[str, Any]]:
                 "client": client,
                 "factory": factory,
                 "pods": pods,
-                "spec": {"containers": [{"name": "main", "image": "web:1"}]},
             }
 
 

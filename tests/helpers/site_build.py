@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -13,9 +16,10 @@ import tomllib
 from typing import TYPE_CHECKING, Any
 
 from processes import ROOT
+from site_browser import browser_problems, find_chromium
 from site_check import link_names, problems
 from site_pages import Pages, SiteError
-from site_reference import Reference
+from site_reference import PUBLIC_MODULES, Reference, page_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +31,9 @@ __all__ = ["SITE", "main", "settings"]
 STAGE = ROOT / "build" / "docs"
 SITE = ROOT / "build" / "site"
 SOURCE = ROOT / "docs" / "site"
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+# The section that readers of llms.txt may skip.
+OPTIONAL = "Project"
 
 
 def settings() -> dict[str, Any]:
@@ -36,12 +43,24 @@ def settings() -> dict[str, Any]:
     return found
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     """Build the site, print its problems, and return the exit status."""
+    parser = argparse.ArgumentParser(prog="scripts/docs", description=__doc__)
+    parser.add_argument(
+        "--browser", action="store_true", help="also check it in Chromium, if installed"
+    )
+    options = parser.parse_args(arguments)
     try:
         found = build()
     except SiteError as error:
         found = str(error).splitlines()
+
+    if options.browser and not found:
+        chromium = find_chromium()
+        if chromium:
+            found = asyncio.run(browser_problems(SITE, chromium))
+        else:
+            print("Check in a browser skipped: Chromium is not installed.")
 
     for problem in found:
         print(problem, file=sys.stderr)
@@ -64,8 +83,8 @@ def build() -> list[str]:
     _stage(pages)
     _run_zensical()
     link_names(SITE, reference)
-    for path, text in llms_texts(pages, reference, project).items():
-        (SITE / path).write_text(text, encoding="utf-8")
+    for path, text in texts(pages, reference, project).items():
+        _write(SITE / path, text)
 
     return problems(SITE, project["site_url"], reference)
 
@@ -131,17 +150,48 @@ def _run_zensical() -> None:
         text=True,
         check=False,
     )
+    output = _COLOUR.sub("", done.stdout)
     # Warnings of the reader of docstrings do not fail a strict build.
-    if done.returncode or "warning" in done.stdout.lower():
-        raise SiteError(done.stdout)
+    if done.returncode or "warning" in output.lower():
+        if "Aborted because --strict" in output:
+            output = output.partition("Traceback")[0]
+
+        raise SiteError(f"In build/docs, made of docs/ and docstrings:\n{output}")
 
 
-def llms_texts(
+def texts(
     pages: Pages, reference: Reference, project: dict[str, Any]
 ) -> dict[str, str]:
-    """Return the pages for language models: https://llmstxt.org."""
-    return {}
+    """Return the site for language models, by path: see https://llmstxt.org.
+
+    `llms.txt` is the index, `llms-full.txt` has all pages except optional ones. Each page
+    is also published as Markdown.
+    """
+    found = dict(pages.staged())
+    for path in PUBLIC_MODULES:
+        found[f"reference/{page_of(path)}"] = reference.text(path)
+
+    index = [f"# {project['site_name']}", f"> {project['site_description']}"]
+    full = [found["index.md"]]
+    for section in pages.sections:
+        items = [it for item in section.items for it in item.walk()]
+        is_optional = section.title == OPTIONAL
+        index.append(f"## {'Optional' if is_optional else section.title}")
+        index.append(
+            "\n".join(
+                f"- [{it.title}]({project['site_url']}{pages.pages[it.page]}): "
+                f"{it.description}"
+                for it in items
+            )
+        )
+        full += [] if is_optional else [found[pages.pages[it.page]] for it in items]
+
+    return {
+        **found,
+        "llms.txt": "\n\n".join(index) + "\n",
+        "llms-full.txt": "\n\n".join(full),
+    }
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

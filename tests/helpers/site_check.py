@@ -140,10 +140,10 @@ def _file_of(module: str) -> str:
 
 def link_names(site: Path, reference: Reference) -> None:
     """Link names of the public API, where they are code in a text, to their reference."""
-    anchors = {}
-    for path in PUBLIC_MODULES:
-        ids = read((site / _file_of(path)).read_text(encoding="utf-8")).ids
-        anchors |= {name: f"{_file_of(path)}#{name}" for name in ids}
+    anchors: dict[str, str] = {}
+    for module in PUBLIC_MODULES:
+        ids = read((site / _file_of(module)).read_text(encoding="utf-8")).ids
+        anchors |= {name: f"{_file_of(module)}#{name}" for name in ids}
 
     for path in site.rglob("index.html"):
         folder = PurePosixPath(path.relative_to(site).as_posix()).parent

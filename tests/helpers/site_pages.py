@@ -2,7 +2,8 @@
 
 `docs/README.md` is the landing page, and its sections are the navigation: each list item
 `- [Title](page.md): description` is an entry. A linked `README.md` in a folder is an index
-whose own list items are the entries below it.
+whose own list items are the entries below it. If they link to sections of pages, each of
+these pages is one entry.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ from typing import TYPE_CHECKING
 from processes import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
 __all__ = ["LANDING", "Item", "Pages", "Section", "SiteError"]
 
 LANDING = "docs/README.md"
 
-_FENCED = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(rf"({_FENCED.pattern}|`[^`\n]+`)", _FENCED.flags)
 _LINK = re.compile(r"(\]\()([^()\s]+)(\))")
+_HEADING = re.compile(r"^# (.*)$", re.MULTILINE)
 _SECTION = re.compile(r"^## (.*)$", re.MULTILINE)
 _ITEM = re.compile(r"^- \[([^\]]+)\]\(([^()\s]+)\)(?:: )?(.*(?:\n  .*)*)", re.MULTILINE)
 _SCHEME = re.compile(r"[a-z]+:")
@@ -90,7 +93,7 @@ class Pages:
         found = [*docs, *(it for it in outside if it.exists())]
         # A page's path in the checkout, and its path on the site.
         paths = [*(it.relative_to(root).as_posix() for it in found), *self._generated]
-        self.pages = {path: _place(path) for path in paths}
+        self.pages = {path: _place(path, paths) for path in paths}
 
     # -------------------------------------------------------------- navigation
 
@@ -128,12 +131,22 @@ class Pages:
         return sections
 
     def _items(self, text: str, source: str) -> Iterator[Item]:
+        sections: dict[str, list[str]] = {}
         for title, target, description in _ITEM.findall(_FENCED.sub("", text)):
             page = self._resolve(source, target)
-            if page in self.pages:
+            if page not in self.pages:
+                continue
+
+            if "#" in target:
+                sections.setdefault(page, []).append(title)
+            else:
                 is_index = page.endswith("/README.md") and source == LANDING
                 below = self._items(self._text(page), page) if is_index else ()
                 yield Item(title, page, " ".join(description.split()), tuple(below))
+
+        for page, titles in sections.items():
+            heading = _HEADING.findall(self._text(page))[0]
+            yield Item(heading, page, f"{'; '.join(titles)}.")
 
     # -------------------------------------------------------------- pages
 
@@ -152,7 +165,7 @@ class Pages:
         def changed(match: re.Match[str]) -> str:
             return match[1] + self._link(path, match[2]) + match[3]
 
-        return _outside_fences(self._text(path), lambda it: _LINK.sub(changed, it))
+        return _outside_code(self._text(path), lambda it: _LINK.sub(changed, it))
 
     def _link(self, source: str, target: str) -> str:
         if target.startswith("#"):
@@ -161,9 +174,11 @@ class Pages:
         if _SCHEME.match(target) and not target.startswith(self._site):
             return target
 
-        name, _, anchor = target.partition("#")
-        anchor = f"#{anchor}" if anchor else ""
-        path = self._resolve(source, name)
+        anchor = "".join(target.partition("#")[1:])
+        path = self._resolve(source, target)
+        if path == target and _SCHEME.match(target):
+            return target
+
         place = self._places.get(path)
         if place is not None:
             folder = PurePosixPath(self.pages[source]).parent
@@ -177,12 +192,17 @@ class Pages:
         return {**self.pages, **images}
 
     def _resolve(self, source: str, target: str) -> str:
-        """Return the path in the checkout that a link of a page leads to."""
-        if target.startswith(self._site):
-            folder = target.removeprefix(self._site).partition("#")[0].strip("/")
-            return f"docs/{folder}/README.md"
+        """Return the path in the checkout that a link of a page leads to.
 
+        A link to the site leads to the page there. A file that is no page stays a link.
+        """
         name = target.partition("#")[0]
+        if name.startswith(self._site):
+            folder = name.removeprefix(self._site).strip("/")
+            places = {f"{folder}.md", f"{folder}/index.md".lstrip("/")}
+            found = [page for page, it in self.pages.items() if it in places]
+            return found[0] if found else target
+
         return os.path.normpath(PurePosixPath(source).parent / name).replace(
             os.sep, "/"
         )
@@ -213,7 +233,7 @@ class Pages:
         return (self._root / path).read_text(encoding="utf-8")
 
 
-def _place(page: str) -> str:
+def _place(page: str, pages: Collection[str]) -> str:
     """Return the path on the site of a page of the checkout."""
     path = PurePosixPath(page)
     match path.parts:
@@ -223,6 +243,9 @@ def _place(page: str) -> str:
             return "apiserver-architecture.md"
         case (name,):
             return name.lower()
+        case ("docs", _, "README.md") if not _has_others(path, pages):
+            # An index.md would become the page of its whole section.
+            return f"{path.parent.name}.md"
         case ("docs", *_):
             place = path.relative_to("docs")
             return place.with_name(place.name.replace("README", "index")).as_posix()
@@ -230,8 +253,15 @@ def _place(page: str) -> str:
             raise AssertionError(path)
 
 
-def _outside_fences(text: str, change: Callable[[str], str]) -> str:
-    parts = _FENCED.split(text)
+def _has_others(index: PurePosixPath, pages: Collection[str]) -> bool:
+    """Tell whether the folder of a page has other pages."""
+    return any(
+        index.parent in PurePosixPath(it).parents for it in pages if it != f"{index}"
+    )
+
+
+def _outside_code(text: str, change: Callable[[str], str]) -> str:
     return "".join(
-        part if part.lstrip().startswith("```") else change(part) for part in parts
+        part if part.lstrip().startswith("`") else change(part)
+        for part in _CODE.split(text)
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import griffe
@@ -15,7 +16,7 @@ from processes import ROOT
 from site_docstrings import Docstrings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 __all__ = ["PUBLIC_MODULES", "Entry", "Reference"]
 
@@ -78,8 +79,14 @@ class Entry:
             first = self.target.docstring.value.partition("\n\n")[0]
             return " ".join(first.split())
 
-        value = getattr(self.target, "value", None)
-        return f"`{value}`" if value else ""
+        # A constant without a docstring.
+        shown = repr(getattr(import_module(self.module), self.name))
+        return f"`{shown}`" if not shown.startswith("<") else ""
+
+    @property
+    def is_row(self) -> bool:
+        """Tell whether its row in the table of the module is all there is to say."""
+        return not self.target.has_docstring
 
 
 class Reference:
@@ -151,7 +158,9 @@ class Reference:
             return [name] if name in PUBLIC_MODULES else []
 
         first, *rest = path.split(".")
-        if not (called or rest or "_" in first or first[0].isupper()):
+        # `until()` is a function, but `forget()` a method of some object.
+        is_function = called and f"aioinformer.{first}" in self.entries
+        if not (rest or "_" in first or first[0].isupper() or is_function):
             return []
 
         for entry in self._named.get(path, ()):
@@ -219,37 +228,64 @@ class Reference:
         rows = [f"- [{it}]({page_of(it)}): {self.summary(it)}" for it in modules]
         return "\n".join(["# API reference\n", *_INTRODUCTION, "", *rows, ""])
 
-    def _page(self, path: str, entries: Iterable[Entry]) -> str:
+    def _page(self, path: str, entries: list[Entry]) -> str:
         lines = [f"# {path} {{ #{path} }}\n", f"::: {path}"]
-        lines += ["    options:", "      members: false", ""]
+        lines += ["    options:", "      members: false"]
+        lines += ["      show_root_heading: false"]
+        lines += ["      show_root_toc_entry: false", ""]
         lines += ["| name | |", "|---|---|"]
         for entry in entries:
             home = self.home(entry)
             link = f"{page_of(home.module)}#{home.path}"
-            # The anchor of a name that another page documents is in its row.
-            anchor = "" if home is entry else f"{{ #{entry.path} }}"
+            # The anchor of a name that has no section on this page is in its row.
+            has_section = home is entry and not entry.is_row
+            anchor = "" if has_section else f"{{ #{entry.path} }}"
             summary = entry.summary.replace("|", "\\|")
             lines.append(f"| [`{entry.name}`]({link}){anchor} | {summary} |")
 
         lines.append("")
+        short = [it.name for it in entries if f"aioinformer.{it.name}" in self.entries]
+        if short and path != "aioinformer":
+            names = ", ".join(f"`{name}`" for name in short)
+            lines.append(f"`aioinformer` also exports {names}.\n")
+
         for entry in entries:
-            if self.home(entry) is entry:
+            if self.home(entry) is entry and not entry.is_row:
                 lines += [f"::: {entry.path}", _OPTIONS.rstrip()]
                 if inherited := self._inherited(entry):
                     lines.append(f"      inherited_members: {inherited}")
 
-                lines.append("")
+                lines += ["", *self._inherited_links(entry)]
 
         return "\n".join(lines)
 
-    def text(self) -> str:
-        """Return the reference as Markdown with signatures, for readers of text."""
-        parts = []
-        for path in PUBLIC_MODULES:
-            parts.append(f"# {path}\n\n{_text(self.module(path))}")
-            for entry in self.entries.values():
-                if entry.module == path:
-                    parts.extend(self._text_of(entry))
+    def _inherited_links(self, entry: Entry) -> Iterator[str]:
+        """Yield a line for each public base: its members are on its own page."""
+        if not isinstance(entry.target, griffe.Class):
+            return
+
+        own = set(self.members(entry))
+        for base in entry.target.mro():
+            home = self.homes.get(base.path)
+            if home is None:
+                continue
+
+            page = page_of(home.module)
+            links = [
+                f"[`{name}`]({page}#{home.path}.{name})"
+                for name in self.described(home)
+                if name not in own
+            ]
+            own.update(self.described(home))
+            if links:
+                yield f"Inherited from `{home.name}`: {', '.join(links)}.\n"
+
+    def text(self, path: str) -> str:
+        """Return the page of a module as plain Markdown: signatures and docstrings."""
+        parts = [f"# {path}", _text(self.module(path))]
+        for entry in self.entries.values():
+            if entry.module == path:
+                parts.extend(self._text_of(entry))
 
         return "\n\n".join(parts) + "\n"
 
@@ -259,7 +295,8 @@ class Reference:
             yield f"## {entry.path}\n\nSee {home.path}."
             return
 
-        yield f"## {_signature(entry.target, entry.path)}\n\n{_text(entry.target)}"
+        text = entry.summary if entry.is_row else _text(entry.target)
+        yield f"## {_signature(entry.target, entry.path)}\n\n{text}"
         if isinstance(entry.target, griffe.Class):
             members = entry.target.all_members
             for name in self.described(entry):

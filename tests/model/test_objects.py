@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib import import_module
 from types import MappingProxyType
 from typing import Annotated, Any, TypedDict
 
@@ -542,6 +543,24 @@ def test_into_model_accepts_object_without_kind() -> None:
     obj = KubeObject.of({"metadata": {"name": "a"}, "data": {"key": "value"}})
 
     assert obj.into(V1ConfigMap).data == {"key": "value"}
+
+
+@pytest.mark.parametrize(
+    "library",
+    ["kubernetes_asyncio.client", "kubernetes.client", "kubernetes.aio.client"],
+)
+def test_into_builds_all_models_of_the_library_of_the_kind(library: str) -> None:
+    client: Any = import_module(library)
+
+    class Mine(client.V1Pod):  # type: ignore[misc]
+        pass
+
+    for kind in (client.V1Pod, Mine):
+        found = sample().into(kind)
+
+        assert type(found) is kind
+        assert type(found.metadata) is client.V1ObjectMeta
+        assert type(found.spec.containers[0]) is client.V1Container
 
 
 @each_case("kind", [PodStruct, PodData, PodDict, PodModel, V1Pod])

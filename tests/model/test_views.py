@@ -17,6 +17,7 @@ from fastapi.encoders import jsonable_encoder
 from json_helpers import nested
 from pydantic import TypeAdapter
 
+from aioinformer import json_codec
 from aioinformer.errors import DecodeError
 from aioinformer.model import KubeObject
 from aioinformer.model.views import (
@@ -210,15 +211,16 @@ def test_deep_copies_of_views_can_be_changed() -> None:
 
 
 def test_to_dict_copies_deepest_decodable_nesting() -> None:
-    """`orjson` cannot encode this depth."""
-    value: Any = ReadOnlyDict(decode_json(nested(1000), "a body")).to_dict()
+    """`orjson` cannot encode this depth. `msgspec` cannot decode 1000 levels."""
+    levels = 1000 if json_codec.loads is orjson.loads else 800
+    value: Any = ReadOnlyDict(decode_json(nested(levels), "a body")).to_dict()
 
     depth = 0
     while isinstance(value, dict):
         value = value["a"]
         depth += 1
 
-    assert depth == 1000
+    assert depth == levels
 
 
 # ---------------------------------------------------------------- decoding
@@ -228,7 +230,8 @@ def test_decode_json_error_has_name_and_offset() -> None:
     with pytest.raises(DecodeError, match=r"^the body: ") as caught:
         decode_json(b'{"a":nonsense}', "the body")
 
-    assert caught.value.offset == 5
+    # At the wrong word: orjson reports its begin.
+    assert 5 <= caught.value.offset <= 12
     assert "nonsense" not in str(caught.value)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+from typing import Any
 
 from cookbook import COOKBOOK, running
 from processes import ROOT
 
-from aioinformer.model.resources import PODS
+from aioinformer.model.resources import DEPLOYMENTS, PODS, REPLICA_SETS
 
 
 async def test_read_objects_as_msgspec_types() -> None:
@@ -18,8 +19,6 @@ async def test_read_objects_as_msgspec_types() -> None:
 
 async def test_read_objects_as_pydantic_models() -> None:
     async with running("Read objects as Pydantic models") as program:
-        no_ip = {"status": {"podIP": None}}
-        program.server.patch(PODS, "web-1", no_ip, namespace="shop")
         await program.main
 
 
@@ -35,6 +34,37 @@ async def test_read_objects_as_models_of_kubernetes_asyncio() -> None:
 
 async def test_find_pods_by_image_with_an_index_of_your_own() -> None:
     async with running("Find pods by image with an index of your own") as program:
+        await program.main
+
+
+async def test_find_the_pods_of_a_deployment_by_owner() -> None:
+    async with running("Find the pods of a Deployment by owner") as program:
+        server = program.server
+        owner = server.get(DEPLOYMENTS, "web", namespace="shop")
+        metadata = {"name": "web-1a", "ownerReferences": [reference(owner)]}
+        template = owner["spec"]["template"]
+        spec = {"selector": owner["spec"]["selector"], "template": template}
+        body = {"metadata": metadata, "spec": spec}
+        owned = server.create(REPLICA_SETS, body, namespace="shop")
+        patch = {"metadata": {"ownerReferences": [reference(owned)]}}
+        for name in ("web-0", "web-1"):
+            server.patch(PODS, name, patch, namespace="shop")
+
+        await program.main
+
+
+def reference(owner: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+    }
+
+
+async def test_join_pods_with_their_nodes() -> None:
+    async with running("Join pods with their nodes") as program:
         await program.main
 
 
@@ -69,6 +99,22 @@ async def test_resync_a_handler_every_ten_minutes() -> None:
         await asyncio.sleep(60)
         program.server.patch(PODS, "web-0", pending, namespace="shop")
         await asyncio.sleep(600)
+
+
+async def test_report_pods_in_trouble() -> None:
+    async with running("Report pods in trouble") as program:
+        await asyncio.sleep(10)
+        crashed = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
+        waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+        container = {"name": "main", "restartCount": 3}
+        broken = container | {"state": waiting, "lastState": crashed}
+        patch = {"status": {"containerStatuses": [broken]}}
+        program.server.patch(PODS, "web-0", patch, namespace="shop")
+        await asyncio.sleep(60)
+        fine = container | {"state": {"running": {}}, "lastState": crashed}
+        patch = {"status": {"containerStatuses": [fine]}}
+        program.server.patch(PODS, "web-0", patch, namespace="shop")
+        await asyncio.sleep(10)
 
 
 async def test_keep_100_000_pods_in_little_memory() -> None:

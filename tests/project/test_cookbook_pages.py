@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from cookbook import COOKBOOK, START, Recipe, apply, recipes
 from doc_blocks import blocks_of, broken_links, indented_code, run_as_tests
+from doc_sessions import files_of
 from processes import ROOT
 
 from aioinformer.testing import APIServer
@@ -27,7 +30,7 @@ VERBS = re.findall(
     r"\w+",
     """
     Add Answer Apply Call Change Check Choose Clean Create Debounce Delete Deploy
-    Detect Filter Find Follow Give Grant Handle Ignore Index Iterate Keep Limit List
+    Detect Filter Find Follow Give Grant Handle Ignore Index Iterate Join Keep Limit List
     Log Measure Own Patch Print Protect React Read Reconcile Record Refuse Report
     Requeue Restart Resync Retry Run Select Send Serve Set Share Show Shrink Shut
     Simulate Start Stop Stream Test Update Use Wait Watch Write
@@ -36,7 +39,7 @@ VERBS = re.findall(
 
 
 def test_cookbook_has_at_least_25_recipes() -> None:
-    assert len(RECIPES) >= 1
+    assert len(RECIPES) >= 25
     assert len({it.title for it in RECIPES}) == len(RECIPES)
 
 
@@ -53,13 +56,14 @@ def is_run(recipe: Recipe) -> bool:
         for it in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(it, ast.AsyncFunctionDef)
     }
-    return f"running({recipe.title!r}" in tests.get(recipe.name, "")
+    return f"({recipe.title!r}" in tests.get(recipe.name, "")
 
 
 def test_each_program_has_a_test_that_runs_it() -> None:
     programs = [it for it in RECIPES if not it.is_test_file]
+    endings = {"", START}  # empty for commands
 
-    assert [it.name for it in programs if not it.code.endswith(START)] == []
+    assert {it.code[-len(START) :] for it in programs} <= endings
     assert [f"{it.page}: {it.name}" for it in programs if not is_run(it)] == []
 
 
@@ -67,8 +71,9 @@ def test_each_program_has_a_test_that_runs_it() -> None:
 @pytest.mark.parametrize("page", TESTS)
 def test_test_files_pass(page: str, tmp_path: Path) -> None:
     files = {f"{it.name}.py": it.code for it in TESTS[page]}
+    others = files_of((COOKBOOK / page).read_text(encoding="utf-8"))
     loops = ("-o", "asyncio_default_fixture_loop_scope=function")
-    outcome = run_as_tests(tmp_path, files, "-o", "asyncio_mode=auto", *loops)
+    outcome = run_as_tests(tmp_path, files | others, "-o", "asyncio_mode=auto", *loops)
 
     assert [it for it in files if not outcome.has_passed(it)] == [], outcome.out
 
@@ -87,10 +92,38 @@ def test_recipes_are_short() -> None:
     assert {name: n for name, n in lengths.items() if n > 50} == {}
 
 
-def test_blocks_have_a_tested_language() -> None:
-    kinds = {it.language for recipe in RECIPES for it in recipe.blocks}
+@pytest.mark.realtime
+@pytest.mark.parametrize(
+    "command", [["format", "--check"], ["check", "--select", "F,I"]], ids=" ".join
+)
+def test_recipes_are_formatted_and_use_their_imports(
+    command: list[str], tmp_path: Path
+) -> None:
+    for recipe in RECIPES:
+        (tmp_path / f"{recipe.page}_{recipe.name}.py").write_text(recipe.code)
 
-    assert kinds <= {"python", "text", "yaml"}
+    config = ROOT / "pyproject.toml"
+    ruff = [
+        sys.executable,
+        "-m",
+        "ruff",
+        *command,
+        "--config",
+        str(config),
+        str(tmp_path),
+    ]
+    done = subprocess.run(ruff, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout
+
+
+def test_blocks_have_a_tested_language() -> None:
+    kinds = {(it.page, block.language) for it in RECIPES for block in it.blocks}
+    tested = {"python", "text", "yaml"}
+
+    # The tests of these pages send the requests of their commands, or type them.
+    typed = {("operations.md", "console"), ("web.md", "console")}
+    assert {it for it in kinds if it[1] not in tested} == typed
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda it: it.name)

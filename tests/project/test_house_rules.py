@@ -104,6 +104,7 @@ TASK_OWNERS = {
 PUBLIC_TO_THE_SERVER = {
     "aioinformer",
     "aioinformer.errors",
+    "aioinformer.json_codec",
     "aioinformer.model",
     "aioinformer.model.resources",
     "aioinformer.model.selectors",

@@ -5,19 +5,32 @@ from __future__ import annotations
 import re
 import tomllib
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
+from doc_blocks import blocks_of
 from processes import ROOT
+
+import aioinformer
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 REPOSITORY = PROJECT["project"]["urls"]["Repository"]
 README = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+INSTALLING = (ROOT / "docs/installing.md").read_text(encoding="utf-8")
 TARGET = re.compile(r"\]\(([^)\s]+)\)")
 PAGES = re.compile(rf"{REPOSITORY}/blob/v1\.2\.3/([^#]+)(#.*)?")
 IMAGES = re.compile(
     rf"{REPOSITORY.replace('github.com', 'raw.githubusercontent.com')}/v1\.2\.3/(.+)"
 )
+
+
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+# By commit, or by the exact version.
+PINNED = re.compile(r"[\w./-]+@([0-9a-f]{40} # v[\d.]+|v\d+\.\d+\.\d+)")
 
 
 def normalized(name: str) -> str:
@@ -28,6 +41,13 @@ def names(requirements: list[Any]) -> set[str]:
     """Return the names of required packages, without included groups."""
     lines = [it for it in requirements if isinstance(it, str)]
     return {normalized(re.split(r"[\[<>=~;\s]", it)[0]) for it in lines}
+
+
+def sizes() -> dict[str, tuple[int, int]]:
+    """Return packages and MiB of each installation, as documented."""
+    row = r"^\| `aioinformer(?:\[(\w+)\])?` \|.*\| (\d+) \| (\d+) \|$"
+    rows = re.findall(row, INSTALLING, re.MULTILINE)
+    return {extra: (int(packages), int(size)) for extra, packages, size in rows}
 
 
 def index_page() -> str:
@@ -47,6 +67,31 @@ def test_every_required_package_is_pinned() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pinned = {normalized(it.partition("==")[0]) for it in lines}
     assert required - pinned == {"aioinformer"}
+
+
+def test_page_about_installing_lists_base_and_extras() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+
+    assert list(sizes()) == ["", *extras]
+    assert sizes()["all"] == max(sizes().values())
+    assert sizes()[""] == min(sizes().values())
+
+
+def test_page_about_installing_lists_dependencies_except_orjson() -> None:
+    commands = [it.text for it in blocks_of(INSTALLING, "sh")]
+    required = names(PROJECT["project"]["dependencies"])
+
+    assert commands[0] == "pip install aioinformer\n"
+    by_hand, itself = commands[1].splitlines()
+    assert names(by_hand.split()[2:]) == required - {"orjson"}
+    assert itself == "pip install --no-deps aioinformer"
+
+
+def test_page_about_installing_pins_the_current_minor_version() -> None:
+    (line,) = [it.text.strip() for it in blocks_of(INSTALLING, "text")]
+    major, minor = aioinformer.__version__.split(".")[:2]
+
+    assert line == f"aioinformer>={major}.{minor},<{major}.{int(minor) + 1}"
 
 
 def test_index_page_has_only_absolute_links_to_existing_files() -> None:
@@ -80,3 +125,26 @@ def test_command_of_the_distribution_exists(name: str) -> None:
     module, _, function = PROJECT["project"]["scripts"][name].partition(":")
 
     assert callable(getattr(import_module(module), function))
+
+
+def test_ci_runs_on_every_supported_python() -> None:
+    ci = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    classifiers = PROJECT["project"]["classifiers"]
+    found = (re.fullmatch(r".* :: (3\.\d+)", it) for it in classifiers)
+
+    assert ci["jobs"]["check"]["strategy"]["matrix"]["python"] == [
+        it[1] for it in found if it
+    ]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda it: it.name)
+def test_workflow_calls_existing_targets_and_pinned_actions(path: Path) -> None:
+    text = path.read_text()
+    targets = re.findall(
+        r"^([a-z0-9]+):", (ROOT / "Makefile").read_text(), re.MULTILINE
+    )
+    actions = re.findall(r"uses: (?!\./)(.+)", text)
+
+    assert set(re.findall(r"\bmake ([a-z0-9]+)", text)) - set(targets) == set()
+    assert len(actions) > 5
+    assert [it for it in actions if not PINNED.fullmatch(it)] == []

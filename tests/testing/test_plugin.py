@@ -161,6 +161,47 @@ def test_plugin_merges_options_of_fixture_and_markers(run: Run) -> None:
     assert outcome.last == "3 passed", outcome.out
 
 
+def test_plugin_loads_files_of_configuration_fixture_and_markers(
+    run: Run, tmp_path: Path
+) -> None:
+    for name in ("one", "two", "three", "four"):
+        text = f"{{apiVersion: v1, kind: Node, metadata: {{name: {name}}}}}"
+        (tmp_path / name).with_suffix(".yaml").write_text(text)
+
+    outcome = run(
+        """
+        from pathlib import Path
+        from aioinformer.model.resources import NODES
+
+        @pytest.fixture
+        def apiserver_options():
+            return {"load": "two.yaml"}
+
+        def names(server):
+            return {it["metadata"]["name"] for it in server.objects(NODES)}
+
+        @pytest.mark.apiserver(load=["three.yaml"])
+        async def test_of_the_marker(apiserver, monkeypatch, tmp_path):
+            monkeypatch.chdir(tmp_path)  # paths start at the root folder of pytest
+            assert names(apiserver) == {"one", "two", "three"}
+            apiserver.load("f*.yaml")
+            assert names(apiserver) == {"one", "two", "three", "four"}
+
+        async def test_of_the_fixture(apiserver):
+            assert names(apiserver) == {"one", "two"}
+
+        @pytest.mark.apiserver(load=Path(__file__).parent / "none.yaml")
+        async def test_missing(apiserver): pass
+        """,
+        *("-o", "aioinformer_load=one.yaml"),
+        *AUTO,
+        plugins=ASYNCIO,
+    )
+
+    assert f"apiserver: {tmp_path}/none.yaml does not exist" in outcome.out
+    assert outcome.last == "2 passed, 1 error", outcome.out
+
+
 def test_plugin_fixture_can_be_used_by_other_fixtures(run: Run) -> None:
     outcome = run(
         """
@@ -210,6 +251,27 @@ def test_plugin_uses_default_loop_scope(run: Run, scope: str) -> None:
         *STRICT,
         "-o",
         f"asyncio_default_test_loop_scope={scope}",
+        plugins=ASYNCIO,
+    )
+
+    assert outcome.last == "1 passed", outcome.out
+
+
+def test_plugin_runs_server_on_uvloop(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "import uvloop\n"
+        "def pytest_asyncio_loop_factories(config, item):\n"
+        "    return {'uvloop': uvloop.new_event_loop}\n"
+    )
+    outcome = run(
+        """
+        async def test_lists_pods(apiserver):
+            assert "uvloop" in type(asyncio.get_running_loop()).__module__
+            apiserver.create(PODS, {"metadata": {"name": "web"}})
+            async with apiserver.client() as client:
+                assert [pod.name for pod in await client.list(PODS)] == ["web"]
+        """,
+        *AUTO,
         plugins=ASYNCIO,
     )
 

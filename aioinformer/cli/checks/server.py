@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import orjson
-
+from aioinformer import json_codec
 from aioinformer._tasks import in_thread
 from aioinformer.cli.checks import results
 from aioinformer.cli.checks.findings import StepResult
@@ -65,11 +64,11 @@ async def version(client: Client) -> StepResult:
     server = client.config.server
     try:
         async with client.stream("GET", "/version") as response:
-            return results.version(orjson.loads(await response.read()), server)
+            return results.version(json_codec.loads(await response.read()), server)
 
     except Forbidden:
         return StepResult("warning", "reading the version is not permitted")
-    except orjson.JSONDecodeError:
+    except json_codec.JSONDecodeError:
         return results.version(None, server)
     except DecodeError as exc:
         return StepResult("failed", message_of(exc))

@@ -23,8 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
-import orjson
-
+from aioinformer import json_codec
 from aioinformer._tasks import in_thread
 from aioinformer._user_code import guarded_logger
 from aioinformer.client.auth.credentials import AuthInfo, bearer, is_transient
@@ -174,7 +173,7 @@ class ExecPlugin:
 
     def _start(self, interactive: bool) -> subprocess.Popen[bytes]:
         try:
-            info = orjson.dumps(self._info(interactive)).decode()
+            info = json_codec.dumps(self._info(interactive)).decode()
         except (TypeError, UnicodeDecodeError) as exc:
             raise OptionsError(f"cannot pass the cluster to {self}: {exc}") from None
 
@@ -255,8 +254,8 @@ class ExecPlugin:
 
     def _status(self, stdout: bytes, hint: str) -> dict[str, Any]:
         try:
-            response = orjson.loads(stdout)
-        except orjson.JSONDecodeError:
+            response = json_codec.loads(stdout)
+        except json_codec.JSONDecodeError:
             # Neither shown nor chained: the output may contain a token.
             what = "nothing" if not stdout.strip() else "something that is not JSON"
             raise OptionsError(f"{self} printed {what}{hint}") from None

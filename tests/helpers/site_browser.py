@@ -1,0 +1,240 @@
+"""Checks of the built site in Chromium: search, narrow screens, dark mode, other hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import http.server
+import json
+import re
+import shutil
+import tempfile
+import threading
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+__all__ = ["Browser", "browser_problems", "find_chromium", "started"]
+
+_NARROW, _WIDE = 390, 1280
+_OPTIONS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--remote-debugging-port=0",
+)
+_SECONDS = 60
+
+# Words, and the anchor that their search finds first.
+_SEARCHES = {
+    "SharedInformer": "aioinformer.informer.SharedInformer",
+    "LeaderElector": "aioinformer.controller.LeaderElector",
+    "index_by_owner": "aioinformer.cache.index_by_owner",
+}
+_SEARCH_BUTTON = "document.querySelector('.md-search__button')"
+_SEARCH_DIALOG = "[...document.body.children].find(it => it.shadowRoot)?.shadowRoot"
+
+# Elements that are wider than the screen, without scrolling inside.
+_TOO_WIDE = """
+  [...document.querySelectorAll('article pre, article table, article img')]
+    .filter(it => it.getBoundingClientRect().right > innerWidth + 1)
+    .filter(it => { for (let up = it; up.tagName !== 'ARTICLE'; up = up.parentElement)
+                      if (getComputedStyle(up).overflowX === 'auto') return false;
+                    return true; })
+    .map(it => it.tagName + ' ' + it.textContent.slice(0, 40)).join('; ')
+"""
+
+
+def find_chromium() -> str | None:
+    """Return the path of an installed Chromium or Chrome."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return next((it for it in map(shutil.which, names) if it), None)
+
+
+class Browser:
+    """One page of a browser that speaks the Chrome DevTools Protocol."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._last = 0
+        self.requested: list[str] = []
+
+    async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Call a method of the protocol and return its result."""
+        self._last += 1
+        call = {"id": self._last, "method": method, "params": parameters}
+        await self._socket.send_json(call)
+        while True:
+            message = await self._socket.receive_json()
+            if message.get("method") == "Network.requestWillBeSent":
+                self.requested.append(message["params"]["request"]["url"])
+
+            if message.get("id") == self._last:
+                if "error" in message:
+                    raise RuntimeError(f"{method}: {message['error']}")
+
+                result: dict[str, Any] = message["result"]
+                return result
+
+    async def run(self, script: str) -> Any:
+        """Evaluate an expression in the page; wait for it if it is a promise."""
+        result = await self.call(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )
+        if "exceptionDetails" in result:
+            raise RuntimeError(f"{script}: {result['exceptionDetails']}")
+
+        return result["result"].get("value")
+
+    async def until(self, script: str) -> Any:
+        """Wait until an expression is true, and return its value."""
+        async with asyncio.timeout(_SECONDS):
+            while not (value := await self.run(script)):
+                await asyncio.sleep(0.05)
+
+        return value
+
+    async def open(self, url: str, *, width: int = _WIDE, dark: bool = False) -> None:
+        """Open a page in a window of a width, and wait until it is loaded."""
+        await self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=800,
+            deviceScaleFactor=1,
+            mobile=width == _NARROW,
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        await self.call("Emulation.setEmulatedMedia", features=[scheme])
+        await self.call("Page.navigate", url=url)
+        address = json.dumps(url)
+        await self.until(
+            f"location.href === {address} && document.readyState === 'complete'"
+        )
+
+
+@contextlib.asynccontextmanager
+async def started(chromium: str) -> AsyncIterator[Browser]:
+    """Start a browser with a profile of its own."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        process = await asyncio.create_subprocess_exec(
+            chromium,
+            *_OPTIONS,
+            f"--user-data-dir={profile}",
+            "about:blank",
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(_SECONDS):
+                host = await _debugging_host(process)
+
+            async with (
+                aiohttp.ClientSession() as http,
+                http.put(f"http://{host}/json/new?about:blank") as response,
+                http.ws_connect(
+                    (await response.json())["webSocketDebuggerUrl"], max_msg_size=0
+                ) as socket,
+            ):
+                browser = Browser(socket)
+                for domain in ("Network", "Page", "Runtime"):
+                    await browser.call(f"{domain}.enable")
+
+                yield browser
+        finally:
+            process.terminate()
+            await process.communicate()
+
+
+async def _debugging_host(process: asyncio.subprocess.Process) -> str:
+    assert process.stderr is not None
+    while line := await process.stderr.readline():
+        if found := re.search(rb"ws://([^/]+)/", line):
+            return found[1].decode()
+
+    raise RuntimeError("Chromium ended before it listened")
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name
+        """Print nothing."""
+
+
+@contextlib.contextmanager
+def _served(folder: Path) -> Iterator[str]:
+    handler = functools.partial(_Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+async def browser_problems(site: Path, chromium: str) -> list[str]:
+    """Return what does not work in a browser."""
+    found = []
+    with _served(site) as url:
+        async with started(chromium) as browser:
+            for page in _pages(site):
+                address = url if page == "." else f"{url}{page}/"
+                await browser.open(address, width=_NARROW)
+                width = await browser.run("document.documentElement.scrollWidth")
+                if width > _NARROW:
+                    found.append(
+                        f"{page}: {width} pixels wide on a screen of {_NARROW}"
+                    )
+
+                if wide := await browser.run(_TOO_WIDE):
+                    found.append(f"{page}: cut off on a screen of {_NARROW}: {wide}")
+
+            await browser.open(url, dark=True)
+            colour = await browser.run(
+                "getComputedStyle(document.body).backgroundColor"
+            )
+            if max(map(float, re.findall(r"[\d.]+", colour)[:3])) > 80:
+                found.append(f"dark mode has the background {colour}")
+
+            found += await _search_problems(browser, url)
+            found += [
+                f"loads {it}"
+                for it in browser.requested
+                if not it.startswith((url, "data:", "blob:", "about:"))
+            ]
+
+    return found
+
+
+def _pages(site: Path) -> list[str]:
+    return sorted(
+        path.parent.relative_to(site).as_posix() for path in site.rglob("index.html")
+    )
+
+
+async def _search_problems(browser: Browser, url: str) -> list[str]:
+    found = []
+    for words, anchor in _SEARCHES.items():
+        await browser.open(url)
+        await browser.until(f"{_SEARCH_BUTTON} && ({_SEARCH_BUTTON}.click(), true)")
+        # The theme shows the results in a shadow tree of its own.
+        await browser.until(f"{_SEARCH_DIALOG}?.activeElement?.tagName === 'INPUT'")
+        await browser.call("Input.insertText", text=words)
+        results = f"[...{_SEARCH_DIALOG}.querySelectorAll('a')].map(it => it.href)"
+        try:
+            first = await browser.until(f"{results}[0]")
+        except TimeoutError:
+            first = "nothing"
+
+        if not first.endswith(f"#{anchor}"):
+            found.append(f"a search for {words!r} finds {first} first, not {anchor}")
+
+    return found
