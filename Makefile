@@ -46,7 +46,7 @@ e2e: $(DEV) ## Build a real kube-apiserver and test against it; needs Go
 bench: $(DEV) ## Compare with other clients; ARGS="--quick" for a short run
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
-dist: $(VENV)/.ready-dist ## Build what is published, and check it
+dist: $(DEV) $(VENV)/.ready-dist ## Build what is published, and check it
 	@scripts/dist
 
 docs: $(VENV)/.ready-docs ## Build the documentation site in build/site, and check it

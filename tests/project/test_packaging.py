@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 import tomllib
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from doc_blocks import blocks_of
 from processes import ROOT
 
 import aioinformer
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 REPOSITORY = PROJECT["project"]["urls"]["Repository"]
@@ -22,6 +26,11 @@ PAGES = re.compile(rf"{REPOSITORY}/blob/v1\.2\.3/([^#]+)(#.*)?")
 IMAGES = re.compile(
     rf"{REPOSITORY.replace('github.com', 'raw.githubusercontent.com')}/v1\.2\.3/(.+)"
 )
+
+
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+# By commit, or by the exact version.
+PINNED = re.compile(r"[\w./-]+@([0-9a-f]{40} # v[\d.]+|v\d+\.\d+\.\d+)")
 
 
 def normalized(name: str) -> str:
@@ -116,3 +125,26 @@ def test_command_of_the_distribution_exists(name: str) -> None:
     module, _, function = PROJECT["project"]["scripts"][name].partition(":")
 
     assert callable(getattr(import_module(module), function))
+
+
+def test_ci_runs_on_every_supported_python() -> None:
+    ci = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    classifiers = PROJECT["project"]["classifiers"]
+    found = (re.fullmatch(r".* :: (3\.\d+)", it) for it in classifiers)
+
+    assert ci["jobs"]["check"]["strategy"]["matrix"]["python"] == [
+        it[1] for it in found if it
+    ]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda it: it.name)
+def test_workflow_calls_existing_targets_and_pinned_actions(path: Path) -> None:
+    text = path.read_text()
+    targets = re.findall(
+        r"^([a-z0-9]+):", (ROOT / "Makefile").read_text(), re.MULTILINE
+    )
+    actions = re.findall(r"uses: (?!\./)(.+)", text)
+
+    assert set(re.findall(r"\bmake ([a-z0-9]+)", text)) - set(targets) == set()
+    assert len(actions) > 5
+    assert [it for it in actions if not PINNED.fullmatch(it)] == []
