@@ -82,8 +82,11 @@ if TYPE_CHECKING:
         KubeObject,
         LabelSelector,
         Resource,
+        condition,
+        is_ready,
         strip_managed_fields,
     )
+    from aioinformer.tables import pod_trouble
     from aioinformer.watch import EventType, WatchEvent, until
     from aioinformer.workqueue import (
         DelayingQueue,
@@ -146,7 +149,10 @@ __all__ = [
     "WatchEvent",
     "WorkQueue",
     "WrongLoop",
+    "condition",
     "index_by",
+    "is_ready",
+    "pod_trouble",
     "strip_managed_fields",
     "until",
     "until_with_sync",
@@ -163,6 +169,7 @@ _LAYERS = (
     "client",
     "informer",
     "controller",
+    "tables",
 )
 
 

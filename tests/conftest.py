@@ -220,14 +220,17 @@ def _hold_timers(loop: asyncio.AbstractEventLoop) -> None:
     Its virtual time began at 0, and from here on it is real again, perhaps hours later.
     A sleeping task would wake up and end before it is seen.
     """
-    for timer in loop._scheduled:  # type: ignore[attr-defined]
+    for timer in getattr(loop, "_scheduled", ()):
         timer._when += loop.time()
 
 
 def _sockets_of(loop: asyncio.AbstractEventLoop) -> dict[int, str]:
     """Return the files the loop watches: its wake-up pipe, servers and connections."""
-    registered = loop._selector.get_map()  # type: ignore[attr-defined]
-    return {key.fd: repr(key.data) for key in registered.values()}
+    selector = getattr(loop, "_selector", None)
+    if selector is None:  # a loop of another library
+        return {}
+
+    return {key.fd: repr(key.data) for key in selector.get_map().values()}
 
 
 def pod(

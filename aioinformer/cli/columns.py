@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from aioinformer.model import KubeObject
     from aioinformer.model.resource import Resource
 
-__all__ = ["GAP", "Columns", "cut", "fitted", "line_of_cells", "printable", "widened"]
+__all__ = [
+    "GAP",
+    "Columns",
+    "cut",
+    "fitted",
+    "line_of_cells",
+    "padded",
+    "printable",
+    "widened",
+]
 
 
 class Columns:
@@ -68,8 +77,8 @@ GAP = 3
 ELLIPSIS = "…"
 
 
-# Minimum width of a column that is cut, while others can be cut.
-LEAST_WIDTH = 6
+# Minimum width of a column that is cut. Shorter ones say too little.
+LEAST_WIDTH = 12
 
 
 def printable(text: str) -> str:
@@ -108,7 +117,7 @@ def widened(widths: Sequence[int], cells: Sequence[str]) -> list[int]:
 def fitted(widths: Sequence[int], room: int) -> list[int]:
     """Return the widths of columns in a line of `room` cells.
 
-    The widest columns are cut first, down to 6 cells. If that is not enough, the last
+    The widest columns are cut first, down to 12 cells. If that is not enough, the last
     columns get no width and are left out.
 
     Example:
@@ -117,35 +126,37 @@ def fitted(widths: Sequence[int], room: int) -> list[int]:
         >>> fitted([6, 6, 6], room=15)
         [6, 6, 0]
     """
-    most = min(max(widths, default=0), room)
-    while most > LEAST_WIDTH and _taken(_limited(widths, most)) > room:
+    count = len(widths)
+    while count > 1 and _taken(_limited(widths[:count], LEAST_WIDTH)) > room:
+        count -= 1
+
+    shown = widths[:count]
+    most = min(max(shown, default=0), room)
+    while most > 0 and _taken(_limited(shown, most)) > room:
         most -= 1
 
-    fitting = _limited(widths, most)
-    for number, width in enumerate(widths):
+    fitting = _limited(shown, most)
+    for number, width in enumerate(shown):
         if width > most and _taken(fitting) < room:
             fitting[number] += 1  # the remainder of equal cuts
 
-    while _taken(fitting) > room and len([it for it in fitting if it]) > 1:
-        last = max(number for number, width in enumerate(fitting) if width)
-        fitting[last] = 0
-
-    return fitting
+    return fitting + [0] * (len(widths) - count)
 
 
 def line_of_cells(cells: Sequence[str], widths: Sequence[int]) -> str:
     """Return a row as a line, with each cell cut and padded to its column."""
     shown = [(it, width) for it, width in zip(cells, widths, strict=True) if width]
-    parts = (_padded(cut(it, width), width) for it, width in shown)
+    parts = (padded(cut(it, width), width) for it, width in shown)
     return (" " * GAP).join(parts).rstrip()
 
 
-def _padded(text: str, width: int) -> str:
+def padded(text: str, width: int) -> str:
+    """Return a text of `width` cells, with blanks at the end."""
     return text + " " * (width - cell_len(text))
 
 
 def _limited(widths: Sequence[int], most: int) -> list[int]:
-    return [min(width, max(most, LEAST_WIDTH)) for width in widths]
+    return [min(width, most) for width in widths]
 
 
 def _taken(widths: Sequence[int]) -> int:

@@ -20,6 +20,7 @@ from aioinformer.cli.parameters import (
     duration,
     finite,
     given,
+    namespace_name,
 )
 
 if TYPE_CHECKING:
@@ -45,7 +46,17 @@ _for = click.option(
 _verbose = click.option(
     "-v", "--verbose", count=True, help="Log to stderr. Repeat for debug messages."
 )
-_namespace = click.option("-n", "--namespace", callback=given, help="Namespace to use.")
+_namespace = click.option(
+    "-n", "--namespace", callback=namespace_name, help="Namespace to use."
+)
+_namespaces = click.option(
+    "-n",
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    callback=namespace_name,
+    help="Namespace to use. Repeatable.",
+)
 _all_namespaces = click.option(
     "-A", "--all-namespaces", is_flag=True, help="Use all namespaces."
 )
@@ -145,7 +156,8 @@ def demo(
 
 @aioinformer.command()
 @click.argument("resource", shell_complete=complete_resource)
-@_namespace
+@click.argument("names", nargs=-1)
+@_namespaces
 @_all_namespaces
 @click.option(
     "-l",
@@ -159,8 +171,9 @@ def demo(
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["wide", "json", "name"]),
-    help="Output format: more columns, events as JSON lines, or names only.",
+    type=click.Choice(["wide", "json", "yaml", "name"]),
+    help="Output format: more columns, events as JSON lines, states as YAML documents, "
+    "or names only.",
 )
 @click.option("--plain", is_flag=True, help="Print lines even on a terminal.")
 @_server
@@ -171,8 +184,9 @@ def demo(
 @_verbose
 def watch(
     resource: str,
+    names: tuple[str, ...],
     *,
-    namespace: str | None,
+    namespaces: tuple[str, ...],
     all_namespaces: bool,
     selector: str,
     field_selector: str,
@@ -188,9 +202,9 @@ def watch(
     """Show the objects of a resource and their changes.
 
     RESOURCE is any resource of the cluster, named as for kubectl: pods, po, Deployment,
-    widgets.example.com, widgets.v1.example.com. Without -n and -A, it uses the
-    namespace of the kubeconfig's context, or "default". With --server, it uses all
-    namespaces.
+    widgets.example.com, widgets.v1.example.com. NAMES select objects: pods web-0 web-1,
+    or pods/web-0 pods/web-1. Without -n and -A, it uses the namespace of the
+    kubeconfig's context, or "default". With --server, it uses all namespaces.
 
     On a terminal it shows a live table with the columns of kubectl. Changes are marked
     by a sign (+ added, ~ modified, - deleted) and, unless NO_COLOR is set, a color. In
@@ -198,8 +212,18 @@ def watch(
     columns.
 
     \b
+    Keys of the live table:
+      arrows, j, k, PgUp, PgDn, Home, End    scroll
+      s, S                                   sort by the next or previous column
+      r                                      reverse the order
+      / and words, Enter                     show only rows with all the words
+      Esc                                    show all rows
+      q                                      quit
+
+    \b
     Example:
       aioinformer watch pods -n shop -l app=web
+      aioinformer watch pods/db-0 -n shop -o yaml
       aioinformer watch deploy -A -o wide
       aioinformer watch events -A -o json | jq .object.message
       aioinformer watch nodes --server http://127.0.0.1:8001 --for 60s
@@ -207,13 +231,16 @@ def watch(
 
     from aioinformer.cli import connection
     from aioinformer.cli import watch as it
+    from aioinformer.cli.resource_names import selected
 
     import_module("aioinformer.client.transport")  # would block the loop on entering
 
     async def main() -> int:
+        kind, chosen = selected(resource, names)
         options = it.WatchCommandOptions(
-            resource=resource,
-            namespace=namespace,
+            resource=kind,
+            names=chosen,
+            namespaces=namespaces,
             all_namespaces=all_namespaces,
             labels=selector,
             fields=field_selector,

@@ -11,9 +11,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from aioinformer.cli.live_table import RateMeter
-from aioinformer.cli.output import print_text
+from aioinformer.cli.output import counted, print_text
 from aioinformer.cli.running import FAILED_CHECK, pause, raise_informer_failure
+from aioinformer.cli.table_frame import RateMeter
 from aioinformer.cli.workload import NAMESPACES, Workload
 from aioinformer.controller import Controller, Manager
 from aioinformer.informer import SharedInformerFactory
@@ -315,7 +315,7 @@ def draw_line(frame: DemoState) -> str:
     """Return the state as one line."""
     parts = [f"{frame.seconds:5.1f} s"]
     parts += [
-        f"{row.name} {row.objects} ({row.rate:.0f} events/s, {row.phase}, "
+        f"{row.name} {row.objects} ({counted(round(row.rate), 'event')}/s, {row.phase}, "
         f"age {_age(row.age)})"
         for row in frame.rows
     ]

@@ -27,8 +27,7 @@ from aioinformer.cli.checks.resource import ResourceScope
 from aioinformer.cli.checks.server import Identity
 from aioinformer.cli.columns import printable
 from aioinformer.cli.error_messages import CommandError, message_of
-from aioinformer.cli.output import Control, print_error, write
-from aioinformer.cli.terminal import has_colors
+from aioinformer.cli.output import Control, has_colors, print_error, write
 from aioinformer.client import Client
 from aioinformer.client.authenticator import Authenticator
 from aioinformer.errors import AioInformerError, Forbidden, InternalError, NotFound

@@ -7,6 +7,7 @@ from aioinformer.errors import (
     ApiError,
     DecodeError,
     Forbidden,
+    HistoryReset,
     InformerStopped,
     Invalid,
     NotFound,
@@ -15,7 +16,7 @@ from aioinformer.errors import (
     Unauthorized,
 )
 
-__all__ = ["CommandError", "message_of", "unreadable"]
+__all__ = ["CommandError", "message_of", "trouble_of", "unreadable"]
 
 # The library's advice, as options of the command.
 _OPTIONS = {"use Client.from_url()": "pass --server", "from the caller": "--kubeconfig"}
@@ -66,6 +67,20 @@ def unreadable(error: DecodeError, server: str) -> str:
         f"{server} returned an invalid list: {_ended(text)} "
         "Is the URL that of an API server?"
     )
+
+
+def trouble_of(error: BaseException, duration: str = "") -> str:
+    """Return the line for an informer whose last list or watch failed.
+
+    Args:
+        error: Error of the list or watch.
+        duration: Duration of the trouble, such as `5m`; empty if it is unknown.
+    """
+    if isinstance(error, HistoryReset):
+        return "the server was restored or replaced, listing again"
+
+    lasting = f" for {duration}" if duration else ""
+    return f"connection lost{lasting}, retrying: {message_of(error)}"
 
 
 def _ended(text: str) -> str:

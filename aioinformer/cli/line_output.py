@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NoReturn, Protocol, assert_never
 
 from aioinformer import json_codec
-from aioinformer.cli.columns import line_of_cells, widened
-from aioinformer.cli.error_messages import message_of
+from aioinformer.cli.columns import fitted, line_of_cells, widened
+from aioinformer.cli.error_messages import trouble_of
 from aioinformer.cli.output import one_line, print_error, write
+from aioinformer.errors import HistoryReset
 from aioinformer.informer import Added, Deleted, Updated
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from aioinformer.cli.columns import Columns
     from aioinformer.informer import InformerStatus, SharedInformer
@@ -27,6 +28,7 @@ __all__ = [
     "LineStream",
     "NameLines",
     "TableLines",
+    "event_of",
     "outage_line",
 ]
 
@@ -43,23 +45,33 @@ class TableLines:
     """Rows of a table, each after its event type.
 
     The first line has the names of the columns. Columns never become narrower.
+
+    Args:
+        columns: Columns of the objects.
+        width: Width of the terminal, in cells, to cut cells and leave out columns that
+            do not fit. None for a pipe or file.
     """
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, width: int | None = None) -> None:
         self._columns = columns
+        self._width = width
         self._widths: list[int] = []
 
     def of(self, events: Sequence[Notification], now: datetime) -> str:
         """Return the lines for these changes, each with its end."""
         rows = [] if self._widths else [["EVENT", *self._columns.head]]
         for event in events:
-            kind, obj = _event_of(event)
+            kind, obj = event_of(event)
             rows.append([kind, *self._columns.cells(obj, now)])
 
         for row in rows:
             self._widths = widened(self._widths, row)
 
-        lines = (line_of_cells(row, self._widths) for row in rows)
+        widths = self._widths
+        if self._width is not None:
+            widths = fitted(widths, self._width)
+
+        lines = (line_of_cells(row, widths) for row in rows)
         return "".join(f"{line}\n" for line in lines)
 
 
@@ -69,7 +81,7 @@ class JSONLines:
     def of(self, events: Sequence[Notification], now: datetime) -> bytes:
         """Return the lines for these changes, each with its end."""
         del now
-        pairs = (_event_of(event) for event in events)
+        pairs = (event_of(event) for event in events)
         return b"".join(
             b'{"type":"%b","object":%b}\n' % (kind.encode(), _in_one_line(obj))
             for kind, obj in pairs
@@ -86,7 +98,7 @@ class NameLines:
     def of(self, events: Sequence[Notification], now: datetime) -> str:
         """Return the lines for these changes, each with its end."""
         del now
-        names = (f"{self._kind}/{_event_of(it)[1].name}" for it in events)
+        names = (f"{self._kind}/{event_of(it)[1].name}" for it in events)
         return "".join(f"{one_line(name)}\n" for name in names)
 
 
@@ -95,7 +107,7 @@ def _in_one_line(obj: KubeObject) -> bytes:
     return json_codec.dumps(obj.to_dict()) if b"\n" in obj.raw else obj.raw
 
 
-def _event_of(event: Notification) -> tuple[str, KubeObject]:
+def event_of(event: Notification) -> tuple[str, KubeObject]:
     """Return the event type of the Kubernetes API, and the object."""
     match event:
         case Added(obj=obj):
@@ -122,14 +134,23 @@ class LineStream:
         informer: Informer to add a handler to, before its start.
         lines: Format of the lines.
         title: Short description, such as `"pods in shop"`.
+        shown: Filter of the objects; None for all.
     """
 
-    def __init__(self, informer: SharedInformer, lines: LineFormat, title: str) -> None:
+    def __init__(
+        self,
+        informer: SharedInformer,
+        lines: LineFormat,
+        title: str,
+        shown: Callable[[KubeObject], bool] | None = None,
+    ) -> None:
         self._informer = informer
         self._lines = lines
         self._title = title
         self._events: asyncio.Queue[Notification] = asyncio.Queue()
-        informer.add_event_handler(on_event=self._events.put_nowait, name="lines")
+        self._registration = informer.add_event_handler(
+            on_event=self._events.put_nowait, filter=shown, name="lines"
+        )
 
     async def show(self) -> NoReturn:
         """Write until cancelled. The informer must be synced.
@@ -140,14 +161,16 @@ class LineStream:
         Cancellation:
             Stops it. Call `write_waiting()` to write the remaining events.
         """
-        if not self._informer.store:
+        # So that the first columns are as wide as many rows need.
+        await self._registration.wait_synced()
+        if not self._events.qsize():
             print_error(f"no {self._title} found, waiting for changes")
 
         async with asyncio.TaskGroup() as group:
             group.create_task(self._report_outages(), name="outages")
             while True:
-                await self._write([await self._events.get()])
                 await self.write_waiting()
+                await self._write([await self._events.get()])
 
     async def write_waiting(self) -> None:
         """Write the waiting events.
@@ -166,22 +189,27 @@ class LineStream:
         await write(self._lines.of(events, datetime.now(UTC)))
 
     async def _report_outages(self) -> NoReturn:
-        out = False
+        out, resets = False, 0
         while True:
             await asyncio.sleep(OUTAGE_CHECK_SECONDS)
-            line = outage_line(self._informer.status, was_out=out)
+            status = self._informer.status
+            line = outage_line(status, was_out=out)
             if line:
                 out = not out
                 print_error(line)
 
+            if status.history_resets > resets:
+                resets = status.history_resets
+                print_error("the server was restored or replaced, listing again")
+
 
 def outage_line(status: InformerStatus, *, was_out: bool) -> str:
     """Return the line for an outage that began or ended, or an empty string."""
-    out = status.failures > 0 and status.last_error is not None
-    if out == was_out:
+    error = status.last_error if status.failures else None
+    if isinstance(error, HistoryReset):
+        return ""  # it has a line of its own
+
+    if (error is not None) == was_out:
         return ""
 
-    if status.last_error is not None and out:
-        return f"connection lost, retrying: {message_of(status.last_error)}"
-
-    return "connection restored"
+    return "connection restored" if error is None else trouble_of(error)

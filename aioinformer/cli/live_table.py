@@ -1,8 +1,4 @@
-"""The live table of `aioinformer watch`.
-
-`VisibleObjects` chooses the objects, `ColumnTable` and `draw()` make lines of them. All
-of these are pure: times are arguments. `LiveTable` paints the lines.
-"""
+"""The live table of `aioinformer watch`: rows of an informer's objects, and keys."""
 
 from __future__ import annotations
 
@@ -10,42 +6,41 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections import deque
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING
 
-from aioinformer.cli.columns import GAP, cut, fitted, line_of_cells, widened
-from aioinformer.cli.error_messages import message_of
-from aioinformer.cli.terminal import ScreenLine
-from aioinformer.informer import Added, Deleted, Updated
-from aioinformer.model.times import human_duration
+from rich.text import Text
+
+from aioinformer.cli.columns import cut
+from aioinformer.cli.keyboard import Keyboard
+from aioinformer.cli.output import counted
+from aioinformer.cli.table_frame import (
+    OVERHEAD,
+    ColumnTable,
+    InformerHealth,
+    RateMeter,
+    View,
+    help_line,
+    pressed,
+    status_line,
+)
+from aioinformer.cli.table_rows import Arrangement, TableRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
-    from aioinformer.cache import Store
     from aioinformer.cli.columns import Columns
-    from aioinformer.cli.terminal import Terminal
-    from aioinformer.informer import InformerStatus, SharedInformer
+    from aioinformer.cli.screen import Screen
+    from aioinformer.informer import SharedInformer
     from aioinformer.informer.notifications import Notification
     from aioinformer.model import KubeObject
 
-__all__ = [
-    "OVERHEAD",
-    "ChangeMark",
-    "ColumnTable",
-    "InformerHealth",
-    "LiveTable",
-    "RateMeter",
-    "VisibleObject",
-    "VisibleObjects",
-    "draw",
-    "status_line",
-]
-
+__all__ = ["LiveTable"]
 
 FRAME_SECONDS = 0.25
+
+# Seconds for which a reset of the server's history is shown.
+RESET_SECONDS = 30.0
 
 
 class LiveTable:
@@ -55,66 +50,137 @@ class LiveTable:
         informer: Informer to add a handler to, before its start.
         columns: Columns of its objects.
         title: Short description of the objects.
-        terminal: Terminal to paint on.
+        screen: Screen to paint on.
+        shown: Filter of the objects; None for all.
     """
 
     def __init__(
-        self, informer: SharedInformer, columns: Columns, title: str, terminal: Terminal
+        self,
+        informer: SharedInformer,
+        columns: Columns,
+        title: str,
+        screen: Screen,
+        shown: Callable[[KubeObject], bool] | None = None,
     ) -> None:
         self._informer = informer
         self._columns = columns
         self._title = title
-        self._terminal = terminal
-        self._visible = VisibleObjects(informer.store)
+        self._screen = screen
+        self._rows = TableRows(columns)
         self._table = ColumnTable(columns.head)
         self._meter = RateMeter()
-        informer.add_event_handler(on_event=self._note, name="table")
+        self._keyboard = Keyboard(self.press)
+        self._view = View(Arrangement(columns.head[0]))
+        self._pressed = asyncio.Event()
+        self._resets = 0
+        self._reset_at = -RESET_SECONDS
+        self._registration = informer.add_event_handler(
+            on_event=self._note, filter=shown, name="table"
+        )
 
-    async def show(self) -> NoReturn:
-        """Paint four times a second, and write changed lines only.
+    async def show(self) -> None:
+        """Paint after each key, and four times a second if something has changed.
+
+        Returns after the key that ends the command. The informer must be synced.
 
         Raises:
             OSError: If writing fails.
+            InformerStopped: If the informer ends before the first frame.
 
         Cancellation:
             Stops it, and restores the terminal.
         """
+        await self._registration.wait_synced()
         try:
             with self._suspendable():
-                while True:
-                    size = self._terminal.size()
-                    lines = self._lines(size.columns, size.lines)
-                    await self._terminal.paint(lines[: size.lines], size)
-                    await asyncio.sleep(FRAME_SECONDS)
+                while not self._view.closed:
+                    # First, because a key may be pressed while it paints.
+                    self._pressed.clear()
+                    await self._paint()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(FRAME_SECONDS):
+                            await self._pressed.wait()
         finally:
-            self._terminal.leave(self._summary())
+            self._keyboard.leave()
+            self._screen.leave(self._summary())
+
+    def press(self, key: str) -> None:
+        """Change the view as by a key of the keyboard."""
+        self._view = pressed(
+            self._view,
+            key,
+            total=len(self._rows),
+            room=_room(self._screen.size().lines),
+            columns=self._columns.head,
+        )
+        self._pressed.set()
 
     def _summary(self) -> str:
-        objects = len(self._informer.store)
-        return f"{self._title}: {objects:,} objects, {self._visible.events:,} events."
+        objects = counted(self._rows.objects, "object")
+        return f"{self._title}: {objects}, {counted(self._rows.events, 'event')}."
 
     def _note(self, event: Notification) -> None:
-        self._visible.note(event, _now())
+        self._rows.note(event, _now())
 
-    def _lines(self, width: int, height: int) -> list[ScreenLine]:
-        now, visible = _now(), self._visible
-        room = max(0, height - OVERHEAD)
-        total = visible.total(now)
-        if total > room:
-            room = max(0, room - 1)  # the last line counts the hidden objects
+    async def _paint(self) -> None:
+        self._keyboard.enter()
+        self._rows.arrange(self._view.arrangement)
+        while True:
+            if self._rows.place(_now(), datetime.now(UTC)):
+                break
 
-        day = datetime.now(UTC)
-        shown = visible.choose(room, now)
-        rows = [(it.mark, self._columns.cells(it.obj, day)) for it in shown]
-        there = sum(it.mark != "deleted" for it in shown)
-        objects = len(self._informer.store)
-        health = InformerHealth(
-            status=self._informer.status,
-            objects=objects,
-            rate=self._meter.rate(now, visible.events),
+            await asyncio.sleep(0)
+
+        size = self._screen.size()
+        lines = self._lines(size.columns, size.lines)
+        await self._screen.paint(lines[: size.lines], size)
+
+    def _lines(self, width: int, height: int) -> list[Text]:
+        now, day, rows = _now(), datetime.now(UTC), self._rows
+        room, total = _room(height), len(rows)
+        # The table may have become shorter, or the terminal larger.
+        offset = min(self._view.offset, max(0, total - room))
+        shown = [
+            (row.mark, self._columns.cells(row.obj, day))
+            for row in rows.rows(offset, room, now)
+        ]
+        lines = [
+            status_line(self._title, self._health(now), width),
+            *self._table.draw(shown, width),
+        ]
+        if not total:
+            lines.append(Text(cut(self._why_empty(), width), "dim"))
+
+        lines += [Text()] * (height - 1 - len(lines))
+        keys = self._keyboard.usable
+        view = View(self._view.arrangement, offset, typing=self._view.typing)
+        helped = help_line(
+            view,
+            total=total,
+            room=room,
+            hidden=self._table.hidden,
+            keys=keys,
+            width=width,
         )
-        table = self._table.draw(rows, width)
-        return draw(self._title, health, table, more=objects - there, width=width)
+        return [*lines, helped]
+
+    def _why_empty(self) -> str:
+        if self._rows.objects:
+            return "  No object matches the filter."
+
+        return f"  No {self._title} found, waiting for changes."
+
+    def _health(self, now: float) -> InformerHealth:
+        status = self._informer.status
+        if status.history_resets > self._resets:
+            self._resets, self._reset_at = status.history_resets, now
+
+        return InformerHealth(
+            status=status,
+            objects=self._rows.objects,
+            rate=self._meter.rate(now, self._rows.events),
+            was_reset=now - self._reset_at < RESET_SECONDS,
+        )
 
     @contextlib.contextmanager
     def _suspendable(self) -> Iterator[None]:
@@ -127,268 +193,14 @@ class LiveTable:
             loop.remove_signal_handler(signal.SIGTSTP)
 
     def _suspend(self) -> None:
-        self._terminal.leave()
+        self._keyboard.leave()
+        self._screen.leave()
         os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _room(height: int) -> int:
+    return max(0, height - OVERHEAD)
 
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-# Long enough to be readable, and short enough to show changes.
-METER_SECONDS = 3.0
-
-
-class RateMeter:
-    """Rate of a growing total, over the last three seconds."""
-
-    def __init__(self) -> None:
-        self._marks: deque[tuple[float, int]] = deque()
-
-    def rate(self, now: float, total: int) -> float:
-        """Record the total at a time, and return its growth per second."""
-        self._marks.append((now, total))
-        while len(self._marks) > 2 and now - self._marks[1][0] >= METER_SECONDS:
-            self._marks.popleft()
-
-        since, before = self._marks[0]
-        return (total - before) / (now - since) if now > since else 0.0
-
-
-OVERHEAD = 2
-"""Lines above the objects: the status and the column names."""
-
-
-# Shows changes without colors, too.
-_SIGNS: dict[ChangeMark, str] = {"": " ", "added": "+", "modified": "~", "deleted": "-"}
-
-
-_GUTTER = 2
-
-
-# Ages up to this one are shown as "fresh".
-_FRESH_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InformerHealth:
-    """Status of the informer, and its rate of changes."""
-
-    status: InformerStatus
-    objects: int
-    rate: float
-    """Changes per second."""
-
-
-class ColumnTable:
-    """Rows in columns. Columns never become narrower.
-
-    Args:
-        head: Names of the columns.
-    """
-
-    def __init__(self, head: Sequence[str]) -> None:
-        self._head = list(head)
-        self._widths = widened([], self._head)
-
-    def draw(
-        self, rows: Sequence[tuple[ChangeMark, list[str]]], width: int
-    ) -> list[ScreenLine]:
-        """Return the header, and a line for each row, cut to `width` cells."""
-        for _, cells in rows:
-            self._widths = widened(self._widths, cells)
-
-        widths = fitted(self._widths, max(0, width - _GUTTER))
-        lines = [
-            ScreenLine(cut(f"  {line_of_cells(self._head, widths)}", width), "head")
-        ]
-        for mark, cells in rows:
-            text = f"{_SIGNS[mark]} {line_of_cells(cells, widths)}".rstrip()
-            lines.append(ScreenLine(cut(text, width), mark))
-
-        return lines
-
-
-def draw(
-    title: str,
-    health: InformerHealth,
-    table: list[ScreenLine],
-    *,
-    more: int,
-    width: int,
-) -> list[ScreenLine]:
-    """Return the whole screen.
-
-    Args:
-        title: Short description of the objects.
-        health: Status of the informer.
-        table: Lines of `ColumnTable.draw()`.
-        more: Number of objects that do not fit.
-        width: Width of the terminal, in cells.
-    """
-    lines = [status_line(title, health, width), *table]
-    if more:
-        text = f"  … {more:,} more, recently changed ones are at the top; use -n or -l."
-        lines.append(ScreenLine(cut(text, width), "quiet"))
-
-    return lines
-
-
-def status_line(title: str, health: InformerHealth, width: int) -> ScreenLine:
-    """Return the status line: title, state of the informer, number and rate of changes.
-
-    Trouble comes first, as the rest may be cut.
-    """
-    status = health.status
-    counts = f"{health.objects:,} objects   {health.rate:.0f} events/s"
-    if status.failures and status.last_error is not None:
-        trouble = f"connection lost{_for(status.age)}, retrying: {message_of(status.last_error)}"
-        return ScreenLine(cut(f"{trouble}   {title}   {counts}", width), "trouble")
-
-    parts = [
-        title,
-        "synced" if status.synced else status.phase,
-        _freshness(status.age),
-        counts,
-    ]
-    return ScreenLine(cut((" " * GAP).join(it for it in parts if it), width), "title")
-
-
-def _for(age: float | None) -> str:
-    return "" if age is None else f" for {human_duration(age)}"
-
-
-def _freshness(age: float | None) -> str:
-    """Return the time since the last contact with the server, in words."""
-    if age is None:
-        return ""
-
-    if age <= _FRESH_SECONDS:
-        return "fresh"
-
-    return f"quiet for {human_duration(age)}"
-
-
-ChangeMark = Literal["", "added", "modified", "deleted"]
-"""Recent change of an object, or empty."""
-
-
-# Duration for which a change is marked.
-MARKED_SECONDS = 2.0
-
-
-# More lines than any terminal has.
-KEPT = 500
-
-
-@dataclass(frozen=True, slots=True)
-class VisibleObject:
-    """Object in the table."""
-
-    obj: KubeObject
-    mark: ChangeMark
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    obj: KubeObject
-    mark: ChangeMark
-    time: float
-
-
-class VisibleObjects:
-    """Choice of the objects to show.
-
-    Invariants:
-
-    - a deleted object stays for as long as its change is marked;
-    - at most `KEPT` changed objects are remembered.
-
-    Args:
-        store: Store of the informer.
-    """
-
-    def __init__(self, store: Store[KubeObject]) -> None:
-        self._store = store
-        self._changes: dict[str, _Change] = {}  # by key, the newest last
-        self._order: list[str] = []  # of all objects, while `_ordered`
-        self._ordered = False
-
-        self.events: int = 0
-        """Number of changes so far, without the first list."""
-
-    def note(self, event: Notification, now: float) -> None:
-        """Record a change."""
-        match event:
-            case Added(obj=obj, initial=initial):
-                self._ordered = False
-                if not initial:
-                    self._add(_Change(obj, "added", now))
-            case Updated(new=obj):
-                self._add(_Change(obj, "modified", now))
-            case Deleted(obj=obj):
-                self._ordered = False
-                self._add(_Change(obj, "deleted", now))
-
-    def total(self, now: float) -> int:
-        """Return the number of objects to show if all of them fit."""
-        return len(self._store) + len(self._deleted(now))
-
-    def choose(self, room: int, now: float) -> list[VisibleObject]:
-        """Return the objects for `room` lines, top to bottom.
-
-        If all objects fit, they are ordered by namespace and name. Otherwise recently
-        changed ones come first.
-        """
-        deleted = self._deleted(now)
-        if self.total(now) <= room:
-            keys = sorted([*self._store.list_keys(), *deleted], key=_namespace_and_name)
-        else:
-            keys = [key for key in reversed(self._changes) if self._is_shown(key, now)]
-            keys = keys[:room]
-            keys += self._others(set(keys), room - len(keys))
-
-        found = ((key, self._store.get_by_key(key) or deleted.get(key)) for key in keys)
-        return [
-            VisibleObject(obj, self._mark(key, now))
-            for key, obj in found
-            if obj is not None
-        ]
-
-    def _add(self, change: _Change) -> None:
-        self.events += 1
-        key = change.obj.key
-        self._changes.pop(key, None)
-        self._changes[key] = change
-        if len(self._changes) > KEPT:
-            del self._changes[next(iter(self._changes))]
-
-    def _mark(self, key: str, now: float) -> ChangeMark:
-        change = self._changes.get(key)
-        return change.mark if change and now - change.time < MARKED_SECONDS else ""
-
-    def _deleted(self, now: float) -> dict[str, KubeObject]:
-        """Return recently deleted objects."""
-        return {
-            key: it.obj
-            for key, it in self._changes.items()
-            if key not in self._store and self._mark(key, now) == "deleted"
-        }
-
-    def _is_shown(self, key: str, now: float) -> bool:
-        return key in self._store or self._mark(key, now) == "deleted"
-
-    def _others(self, taken: set[str], room: int) -> list[str]:
-        if room <= 0:
-            return []
-
-        if not self._ordered:
-            self._order = sorted(self._store.list_keys(), key=_namespace_and_name)
-            self._ordered = True
-
-        keys = (key for key in self._order if key not in taken)
-        return [key for key, _ in zip(keys, range(room), strict=False)]
-
-
-def _namespace_and_name(key: str) -> list[str]:
-    return key.split("/")

@@ -15,16 +15,21 @@ import traceback
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
 __all__ = [
     "Control",
     "SafeFormatter",
+    "can_be_live",
+    "counted",
     "crashed",
     "harmless",
+    "has_colors",
     "one_line",
     "print_error",
     "print_text",
+    "terminal_size",
     "write",
     "write_now",
 ]
@@ -32,9 +37,12 @@ __all__ = [
 # PIPE_BUF: a pipe that is ready takes at least as much at once.
 PIECE_BYTES = 4096
 
+# Assumed for terminals of unknown size.
+_DEFAULT_SIZE = os.terminal_size((80, 24))
+
 
 class Control(str):
-    """Control sequence of this command, made of constants and numbers.
+    """Control sequences of this command or of rich, around harmless text.
 
     Joining or formatting it with other text gives a plain `str`, which is sanitized.
     """
@@ -61,6 +69,31 @@ def harmless(text: str) -> str:
 def one_line(text: str) -> str:
     """Sanitize a text, and replace its line ends by blanks."""
     return harmless(text.replace("\r\n", " ").replace("\n", " "))
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `"1 object"`, `"2,000 objects"`."""
+    return f"{number:,} {noun if number == 1 else f'{noun}s'}"
+
+
+def has_colors(environment: Mapping[str, str]) -> bool:
+    """Return False if NO_COLOR is set (https://no-color.org)."""
+    return not environment.get("NO_COLOR")
+
+
+def can_be_live(environment: Mapping[str, str]) -> bool:
+    """Return True if stdout is a terminal with cursor movement."""
+    return sys.stdout.isatty() and environment.get("TERM", "") not in {"", "dumb"}
+
+
+def terminal_size() -> os.terminal_size:
+    """Return the current number of columns and lines of the terminal."""
+    try:
+        size = os.get_terminal_size(sys.stdout.fileno())
+    except OSError:
+        return _DEFAULT_SIZE
+
+    return size if size.columns and size.lines else _DEFAULT_SIZE
 
 
 async def write(*parts: str | bytes) -> None:
@@ -134,7 +167,7 @@ def _encoded(parts: tuple[str | bytes, ...]) -> bytes:
             case bytes():
                 found.append(_visible(part) if _on_terminal() else part)
             case Control():
-                found.append(part.encode())
+                found.append(part.encode(sys.stdout.encoding, "replace"))
             case _:
                 found.append(harmless(part).encode(sys.stdout.encoding, "replace"))
 

@@ -19,6 +19,7 @@ __all__ = [
     "duration",
     "finite",
     "given",
+    "namespace_name",
     "run_typed",
     "seconds_in",
 ]
@@ -64,6 +65,11 @@ def duration(
         return None
 
     seconds = seconds_in(value)
+    if seconds == 0 and "--for" in parameter.opts:
+        raise click.BadParameter(
+            f"{value!r} is no time at all: omit --for to run until Ctrl-C"
+        )
+
     if seconds is None or not seconds > 0 or math.isinf(seconds):
         raise click.BadParameter(f"{value!r} is not a duration such as 30s or 1h30m")
 
@@ -107,6 +113,27 @@ def given(
     return value
 
 
+def namespace_name(
+    context: click.Context,
+    parameter: click.Parameter,
+    value: str | tuple[str, ...] | None,
+) -> str | tuple[str, ...] | None:
+    """Check that each value of an option can be a namespace, and return the values."""
+    for name in (value,) if isinstance(value, str) else value or ():
+        if not name.strip():
+            raise click.BadParameter(_EMPTY["namespace"])
+
+        several = re.split(r"[,\s]+", name.strip(", "))
+        if len(several) > 1:
+            repeated = " ".join(f"-n {it}" for it in several)
+            hint = f"write {repeated}" if parameter.multiple else "use one"
+            raise click.BadParameter(
+                f"{name!r} is not one namespace: {hint}, or use -A for all namespaces"
+            )
+
+    return tuple(dict.fromkeys(value)) if isinstance(value, tuple) else value
+
+
 def complete_resource(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem | str]:
@@ -121,5 +148,6 @@ def _line_of(error: click.ClickException) -> str:
     if not isinstance(error, click.UsageError) or error.ctx is None:
         return text
 
-    ended = text if text.endswith((".", "?", "!", ")")) else f"{text}."
+    # A parenthesis at the end is that of an advice, which is a sentence, or of a list.
+    ended = text if text.endswith((".", "?", "!", ".)", "?)")) else f"{text}."
     return f"{ended} Try '{error.ctx.command_path} --help'."

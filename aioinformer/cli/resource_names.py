@@ -12,7 +12,44 @@ if TYPE_CHECKING:
     from aioinformer.client import Client
     from aioinformer.model.resource import Resource
 
-__all__ = ["built_in", "find_resource", "known_names"]
+__all__ = ["built_in", "find_resource", "known_names", "selected"]
+
+
+def selected(resource: str, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Return the resource and the names of objects in arguments, as for kubectl.
+
+    Args:
+        resource: First argument: a resource, or `resource/name`.
+        names: Other arguments: names, or all of them `resource/name`.
+
+    Raises:
+        CommandError: If the arguments are not of one resource.
+
+    Example:
+        >>> selected("pods", ("web-0", "web-1"))
+        ('pods', ('web-0', 'web-1'))
+        >>> selected("pods/web-0", ("pods/web-1",))
+        ('pods', ('web-0', 'web-1'))
+    """
+    if "," in resource:
+        raise CommandError(
+            f"{resource!r} is not one resource: watch one resource at a time."
+        )
+
+    kind, slash, first = resource.partition("/")
+    pairs = [it.partition("/") for it in names]
+    if not slash and not any(it[1] for it in pairs):
+        return kind, tuple(dict.fromkeys(names))
+
+    chosen = [first, *(name for _, _, name in pairs)]
+    if any(it[0] != kind or not it[1] for it in pairs) or not all(chosen):
+        given = " ".join([resource, *names])
+        raise CommandError(
+            f"cannot tell the names in {given!r}: write 'pods web-0 web-1' or "
+            "'pods/web-0 pods/web-1', all of one resource."
+        )
+
+    return kind, tuple(dict.fromkeys(chosen))
 
 
 def built_in(name: str) -> Resource | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -16,24 +17,26 @@ from aioinformer.cli.line_output import (
     NameLines,
     TableLines,
 )
-from aioinformer.cli.live_table import LiveTable
-from aioinformer.cli.output import one_line
+from aioinformer.cli.output import can_be_live, has_colors, one_line, terminal_size
 from aioinformer.cli.resource_names import built_in, find_resource
-from aioinformer.cli.running import pause, raise_informer_failure
-from aioinformer.cli.terminal import Terminal, can_be_live, has_colors
+from aioinformer.cli.running import raise_informer_failure
 from aioinformer.errors import DecodeError, NotSynced
 from aioinformer.informer import SharedInformerFactory
 from aioinformer.model import strip_managed_fields
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aioinformer.cli.connection import ConnectionOptions
+    from aioinformer.cli.live_table import LiveTable
     from aioinformer.client import Client
     from aioinformer.informer import SharedInformer
+    from aioinformer.model import KubeObject
     from aioinformer.model.resource import Resource
 
 __all__ = ["Output", "WatchCommandOptions", "title_of", "watch"]
 
-Output = Literal["table", "wide", "json", "name"]
+Output = Literal["table", "wide", "json", "yaml", "name"]
 """Output formats, as in kubectl. `table` is the default."""
 
 # Timeout for a mistyped address. Failed attempts end earlier: the second one follows
@@ -53,11 +56,14 @@ class WatchCommandOptions:
     resource: str
     """Name of the resource, as for `find_resource()`."""
 
-    namespace: str | None = None
-    """Namespace. None for the default of the connection."""
+    names: tuple[str, ...] = ()
+    """Names of the objects; empty for all."""
+
+    namespaces: tuple[str, ...] = ()
+    """Namespaces; empty for the default of the connection."""
 
     all_namespaces: bool = False
-    """True for all namespaces, without a `namespace`."""
+    """True for all namespaces, without `namespaces`."""
 
     labels: str = ""
     """Label selector, empty for all."""
@@ -90,21 +96,32 @@ async def watch(options: WatchCommandOptions, target: ConnectionOptions) -> int:
     Cancellation:
         Stops it.
     """
-    if options.namespace is not None and options.all_namespaces:
+    if options.namespaces and options.all_namespaces:
         raise CommandError("-n and -A cannot be combined: omit one of them.")
 
     known = built_in(options.resource)
     if known is not None:
-        known.path(options.namespace)  # fails before any request
+        _check_namespaces(options, known)  # fails before any request
 
     async with target.client() as client:
         resource = await _found(options, client)
-        resource.path(options.namespace)
-        namespace = options.namespace
-        if namespace is None and resource.namespaced and not options.all_namespaces:
-            namespace = target.namespace(client.config)
+        _check_namespaces(options, resource)
+        namespaces = options.namespaces
+        if not namespaces and resource.namespaced and not options.all_namespaces:
+            default = target.namespace(client.config)
+            namespaces = (default,) if default else ()
 
-        return await _watch(options, client, resource, namespace)
+        return await _watch(options, client, resource, namespaces)
+
+
+def _check_namespaces(options: WatchCommandOptions, resource: Resource) -> None:
+    if options.namespaces and not resource.namespaced:
+        raise CommandError(
+            f"{resource} is cluster-scoped and has no namespaces: omit -n."
+        )
+
+    for namespace in options.namespaces:
+        resource.path(namespace)
 
 
 async def _found(options: WatchCommandOptions, client: Client) -> Resource:
@@ -124,37 +141,37 @@ async def _watch(
     options: WatchCommandOptions,
     client: Client,
     resource: Resource,
-    namespace: str | None,
+    namespaces: tuple[str, ...],
 ) -> int:
     factory = SharedInformerFactory(client)
     informer = factory.informer(
         resource,
-        namespace=namespace,
+        namespace=namespaces or None,
         label_selector=options.labels,
-        field_selector=options.fields,
+        field_selector=_field_selector(options),
         # A third of a pod's memory, and hidden by kubectl, too.
         transform=strip_managed_fields,
     )
     columns = Columns(
         resource,
         wide=options.output == "wide",
-        namespaces=resource.namespaced and namespace is None,
+        namespaces=resource.namespaced and len(namespaces) != 1,
     )
-    title = title_of(options, resource, namespace)
+    title = title_of(options, resource, namespaces)
+    # A server selects one name, and no alternatives.
+    shown = _has_name(options.names) if len(options.names) > 1 else None
+    view: LiveTable | LineStream
     if _is_live(options):
-        terminal = Terminal(colors=has_colors(os.environ))
-        view: LiveTable | LineStream = LiveTable(informer, columns, title, terminal)
+        view = _live_table(informer, columns, title, shown)
     else:
         lines = _lines(options.output, resource, columns)
-        view = LineStream(informer, lines, title)
+        view = LineStream(informer, lines, title, shown)
 
     async with factory:
         await _first_list(informer, client, _timeout(options.seconds))
         async with asyncio.TaskGroup() as group:
-            showing = group.create_task(view.show(), name="view")
             failure = group.create_task(raise_informer_failure(factory), name="failure")
-            await pause(options.seconds)
-            showing.cancel()
+            await _show(view, options.seconds)
             failure.cancel()
 
     if isinstance(view, LineStream):
@@ -163,13 +180,33 @@ async def _watch(
     return 0
 
 
+async def _show(view: LiveTable | LineStream, seconds: float | None) -> None:
+    """Show until the user quits or the time is over."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            await view.show()
+    except TimeoutError:
+        if not limit.expired():
+            raise
+
+
+def _field_selector(options: WatchCommandOptions) -> str:
+    name = f"metadata.name={options.names[0]}" if len(options.names) == 1 else ""
+    return ",".join(it for it in (options.fields, name) if it)
+
+
+def _has_name(names: tuple[str, ...]) -> Callable[[KubeObject], bool]:
+    return lambda obj: obj.name in names
+
+
 def title_of(
-    options: WatchCommandOptions, resource: Resource, namespace: str | None
+    options: WatchCommandOptions, resource: Resource, namespaces: tuple[str, ...]
 ) -> str:
-    """Return a short description: `pods in shop with app=web`."""
-    title = str(resource)
+    """Return a short description: `pods web-0 in shop with app=web`."""
+    title = " ".join([str(resource), *options.names])
     if resource.namespaced:
-        title += f" in {namespace}" if namespace else " in all namespaces"
+        title += f" in {' and '.join(namespaces) or 'all namespaces'}"
 
     conditions = [it for it in (options.labels, options.fields) if it]
     if conditions:
@@ -183,14 +220,34 @@ def _is_live(options: WatchCommandOptions) -> bool:
     return tables and not options.plain and can_be_live(os.environ)
 
 
+def _live_table(
+    informer: SharedInformer,
+    columns: Columns,
+    title: str,
+    shown: Callable[[KubeObject], bool] | None,
+) -> LiveTable:
+    # Imports rich, which takes longer than all of a short `watch` in a pipe.
+    from aioinformer.cli.live_table import LiveTable
+    from aioinformer.cli.screen import Screen
+
+    screen = Screen(colors=has_colors(os.environ))
+    return LiveTable(informer, columns, title, screen, shown)
+
+
 def _lines(output: Output, resource: Resource, columns: Columns) -> LineFormat:
     match output:
+        case "yaml":
+            from aioinformer.cli.yaml_output import YAMLDocuments
+
+            return YAMLDocuments()
         case "json":
             return JSONLines()
         case "name":
             return NameLines(resource)
         case _:
-            return TableLines(columns)
+            on_terminal = sys.stdout.isatty()
+            width = terminal_size().columns if on_terminal else None
+            return TableLines(columns, width)
 
 
 def _timeout(seconds: float | None) -> float:

@@ -19,6 +19,7 @@ from aioinformer.client.pager import PAGE_SIZE, Pager
 from aioinformer.client.verbs import Request
 from aioinformer.errors import DecodeError
 from aioinformer.metrics import NULL_SINK
+from aioinformer.model.misuse import methods_with_advice
 from aioinformer.model.objects import KubeObject
 from aioinformer.watch.interface import ListOptions, WatchOptions
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["Client"]
 
 
+@methods_with_advice
 class Client:
     """Client of one API server.
 

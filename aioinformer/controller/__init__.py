@@ -5,11 +5,6 @@ users can replace any part of it.
 """
 
 from aioinformer.controller.client import Elector, ReconcileClient
-from aioinformer.controller.conditions import (
-    find_status_condition,
-    is_status_condition_true,
-    set_status_condition,
-)
 from aioinformer.controller.context import Context, Reconcile, with_object
 from aioinformer.controller.controller import Controller
 from aioinformer.controller.event_recorder import EventRecorder
@@ -28,6 +23,11 @@ from aioinformer.controller.predicates import (
 )
 from aioinformer.controller.reconcile import Cause, ReconcileRequest, Result
 from aioinformer.controller.source import enqueue_owner, enqueue_self
+from aioinformer.model.conditions import (
+    find_status_condition,
+    is_status_condition_true,
+    set_status_condition,
+)
 
 __all__ = [
     "Cause",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from aioinformer.client import verbs
 from aioinformer.client.pager import PAGE_SIZE
 from aioinformer.controller.pending_writes import READ_METHODS
+from aioinformer.model.misuse import methods_with_advice
 
 if TYPE_CHECKING:
     import builtins
@@ -35,6 +36,7 @@ class Elector(Protocol):
         """Raise `LeadershipLost` unless this process leads."""
 
 
+@methods_with_advice
 class ReconcileClient:
     """Wrapper of a `Client` for one reconcile, which records and fences writes.
 

@@ -18,6 +18,7 @@ from aioinformer.errors import InformerStopped, NotSynced, OptionsError, WrongLo
 from aioinformer.informer.factory import SharedInformerFactory, not_ready
 from aioinformer.informer.lifecycle import Lifecycle, WebLifespan, running_loop
 from aioinformer.model.callables import check_runs, check_takes, is_coroutine_function
+from aioinformer.model.misuse import with_advice
 from aioinformer.model.times import seconds_of
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ class Manager(Lifecycle, WebLifespan):
 
     # ------------------------------------------------------------ runnables
 
+    @with_advice
     def informer(
         self,
         api_version: str | Resource,

@@ -24,6 +24,7 @@ from aioinformer.informer.listwatch.interface import (
 from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.metrics import NULL_SINK
 from aioinformer.model.callables import check_plain
+from aioinformer.model.misuse import keyword_advice, with_advice
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -142,6 +143,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
 
     # ------------------------------------------------------------ informers
 
+    @with_advice
     def informer(
         self,
         api_version: str | Resource,
@@ -236,6 +238,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         entry.lasting = True
         return entry.informer
 
+    @with_advice
     def use(
         self,
         api_version: str | Resource,
@@ -269,10 +272,12 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             On leaving, deferred until the informer has ended: up to 5 s, if its
             handlers end when cancelled.
         """
-        unknown = options.keys() - InformerOptions.__annotations__.keys()
+        known = InformerOptions.__annotations__
+        unknown = sorted(options.keys() - known.keys())
         if unknown:
+            advice = keyword_advice(unknown, known)
             raise TypeError(
-                f"unknown options of an informer: {', '.join(sorted(unknown))}"
+                f"unknown options of an informer: {', '.join(unknown)}. {advice}"
             )
 
         indexers = options.get("indexers") or {}

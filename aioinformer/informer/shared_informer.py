@@ -39,6 +39,7 @@ from aioinformer.informer.store.waiters import StoreWaiters
 from aioinformer.informer.waits import InformerWaits
 from aioinformer.metrics import NULL_SINK, GuardedSink, ScopedSink
 from aioinformer.model.callables import check_plain
+from aioinformer.model.misuse import with_advice
 from aioinformer.watch.interface import Selection
 
 if TYPE_CHECKING:
@@ -438,7 +439,7 @@ class SharedInformer:
         predicate: Callable[[KubeObject | None], object],
         key: str,
         timeout: Duration | None = None,
-    ) -> None: ...
+    ) -> KubeObject | None: ...
 
     @overload
     async def wait_until(
@@ -453,12 +454,12 @@ class SharedInformer:
         predicate: Callable[[Any], object],
         key: str | None = None,
         timeout: Duration | None = None,
-    ) -> None:
+    ) -> KubeObject | None:
         """Wait until a predicate is true, for one object or for the store.
 
         ::
 
-            await pods.wait_until(is_ready, key="shop/web-0", timeout=30)
+            pod = await pods.wait_until(is_ready, key="shop/web-0", timeout=30)
             await pods.wait_until(lambda store: len(store) >= 3)
 
         The predicate is called with the current state, and then after changes until it
@@ -478,6 +479,10 @@ class SharedInformer:
             key: Key of an object: `"namespace/name"`, or the name if cluster-scoped.
             timeout: Seconds, or a timedelta; None for no limit.
 
+        Returns:
+            With a key the object that satisfied the predicate, else None. It is also
+            None if the object is absent, and the predicate accepted that.
+
         Raises:
             Exception: Error of the predicate.
             TimeoutError: If the timeout expires. The message has the last state.
@@ -490,10 +495,11 @@ class SharedInformer:
         Cancellation:
             Safe.
         """
-        await self._waits.wait_until(predicate, key, timeout)
+        return await self._waits.wait_until(predicate, key, timeout)
 
     # ------------------------------------------------------------ handlers
 
+    @with_advice
     def add_event_handler(
         self,
         on_add: Callable[[KubeObject], Outcome] | None = None,
@@ -778,10 +784,7 @@ class SharedInformer:
         self._run_state.on_death = handler
 
     def report_failure(self, failure: HandlerError) -> None:
-        """Log and count a failure of user code, and pass it to `on_error`.
-
-        For code that calls functions of the user with objects of this informer.
-        """
+        """Log and count a failure of other user code, and pass it to `on_error`."""
         self._reporter.report(failure)
 
     def forget_metrics(self) -> None:
@@ -791,8 +794,6 @@ class SharedInformer:
         a `ForgettingSink`. A later informer of the same name begins new series.
         """
         self._metrics.end()
-
-    # ------------------------------------------------------------ callbacks
 
     def _reflector_changed(self) -> None:
         self._run_state.notify()

@@ -111,7 +111,7 @@ class InformerWaits:
         predicate: Callable[[Any], object],
         key: str | None = None,
         timeout: Duration | None = None,
-    ) -> None:
+    ) -> KubeObject | None:
         """Wait until a predicate of the store, or of one object, is true."""
         self._run_state.check_open()
         check_plain(predicate, "a predicate")
@@ -124,10 +124,11 @@ class InformerWaits:
                 if not all(source.synced for source in sources):
                     raise self._sources.not_synced_error(sources)
 
-                if key is None:
-                    await self._wait_store(predicate)
-                else:
-                    await self._wait_object(predicate, key)
+                if key is not None:
+                    return await self._wait_object(predicate, key)
+
+                await self._wait_store(predicate)
+                return None
         except TimeoutError:
             if seconds is None or not limit.expired():
                 raise  # raised by the predicate
@@ -173,7 +174,9 @@ class InformerWaits:
                 wakeup.clear()
                 self._run_state.check_not_stopping()
 
-    async def _wait_object(self, predicate: Callable[[Any], object], key: str) -> None:
+    async def _wait_object(
+        self, predicate: Callable[[Any], object], key: str
+    ) -> KubeObject | None:
         with self._waiters.for_key(key) as waiter:
             state = self._indexer.get_by_key(key)
             while not _holds(predicate, state):
@@ -183,6 +186,8 @@ class InformerWaits:
                     await waiter.wakeup.wait()
 
                 state = waiter.states.popleft()
+
+            return state
 
     def _last_state(self, sources: Sequence[NamespaceSource], key: str | None) -> str:
         """Describe the last state that a predicate was called with."""

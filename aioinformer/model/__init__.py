@@ -4,6 +4,7 @@ Rule of this layer: pure and synchronous. Nothing here waits, logs, reads a cloc
 uses the network.
 """
 
+from aioinformer.model.conditions import condition, is_ready
 from aioinformer.model.keys import meta_namespace_key, split_key
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.resource import Resource
@@ -16,7 +17,9 @@ __all__ = [
     "KubeObject",
     "LabelSelector",
     "Resource",
+    "condition",
     "drop",
+    "is_ready",
     "kube_time",
     "meta_namespace_key",
     "split_key",

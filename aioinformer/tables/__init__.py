@@ -3,6 +3,8 @@
 The layouts are those of a real server, and are shared by `aioinformer watch` and the
 test server. They are pure: the current time is an argument.
 
+`pod_trouble` says in a line what is wrong with a pod.
+
 To add a column, extend the resource's `Layout` in `columns_workloads.py` (pods and
 everything that creates them) or `columns_cluster.py` (everything else), and append the
 value to the list that its cell function returns.
@@ -17,6 +19,7 @@ from aioinformer.tables.cells import age, name, text
 from aioinformer.tables.columns_cluster import CLUSTER_LAYOUTS
 from aioinformer.tables.columns_workloads import WORKLOAD_LAYOUTS
 from aioinformer.tables.layout import AGE, NAME, Column, Layout
+from aioinformer.tables.pod_status import pod_trouble
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 
     from aioinformer.model.resource import Resource
 
-__all__ = ["Column", "Layout", "layout_of"]
+__all__ = ["Column", "Layout", "layout_of", "pod_trouble"]
 
 _LAYOUTS = WORKLOAD_LAYOUTS | CLUSTER_LAYOUTS
 _BUILT_IN = frozenset(resources.built_in_resources())

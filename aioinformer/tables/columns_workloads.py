@@ -1,14 +1,7 @@
-"""Tables of pods, and of controllers that create them.
-
-The status of a pod is not a field. It is derived from the phase, from init containers
-that block the pod, and from the last states of the other containers: the reason of the
-first container takes precedence.
-"""
+"""Tables of pods, and of controllers that create them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.model import resources
@@ -36,70 +29,24 @@ from aioinformer.tables.cells import (
     text,
 )
 from aioinformer.tables.layout import AGE, NAME, Column, Layout, integers, texts
+from aioinformer.tables.pod_status import FINISHED_PHASES, pod_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from aioinformer.model.resource import Resource
 
 __all__ = ["WORKLOAD_LAYOUTS"]
 
 
-_NEVER = datetime.min.replace(tzinfo=UTC)
-
-
-# Pods that have ended do not run again, so clients may hide them.
-_FINISHED_PHASES = {
-    "Succeeded": "The pod has completed successfully.",
-    "Failed": "The pod failed.",
-}
-
-
-@dataclass(slots=True)
-class _Restarts:
-    """Number of container restarts, and the end of the last run before one."""
-
-    count: int = 0
-    last: str = ""
-    at: datetime = _NEVER
-
-    def add(self, status: object) -> None:
-        """Add the restarts of one container."""
-        self.count += number(status, "restartCount")
-        ended = at(status, "lastState", "terminated", "finishedAt")
-        when = moment(ended)
-        if when is not None and when > self.at:
-            self.last, self.at = ended, when
-
-    def format(self, now: datetime) -> str:
-        """Format the number, with the time of the last restart if known."""
-        if not self.count or not self.last:
-            return str(self.count)
-
-        return f"{self.count} ({since(self.last, now)} ago)"
-
-
-@dataclass(slots=True)
-class _PodState:
-    """State of a pod, derived from the containers read so far."""
-
-    reason: str
-    restarts: _Restarts
-    ready: int = 0
-
-
 def _pod_cells(body: Mapping[str, Any], now: datetime) -> list[Any]:
     spec, status = mapping(body, "spec"), mapping(body, "status")
-    sidecars = _sidecars(spec)
-    pod, blocked = _initialized(spec, status, sidecars)
-    if not blocked or is_true(maps(status, "conditions"), "Initialized"):
-        _add_containers(pod, status, sidecars)
-
-    total = len(maps(spec, "containers")) + len(sidecars)
+    pod = pod_state(body)
     return [
         name(body),
-        f"{pod.ready}/{total}",
-        _status_while_deleted(body, pod.reason),
+        f"{pod.ready}/{pod.containers}",
+        pod.status,
         pod.restarts.format(now),
         age(body, now),
         _address(status),
@@ -107,114 +54,6 @@ def _pod_cells(body: Mapping[str, Any], now: datetime) -> list[Any]:
         text(status, "nominatedNodeName") or NONE,
         _readiness_gates(spec, status),
     ]
-
-
-def _sidecars(spec: object) -> set[str]:
-    """Return the names of init containers that keep running beside the others."""
-    return {
-        text(container, "name")
-        for container in maps(spec, "initContainers")
-        if text(container, "restartPolicy") == "Always"
-    }
-
-
-def _initialized(
-    spec: object, status: object, sidecars: set[str]
-) -> tuple[_PodState, bool]:
-    """Read the init containers; the second result is True if one blocks the pod."""
-    pod = _PodState(_phase(status), _Restarts())
-    count = len(maps(spec, "initContainers"))
-    for position, container in enumerate(maps(status, "initContainerStatuses")):
-        pod.restarts.add(container)
-        is_sidecar = text(container, "name") in sidecars
-        if is_sidecar and _has_started(container):
-            pod.ready += at(container, "ready") is True
-        elif not _has_succeeded(container):
-            pod.reason = _blocking_reason(container) or f"Init:{position}/{count}"
-            return pod, True
-
-    return pod, False
-
-
-def _phase(status: object) -> str:
-    gated = any(
-        text(it, "type") == "PodScheduled" and text(it, "reason") == "SchedulingGated"
-        for it in maps(status, "conditions")
-    )
-    if gated:
-        return "SchedulingGated"
-
-    return text(status, "reason") or text(status, "phase")
-
-
-def _has_started(container: object) -> bool:
-    return at(container, "started") is True and not _has_succeeded(container)
-
-
-def _has_succeeded(container: object) -> bool:
-    ended = at(container, "state", "terminated")
-    return isinstance(ended, dict) and not number(ended, "exitCode")
-
-
-def _blocking_reason(container: object) -> str:
-    """Return the reason why an init container blocks the pod; empty if it just runs."""
-    ended = at(container, "state", "terminated")
-    if isinstance(ended, dict):
-        return f"Init:{_end_of(ended)}"
-
-    waiting = text(container, "state", "waiting", "reason")
-    return f"Init:{waiting}" if waiting not in {"", "PodInitializing"} else ""
-
-
-def _end_of(ended: object) -> str:
-    reason, signal = text(ended, "reason"), number(ended, "signal")
-    if reason:
-        return reason
-
-    return f"Signal:{signal}" if signal else f"ExitCode:{number(ended, 'exitCode')}"
-
-
-def _add_containers(pod: _PodState, status: object, sidecars: set[str]) -> None:
-    """Add the other containers. The first container's reason takes precedence."""
-    # Init containers that have ended no longer count as restarts of the pod.
-    pod.restarts = _Restarts()
-    for container in maps(status, "initContainerStatuses"):
-        if text(container, "name") in sidecars:
-            pod.restarts.add(container)
-
-    is_running = False
-    for container in reversed(maps(status, "containerStatuses")):
-        pod.restarts.add(container)
-        ended = at(container, "state", "terminated")
-        waiting = text(container, "state", "waiting", "reason")
-        if waiting:
-            pod.reason = waiting
-        elif isinstance(ended, dict):
-            pod.reason = _end_of(ended)
-        elif at(container, "ready") is True and _runs(container):
-            is_running = True
-            pod.ready += 1
-
-    if pod.reason == "Completed" and is_running:
-        is_ready = is_true(maps(status, "conditions"), "Ready")
-        pod.reason = "Running" if is_ready else "NotReady"
-
-
-def _runs(container: object) -> bool:
-    return isinstance(at(container, "state", "running"), dict)
-
-
-def _status_while_deleted(body: object, reason: str) -> str:
-    """Return `Terminating` for a pod that is being deleted and has not ended."""
-    if not text(body, "metadata", "deletionTimestamp"):
-        return reason
-
-    if text(body, "status", "reason") == "NodeLost":
-        return "Unknown"
-
-    return (
-        reason if text(body, "status", "phase") in _FINISHED_PHASES else "Terminating"
-    )
 
 
 def _address(status: object) -> str:
@@ -234,7 +73,7 @@ def _readiness_gates(spec: object, status: object) -> str:
 
 def _pod_conditions(body: Mapping[str, Any]) -> list[dict[str, str]]:
     phase = text(body, "status", "phase")
-    if phase not in _FINISHED_PHASES:
+    if phase not in FINISHED_PHASES:
         return []
 
     return [
@@ -242,7 +81,7 @@ def _pod_conditions(body: Mapping[str, Any]) -> list[dict[str, str]]:
             "type": "Completed",
             "status": "True",
             "reason": phase,
-            "message": _FINISHED_PHASES[phase],
+            "message": FINISHED_PHASES[phase],
         }
     ]
 

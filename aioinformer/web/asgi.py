@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 from aioinformer._tasks import run_concurrently
 from aioinformer.web.health import health_responders
@@ -159,8 +159,9 @@ class Routes:
     """ASGI app of routes. Two can be added.
 
     Paths are relative to the mount, and a trailing slash is ignored. Other paths get
-    404, and methods other than GET and HEAD get 405. Lifespan events are accepted and
-    ignored.
+    404, or a redirect to the path without its trailing slash: mounted at `/`, it gets
+    `/events/` if the framework has a route `/events` only. Methods other than GET and
+    HEAD get 405. Lifespan events are accepted and ignored.
 
     Args:
         routes: Responders by path.
@@ -183,7 +184,7 @@ class Routes:
     async def _answer(self, scope: Scope) -> HTTPResponse:
         responder = self._routes.get(_path_below(scope))
         if responder is None:
-            return refusal(404, "not found")
+            return _without_slash(scope) or refusal(404, "not found")
 
         return _not_allowed(scope) or await responder(_header(scope, b"accept"))
 
@@ -329,6 +330,19 @@ def _not_allowed(scope: Scope) -> HTTPResponse | None:
         return None
 
     return refusal(405, "method not allowed", Allow="GET, HEAD")
+
+
+def _without_slash(scope: Scope) -> HTTPResponse | None:
+    """Return a redirect to the path without its trailing slash, or None."""
+    path: str = scope["path"]
+    _, _, name = path.removesuffix("/").rpartition("/")
+    if not name or not path.endswith("/") or _not_allowed(scope):
+        return None
+
+    # Relative, as a proxy may have removed a prefix from the path.
+    query = scope.get("query_string", b"").decode("latin-1")
+    location = f"../{quote(name, safe='')}{query and f'?{query}'}"
+    return refusal(307, "the path has no trailing slash", Location=location)
 
 
 async def _answer(scope: Scope, send: Send, answer: HTTPResponse) -> None:

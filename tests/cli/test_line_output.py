@@ -12,7 +12,7 @@ from conftest import pod
 
 from aioinformer.cli.columns import Columns
 from aioinformer.cli.line_output import JSONLines, NameLines, TableLines, outage_line
-from aioinformer.errors import TransportError
+from aioinformer.errors import HistoryReset, TransportError
 from aioinformer.informer import Added, Deleted, Updated
 from aioinformer.model import KubeObject
 from aioinformer.model.resource import Resource
@@ -59,6 +59,15 @@ def test_table_lines_print_header_once() -> None:
     assert line.startswith("ADDED      web-0")
 
 
+def test_table_lines_fit_a_terminal() -> None:
+    long = [Added(thing("web-7d9c5b8f6-x2x4z-and-a-long-end"), initial=True)]
+    lines = TableLines(Columns(PODS, wide=True, namespaces=True), width=61)
+    head, row = lines.of(long, NOW).splitlines()
+
+    assert head == "EVENT   NAMESPACE   NAME           READY   STATUS    RESTARTS"
+    assert row == "ADDED   shop        web-7d9c5b8…   0/1     Pending   0"
+
+
 def test_json_lines_are_watch_events() -> None:
     lines = JSONLines().of(EVENTS, NOW).splitlines()
     events = [json.loads(line) for line in lines]
@@ -91,6 +100,11 @@ def test_outage_line_has_cause() -> None:
     line = outage_line(status(TransportError("gone.")), was_out=False)
 
     assert line == "connection lost, retrying: gone."
+
+
+@pytest.mark.parametrize("was_out", [False, True])
+def test_outage_line_is_empty_for_a_history_reset(was_out: bool) -> None:
+    assert outage_line(status(HistoryReset("older")), was_out=was_out) == ""
 
 
 @pytest.mark.parametrize("error", [None, TransportError("gone.")])

@@ -57,15 +57,31 @@ def refused(
         pytest.param(["watch"], "Missing argument 'RESOURCE'", id="argument"),
         pytest.param(["watch", "po", "--frob"], "'--frob'", id="option"),
         pytest.param(
-            ["watch", "po", "-o", "xml"], "'wide', 'json', 'name'", id="choice"
+            ["watch", "po", "-o", "xml"], "'wide', 'json', 'yaml', 'name'", id="choice"
         ),
-        pytest.param(["watch", "po", "--for", "0"], "such as 30s or 1h30m", id="zero"),
+        pytest.param(
+            ["watch", "po", "--for", "0"], "omit --for to run until Ctrl-C", id="zero"
+        ),
         pytest.param(["watch", "po", "--for", "-3s"], "such as 30s", id="negative"),
         pytest.param(["watch", "po", "--for", "soon"], "such as 30s", id="junk"),
         pytest.param(["watch", "po", "--for", "inf"], "such as 30s", id="endless"),
         pytest.param(
             ["watch", "po", "-n", ""], "use -A for all namespaces", id="empty"
         ),
+        pytest.param(
+            ["watch", "po", "-n", "a,b"],
+            "write -n a -n b, or use -A",
+            id="namespaces-by-comma",
+        ),
+        pytest.param(
+            ["watch", "po", "-n", "a b"],
+            "write -n a -n b, or use -A",
+            id="namespaces-by-blank",
+        ),
+        pytest.param(
+            ["doctor", "-n", "a,b"], "use one, or use -A", id="namespaces-of-doctor"
+        ),
+        pytest.param(["demo", "po"], "argument (po). Try", id="extra-argument"),
         pytest.param(["demo", "--churn", "nan"], "not a finite number", id="nan"),
         pytest.param(["completion", "tcsh"], "'bash', 'fish', 'zsh'", id="shell"),
     ],

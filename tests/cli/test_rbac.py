@@ -21,19 +21,19 @@ from aioinformer.cli.rbac import ProgramOptions, print_rbac
 from aioinformer.client import ClientConfig, Credentials
 from aioinformer.errors import AioInformerError
 from aioinformer.model import Resource
-from aioinformer.model.resources import DEPLOYMENTS, built_in_resources
+from aioinformer.model.resources import DEPLOYMENTS, ROLES
 from aioinformer.testing import APIServer, User
 from aioinformer.testing.faults import Refuse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     Captured = pytest.CaptureFixture[str]
 
 SITES = Resource("example.com", "v1", "sites", "Site")
 ACCOUNT = "system:serviceaccount:shop:site-operator"
 EXAMPLE = ROOT / "examples" / "site_operator.py"
-KINDS = {it.kind: it for it in built_in_resources()}
 
 # Everything that examples/site_operator.py does, and events besides.
 OPERATOR = ProgramOptions(
@@ -68,10 +68,11 @@ async def printed(
     return list(yaml.safe_load_all(capfd.readouterr().out))
 
 
-async def apply(server: APIServer, documents: list[dict[str, Any]]) -> None:
-    async with server.client() as client:
-        for body in documents:
-            await client.create(KINDS[body["kind"]], body)
+def apply(server: APIServer, documents: list[dict[str, Any]], tmp_path: Path) -> None:
+    """Apply the output, which the server validates as for `kubectl apply`."""
+    path = tmp_path / "rbac.yaml"
+    path.write_text(yaml.safe_dump_all(documents))
+    server.load(path)
 
 
 async def operate(client: Client, server: APIServer) -> None:
@@ -86,7 +87,7 @@ async def operate(client: Client, server: APIServer) -> None:
         operator = group.create_task(names["main"](client))
         recording = group.create_task(recorder.run())
         site = server.get(SITES, "blog")
-        for seconds in (1, 400):  # created, then written again as a series
+        for seconds in (1, 10):  # created, then changed to a series
             recorder.event(site, "Normal", "Noticed", "noticed")
             await asyncio.sleep(seconds)
 
@@ -121,9 +122,12 @@ async def refusals(server: APIServer, caplog: pytest.LogCaptureFixture) -> list[
 
 
 async def test_operator_needs_exactly_the_printed_rules(
-    server: APIServer, capfd: Captured, caplog: pytest.LogCaptureFixture
+    server: APIServer,
+    capfd: Captured,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
 ) -> None:
-    await apply(server, await printed(server, OPERATOR, capfd))
+    apply(server, await printed(server, OPERATOR, capfd), tmp_path)
 
     assert await refusals(server, caplog) == []
     assert server.objects(SITES) == []
@@ -150,7 +154,10 @@ def without_one(documents: list[dict[str, Any]]) -> list[tuple[str, Any]]:
 
 
 async def test_operator_with_one_permission_less_is_refused(
-    server: APIServer, capfd: Captured, caplog: pytest.LogCaptureFixture
+    server: APIServer,
+    capfd: Captured,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
 ) -> None:
     documents = await printed(server, OPERATOR, capfd)
     start = server.snapshot()
@@ -158,7 +165,7 @@ async def test_operator_with_one_permission_less_is_refused(
     for name, fewer in without_one(documents):
         await server.restart(snapshot=start)
         server.faults.clear()
-        await apply(server, fewer)
+        apply(server, fewer, tmp_path)
         found[name] = bool(await refusals(server, caplog))
 
     assert [name for name, refused in found.items() if not refused] == []
@@ -181,7 +188,7 @@ def granted(documents: list[dict[str, Any]]) -> dict[tuple[str, str], list[str]]
 
 
 async def test_rules_of_one_namespace_are_roles(
-    server: APIServer, capfd: Captured
+    server: APIServer, capfd: Captured, tmp_path: Path
 ) -> None:
     options = ProgramOptions(
         account="app",
@@ -205,7 +212,7 @@ async def test_rules_of_one_namespace_are_roles(
     account = {"kind": "ServiceAccount", "name": "app", "namespace": "shop"}
     subjects = [it["subjects"] for it in documents if "subjects" in it]
     assert subjects == [[account]] * 3
-    await apply(server, documents)
+    apply(server, documents, tmp_path)
 
 
 async def test_roles_in_other_namespaces_are_named_after_the_accounts_namespace(
@@ -215,12 +222,36 @@ async def test_roles_in_other_namespaces_are_named_after_the_accounts_namespace(
         account="ops/app", namespace="shop", informers=("pods",), lease="app"
     )
     documents = await printed(server, options, capfd)
-    names = {it["metadata"]["namespace"]: it["metadata"]["name"] for it in documents}
+    named = {
+        (it["metadata"]["namespace"], it["metadata"]["name"]) for it in documents[1:]
+    }
 
-    assert names == {"ops": "app", "shop": "ops:app"}
+    assert named == {("ops", "app-leader-election"), ("shop", "ops:app")}
     assert granted(documents) == {
         ("Role", "ops"): ["leases: create", "leases: get update"],
         ("Role", "shop"): ["pods: list watch"],
+    }
+
+
+async def test_rules_of_two_namespaces_do_not_replace_each_other(
+    server: APIServer, capfd: Captured, tmp_path: Path
+) -> None:
+    common: dict[str, Any] = {"account": "shop/app", "lease": "app", "events": True}
+    for namespace in ("shop", "media"):
+        options = ProgramOptions(
+            namespace=namespace, informers=("pods", "nodes"), **common
+        )
+        apply(server, await printed(server, options, capfd), tmp_path)
+
+    roles = {
+        (it["metadata"]["namespace"], it["metadata"]["name"]): len(it["rules"])
+        for it in server.objects(ROLES)
+    }
+    assert roles == {
+        ("shop", "app"): 2,
+        ("media", "shop:app"): 2,
+        ("shop", "app-leader-election"): 2,
+        ("default", "shop:app-events"): 1,
     }
 
 

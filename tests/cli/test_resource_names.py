@@ -8,7 +8,12 @@ import pytest
 from discovery_helpers import define_widgets
 
 from aioinformer.cli.error_messages import CommandError
-from aioinformer.cli.resource_names import built_in, find_resource, known_names
+from aioinformer.cli.resource_names import (
+    built_in,
+    find_resource,
+    known_names,
+    selected,
+)
 from aioinformer.client import Client
 from aioinformer.model.resources import DEPLOYMENTS, ENDPOINTS, NETWORK_POLICIES, PODS
 from aioinformer.testing import APIServer
@@ -85,3 +90,38 @@ def test_known_names_are_plural_and_short_names() -> None:
 
     assert {"pods", "po", "deployments", "deploy", "svc"} <= set(names)
     assert names == sorted(set(names))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "resource", "names"),
+    [
+        (["pods"], "pods", ()),
+        (["pods", "a"], "pods", ("a",)),
+        (["pods", "a", "b", "a"], "pods", ("a", "b")),
+        (["pods/a"], "pods", ("a",)),
+        (["pods/a", "pods/b"], "pods", ("a", "b")),
+        (["widgets.v1.example.com/a"], "widgets.v1.example.com", ("a",)),
+    ],
+)
+def test_names_are_selected_as_in_kubectl(
+    arguments: list[str], resource: str, names: tuple[str, ...]
+) -> None:
+    assert selected(arguments[0], tuple(arguments[1:])) == (resource, names)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["pods,nodes"], "watch one resource at a time"),
+        (["pods/a", "b"], "write 'pods web-0 web-1' or"),
+        (["pods", "pods/b"], "write 'pods web-0 web-1' or"),
+        (["pods/a", "nodes/b"], "all of one resource"),
+        (["pods/"], "cannot tell the names in 'pods/'"),
+        (["pods/a", "pods/"], "cannot tell the names"),
+    ],
+)
+def test_names_of_several_resources_are_refused(
+    arguments: list[str], words: str
+) -> None:
+    with pytest.raises(CommandError, match=words):
+        selected(arguments[0], tuple(arguments[1:]))

@@ -72,7 +72,15 @@ async def test_watch_ends_after_duration(capfd: Captured) -> None:
     [
         pytest.param({"labels": "app=web"}, id="labels"),
         pytest.param({"fields": "metadata.name=web-0"}, id="fields"),
-        pytest.param({"labels": "app in (web)", "namespace": "shop"}, id="namespace"),
+        pytest.param({"names": ("web-0",)}, id="name"),
+        pytest.param({"names": ("web-0", "web-9")}, id="names"),
+        pytest.param(
+            {"names": ("web-0",), "fields": "metadata.namespace=shop"},
+            id="name-and-fields",
+        ),
+        pytest.param(
+            {"labels": "app in (web)", "namespaces": ("shop",)}, id="namespace"
+        ),
     ],
 )
 async def test_watch_shows_selected_objects_only(
@@ -175,12 +183,42 @@ async def test_watch_reports_an_outage_and_its_end(capfd: Captured) -> None:
     assert end == "aioinformer: connection restored"
 
 
+async def test_watch_reports_a_replaced_server_and_its_objects(
+    capfd: Captured,
+) -> None:
+    async with serving("web-0", "web-1") as (server, target):
+        options = WatchCommandOptions(resource="pods", output="name", seconds=60)
+        watching = asyncio.create_task(watch(options, target))
+        await asyncio.sleep(10)
+        await server.stop()
+        await asyncio.sleep(10)
+        await server.restart(snapshot=APIServer().snapshot())
+        await asyncio.sleep(5)
+        out, err = capfd.readouterr()
+        await watching
+
+    assert out.split() == ["pod/web-0", "pod/web-1"] * 2, "added, then deleted"
+    assert err.splitlines()[1:] == [
+        "aioinformer: connection restored",
+        "aioinformer: the server was restored or replaced, listing again",
+    ]
+
+
+async def test_first_lines_are_aligned_with_the_widest_row(capfd: Captured) -> None:
+    async with serving("a", "a-long-name", "b") as (_, target):
+        await watch(WatchCommandOptions(resource="pods", seconds=1), target)
+
+    lines = capfd.readouterr().out.splitlines()
+    assert {line.index("shop") for line in lines[1:]} == {lines[0].index("NAMESPACE")}
+    assert {line.index("0/") for line in lines[1:]} == {lines[0].index("READY")}
+
+
 async def test_watch_reports_an_empty_list_and_the_first_object(
     capfd: Captured,
 ) -> None:
     async with serving("db-0") as (server, target):
         options = WatchCommandOptions(
-            resource="pods", namespace="shop", labels="app=web", seconds=30
+            resource="pods", namespaces=("shop",), labels="app=web", seconds=30
         )
         watching = asyncio.create_task(watch(options, target))
         await asyncio.sleep(10)
@@ -274,9 +312,14 @@ async def test_watch_names_an_unreachable_server(
             id="fields",
         ),
         pytest.param(
-            WatchCommandOptions(resource="nodes", namespace="x"),
-            OptionsError,
+            WatchCommandOptions(resource="nodes", namespaces=("x",)),
+            CommandError,
             id="namespace",
+        ),
+        pytest.param(
+            WatchCommandOptions(resource="pods", namespaces=("a/b",)),
+            OptionsError,
+            id="namespace-path",
         ),
     ],
 )
@@ -289,7 +332,7 @@ async def test_invalid_watch_options_fail_before_any_request(
 
 def test_namespace_and_all_namespaces_are_refused_together() -> None:
     options = WatchCommandOptions(
-        resource="pods", namespace="shop", all_namespaces=True
+        resource="pods", namespaces=("shop",), all_namespaces=True
     )
     with pytest.raises(CommandError, match="-n and -A cannot be combined"):
         asyncio.run(watch(options, ConnectionOptions(server="http://127.0.0.1:1")))
@@ -300,7 +343,10 @@ def test_namespace_and_all_namespaces_are_refused_together() -> None:
     [
         pytest.param({}, ["here"], id="context"),
         pytest.param({"all_namespaces": True}, ["there", "here"], id="all"),
-        pytest.param({"namespace": "elsewhere"}, ["there"], id="named"),
+        pytest.param({"namespaces": ("elsewhere",)}, ["there"], id="named"),
+        pytest.param(
+            {"namespaces": ("default", "elsewhere")}, ["there", "here"], id="several"
+        ),
     ],
 )
 async def test_watch_defaults_to_namespace_of_context(
@@ -337,7 +383,12 @@ async def test_json_output_is_events_without_managed_fields(
     ("options", "title"),
     [
         pytest.param({}, "pods in all namespaces", id="all"),
-        pytest.param({"namespace": "shop"}, "pods in shop", id="namespace"),
+        pytest.param({"namespaces": ("shop",)}, "pods in shop", id="namespace"),
+        pytest.param(
+            {"namespaces": ("shop", "media"), "names": ("web-0", "web-1")},
+            "pods web-0 web-1 in shop and media",
+            id="namespaces-and-names",
+        ),
         pytest.param(
             {"labels": "a=b", "fields": "x=y"},
             "pods in all namespaces with a=b and x=y",
@@ -346,12 +397,12 @@ async def test_json_output_is_events_without_managed_fields(
     ],
 )
 def test_title_names_resource_namespace_and_selectors(
-    options: dict[str, str], title: str
+    options: dict[str, Any], title: str
 ) -> None:
-    chosen = WatchCommandOptions(resource="pods", **options)  # type: ignore[arg-type]
+    chosen = WatchCommandOptions(resource="pods", **options)
 
-    assert title_of(chosen, PODS, chosen.namespace) == title
+    assert title_of(chosen, PODS, chosen.namespaces) == title
 
 
 def test_title_of_cluster_scoped_resource_has_no_namespace() -> None:
-    assert title_of(WatchCommandOptions(resource="nodes"), NODES, None) == "nodes"
+    assert title_of(WatchCommandOptions(resource="nodes"), NODES, ()) == "nodes"

@@ -13,7 +13,7 @@ from processes import start
 from aioinformer.cli.connection import ConnectionOptions
 from aioinformer.cli.error_messages import CommandError
 from aioinformer.cli.watch import WatchCommandOptions, watch
-from aioinformer.errors import OptionsError, ServerError, TransportError
+from aioinformer.errors import ServerError, TransportError
 from aioinformer.model import Resource
 from aioinformer.testing import APIServer
 
@@ -68,8 +68,8 @@ async def test_watch_suggests_names_for_an_unknown_resource() -> None:
 async def test_namespace_of_cluster_scoped_resource_is_refused() -> None:
     async with APIServer() as server, server.client() as client:
         await define_widgets(client, scope="Cluster")
-        options = WatchCommandOptions(resource="Widget", namespace="shop")
-        with pytest.raises(OptionsError, match="is cluster-scoped"):
+        options = WatchCommandOptions(resource="Widget", namespaces=("shop",))
+        with pytest.raises(CommandError, match="is cluster-scoped"):
             await watch(options, ConnectionOptions(server=server.url))
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import os
 import re
+import signal
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -16,12 +18,10 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 import yaml
-from conftest import pod
 from doc_blocks import Block, blocks_of
 from doc_sessions import answers
 from processes import ROOT
 
-from aioinformer.model.resources import DEPLOYMENTS, NODES, PODS
 from aioinformer.testing import APIServer
 
 if TYPE_CHECKING:
@@ -36,9 +36,12 @@ __all__ = [
     "recipe_of",
     "recipes",
     "running",
+    "send_signal",
 ]
 
 COOKBOOK = ROOT / "docs" / "cookbook"
+# Objects that readers can create, too.
+SHOP = COOKBOOK / "shop.yaml"
 # The end of each program; the tests already run in a loop.
 START = "\nasyncio.run(main())\n"
 
@@ -117,11 +120,10 @@ def recipe_of(title: str) -> Recipe:
 async def running(
     title: str, *, edits: Mapping[str, str] | None = None, **options: Any
 ) -> AsyncIterator[Program]:
-    """Run a program against a server with the recipe's manifests and a few objects.
+    """Run a program against a server with `shop.yaml` and the recipe's manifests.
 
-    The namespace `shop` has the pods `web-0`, `web-1` and `db-0`, each on its node, and
-    the deployment `web`. The program is cancelled at the end of the block, as by
-    Ctrl-C. Then its output must be the recipe's `text` block.
+    The program is cancelled at the end of the block, as by Ctrl-C. Then its output must
+    be the recipe's `text` block.
 
     Args:
         title: Title of the recipe.
@@ -145,7 +147,7 @@ async def running(
         contextlib.redirect_stdout(io.StringIO()) as printed,
     ):
         async with APIServer(auto_namespaces=True, **options) as server:
-            _seed(server)
+            server.load(SHOP)
             await apply(server, recipe.text("yaml"))
             config = server.kubeconfig(Path(folder) / "config")
             patch.setenv("KUBECONFIG", str(config))
@@ -158,6 +160,12 @@ async def running(
 
     shown = recipe.text("text")
     assert answers(printed.getvalue(), shown), printed.getvalue()
+
+
+def send_signal(number: signal.Signals) -> None:
+    """Send a signal to this process, if the program handles it."""
+    assert signal.getsignal(number) is not signal.SIG_DFL
+    os.kill(os.getpid(), number)
 
 
 async def apply(server: APIServer, manifests: str) -> None:
@@ -180,33 +188,3 @@ async def apply(server: APIServer, manifests: str) -> None:
             strict = {"fieldValidation": "Strict"}
             async with http.post(path, params=strict, json=body) as answer:
                 assert answer.status == 201, await answer.text()
-
-
-def _seed(server: APIServer) -> None:
-    for number, (name, app) in enumerate(
-        (("web-0", "web"), ("web-1", "web"), ("db-0", "db"))
-    ):
-        node = f"node-{number}"
-        body = pod(
-            name,
-            "shop",
-            {"app": app},
-            spec={"nodeName": node},
-            status={"podIP": f"10.0.0.{number + 1}"},
-        )
-        del body["metadata"]["resourceVersion"]
-        server.create(NODES, {"metadata": {"name": node}})
-        server.create(PODS, body)
-
-    labels = {"app": "web"}
-    container = {"name": "web", "image": "registry.example/web:1"}
-    spec = {
-        "replicas": 2,
-        "selector": {"matchLabels": labels},
-        "template": {
-            "metadata": {"labels": labels},
-            "spec": {"containers": [container]},
-        },
-    }
-    web = {"metadata": {"name": "web", "labels": labels}, "spec": spec}
-    server.create(DEPLOYMENTS, web, namespace="shop")

@@ -34,7 +34,7 @@ COMMAND = ("watch", "pods", "-n", "shop")
 COLUMNS, LINES = 84, 13
 
 # pyte's names of the ECMA-48 colours, mapped to rich's.
-_COLOURS = {"default": None, "brown": "yellow"}
+_COLOURS = {"default": None, "brown": "yellow", "brightblack": "bright_black"}
 
 _FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,7 @@ __all__ = ["SITE", "main", "settings"]
 STAGE = ROOT / "build" / "docs"
 SITE = ROOT / "build" / "site"
 SOURCE = ROOT / "docs" / "site"
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 # The section that readers of llms.txt may skip.
 OPTIONAL = "Project"
 
@@ -148,9 +150,13 @@ def _run_zensical() -> None:
         text=True,
         check=False,
     )
+    output = _COLOUR.sub("", done.stdout)
     # Warnings of the reader of docstrings do not fail a strict build.
-    if done.returncode or "warning" in done.stdout.lower():
-        raise SiteError(done.stdout)
+    if done.returncode or "warning" in output.lower():
+        if "Aborted because --strict" in output:
+            output = output.partition("Traceback")[0]
+
+        raise SiteError(f"In build/docs, made of docs/ and docstrings:\n{output}")
 
 
 def texts(

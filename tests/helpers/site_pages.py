@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING
 from processes import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
 __all__ = ["LANDING", "Item", "Pages", "Section", "SiteError"]
 
 LANDING = "docs/README.md"
 
-_FENCED = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(rf"({_FENCED.pattern}|`[^`\n]+`)", _FENCED.flags)
 _LINK = re.compile(r"(\]\()([^()\s]+)(\))")
 _HEADING = re.compile(r"^# (.*)$", re.MULTILINE)
 _SECTION = re.compile(r"^## (.*)$", re.MULTILINE)
@@ -92,7 +93,7 @@ class Pages:
         found = [*docs, *(it for it in outside if it.exists())]
         # A page's path in the checkout, and its path on the site.
         paths = [*(it.relative_to(root).as_posix() for it in found), *self._generated]
-        self.pages = {path: _place(path) for path in paths}
+        self.pages = {path: _place(path, paths) for path in paths}
 
     # -------------------------------------------------------------- navigation
 
@@ -164,7 +165,7 @@ class Pages:
         def changed(match: re.Match[str]) -> str:
             return match[1] + self._link(path, match[2]) + match[3]
 
-        return _outside_fences(self._text(path), lambda it: _LINK.sub(changed, it))
+        return _outside_code(self._text(path), lambda it: _LINK.sub(changed, it))
 
     def _link(self, source: str, target: str) -> str:
         if target.startswith("#"):
@@ -232,7 +233,7 @@ class Pages:
         return (self._root / path).read_text(encoding="utf-8")
 
 
-def _place(page: str) -> str:
+def _place(page: str, pages: Collection[str]) -> str:
     """Return the path on the site of a page of the checkout."""
     path = PurePosixPath(page)
     match path.parts:
@@ -242,6 +243,9 @@ def _place(page: str) -> str:
             return "apiserver-architecture.md"
         case (name,):
             return name.lower()
+        case ("docs", _, "README.md") if not _has_others(path, pages):
+            # An index.md would become the page of its whole section.
+            return f"{path.parent.name}.md"
         case ("docs", *_):
             place = path.relative_to("docs")
             return place.with_name(place.name.replace("README", "index")).as_posix()
@@ -249,8 +253,15 @@ def _place(page: str) -> str:
             raise AssertionError(path)
 
 
-def _outside_fences(text: str, change: Callable[[str], str]) -> str:
-    parts = _FENCED.split(text)
+def _has_others(index: PurePosixPath, pages: Collection[str]) -> bool:
+    """Tell whether the folder of a page has other pages."""
+    return any(
+        index.parent in PurePosixPath(it).parents for it in pages if it != f"{index}"
+    )
+
+
+def _outside_code(text: str, change: Callable[[str], str]) -> str:
     return "".join(
-        part if part.lstrip().startswith("```") else change(part) for part in parts
+        part if part.lstrip().startswith("`") else change(part)
+        for part in _CODE.split(text)
     )

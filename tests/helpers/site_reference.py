@@ -158,7 +158,9 @@ class Reference:
             return [name] if name in PUBLIC_MODULES else []
 
         first, *rest = path.split(".")
-        if not (called or rest or "_" in first or first[0].isupper()):
+        # `until()` is a function, but `forget()` a method of some object.
+        is_function = called and f"aioinformer.{first}" in self.entries
+        if not (rest or "_" in first or first[0].isupper() or is_function):
             return []
 
         for entry in self._named.get(path, ()):
@@ -253,9 +255,30 @@ class Reference:
                 if inherited := self._inherited(entry):
                     lines.append(f"      inherited_members: {inherited}")
 
-                lines.append("")
+                lines += ["", *self._inherited_links(entry)]
 
         return "\n".join(lines)
+
+    def _inherited_links(self, entry: Entry) -> Iterator[str]:
+        """Yield a line for each public base: its members are on its own page."""
+        if not isinstance(entry.target, griffe.Class):
+            return
+
+        own = set(self.members(entry))
+        for base in entry.target.mro():
+            home = self.homes.get(base.path)
+            if home is None:
+                continue
+
+            page = page_of(home.module)
+            links = [
+                f"[`{name}`]({page}#{home.path}.{name})"
+                for name in self.described(home)
+                if name not in own
+            ]
+            own.update(self.described(home))
+            if links:
+                yield f"Inherited from `{home.name}`: {', '.join(links)}.\n"
 
     def text(self, path: str) -> str:
         """Return the page of a module as plain Markdown: signatures and docstrings."""

@@ -13,7 +13,7 @@ import signal
 import struct
 import sys
 import termios
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyte
 from processes import PATIENCE_SECONDS, ROOT
@@ -43,8 +43,16 @@ class InTerminal:
         self._stream = pyte.ByteStream(screen)
         self._told = asyncio.Event()
         self.screen = screen
+        self.raw_settings: list[Any] = []
+        """Settings of the terminal at the last press of a key."""
+
         self.written = b""
         """All that it has written so far."""
+
+    @property
+    def settings(self) -> list[Any]:
+        """Return the settings of the terminal, such as echo."""
+        return termios.tcgetattr(self._master)
 
     @property
     def lines(self) -> list[str]:
@@ -70,6 +78,7 @@ class InTerminal:
 
     def press(self, key: bytes) -> None:
         """Press a key."""
+        self.raw_settings = self.settings
         os.write(self._master, key)
 
     async def resume(self) -> None:

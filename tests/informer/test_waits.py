@@ -72,6 +72,20 @@ async def test_wait_until_returns_at_once_if_the_predicate_is_true(
     assert looptime == 0
 
 
+async def test_wait_until_returns_the_state_that_satisfied_the_predicate() -> None:
+    stream = Stream()
+    pods = pods_of(watches=(stream,))
+    async with running(pods.run()):
+        await pods.wait_synced()
+        waiter = asyncio.create_task(pods.wait_until(RecordingPredicate("8"), A))
+        await settle()
+        stream.send(modified(thing("a", 8)), modified(thing("a", 9)))
+        found = await waiter
+        assert found is not None
+        assert found.resource_version == "8"
+        assert await pods.wait_until(lambda obj: obj is None, "default/none") is None
+
+
 async def test_wait_until_checks_each_state_in_order() -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))

@@ -211,6 +211,5 @@ def test_go_libraries_match_the_tested_kubernetes_release() -> None:
         )
 
     assert len(releases("tests/e2e/elector/go.mod")) == 1
-    assert releases("benchmarks/peers/client_go/go.mod") == releases(
-        "tests/e2e/elector/go.mod"
-    )
+    for module in ("benchmarks/peers/client_go", "tests/e2e/guides"):
+        assert releases(f"{module}/go.mod") == releases("tests/e2e/elector/go.mod")

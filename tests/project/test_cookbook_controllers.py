@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cookbook import running
+from cookbook import running, send_signal
 
 from aioinformer import Resource
 from aioinformer.model.resources import (
@@ -42,6 +43,16 @@ async def test_requeue_an_object_in_ten_minutes() -> None:
     async with running("Requeue an object in ten minutes") as program:
         settings(program)
         await asyncio.sleep(601)
+
+
+async def test_reconcile_typed_objects() -> None:
+    options: Any = {"resources": [SITES]}
+    async with running("Reconcile typed objects", **options) as program:
+        site = {"metadata": {"name": "blog"}, "spec": {"image": "blog:1"}}
+        program.server.create(SITES, site, **SHOP)
+        bad = {"metadata": {"name": "bad"}, "spec": {"replicas": "many"}}
+        program.server.create(SITES, bad, **SHOP)
+        await asyncio.sleep(60)
 
 
 async def test_restart_deployments_when_a_secret_changes() -> None:
@@ -95,6 +106,23 @@ async def test_create_an_object_that_is_deleted_with_its_owner() -> None:
         server.delete(SERVICES, "web", **SHOP)
         await server.until(lambda: server.get(SERVICES, "web", **SHOP))
         await asyncio.sleep(60)
+
+
+async def test_delete_objects_that_are_no_longer_wanted() -> None:
+    def names() -> list[str]:
+        return sorted(it["metadata"]["name"] for it in program.server.objects(SERVICES))
+
+    async with running("Delete objects that are no longer wanted") as program:
+        body = {"metadata": {"name": "p", "labels": {"app": "ports"}}}
+        data = {"data": {"api": "80", "web": "81"}}
+        program.server.create(CONFIG_MAPS, body | data, **SHOP)
+        await program.server.until(lambda: names() == ["api", "web"])
+        await asyncio.sleep(60)
+        fewer = {"data": {"api": None, "db": "5432"}}
+        program.server.patch(CONFIG_MAPS, "p", fewer, **SHOP)
+        await program.server.until(lambda: names() == ["db", "web"])
+
+    assert writes(program) == ["create", "create", "delete", "create"]
 
 
 async def test_clean_up_outside_the_cluster_before_a_deletion() -> None:
@@ -183,12 +211,37 @@ async def test_ignore_changes_of_status_and_metadata() -> None:
         await asyncio.sleep(10)
 
 
+async def test_react_to_a_change_of_one_field() -> None:
+    async with running("React to a change of one field") as program:
+        await asyncio.sleep(10)
+        three = {"spec": {"replicas": 3}}
+        program.server.patch(DEPLOYMENTS, "web", three, **SHOP)
+        await asyncio.sleep(10)
+        container = {"name": "web", "image": "registry.example/web:2"}
+        newer = {"spec": {"template": {"spec": {"containers": [container]}}}}
+        program.server.patch(DEPLOYMENTS, "web", newer, **SHOP)
+        await asyncio.sleep(10)
+
+
 async def test_run_a_job_every_minute() -> None:
     async with running("Run a job every minute") as program:
         await asyncio.sleep(30)
         failed = {"status": {"phase": "Failed"}}
         program.server.patch(PODS, "db-0", failed, **SHOP)
         await asyncio.sleep(60)
+
+
+async def test_run_a_background_task_for_each_object() -> None:
+    async with running("Run a background task for each object") as program:
+        for name in ("a", "b"):
+            body = {"metadata": {"name": name, "labels": {"app": "target"}}}
+            program.server.create(CONFIG_MAPS, body, **SHOP)
+
+        await asyncio.sleep(30)
+        program.server.delete(CONFIG_MAPS, "b", **SHOP)
+        await asyncio.sleep(60)
+        send_signal(signal.SIGTERM)
+        await program.main
 
 
 async def test_reconcile_when_something_outside_the_cluster_changes() -> None:

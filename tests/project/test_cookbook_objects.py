@@ -9,7 +9,7 @@ from typing import Any
 from cookbook import COOKBOOK, running
 from processes import ROOT
 
-from aioinformer.model.resources import DEPLOYMENTS, NODES, PODS, REPLICA_SETS
+from aioinformer.model.resources import DEPLOYMENTS, PODS, REPLICA_SETS
 
 
 async def test_read_objects_as_msgspec_types() -> None:
@@ -19,8 +19,6 @@ async def test_read_objects_as_msgspec_types() -> None:
 
 async def test_read_objects_as_pydantic_models() -> None:
     async with running("Read objects as Pydantic models") as program:
-        no_ip = {"status": {"podIP": None}}
-        program.server.patch(PODS, "web-1", no_ip, namespace="shop")
         await program.main
 
 
@@ -67,9 +65,6 @@ def reference(owner: dict[str, Any]) -> dict[str, Any]:
 
 async def test_join_pods_with_their_nodes() -> None:
     async with running("Join pods with their nodes") as program:
-        for node, zone in (("node-0", "a"), ("node-2", "b")):
-            program.server.patch(NODES, node, {"metadata": {"labels": {"zone": zone}}})
-
         await program.main
 
 
@@ -104,6 +99,22 @@ async def test_resync_a_handler_every_ten_minutes() -> None:
         await asyncio.sleep(60)
         program.server.patch(PODS, "web-0", pending, namespace="shop")
         await asyncio.sleep(600)
+
+
+async def test_report_pods_in_trouble() -> None:
+    async with running("Report pods in trouble") as program:
+        await asyncio.sleep(10)
+        crashed = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
+        waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+        container = {"name": "main", "restartCount": 3}
+        broken = container | {"state": waiting, "lastState": crashed}
+        patch = {"status": {"containerStatuses": [broken]}}
+        program.server.patch(PODS, "web-0", patch, namespace="shop")
+        await asyncio.sleep(60)
+        fine = container | {"state": {"running": {}}, "lastState": crashed}
+        patch = {"status": {"containerStatuses": [fine]}}
+        program.server.patch(PODS, "web-0", patch, namespace="shop")
+        await asyncio.sleep(10)
 
 
 async def test_keep_100_000_pods_in_little_memory() -> None:

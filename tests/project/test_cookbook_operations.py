@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import shlex
 import signal
 import socket
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 import yaml
-from cookbook import apply, recipe_of, running
+from cookbook import apply, recipe_of, running, send_signal
 from doc_blocks import said
 from doc_sessions import answers
 from processes import start
@@ -53,7 +52,7 @@ async def test_shut_down_cleanly_when_kubernetes_stops_the_pod() -> None:
     async with running("Shut down cleanly when Kubernetes stops the pod") as program:
         config(program, "nightly", "backup")
         await asyncio.sleep(5)
-        os.kill(os.getpid(), signal.SIGTERM)
+        send_signal(signal.SIGTERM)
         await program.main
 
 
@@ -87,7 +86,7 @@ async def test_find_out_why_an_informer_is_not_up_to_date() -> None:
 async def test_show_the_tasks_of_a_running_process() -> None:
     async with running("Show the tasks of a running process"):
         await asyncio.sleep(10)
-        os.kill(os.getpid(), signal.SIGUSR1)
+        send_signal(signal.SIGUSR1)
         await asyncio.sleep(1)
 
     asyncio.get_running_loop().remove_signal_handler(signal.SIGUSR1)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cookbook import COOKBOOK, START, Recipe, apply, recipes
 from doc_blocks import blocks_of, broken_links, indented_code, run_as_tests
+from doc_sessions import files_of
 from processes import ROOT
 
 from aioinformer.testing import APIServer
@@ -70,8 +71,9 @@ def test_each_program_has_a_test_that_runs_it() -> None:
 @pytest.mark.parametrize("page", TESTS)
 def test_test_files_pass(page: str, tmp_path: Path) -> None:
     files = {f"{it.name}.py": it.code for it in TESTS[page]}
+    others = files_of((COOKBOOK / page).read_text(encoding="utf-8"))
     loops = ("-o", "asyncio_default_fixture_loop_scope=function")
-    outcome = run_as_tests(tmp_path, files, "-o", "asyncio_mode=auto", *loops)
+    outcome = run_as_tests(tmp_path, files | others, "-o", "asyncio_mode=auto", *loops)
 
     assert [it for it in files if not outcome.has_passed(it)] == [], outcome.out
 

@@ -18,8 +18,8 @@ from aioinformer.model.resources import CONFIG_MAPS, DEPLOYMENTS, EVENTS, JOBS, 
 FAILED = {"status": {"phase": "Failed"}}
 
 
-def running_pod(name: str, **status: Any) -> dict[str, Any]:
-    body = pod(name, "shop", {"app": "web"}, status=status)
+def running_pod(name: str) -> dict[str, Any]:
+    body = pod(name, "shop", {"app": "web"})
     del body["metadata"]["resourceVersion"]
     return body
 
@@ -53,14 +53,14 @@ async def test_follow_pods_in_a_script_with_handlers() -> None:
         await asyncio.sleep(1)
 
 
-async def test_wait_until_a_pod_runs_then_exit() -> None:
-    async with running("Wait until a pod runs, then exit") as program:
+async def test_wait_until_a_pod_is_ready_then_exit() -> None:
+    async with running("Wait until a pod is ready, then exit") as program:
         await asyncio.sleep(10)
-        program.server.create(PODS, running_pod("web-2", phase="Pending"))
+        program.server.create(PODS, running_pod("web-2"))
         await asyncio.sleep(10)
         assert not program.main.done()
-        runs = {"status": {"phase": "Running"}}
-        program.server.patch(PODS, "web-2", runs, namespace="shop")
+        ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        program.server.patch(PODS, "web-2", ready, namespace="shop")
         await program.main
 
 

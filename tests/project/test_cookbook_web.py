@@ -125,8 +125,13 @@ async def test_wait_for_a_deployment_from_a_request() -> None:
         assert await waiting == "shop/web is rolled out"
 
 
-async def test_stream_changes_with_authentication_and_a_projection() -> None:
-    async with serving("Stream changes with authentication and a projection"):
+async def test_stream_changes_from_fastapi_with_authentication() -> None:
+    async with serving("Stream changes from FastAPI with authentication"):
+        pass
+
+
+async def test_stream_changes_from_an_aiohttp_app_with_authentication() -> None:
+    async with serving("Stream changes from an aiohttp app with authentication", 8080):
         pass
 
 

@@ -64,21 +64,22 @@ def output(guide: str) -> str:
 
 async def publish_site(server: APIServer, process: Process) -> Any:
     """Create a site and then its theme, change and delete the site."""
-    server.register(SITES)
     spec = {"theme": "plain", "text": "hello"}
     server.create(SITES, {"metadata": {"name": "blog"}, "spec": spec})
     await process.line("no theme")
     theme = {"metadata": {"name": "plain"}, "data": {"title": "Plain"}}
     server.create(CONFIG_MAPS, theme)
     await process.line("hello")
-    page: Any = await server.until(lambda: server.get(SITES, "blog").get("status"))
+    page: Any = await server.until(
+        lambda: server.get(SITES, "blog").get("status"), timeout=30
+    )
     server.patch(SITES, "blog", {"spec": {"text": "bye"}})
     await process.line("bye")
     made: Any = server.get(CONFIG_MAPS, page["page"])
     finalizers = server.get(SITES, "blog")["metadata"]["finalizers"]
     server.delete(SITES, "blog")
     await process.line("unpublished")
-    await server.until(lambda: not server.objects(SITES))
+    await server.until(lambda: not server.objects(SITES), timeout=30)
     (owner,) = made["metadata"]["ownerReferences"]
     assert owner.pop("uid")
     return page["page"], made["data"], owner, finalizers
@@ -203,9 +204,12 @@ async def check(guide: str, *command: str | Path, folder: Path, **more: str) -> 
             process.interrupt()
             end = await process.end()
 
+    # A loop with kubernetes_asyncio also prints its failures.
+    failures = re.findall(r"^watch: (.*)\n", end.out, re.MULTILINE)
     printed = re.sub(r"^watch: .*\n", "", end.out, flags=re.MULTILINE)
     assert printed == output(guide), end.err
     assert effects == expected.effects
+    assert not failures or "410" in failures
 
 
 @functools.cache
@@ -213,7 +217,7 @@ def go_folder(root: Path) -> Path:
     """Build the programs in Go, once, and return the folder of the binaries."""
     for guide, it in GUIDES.items():
         if it.theirs.endswith(".go"):
-            (root / it.theirs[:-3]).mkdir()
+            (root / it.theirs[:-3]).mkdir(exist_ok=True)
             (root / it.theirs[:-3] / "main.go").write_text(program(guide, it.theirs))
 
     for name in ("go.mod", "go.sum"):
@@ -330,6 +334,7 @@ def test_every_guide_has_a_program_of_each_side_and_a_test() -> None:
         )
         assert told, f"{name} says whose program {guide.theirs} is"
         assert "aioinformer" not in told[1]
+        assert f"test_{name.replace('-', '_')}.py" in TESTS
 
 
 # ------------------------------------------------------------ names

@@ -106,6 +106,15 @@ def test_index_of_a_folder_lists_the_entries_below_it(tmp_path: Path) -> None:
     ]
 
 
+def test_only_page_of_a_folder_is_no_index(tmp_path: Path) -> None:
+    image, alone = "docs/alone/x.svg", "docs/alone/README.md"
+    texts = {alone: "# Alone\n\n![x](x.svg)\n", image: "<svg/>"}
+    pages = checkout(tmp_path, **texts)
+
+    assert pages.pages[alone] == "alone.md"
+    assert dict(pages.staged())["alone.md"] == "# Alone\n\n![x](alone/x.svg)\n"
+
+
 def test_index_of_sections_has_an_entry_for_each_page(tmp_path: Path) -> None:
     landing = "# X\n\n## Sub\n\n- [Page](page.md): a.\n- [Sub](sub/README.md): b.\n"
     index = "# Sub\n\n- [One](it.md#one)\n- [Two](it.md#two)\n"
@@ -152,8 +161,8 @@ def test_link_to_nothing_is_a_mistake(tmp_path: Path, link: str) -> None:
         list(pages.staged())
 
 
-def test_code_blocks_keep_their_text(tmp_path: Path) -> None:
-    text = "# Page\n\n```text\n[x](gone.md)\n```\n"
+def test_code_keeps_its_text(tmp_path: Path) -> None:
+    text = "# Page\n\n```text\n[x](gone.md)\n```\n\nWrite `[x](gone.md)`.\n"
     pages = checkout(tmp_path, **{"docs/page.md": text})
 
     assert dict(pages.staged())["page.md"] == text
@@ -213,7 +222,7 @@ def test_name_in_a_text_is_found(reference: Reference, name: str, found: str) ->
     assert reference.find(name)[0] == found
 
 
-@pytest.mark.parametrize("name", ["until", "drop", "Pod", "Client.nothing", "x.py"])
+@pytest.mark.parametrize("name", ["until", "forget()", "Pod", "Client.nothing", "x.py"])
 def test_other_words_are_no_names(reference: Reference, name: str) -> None:
     assert reference.find(name) == []
 
@@ -224,6 +233,14 @@ def test_class_shows_members_of_internal_bases(reference: Reference) -> None:
     assert {"informer", "start", "lifespan"} <= set(reference.described(factory))
     page = reference.pages()["docs/reference/aioinformer.informer.md"]
     assert "inherited_members: ['lifespan'" in page
+
+
+def test_class_links_to_members_of_public_bases(reference: Reference) -> None:
+    page = reference.pages()["docs/reference/aioinformer.testing.md"]
+    base = "aioinformer_apiserver.md#aioinformer_apiserver.LocalAPIServer"
+
+    assert "\nInherited from `LocalAPIServer`: [`" in page
+    assert f"[`create`]({base}.create)" in page
 
 
 def test_docstrings_become_markdown() -> None:

@@ -257,6 +257,27 @@ def test_plugin_uses_default_loop_scope(run: Run, scope: str) -> None:
     assert outcome.last == "1 passed", outcome.out
 
 
+def test_plugin_runs_server_on_uvloop(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "import uvloop\n"
+        "def pytest_asyncio_loop_factories(config, item):\n"
+        "    return {'uvloop': uvloop.new_event_loop}\n"
+    )
+    outcome = run(
+        """
+        async def test_lists_pods(apiserver):
+            assert "uvloop" in type(asyncio.get_running_loop()).__module__
+            apiserver.create(PODS, {"metadata": {"name": "web"}})
+            async with apiserver.client() as client:
+                assert [pod.name for pod in await client.list(PODS)] == ["web"]
+        """,
+        *AUTO,
+        plugins=ASYNCIO,
+    )
+
+    assert outcome.last == "1 passed", outcome.out
+
+
 def test_plugin_reports_invalid_options(run: Run) -> None:
     outcome = run(
         """

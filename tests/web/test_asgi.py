@@ -154,6 +154,32 @@ async def test_routes_match_path_stripped_by_proxy(running: Any, path: str) -> N
     assert (await client.call(app)).status == 200
 
 
+@pytest.mark.parametrize(
+    ("path", "location"),
+    [
+        ("/events/", b"../events?a=b"),
+        ("/x/a b/", b"../a%20b?a=b"),
+        ("/../", b"../..?a=b"),
+        ("//evil.example/", b"../evil.example?a=b"),
+        ("/a:b/", b"../a%3Ab?a=b"),
+    ],
+)
+async def test_other_path_is_redirected_without_trailing_slash(
+    running: Any, path: str, location: bytes
+) -> None:
+    app = health_routes(running[0])
+    client = Client(path)
+    client.scope["query_string"] = b"a=b"
+
+    assert (await client.call(app)).status == 307
+    assert client.headers[b"location"] == location
+
+
+@pytest.mark.parametrize("path", ["", "/", "//"])
+async def test_root_is_not_redirected(running: Any, path: str) -> None:
+    assert (await Client(path).call(health_routes(running[0]))).status == 404
+
+
 async def test_other_paths_get_404(running: Any) -> None:
     app = health_routes(running[0]) + metrics_routes(CollectorRegistry())
 
@@ -378,8 +404,10 @@ async def test_frameworks_can_mount_apps(running: Any, framework: Any) -> None:
             async with http.get(path) as answer:
                 assert answer.status == status, path
 
-        path = "/events" if framework is starlette else "/events/"
-        async with http.get(path, allow_redirects=False) as answer:
+        # A Starlette route has no trailing slash: the last mount redirects.
+        async with http.get(
+            "/events/", allow_redirects=framework is starlette
+        ) as answer:
             assert answer.status == 200
             while "synced" not in page.names:
                 page.feed(await answer.content.readany())

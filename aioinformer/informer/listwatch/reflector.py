@@ -85,9 +85,9 @@ class Reflector:
     * While the server is unreachable, the reflectors of one client take turns to probe
       it; see `Connectivity`.
     * If the server sends bookmarks, a watch that is silent for 2.5 times their longest
-      gap, and at least 90 s, is ended. If a new watch is silent for 60 s (1 s if the
-      server was unreachable before), the reflector checks the server's version and one
-      object, as the server may have been restored or replaced.
+      gap, and at least 90 s, is ended. If a new watch is silent for 60 s, or the server
+      was unreachable before, the reflector checks the server's version and one object,
+      as the server may have been restored or replaced.
     * If the resource is no longer served, the store keeps its objects. If discovery has
       not listed the resource for a minute, the objects are removed and the phase is
       `"absent"`. Attempts continue.

@@ -47,12 +47,12 @@ SILENCE_SECONDS = 60.0
 checked. Servers send a bookmark about every minute. A silent server may have been
 restored to a version before the start of the watch."""
 
-OUTAGE_SILENCE_SECONDS = 1.0
-"""The same, if the server could not be reached before. It may have been replaced
-meanwhile."""
-
 CHECK_SECONDS = 30.0
 """Time limit of that check. The watch is not read meanwhile."""
+
+OUTAGE_CHECK_SECONDS = 2.0
+"""Time limit of the check at the start of a watch, if the server could not be reached
+before. It may have been replaced meanwhile. Shorter, as events may be waiting."""
 
 REFUSAL_SECONDS = 30.0
 """Maximum time that the client waits for a watch to be accepted or refused."""
@@ -212,23 +212,27 @@ class WatchReader:
         Raises:
             HistoryReset: If the server's history is not the one of the store.
         """
-        outage, self._was_unreachable = self._was_unreachable, False
+        if self._was_unreachable:
+            self._was_unreachable = False
+            await self._check_history(OUTAGE_CHECK_SECONDS)
+
         try:
-            async with asyncio.timeout(
-                OUTAGE_SILENCE_SECONDS if outage else SILENCE_SECONDS
-            ):
+            async with asyncio.timeout(SILENCE_SECONDS):
                 return await watch.next_batch()
         except TimeoutError:
-            await self._check_history()
+            await self._check_history(CHECK_SECONDS)
 
         return await watch.next_batch()
 
-    async def _check_history(self) -> None:
+    async def _check_history(self, seconds: float) -> None:
         """Compare the newest version and one object of the server with the store.
 
         A new server may have reached the store's version, with other objects. An object
         at or below the store's version has the same state in both, unless the server
         has another history.
+
+        Args:
+            seconds: Time limit of the request.
 
         Raises:
             HistoryReset: If they differ. Failed requests prove nothing.
@@ -236,7 +240,7 @@ class WatchReader:
         reached = version_number(self._version)
         try:
             async with (
-                asyncio.timeout(CHECK_SECONDS),
+                asyncio.timeout(seconds),
                 self._source.list(ListOptions(limit=1)) as page,
             ):
                 async with aclosing(aiter(page)) as pieces:
@@ -247,7 +251,7 @@ class WatchReader:
                 newest = version_number(page.resource_version)
         except (ApiError, TransportError, DecodeError, TimeoutError) as exc:
             name = self._stats.name
-            logger.debug("%s: check of a silent watch failed: %r", name, exc)
+            logger.debug("%s: check of the server's history failed: %r", name, exc)
             return
 
         if 0 <= newest < reached:

@@ -62,15 +62,17 @@ REFUSED = TransportError("refused", unreachable=True)
 
 
 @pytest.mark.parametrize(
-    ("failures", "check"),
+    ("failures", "checks"),
     [
-        pytest.param([REFUSED, REFUSED], 1, id="unreachable"),
-        pytest.param([REFUSED, ServerError("busy", status=503)], 1, id="starting"),
-        pytest.param([ServerError("busy", status=503)], 60, id="reachable"),
+        pytest.param([REFUSED, REFUSED], [0, 60], id="unreachable"),
+        pytest.param(
+            [REFUSED, ServerError("busy", status=503)], [0, 60], id="starting"
+        ),
+        pytest.param([ServerError("busy", status=503)], [60], id="reachable"),
     ],
 )
-async def test_watch_after_an_outage_is_checked_after_a_second(
-    failures: list[Exception], check: float
+async def test_watch_after_an_outage_is_checked_at_once(
+    failures: list[Exception], checks: list[float]
 ) -> None:
     source = FakeSource([Page(version=7)], [*failures, Stream()])
 
@@ -78,7 +80,7 @@ async def test_watch_after_an_outage_is_checked_after_a_second(
         await asyncio.sleep(120)
 
     accepted = source.times[-1]
-    assert source.checks == [pytest.approx(accepted + check, abs=0.1)]
+    assert source.checks == [pytest.approx(accepted + it, abs=0.1) for it in checks]
 
 
 @pytest.mark.parametrize(
@@ -107,6 +109,24 @@ async def test_object_that_the_store_lacks_resets_the_history(
     assert reflector.history_resets == resets
     state = f"{found.name}@{found.resource_version}"
     assert store.names == ([state] if resets else ["a@5"])
+
+
+async def test_slow_check_after_an_outage_delays_events_by_two_seconds() -> None:
+    stream = Stream()
+    source, store = FakeSource([Page(version=7)], [REFUSED, stream]), FakeStore()
+    source.newest = Silence()
+
+    async with running(reflector_of(source, store).run()):
+        await asyncio.sleep(1)
+        while len(source.checks) == 0:
+            await asyncio.sleep(0.1)
+
+        stream.send(bookmark(9))
+        await asyncio.sleep(1.8)
+        assert store.version == "7"
+        await asyncio.sleep(0.3)
+
+        assert store.version == "9"
 
 
 async def test_slow_check_is_abandoned() -> None:

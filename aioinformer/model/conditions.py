@@ -1,6 +1,7 @@
 """Conditions: entries of `status.conditions`, as in `metav1.Condition`. Pure.
 
-The functions are those of apimachinery (`pkg/api/meta/conditions.go`), with three
+`condition` and `is_ready` read those of an object. The other functions work on a list of
+conditions. They are those of apimachinery (`pkg/api/meta/conditions.go`), with three
 differences: they return a new list, as cached objects are read-only; they fill in a
 missing transition time; and they refuse what the server would refuse.
 """
@@ -13,6 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from aioinformer.errors import OptionsError
+from aioinformer.model.objects import KubeObject
 from aioinformer.model.times import kube_time
 from aioinformer.model.validation import qualified_name_problem
 
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
+    "condition",
     "find_status_condition",
+    "is_ready",
     "is_status_condition_true",
     "set_status_condition",
 ]
@@ -32,6 +36,46 @@ _TYPE_LENGTH: Final = 316
 _REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _REASON_LENGTH: Final = 1024
 _MESSAGE_LENGTH: Final = 32_768
+
+
+def condition(
+    obj: Mapping[str, Any] | None,
+    type: str,  # noqa: A002 - the API's own word
+) -> Mapping[str, Any] | None:
+    """Return the condition of an object, or None if it has none of this type.
+
+    ::
+
+        available = condition(deployment, "Available")
+        if available is not None and available["status"] != "True":
+            print(available["message"])
+
+    Args:
+        obj: Object, as a `KubeObject` or a dict; None is an object without conditions.
+        type: Type of the condition, such as `"Ready"`.
+    """
+    if isinstance(obj, KubeObject):
+        conditions = obj.at("status.conditions")
+    else:
+        conditions = ((obj or {}).get("status") or {}).get("conditions")
+
+    return find_status_condition(conditions, type)
+
+
+def is_ready(obj: Mapping[str, Any] | None) -> bool:
+    """Return whether the condition `Ready` of an object is true.
+
+    Pods, nodes and most custom resources have it. (Deployments have `Available`: see
+    `condition`.) It also fits as a predicate or filter::
+
+        await pods.wait_until(is_ready, key="shop/web-0", timeout=30)
+        pods.add_event_handler(on_add=..., filter=is_ready)
+
+    Args:
+        obj: Object, as a `KubeObject` or a dict; None, for an absent one, is not ready.
+    """
+    found = condition(obj, "Ready")
+    return found is not None and found.get("status") == "True"
 
 
 def set_status_condition(

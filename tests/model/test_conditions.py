@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioinformer import KubeObject
+from aioinformer import KubeObject, condition, is_ready
 from aioinformer.controller import (
     find_status_condition,
     is_status_condition_true,
@@ -175,3 +175,39 @@ def test_missing_condition_is_not_found_and_not_true(conditions: Any) -> None:
 def test_invalid_condition_is_refused(call: Callable[[], object], problem: str) -> None:
     with pytest.raises(OptionsError, match=problem):
         call()
+
+
+# ------------------------------------------------------------ conditions of an object
+
+
+@pytest.mark.parametrize("form", [dict, KubeObject.of], ids=["dict", "KubeObject"])
+def test_condition_of_object_is_found_by_type(form: Callable[..., Any]) -> None:
+    obj = form({"metadata": {"name": "a"}, "status": {"conditions": [PAID, READY]}})
+
+    assert condition(obj, "Ready") == READY
+    assert condition(obj, "Available") is None
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        None,
+        {},
+        {"status": None},
+        {"status": {"conditions": None}},
+        KubeObject.of({"metadata": {"name": "a"}}),
+    ],
+    ids=["none", "empty", "null-status", "null-conditions", "KubeObject"],
+)
+def test_object_without_conditions_is_not_ready(obj: Any) -> None:
+    assert condition(obj, "Ready") is None
+    assert is_ready(obj) is False
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"), [("True", True), ("False", False), ("Unknown", False)]
+)
+def test_object_is_ready_by_its_condition(status: str, expected: bool) -> None:
+    obj = KubeObject.of({"status": {"conditions": [READY | {"status": status}]}})
+
+    assert is_ready(obj) is expected

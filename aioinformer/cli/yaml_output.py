@@ -1,0 +1,67 @@
+"""Changed objects as YAML documents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from aioinformer.cli.line_output import event_of
+from aioinformer.cli.output import harmless
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from aioinformer.informer.notifications import Notification
+
+__all__ = ["YAMLDocuments"]
+
+if TYPE_CHECKING:
+    _Base = yaml.SafeDumper
+else:
+    # The encoder in C is ten times as fast. Some builds of PyYAML lack it.
+    _Base = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+_NEVER_WRAP = 1_000_000
+
+
+class _Dumper(_Base):
+    """Encoder that writes texts of several lines as kubectl does."""
+
+
+def _block(dumper: Any, text: str) -> Any:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _block)
+
+
+class YAMLDocuments:
+    """States of objects as YAML documents, each after its event type as a comment."""
+
+    def of(self, events: Sequence[Notification], now: datetime) -> str:
+        """Return the documents for these changes."""
+        del now
+        pairs = map(event_of, events)
+        return "".join(
+            f"---\n# {kind}\n{_document(obj.to_dict())}" for kind, obj in pairs
+        )
+
+
+def _document(body: dict[str, Any]) -> str:
+    text = _encoded(body, allow_unicode=True)
+    # Only escaped, characters that control a terminal keep their value.
+    return text if harmless(text) == text else _encoded(body, allow_unicode=False)
+
+
+def _encoded(body: dict[str, Any], *, allow_unicode: bool) -> str:
+    text: str = yaml.dump(
+        body,
+        Dumper=_Dumper,
+        allow_unicode=allow_unicode,
+        sort_keys=False,
+        width=_NEVER_WRAP,
+    )
+    return text

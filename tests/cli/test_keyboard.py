@@ -1,0 +1,132 @@
+"""Keys: input of terminals, and the settings of one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import termios
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aioinformer.cli.keyboard import ESCAPE_SECONDS, Keyboard, keys_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("jk/", ["j", "k", "/"]),
+        ("日 x", ["日", " ", "x"]),
+        ("\x1b[A\x1b[B", ["up", "down"]),
+        ("\x1bOA\x1bOB", ["up", "down"]),
+        ("\x1b[5~\x1b[6~", ["page up", "page down"]),
+        ("\x1b[H\x1b[F", ["home", "end"]),
+        ("\x1bOH\x1bOF", ["home", "end"]),
+        ("\x1b[1~\x1b[4~", ["home", "end"]),
+        ("\x1b[7~\x1b[8~", ["home", "end"]),
+        ("\r\n", ["enter", "enter"]),
+        ("\x7f\b", ["backspace", "backspace"]),
+        ("\x1b[1;5C\x1b[Z\t\x00x", ["x"]),
+        ("\x1bx", ["escape", "x"]),
+    ],
+)
+def test_keys_of_terminals_have_one_name_each(text: str, keys: list[str]) -> None:
+    assert keys_in(text) == (keys, "")
+
+
+@pytest.mark.parametrize("rest", ["\x1b", "\x1b[", "\x1b[5", "\x1bO"])
+def test_incomplete_sequence_is_kept(rest: str) -> None:
+    assert keys_in(f"j{rest}") == (["j"], rest)
+
+
+pieces = st.sampled_from(["j", "/", "\x1b[A", "\x1bOB", "\x1b[5~", "\r", "日"])
+
+
+@given(st.lists(pieces, max_size=8), st.integers(0, 30))
+def test_keys_do_not_depend_on_where_input_is_cut(pieces: list[str], cut: int) -> None:
+    text = "".join(pieces)
+    first, rest = keys_in(text[:cut])
+    second, end = keys_in(rest + text[cut:])
+
+    assert (first + second, end) == keys_in(text)
+
+
+@contextlib.contextmanager
+def typed_into(keys: list[str]) -> Iterator[tuple[int, Keyboard]]:
+    """Replace stdin by a terminal; yield its other side, and a keyboard."""
+    master, slave = os.openpty()
+    with os.fdopen(slave) as stdin, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", stdin)
+        try:
+            yield master, Keyboard(keys.append)
+        finally:
+            os.close(master)
+
+
+def flags_of(descriptor: int) -> int:
+    return int(termios.tcgetattr(descriptor)[3])
+
+
+@pytest.mark.looptime(False)
+async def test_keyboard_reads_keys_without_echo_and_restores_the_terminal() -> None:
+    keys: list[str] = []
+    with typed_into(keys) as (master, keyboard):
+        before = flags_of(master)
+        keyboard.enter()
+        keyboard.enter()
+        raw = flags_of(master)
+        os.write(master, b"j\x1b[6~")
+        await asyncio.sleep(0.01)
+        keyboard.leave()
+        keyboard.leave()
+
+        assert keys == ["j", "page down"]
+        assert not raw & (termios.ECHO | termios.ICANON)
+        assert raw & termios.ISIG, "Ctrl-C remains a signal"
+        assert flags_of(master) == before
+
+
+@pytest.mark.looptime(False)
+async def test_lone_escape_is_a_key_after_a_moment() -> None:
+    keys: list[str] = []
+    with typed_into(keys) as (master, keyboard):
+        keyboard.enter()
+        os.write(master, b"\x1b")
+        await asyncio.sleep(0.01)
+        assert keys == []
+
+        await asyncio.sleep(ESCAPE_SECONDS)
+        keyboard.leave()
+
+    assert keys == ["escape"]
+
+
+@pytest.mark.looptime(False)
+async def test_sequence_in_two_pieces_is_one_key() -> None:
+    keys: list[str] = []
+    with typed_into(keys) as (master, keyboard):
+        keyboard.enter()
+        for piece in (b"\x1b", b"[", b"A", "日".encode()[:1], "日".encode()[1:]):
+            os.write(master, piece)
+            await asyncio.sleep(0.005)
+
+        keyboard.leave()
+
+    assert keys == ["up", "日"]
+
+
+async def test_keyboard_without_terminal_has_no_keys() -> None:
+    with open(os.devnull) as stdin, pytest.MonkeyPatch.context() as patch:  # noqa: ASYNC230 - of the test
+        patch.setattr(sys, "stdin", stdin)
+        keyboard = Keyboard(lambda _: None)
+        keyboard.enter()
+
+        assert not keyboard.usable
+        keyboard.leave()

@@ -1,0 +1,287 @@
+"""Rows of the live table: order, filter, and marks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from conftest import pod
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aioinformer.cli.columns import Columns
+from aioinformer.cli.table_rows import (
+    BY_CHANGE,
+    MARKED_SECONDS,
+    ROWS_AT_ONCE,
+    Arrangement,
+    TableRows,
+    sort_value,
+)
+from aioinformer.informer import Added, Deleted, Updated
+from aioinformer.model import KubeObject
+from aioinformer.model.resources import PODS
+from aioinformer.model.times import kube_time
+
+DAY = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def thing(key: str, *, hours: float = 1, restarts: int = 0, **more: Any) -> KubeObject:
+    namespace, _, name = key.rpartition("/")
+    born = kube_time(DAY - timedelta(hours=hours))
+    status = {"containerStatuses": [{"name": "main", "restartCount": restarts}]}
+    metadata = {"creationTimestamp": born}
+    return KubeObject.of(
+        {**pod(name, namespace, metadata=metadata), "status": {**status, **more}}
+    )
+
+
+class Table:
+    """Rows that receive changes, and are always placed."""
+
+    def __init__(self, *listed: str | KubeObject) -> None:
+        self.rows = TableRows(Columns(PODS, wide=False, namespaces=True))
+        for it in listed:
+            obj = thing(it) if isinstance(it, str) else it
+            self.rows.note(Added(obj, initial=True), 0.0)
+
+    def add(self, key: str, now: float) -> None:
+        self.rows.note(Added(thing(key)), now)
+
+    def change(self, key: str, now: float, **more: Any) -> None:
+        self.rows.note(Updated(thing(key), thing(key, **more)), now)
+
+    def delete(self, key: str, now: float) -> None:
+        self.rows.note(Deleted(thing(key)), now)
+
+    def arrange(self, sort: str, *, reverse: bool = False, words: str = "") -> None:
+        self.rows.arrange(Arrangement(sort, reverse, words))
+
+    def shown(
+        self, now: float = 100.0, room: int = 100, offset: int = 0, day: datetime = DAY
+    ) -> list[str]:
+        while not self.rows.place(now, day):
+            pass
+
+        return [
+            f"{it.mark} {it.obj.key}".strip()
+            for it in self.rows.rows(offset, room, now)
+        ]
+
+
+def test_rows_are_ordered_by_namespace_then_name() -> None:
+    table = Table("b/a", "a-b/c", "a/z", "a/b")
+
+    assert table.shown() == ["a/b", "a/z", "a-b/c", "b/a"]
+
+
+def test_objects_of_the_first_list_are_not_marked_as_changes() -> None:
+    table = Table("a/b")
+
+    assert (table.shown(0.0), table.rows.events) == (["a/b"], 0)
+
+
+def test_changes_are_marked_for_two_seconds() -> None:
+    table = Table("a/1", "a/2", "a/3")
+    table.change("a/1", 10.0)
+    table.add("a/4", 10.0)
+    table.delete("a/2", 10.0)
+
+    marked = ["modified a/1", "deleted a/2", "a/3", "added a/4"]
+    assert table.shown(10.0 + MARKED_SECONDS - 0.1) == marked
+    assert table.shown(10.0 + MARKED_SECONDS) == ["a/1", "a/3", "a/4"]
+    assert (table.rows.events, table.rows.objects) == (3, 3)
+
+
+def test_deleted_object_does_not_count_while_it_is_shown() -> None:
+    table = Table("a/1", "a/2")
+    table.delete("a/1", 10.0)
+
+    assert table.shown(10.0) == ["deleted a/1", "a/2"]
+    assert (table.rows.objects, len(table.rows)) == (1, 2)
+
+
+def test_object_created_again_is_not_marked_as_deleted() -> None:
+    table = Table("a/1")
+    table.delete("a/1", 1.0)
+    table.add("a/1", 1.5)
+
+    assert table.shown(1.5) == ["added a/1"]
+    assert table.shown(9.0) == ["a/1"]
+
+
+def test_rows_from_an_offset_fit_the_room() -> None:
+    table = Table("a/1", "a/2", "a/3", "a/4", "a/5")
+
+    assert table.shown(room=2, offset=1) == ["a/2", "a/3"]
+    assert table.shown(room=9, offset=4) == ["a/5"]
+    assert table.shown(room=0) == []
+
+    table.arrange("NAMESPACE", reverse=True)
+    assert table.shown(room=2, offset=1) == ["a/4", "a/3"]
+    assert table.shown(room=9, offset=4) == ["a/1"]
+
+
+@pytest.mark.parametrize(
+    ("sort", "reverse", "names"),
+    [
+        ("NAMESPACE", False, "cab"),
+        ("NAME", False, "abc"),
+        ("NAME", True, "cba"),
+        ("RESTARTS", False, "abc"),
+        ("RESTARTS", True, "cba"),
+        ("AGE", False, "bca"),
+        ("STATUS", False, "cba"),
+    ],
+)
+def test_rows_are_sorted_by_a_column(sort: str, reverse: bool, names: str) -> None:
+    table = Table(
+        thing("z/a", hours=300, restarts=0, reason="Zero"),
+        thing("z/b", hours=0.5, restarts=9, reason="Some"),
+        thing("y/c", hours=30, restarts=10, reason="Any"),
+    )
+    table.arrange(sort, reverse=reverse)
+
+    assert [it[-1] for it in table.shown()] == list(names)
+
+
+def test_rows_sorted_by_change_begin_with_the_newest() -> None:
+    table = Table("a/1", "a/2", "a/3")
+    table.arrange(BY_CHANGE)
+    assert table.shown() == ["a/1", "a/2", "a/3"]
+
+    table.change("a/3", 10.0)
+    table.change("a/2", 11.0)
+
+    assert table.shown() == ["a/2", "a/3", "a/1"]
+
+
+def test_changed_row_moves_to_its_new_place() -> None:
+    table = Table("a/1", "a/2", "a/3")
+    table.arrange("RESTARTS")
+    assert table.shown() == ["a/1", "a/2", "a/3"]
+
+    table.change("a/1", 10.0, restarts=5)
+
+    assert table.shown() == ["a/2", "a/3", "a/1"]
+
+
+def test_ages_are_sorted_by_the_moment_they_refer_to() -> None:
+    table = Table(thing("a/old", hours=1))
+    table.arrange("AGE")
+    table.shown()
+
+    # An hour later, it is two hours old; its cells are those of its arrival.
+    table.rows.note(Added(thing("a/new", hours=0)), 10.0)
+    table.rows.note(Added(thing("a/older", hours=1.5)), 10.0)
+
+    shown = table.shown(day=DAY + timedelta(hours=1))
+    assert shown == ["a/new", "a/old", "a/older"]
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("", ["web-0", "web-1", "db-0"]),
+        ("web", ["web-0", "web-1"]),
+        ("WEB crash", ["web-1"]),
+        ("web -1", ["web-1"]),
+        ("shop", ["web-0", "web-1"]),
+        ("60m", []),
+        ("nothing", []),
+    ],
+)
+def test_filter_keeps_rows_with_all_words_in_any_column(
+    words: str, names: list[str]
+) -> None:
+    table = Table(
+        "shop/web-0", thing("shop/web-1", reason="CrashLoopBackOff"), "x/db-0"
+    )
+    table.arrange("NAMESPACE", words=words)
+
+    assert [it.partition("/")[2] for it in table.shown()] == names
+    assert table.rows.objects == 3
+
+
+def test_filtered_rows_follow_changes() -> None:
+    table = Table("a/1", "a/2")
+    table.arrange("NAME", words="failed")
+    assert table.shown() == []
+
+    table.change("a/2", 10.0, reason="Failed")
+    table.add("a/3", 10.0)
+    assert table.shown() == ["a/2"]
+
+    table.change("a/2", 11.0)
+    assert table.shown() == []
+
+    table.arrange("NAME")
+    assert table.shown() == ["a/1", "a/2", "a/3"]
+
+
+def test_many_rows_are_placed_some_at_a_time() -> None:
+    count = ROWS_AT_ONCE + 1
+    rows = TableRows(Columns(PODS, wide=False, namespaces=True))
+    for number in range(count):
+        rows.note(Added(thing(f"a/{number}"), initial=True), 0.0)
+
+    assert [rows.place(1.0, DAY), len(rows)] == [False, ROWS_AT_ONCE]
+    assert [rows.place(1.0, DAY), len(rows)] == [True, count]
+
+
+def test_sort_values_order_numbers_before_texts_before_none() -> None:
+    cells = ["<none>", "b", "A", "10", "9 (5m ago)"]
+
+    assert sorted(cells, key=sort_value) == ["9 (5m ago)", "10", "A", "b", "<none>"]
+
+
+def test_sort_values_order_ready_replicas_by_their_share() -> None:
+    cells = ["3/3", "1/3", "0/2", "10/20", "0/0"]
+
+    assert sorted(cells, key=sort_value) == ["0/0", "0/2", "1/3", "10/20", "3/3"]
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "change", "delete", "arrange", "show"]),
+        st.integers(0, 7),
+        st.floats(0, 1.5),
+    ),
+    max_size=30,
+)
+CHOICES = ["NAMESPACE", "NAME", "READY", "AGE", BY_CHANGE]
+
+
+@given(steps, st.integers(0, 10))
+def test_rows_are_all_objects_and_recent_deletions_once(
+    steps: list[tuple[str, int, float]], room: int
+) -> None:
+    table, now = Table(), 0.0
+    alive: set[str] = set()
+    deleted: dict[str, float] = {}
+    for step, number, pause in steps:
+        key = f"a/{number}"
+        now += pause
+        if step == "add" and key not in alive:
+            table.add(key, now)
+            alive.add(key)
+            deleted.pop(key, None)
+        elif step == "change" and key in alive:
+            table.change(key, now)
+        elif step == "delete" and key in alive:
+            table.delete(key, now)
+            alive.remove(key)
+            deleted[key] = now
+        elif step == "arrange":
+            words = "1" if number == 7 else ""
+            table.arrange(CHOICES[number % 5], reverse=pause > 1, words=words)
+        elif step == "show":
+            table.shown(now)
+
+    table.arrange("NAMESPACE")
+    recent = {key for key, at in deleted.items() if now - at < MARKED_SECONDS}
+    shown = [it.rpartition(" ")[2] for it in table.shown(now)]
+    assert shown == sorted(alive | recent)
+    assert len(table.shown(now, room)) == min(room, len(shown))
+    assert table.rows.objects == len(alive)

@@ -1,0 +1,51 @@
+"""Changed objects as YAML documents."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import yaml
+
+from aioinformer.cli.output import harmless
+from aioinformer.cli.yaml_output import YAMLDocuments
+from aioinformer.informer import Added, Deleted, Updated
+from aioinformer.model import KubeObject
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def config(**data: str) -> KubeObject:
+    body: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap"}
+    born = {"creationTimestamp": "2026-01-01T00:00:00Z"}
+    return KubeObject.of({**body, "metadata": {"name": "one", **born}, "data": data})
+
+
+def test_yaml_documents_are_kubectls_after_a_comment() -> None:
+    before, after = config(size="1"), config(text="first\nsecond\n", on="yes")
+    text = YAMLDocuments().of([Added(before), Updated(before, after)], NOW)
+
+    assert text == (
+        "---\n# ADDED\n"
+        "apiVersion: v1\nkind: ConfigMap\n"
+        "metadata:\n  name: one\n  creationTimestamp: '2026-01-01T00:00:00Z'\n"
+        "data:\n  size: '1'\n"
+        "---\n# MODIFIED\n"
+        "apiVersion: v1\nkind: ConfigMap\n"
+        "metadata:\n  name: one\n  creationTimestamp: '2026-01-01T00:00:00Z'\n"
+        "data:\n  text: |\n    first\n    second\n  'on': 'yes'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["日本語", "x" * 300, " a  b ", "a\x1b[2J\u202eb", "---\n# DELETED\n", "1e3", "~"],
+)
+def test_yaml_documents_keep_any_value_without_control_characters(value: str) -> None:
+    obj = config(key=value)
+    text = YAMLDocuments().of([Deleted(obj)], NOW)
+
+    assert harmless(text) == text
+    assert list(yaml.safe_load_all(text)) == [obj.to_dict()]
+    assert ("日本語" in text) == (value == "日本語")
