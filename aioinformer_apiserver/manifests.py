@@ -13,7 +13,7 @@ from aioinformer import json_codec
 from aioinformer.errors import OptionsError
 from aioinformer.model.yaml_values import MOST_BYTES, YAMLError, decoded_yamls
 
-__all__ = ["Manifest", "manifests_in", "patterns_of"]
+__all__ = ["Manifest", "manifests_in", "patterns_of", "unknown_kind"]
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 # The first are created first, because others need them.
@@ -89,6 +89,25 @@ def manifests_in(patterns: Iterable[str], root: Path) -> list[Manifest]:
             raise OptionsError(f"cannot read {pattern}: {exc.strerror}") from exc
 
     return [it for file in dict.fromkeys(files) for it in _manifests(file, root)]
+
+
+def unknown_kind(wanted: tuple[str, str], served: Iterable[tuple[str, str]]) -> str:
+    """Return the message for a kind that the server does not have.
+
+    Args:
+        wanted: `apiVersion` and `kind`.
+        served: Pairs that the server has.
+    """
+    version, kind = wanted
+    others = sorted(it for it, name in served if name == kind)
+    if others:
+        advice = f"It has one in {', '.join(others)}."
+    elif "." in version.partition("/")[0]:
+        advice = "Load its CRD, too."
+    else:
+        advice = "Check apiVersion and kind."
+
+    return f"the server has no kind {kind} in {version}. {advice}"
 
 
 def _files(pattern: str, root: Path) -> list[Path]:

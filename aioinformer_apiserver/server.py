@@ -51,7 +51,7 @@ from aioinformer_apiserver.http.background import BackgroundTask
 from aioinformer_apiserver.http.handler import HandlerDurations, RequestHandler
 from aioinformer_apiserver.http.memory import MemoryResponse, exchange
 from aioinformer_apiserver.http.server import HTTPServer
-from aioinformer_apiserver.manifests import manifests_in, patterns_of
+from aioinformer_apiserver.manifests import manifests_in, patterns_of, unknown_kind
 from aioinformer_apiserver.registry.registry import Registry
 from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
 from aioinformer_apiserver.requests.request import APIRequest
@@ -524,10 +524,7 @@ class LocalAPIServer:
         served = {(it.api_version, it.kind): it for it in resources}
         resource = served.get(manifest.type)
         if resource is None:
-            raise OptionsError(
-                f"{manifest}: the server has no kind {manifest.type[1]} in "
-                f"{manifest.type[0]}. Load its CRD, too."
-            )
+            raise OptionsError(f"{manifest}: {unknown_kind(manifest.type, served)}")
 
         collection, body = self._storage.collection(resource), manifest.body
         try:
@@ -539,8 +536,8 @@ class LocalAPIServer:
 
             return self.patch(resource, name, body, namespace=place)
         except ApiError as exc:
-            advice = " Load its Namespace, too." if isinstance(exc, NotFound) else ""
-            raise OptionsError(f"{manifest}: {exc}.{advice}") from exc
+            advice = ". Load its Namespace, too." if isinstance(exc, NotFound) else ""
+            raise OptionsError(f"{manifest}: {exc}{advice}") from exc
 
     def get(
         self, resource: Resource, name: str, *, namespace: str = ""

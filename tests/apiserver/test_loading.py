@@ -236,6 +236,18 @@ def test_path_without_manifests_is_refused(
             id="no-crd",
         ),
         pytest.param(
+            SETTINGS.replace("v1", "v2"),
+            "a.yaml (ConfigMap settings): the server has no kind ConfigMap in v2. It has "
+            "one in v1.",
+            id="other-version",
+        ),
+        pytest.param(
+            SETTINGS.replace("ConfigMap", "Configmap"),
+            "a.yaml (Configmap settings): the server has no kind Configmap in v1. Check "
+            "apiVersion and kind.",
+            id="typo",
+        ),
+        pytest.param(
             dedent(DEFINITION) + "---" + dedent(WIDGET).replace("3", "big"),
             "a.yaml, document 2 (Widget one): 422 Invalid: Widget.example.com "
             '"one" is invalid: spec.size: Invalid value: "string"',
