@@ -103,6 +103,12 @@ def check_index_function(name: object, function: object) -> None:
     if not isinstance(name, str):
         raise OptionsError(f"index name must be a string, not {name!r}")
 
+    if isinstance(function, str):
+        raise OptionsError(
+            f"the function of index {name!r} must not be a text: write "
+            f"index_by({function!r})"
+        )
+
     check_plain(function, f"the function of index {name!r}", may_yield=True)
 
 

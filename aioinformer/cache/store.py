@@ -11,6 +11,7 @@ write.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from aioinformer._user_code import guarded_logger, user_errors
@@ -22,7 +23,7 @@ from aioinformer.model.keys import key_of, meta_namespace_key
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from aioinformer.cache.index import IndexFunction
 
@@ -298,6 +299,12 @@ class Indexer(Store[T]):
         self, indexers: Mapping[str, IndexFunction[T]]
     ) -> dict[str, IndexFunction[T]]:
         """Return the index functions that the store lacks."""
+        if not isinstance(indexers, Mapping):
+            raise OptionsError(
+                "indexers must be a dict of functions by name, such as "
+                f'{{"node": index_by("spec.nodeName")}}, not {indexers!r}'
+            )
+
         known = self.indexers
         taken = dict(known)
         for growing in self._contents.growing:

@@ -188,16 +188,14 @@ def _grants_of_library(
     if options.lease is not None:
         # In the namespace of the pod, the default of `LeaseLock`. Permission to create
         # cannot be limited to a name.
-        place = account.namespace
-        yield Grant(LEASES.group, LEASES.plural, ("create",), place)
-        yield Grant(
-            LEASES.group, LEASES.plural, ("get", "update"), place, options.lease
-        )
+        names, place = (LEASES.group, LEASES.plural), account.namespace
+        purpose = "leader-election"
+        yield Grant(*names, ("create",), place, purpose=purpose)
+        yield Grant(*names, ("get", "update"), place, options.lease, purpose)
 
     if options.events:
-        places = {scope}
-        if scope and any(not it.namespace for it in grants):
-            places.add("default")  # events about cluster-scoped objects
-
-        for place in sorted(places):
-            yield Grant(EVENTS.group, EVENTS.plural, ("create", "patch"), place)
+        verbs = ("create", "patch")
+        yield Grant(EVENTS.group, EVENTS.plural, verbs, scope)
+        if scope not in {"", "default"} and any(not it.namespace for it in grants):
+            # Events about cluster-scoped objects.
+            yield Grant(EVENTS.group, EVENTS.plural, verbs, "default", purpose="events")

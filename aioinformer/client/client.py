@@ -72,12 +72,11 @@ class Client:
         qps: Requests per second; None for no limit. Further requests wait in their
             order. A watch counts once, when it is opened. Requests of a `LeaseLock`
             neither wait nor count.
-        burst: Requests sent at once after a pause; None for two seconds' worth, as in
-            client-go.
+        burst: Requests sent at once after a pause; None for two seconds' worth.
         metrics: Receiver of client-go's request metrics; see `RequestMetrics`.
 
     Raises:
-        OptionsError: If `qps` and `burst` are invalid.
+        OptionsError: If the source is no configuration, or a limit is invalid.
     """
 
     def __init__(
@@ -233,9 +232,8 @@ class Client:
     ) -> Self:
         """Use the server and credentials of a client of kubernetes_asyncio.
 
-        Connections are separate: that client may be closed. Its `refresh_api_key_hook`
-        is called before each request. `ListWatch.from_kubernetes_asyncio` sends
-        requests through such a client instead.
+        That client may be closed. Its `refresh_api_key_hook` is called before each
+        request. `ListWatch.from_kubernetes_asyncio` sends requests through it instead.
 
         Args:
             client: An `ApiClient`, whose default headers are sent too, or a
@@ -419,8 +417,8 @@ class Client:
     ) -> AbstractAsyncContextManager[Watch]:
         """Watch changes: `async with client.watch(PODS) as stream:`, then iterate.
 
-        A single watch: it ends when the server or the network ends it, and yields ERROR
-        events like any other. Informers and `RetryWatch` resume by themselves.
+        A single watch: the server or the network may end it, and it yields ERROR
+        events. Informers and `RetryWatch` resume by themselves.
 
         Args:
             resource: Resource to watch.

@@ -55,6 +55,13 @@ class Endpoint:
         burst: int | None,
         metrics: MetricsSink,
     ) -> None:
+        if not (isinstance(source, ClientConfig) or callable(source)):
+            raise OptionsError(
+                f"a Client needs a ClientConfig, not a {type(source).__name__}: use "
+                "Client.from_env(), Client.from_url(...) or "
+                "Client.from_kubernetes_asyncio(...)"
+            )
+
         self._source = source
         self._throttle = Throttle.of(qps, burst)
         self._sink = metrics if metrics.enabled else None

@@ -8,7 +8,7 @@ from pathlib import Path
 from aioinformer.client.auth.credentials import Credentials
 from aioinformer.client.auth.tls import TLSOptions
 from aioinformer.client.config import ClientConfig, proxy_of_environment
-from aioinformer.client.kubeconfig import Kubeconfig, default_paths
+from aioinformer.client.kubeconfig import Kubeconfig, default_paths, describe_absent
 from aioinformer.errors import OptionsError
 
 __all__ = [
@@ -45,12 +45,12 @@ def load_from_environment(
     if not found.empty:
         return found.config(context)
 
-    looked = [f"{path} ({_state(path)})" for path in paths] or ["no file"]
+    looked = f"{origin}: {describe_absent(paths)}"
     if context is not None:
         raise OptionsError(
-            f"no context {context!r}: there is no kubeconfig. Searched: "
-            f"{', '.join(looked)}, from {origin}. Set KUBECONFIG to a file that has it, "
-            "or omit the context to use the service account of a pod."
+            f"no context {context!r}: there is no kubeconfig. Searched {looked}. "
+            "Set KUBECONFIG to a file that has it, or omit the context to use the service "
+            "account of a pod."
         )
 
     absent = explain_absence(folder)
@@ -58,15 +58,10 @@ def load_from_environment(
         return load_in_cluster(folder)
 
     raise OptionsError(
-        "no Kubernetes configuration found. Searched: "
-        f"{', '.join(looked)}, from {origin}, in-cluster ({absent}). "
-        "Set KUBECONFIG to a kubeconfig file, run in a pod with a service account, "
-        "or use Client.from_url()."
+        f"no Kubernetes configuration found. Searched {looked}; and the service account of "
+        f"a pod: {absent}. Set KUBECONFIG to a kubeconfig file, run in a pod with a service "
+        "account, or use Client.from_url()."
     )
-
-
-def _state(path: Path) -> str:
-    return "is empty" if path.exists() else "does not exist"
 
 
 def explain_absence(folder: Path = SERVICE_ACCOUNT) -> str:

@@ -27,6 +27,7 @@ __all__ = [
     "Kubeconfig",
     "KubeconfigEntry",
     "default_paths",
+    "describe_absent",
     "expand_home",
     "load_kubeconfig",
     "user_credentials",
@@ -39,9 +40,17 @@ def default_paths() -> tuple[list[Path], str]:
     listed = os.environ.get("KUBECONFIG", "")
     if listed:
         paths = [expand_home(part) for part in listed.split(os.pathsep) if part]
-        return paths, "KUBECONFIG"
+        return paths, "the files of KUBECONFIG"
 
     return [expand_home("~/.kube/config")], "the default, as KUBECONFIG is not set"
+
+
+def describe_absent(paths: Iterable[Path]) -> str:
+    """Return why these files have no configuration."""
+    found = [
+        f"{path} {'is empty' if path.exists() else 'does not exist'}" for path in paths
+    ]
+    return ", ".join(found) or "no file is named"
 
 
 def load_kubeconfig(
@@ -59,15 +68,14 @@ def load_kubeconfig(
                 names the file and the remedy.
     """
     if path is not None:
-        paths, origin = [expand_home(path)], "the caller"
+        paths, origin = [expand_home(path)], "the given path"
     else:
         paths, origin = default_paths()
 
     found = Kubeconfig.read(paths)
     if found.empty:
-        names = ", ".join(map(str, paths)) or "no file at all"
         raise OptionsError(
-            f"no kubeconfig: {names} (from {origin}) does not exist or is empty. "
+            f"no kubeconfig. Searched {origin}: {describe_absent(paths)}. "
             "Pass an existing file, or set KUBECONFIG."
         )
 
@@ -221,10 +229,10 @@ def _read_file(path: Path) -> Mapping[str, Any] | None:
     try:
         content = decoded_yaml(text)
     except YAMLError as exc:
-        line = f" at line {exc.line}" if exc.line else ""
+        line = f" (line {exc.line})" if exc.line else ""
         # Not chained: the text of the cause may quote a line with a token.
         raise OptionsError(
-            f"the kubeconfig {path} is {exc.reason}{line}: fix it, or use another one"
+            f"the kubeconfig {path} is {exc.reason}{line}. Fix it, or use another one."
         ) from None
 
     if content is None:

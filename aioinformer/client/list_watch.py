@@ -10,7 +10,7 @@ import msgspec
 from aioinformer.budget import LoopBudget
 from aioinformer.client.verbs import selection
 from aioinformer.errors import DecodeError, Invalid, NotFound
-from aioinformer.model.resource import check_resource
+from aioinformer.model.resources import check_resource
 from aioinformer.model.selectors import FieldSelector, LabelSelector
 from aioinformer.watch.connectivity import Connectivity
 from aioinformer.watch.decoding import (
@@ -197,9 +197,7 @@ class ListWatch:
 
         labels = LabelSelector.parse(self._selection["labelSelector"])
         fields = FieldSelector.parse(self._selection["fieldSelector"])
-        return labels.matches(obj.labels) and fields.matches(
-            lambda path: _text_of(obj.at(path, ""))
-        )
+        return labels.matches(obj) and fields.matches(obj)
 
     @asynccontextmanager
     async def list(self, options: ListOptions) -> AsyncIterator[HTTPListPage]:
@@ -301,11 +299,6 @@ def _names_resource(document: bytes, plural: str) -> bool:
         raise DecodeError(f"cannot read a discovery document: {exc}") from exc
 
     return any(it.name == plural for it in found.resources or ())
-
-
-def _text_of(value: object) -> str:
-    """Return a field's value as selectors write it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def list_parameters(options: ListOptions) -> dict[str, str]:

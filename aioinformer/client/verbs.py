@@ -12,7 +12,7 @@ import msgspec
 from aioinformer import json_codec
 from aioinformer.errors import OptionsError
 from aioinformer.model.objects import KubeObject, json_default
-from aioinformer.model.resource import check_resource
+from aioinformer.model.resources import check_resource
 from aioinformer.model.selectors import FieldSelector, LabelSelector
 
 if TYPE_CHECKING:
@@ -163,6 +163,18 @@ def patch(
     if type not in _PATCHES:
         raise OptionsError(f"type must be one of {', '.join(_PATCHES)}, not {type!r}")
 
+    if isinstance(body, list | tuple) and type != "json":
+        raise OptionsError(
+            f'a list of operations needs type="json": a {type} patch is a part of the object'
+        )
+
+    if type == "json" and not isinstance(body, Sequence):
+        raise OptionsError(
+            "a JSON patch is a list of operations, such as "
+            '[{"op": "replace", "path": "/spec/replicas", "value": 3}]: omit type="json" '
+            "to send a part of the object"
+        )
+
     if type == "apply" and not field_manager:
         raise OptionsError(
             "an apply patch needs field_manager=, the owner of its fields"
@@ -226,6 +238,18 @@ def named(resource: Resource, name: str) -> str:
     check_resource(resource)
     if not name:
         raise OptionsError(f"the name of an object of {resource} must not be empty")
+
+    if not isinstance(name, str):
+        raise OptionsError(
+            f"the name of an object of {resource} must be a string, not {name!r}: pass "
+            "obj.name and namespace=obj.namespace"
+        )
+
+    if "/" in name and resource.namespaced:
+        namespace, _, rest = name.partition("/")
+        raise OptionsError(
+            f"invalid name {name!r} for {resource}: pass {rest!r}, namespace={namespace!r}"
+        )
 
     return name
 

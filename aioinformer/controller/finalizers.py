@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from aioinformer.controller.context import check_reconcile
 from aioinformer.errors import Conflict, NotFound, OptionsError
-from aioinformer.model.resource import check_resource
+from aioinformer.model.resources import check_resource
 from aioinformer.model.validation import qualified_name_problem
 
 if TYPE_CHECKING:

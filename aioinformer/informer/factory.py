@@ -275,9 +275,9 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         known = InformerOptions.__annotations__
         unknown = sorted(options.keys() - known.keys())
         if unknown:
-            advice = keyword_advice(unknown, known)
+            advice = keyword_advice(unknown, ["resource", *known])
             raise TypeError(
-                f"unknown options of an informer: {', '.join(unknown)}. {advice}"
+                f"unknown options of an informer: {', '.join(unknown)}. {advice}".rstrip()
             )
 
         indexers = options.get("indexers") or {}

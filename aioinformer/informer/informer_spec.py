@@ -15,8 +15,8 @@ from aioinformer.informer.listwatch.interface import (
 )
 from aioinformer.model.compression import check_compression
 from aioinformer.model.resource import Resource
-from aioinformer.model.resources import lookup, similar
-from aioinformer.model.selectors import FieldSelector, LabelSelector
+from aioinformer.model.resources import lookup, meant, similar
+from aioinformer.model.selectors import FieldSelector, LabelSelector, selector_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -187,14 +187,18 @@ def namespaces_of(namespaces: Namespaces) -> tuple[str, ...]:
     if namespaces is None or namespaces == "":
         return ()
 
-    if isinstance(namespaces, str):
-        return (namespaces,)
-
-    names = set(namespaces)
+    names = {namespaces} if isinstance(namespaces, str) else set(namespaces)
     if not names or not all(names):
         raise OptionsError(
             f"pass names of namespaces, or None for all, not {namespaces!r}"
         )
+
+    for name in names:
+        if name == "*" or "," in name:
+            raise OptionsError(
+                f"invalid namespace {name!r}: pass None for all namespaces, and a list "
+                "for several"
+            )
 
     return tuple(sorted(names))
 
@@ -304,7 +308,10 @@ class FactoryDefaults:
         """
         if isinstance(api_version, Resource):
             if name:
-                raise OptionsError(f"pass a Resource or two names, not both: {name!r}")
+                raise OptionsError(
+                    f"pass a Resource or two names, not both: {name!r}. Pass a "
+                    f"namespace by name: namespace={name!r}"
+                )
 
             resource = api_version
             if resource.kind:
@@ -318,7 +325,7 @@ class FactoryDefaults:
 
         similar_one = similar(name or api_version)
         if not name or not isinstance(name, str):
-            raise OptionsError(_unknown(api_version, name, similar_one))
+            raise OptionsError(_unknown(api_version, name))
 
         if similar_one is not None and similar_one.api_version == api_version:
             return similar_one, False
@@ -327,7 +334,7 @@ class FactoryDefaults:
             return Resource.of(api_version, name), False
 
         if not _may_be_served(api_version, similar_one):
-            raise OptionsError(_unknown(api_version, name, similar_one))
+            raise OptionsError(_unknown(api_version, name))
 
         kind = name if name != name.lower() else ""
         return Resource.of(api_version, name.lower(), kind), True
@@ -348,13 +355,13 @@ def _may_be_served(api_version: str, similar_one: Resource | None) -> bool:
     return bool(group) and ("." in group or similar_one is None)
 
 
-def _unknown(api_version: str, name: object, similar_one: Resource | None) -> str:
+def _unknown(api_version: object, name: object) -> str:
     """Return the error message for an unknown name, with a suggestion."""
-    text = f"{name!r} of {api_version!r} is not a built-in resource. "
-    if similar_one is not None:
-        return (
-            f"{text}Did you mean {similar_one.api_version!r}, {similar_one.plural!r}?"
-        )
+    given = f"{name!r} of {api_version!r}" if name else repr(api_version)
+    text = f"{given} is not a built-in resource. "
+    known = meant(*filter(None, (name, api_version)))
+    if known is not None:
+        return f"{text}Did you mean {known.api_version!r}, {known.plural!r}?"
 
     if not name:
         return f"{text}Pass two names, such as 'v1', 'pods', or a Resource"
@@ -371,11 +378,4 @@ def _reflector_options(options: InformerOptions) -> ReflectorOptions:
 
 def _both(one: str, other: str | None) -> str:
     """Return both selectors, joined by a comma, which means "and"."""
-    selectors = [it for it in (one, other) if it]
-    for text in selectors:
-        if not isinstance(text, str):
-            raise OptionsError(
-                f"a selector must be a string such as 'app=web', not {text!r}"
-            )
-
-    return ",".join(selectors)
+    return ",".join(selector_text(it) for it in (one, other) if it)

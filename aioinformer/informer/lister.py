@@ -270,16 +270,11 @@ def _selector(selector: str | LabelSelector, limit: int | None) -> LabelSelector
     if limit is not None and limit < 0:
         raise OptionsError(f"limit must not be negative: {limit}")
 
-    if isinstance(selector, str):
-        return LabelSelector.parse(selector)
-
-    if not isinstance(selector, LabelSelector):
-        raise OptionsError(
-            "a selector must be a string such as 'app=web', or a LabelSelector, not "
-            f"{selector!r}"
-        )
-
-    return selector
+    return (
+        selector
+        if isinstance(selector, LabelSelector)
+        else LabelSelector.parse(selector)
+    )
 
 
 _Buckets = Mapping[str, Mapping[str, "KubeObject"]]

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from aioinformer.model.resource import Resource
+from aioinformer.model.resources import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -129,12 +130,8 @@ def _position_advice(name: str, parameters: list[str], given: Sequence[Any]) -> 
             version = f"{names[0]}/{names[1]}".lstrip("/")
             return f"Write {name}({version!r}, {names[2]!r})."
         case ["resource"] if given and not isinstance(given[0], Resource):
-            first = "PODS of aioinformer.model.resources"
-            if len(names) > 1:
-                first = f"Resource.of({names[0]!r}, {names[1]!r})"
-
             return (
-                f"The first argument of {name}() is a Resource: {first}, for example."
+                f"The first argument of {name}() is a Resource: {spelled(*names[:2])}."
             )
         case ["resource"] if len(given) > 1:
             return "Pass further arguments by name, such as namespace=."

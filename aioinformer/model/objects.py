@@ -8,14 +8,15 @@ from datetime import UTC, datetime
 from functools import cache, lru_cache
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast
 
 import msgspec
 
 from aioinformer import json_codec
 from aioinformer.errors import DecodeError
 from aioinformer.model.object_meta import LabelTable, read_object_meta
-from aioinformer.model.paths import Path, path_reader
+from aioinformer.model.paths import Path, path_reader, steps_of
+from aioinformer.model.resources import kind_of_model
 from aioinformer.model.views import (
     ObjectContext,
     ReadOnlyDict,
@@ -35,6 +36,20 @@ METADATA_KIND = "PartialObjectMetadata"
 
 class _StructMapping(msgspec.StructMeta, abc.ABCMeta):
     """Metaclass that allows a `msgspec.Struct` to be a `Mapping`."""
+
+
+def _not_an_attribute(key: str) -> property:
+    """Return a property that says how to read a field of the JSON."""
+
+    def refuse_attribute(self: KubeObject) -> NoReturn:
+        raise AttributeError(
+            f"a KubeObject has no attribute {key!r}: read its JSON by obj[{key!r}], or "
+            f"by a path, such as obj.at('{key}.x')",
+            name=key,
+            obj=self,
+        )
+
+    return property(refuse_attribute, doc=f"No attribute: read `obj[{key!r}]`.")
 
 
 class KubeObject(
@@ -154,7 +169,13 @@ class KubeObject(
             DecodeError: If the body is not JSON.
             OptionsError: If the path is empty, or a step is empty or not a string.
         """
-        value = path_reader(path)(self.raw)
+        try:
+            read = path_reader(path)
+        except TypeError:
+            steps_of(path)  # a list, which says what is wrong
+            raise
+
+        value = read(self.raw)
         return default if value is None else read_only(value)
 
     @property
@@ -251,8 +272,10 @@ class KubeObject(
                 `msgspec` decodes; a Pydantic model; or a model of kubernetes_asyncio.
 
         Raises:
-            DecodeError: If the object does not fit the type; the text says where.
+            DecodeError: If the object does not fit the type; the text says where. A
+                model of kubernetes_asyncio must be of the object's kind.
         """
+        self._check_kind(kind)
         decode = _reader(kind)
         try:
             return cast("T", decode(self.raw))
@@ -261,6 +284,22 @@ class KubeObject(
             message = f"object {self.key!r} does not fit {name}: {_reason(exc)}"
             # Pydantic's own text quotes the values, which may be secrets.
             raise DecodeError(message) from (None if hasattr(exc, "errors") else exc)
+
+    def _check_kind(self, model: type[Any]) -> None:
+        """Refuse the model of another kind: its fields would all be None."""
+        if "kind" not in getattr(model, "openapi_types", ()):
+            return
+
+        try:
+            mine = self.type_meta["kind"]
+        except DecodeError:
+            return  # decoding will say so
+
+        its = kind_of_model(model.__name__)
+        if mine and its and mine != its:
+            raise DecodeError(
+                f"object {self.key!r} does not fit {model.__name__}: its kind is {mine!r}"
+            )
 
     def _decoded(self) -> dict[str, Any]:
         return self.context.decoded(self.body, f"object {self.key!r}")
@@ -308,6 +347,13 @@ class KubeObject(
     popitem: ClassVar[Refusal] = refuse
     setdefault: ClassVar[Refusal] = refuse
     update: ClassVar[Refusal] = refuse
+
+    if not TYPE_CHECKING:
+        # No `__getattr__`: it would slow down all other attributes.
+        data = _not_an_attribute("data")
+        metadata = _not_an_attribute("metadata")
+        spec = _not_an_attribute("spec")
+        status = _not_an_attribute("status")
 
     # ------------------------------------------------------------ copying, printing
 

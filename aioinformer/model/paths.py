@@ -9,6 +9,7 @@ the end.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -109,16 +110,32 @@ def steps_of(path: Path) -> tuple[str, ...]:
     Raises:
         OptionsError: If the path is empty, or a step is empty or not a string.
     """
-    steps = tuple(path.split(".")) if isinstance(path, str) else path
-    if not steps or not all(map(_is_key, steps)):
-        raise OptionsError(f"not a path: {path!r}")
-
-    if isinstance(path, str) and "[" in path:
+    if not isinstance(path, str | tuple):
         raise OptionsError(
-            f"not a path: {path!r}. Write an index as a step: spec.containers.0.image"
+            f"not a path: {path!r}. Write 'spec.nodeName', or a tuple of keys: "
+            "('metadata', 'labels', 'example.com/tier')"
         )
 
+    steps = tuple(path.split(".")) if isinstance(path, str) else path
+    foreign = isinstance(path, str) and (path[:1] in {"/", "$", "{"} or "[" in path)
+    if foreign or not steps or not all(map(_is_key, steps)):
+        write = _as_path(path) if isinstance(path, str) else ""
+        raise OptionsError(f"not a path: {path!r}{write}")
+
     return steps
+
+
+def _as_path(text: str) -> str:
+    """Return advice for a JSON pointer, or a path of jq, kubectl or jsonpath."""
+    if "'" in text or '"' in text:
+        return ". Write a tuple of keys if some have dots"
+
+    plain = text.replace("/", ".") if text.startswith("/") else text.strip("{}$")
+    plain = re.sub(r"\[(\d+)\]", r".\1", plain).strip(".")
+    if not re.fullmatch(r"[^.\[\]{}$*]+(\.[^.\[\]{}$*]+)*", plain):
+        return ". Write keys and indexes with dots: 'spec.containers.0.image'"
+
+    return f". Write {plain!r}"
 
 
 def _is_key(step: object) -> bool:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from aioinformer.errors import OptionsError
 
-__all__ = ["Resource", "check_resource"]
+__all__ = ["Resource"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,21 @@ class Resource:
     namespaced: bool = True
 
     def __post_init__(self) -> None:
+        if "/" in self.group:
+            raise OptionsError(
+                f"invalid group of a resource: {self.group!r}. An API version and a "
+                'plural make a resource, too: Resource.of("apps/v1", "deployments")'
+            )
+
         for part, value in (("version", self.version), ("plural", self.plural)):
             if not value or "/" in value:
                 raise OptionsError(f"invalid {part} of a resource: {value!r}")
+
+        if self.plural != self.plural.lower():
+            raise OptionsError(
+                f"invalid plural of a resource: {self.plural!r}. It is the name in "
+                'paths, such as "deployments"; the kind is "Deployment"'
+            )
 
     @classmethod
     def of(
@@ -77,6 +89,9 @@ class Resource:
                     "'..', nor contain '/' or '%'"
                 )
 
+        if namespace == "*":
+            raise OptionsError("invalid namespace '*': omit it to select all")
+
         if namespace and not self.namespaced:
             raise OptionsError(f"{self} is cluster-scoped and has no namespaces")
 
@@ -95,16 +110,3 @@ class Resource:
 
     def __str__(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural
-
-
-def check_resource(given: object) -> None:
-    """Reject anything but a `Resource`, such as a name.
-
-    Raises:
-        OptionsError: If it is not a resource.
-    """
-    if not isinstance(given, Resource):
-        raise OptionsError(
-            f"not a Resource: {given!r}. Use one of aioinformer.model.resources, such as "
-            'PODS, or create one: Resource("apps", "v1", "deployments", "Deployment")'
-        )

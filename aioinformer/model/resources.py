@@ -6,6 +6,9 @@ resources of newer servers) create a `Resource`.
 
 from __future__ import annotations
 
+import re
+
+from aioinformer.errors import OptionsError
 from aioinformer.model.resource import Resource
 
 __all__ = [
@@ -45,9 +48,13 @@ __all__ = [
     "STATEFUL_SETS",
     "STORAGE_CLASSES",
     "built_in_resources",
+    "check_resource",
+    "kind_of_model",
     "lookup",
+    "meant",
     "short_names",
     "similar",
+    "spelled",
 ]
 
 
@@ -189,11 +196,85 @@ def lookup(api_version: str, plural: str) -> Resource | None:
 
 
 def similar(word: str) -> Resource | None:
-    """Find the built-in resource with this plural or kind, in any case.
+    """Find the built-in resource with this plural, kind or short name, in any case.
 
     Args:
-        word: Name, such as `"pods"`, `"Pod"` or `"deployment"`.
+        word: Name, such as `"pods"`, `"Pod"` or `"po"`.
     """
     lower = str(word).lower()
-    known = _KNOWN.values()
-    return next((it for it in known if lower in {it.plural, it.kind.lower()}), None)
+    return next((it for it in _KNOWN.values() if lower in _names_of(it)), None)
+
+
+def _names_of(resource: Resource) -> tuple[str, ...]:
+    return resource.plural, resource.kind.lower(), *short_names(resource)
+
+
+# What precedes the kind in the names of kubernetes_asyncio's models: `V1Pod`,
+# `CoreV1Event`.
+_MODEL = re.compile(r"([A-Z][a-z]+)?V\d+((alpha|beta)\d+)?(?=[A-Z])")
+
+
+def kind_of_model(name: str) -> str:
+    """Return the kind that a model of kubernetes_asyncio is for; empty if unknown.
+
+    Example:
+        >>> kind_of_model("V1ConfigMap")
+        'ConfigMap'
+    """
+    prefix = _MODEL.match(name)
+    return name[prefix.end() :] if prefix else ""
+
+
+def meant(*words: object) -> Resource | None:
+    """Find the built-in resource that was probably meant, for an error message.
+
+    Args:
+        *words: Names, such as `"apps/v1/deployments"` or `"pods.v1"`, and models of a
+            client or their classes.
+    """
+    for word in words:
+        if isinstance(word, Resource):
+            return word
+
+        kind = word if isinstance(word, type) else type(word)
+        text = word if isinstance(word, str) else kind.__name__
+        forms = text, text.rpartition("/")[2], text.partition(".")[0]
+        for form in (*forms, kind_of_model(text)):
+            if found := similar(form):
+                return found
+
+    return None
+
+
+def spelled(*words: object) -> str:
+    """Return the code of a resource that was given by names, for an error message.
+
+    Example:
+        >>> spelled("apps/v1", "deployments")
+        'DEPLOYMENTS of aioinformer.model.resources'
+    """
+    known = meant(*reversed(words))
+    for name in __all__ if known is not None else ():
+        if globals()[name] == known:
+            return f"{name} of aioinformer.model.resources"
+
+    match words:
+        case [str(version), str(plural), *_] if version and plural:
+            return f"Resource.of({version!r}, {plural!r})"
+        case _:
+            return (
+                "one of aioinformer.model.resources, such as PODS, or "
+                'Resource.of("apps/v1", "deployments", "Deployment")'
+            )
+
+
+def check_resource(given: object) -> None:
+    """Reject anything but a `Resource`, such as a name.
+
+    Raises:
+        OptionsError: If it is not a resource.
+    """
+    if not isinstance(given, Resource):
+        # The text of an object may be that of a Secret.
+        shown = repr(given) if isinstance(given, str | type) else type(given).__name__
+        raise OptionsError(f"not a Resource: {shown}. Write {spelled(given)}")

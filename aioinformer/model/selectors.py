@@ -8,10 +8,13 @@ request is sent.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, get_args
 
 from aioinformer.errors import OptionsError, SelectorSyntaxError
+from aioinformer.model.objects import KubeObject
 from aioinformer.model.validation import (
     NAME_LENGTH,
     NAME_RULE,
@@ -20,9 +23,7 @@ from aioinformer.model.validation import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from aioinformer.model.objects import KubeObject
+    from collections.abc import Callable, Iterable
 
 __all__ = [
     "INT64_BOUND",
@@ -33,10 +34,40 @@ __all__ = [
     "LabelSelector",
     "integer_of",
     "key_problem",
+    "selector_text",
     "value_problem",
 ]
 
-T = TypeVar("T", bound="KubeObject")
+T = TypeVar("T", bound=KubeObject)
+
+
+def selector_text(given: object) -> str:
+    """Return the text of a selector, as given.
+
+    Raises:
+        OptionsError: If it is not a string; the text says what to write.
+    """
+    if isinstance(given, str):
+        return given
+
+    write = ""
+    if isinstance(given, Mapping):
+        write = (
+            f". Write {','.join(f'{key}={value}' for key, value in given.items())!r}"
+        )
+    elif isinstance(given, LabelSelector | FieldSelector):
+        write = f". Write str(selector), which is {str(given)!r}"
+
+    raise OptionsError(
+        f"a selector must be a string such as 'app=web', not {given!r}{write}"
+    )
+
+
+def _refuse_text(requirements: object, kind: str) -> None:
+    if isinstance(requirements, str):
+        raise OptionsError(
+            f"requirements must not be a text: write {kind}.parse({requirements!r})"
+        )
 
 
 class LabelSelector:
@@ -56,6 +87,7 @@ class LabelSelector:
     __slots__ = ("_bounds", "_forbidden", "_required", "_requirements")
 
     def __init__(self, requirements: Iterable[LabelRequirement] = ()) -> None:
+        _refuse_text(requirements, "LabelSelector")
         self._requirements = tuple(
             sorted(set(requirements), key=lambda it: (it.key, it.operator, it.values))
         )
@@ -97,7 +129,7 @@ class LabelSelector:
             SelectorSyntaxError: If it cannot be parsed, or a key or value is invalid;
                 `position` says where.
         """
-        return LabelSelector(_LabelParser(text).parse())
+        return LabelSelector(_LabelParser(selector_text(text)).parse())
 
     @staticmethod
     def of(spec: Mapping[str, Any]) -> LabelSelector:
@@ -108,8 +140,16 @@ class LabelSelector:
                 the `spec.selector` of a Deployment. An empty one matches everything.
 
         Raises:
-            OptionsError: If an operator, key or value is invalid.
+            OptionsError: If an operator, key or value is invalid, or there are other
+                fields, as in the flat `spec.selector` of a Service.
         """
+        unknown = spec.keys() - {"matchLabels", "matchExpressions"}
+        if unknown:
+            raise OptionsError(
+                f"a label selector has no field {min(unknown)!r}: write a flat selector "
+                'as {"matchLabels": {...}}'
+            )
+
         requirements = [
             LabelRequirement(key, "=", (value,))
             for key, value in (spec.get("matchLabels") or {}).items()
@@ -135,12 +175,15 @@ class LabelSelector:
         """True if it matches everything."""
         return not self._requirements
 
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether an object with these labels is selected.
+    def matches(self, labels: Mapping[str, str] | KubeObject) -> bool:
+        """Return whether an object, or one with these labels, is selected.
 
         `!=` and `notin` also match objects without the label. `>` and `<` match only if
         the label is a 64-bit integer.
         """
+        if isinstance(labels, KubeObject):
+            labels = labels.label_set
+
         for key, values in self._required:
             if labels.get(key) not in values:
                 return False
@@ -490,6 +533,7 @@ class FieldSelector:
     requirements: tuple[FieldRequirement, ...] = ()
 
     def __post_init__(self) -> None:
+        _refuse_text(self.requirements, "FieldSelector")
         ordered = sorted(
             set(self.requirements), key=lambda it: (it.field, it.operator, it.value)
         )
@@ -508,7 +552,7 @@ class FieldSelector:
         Raises:
             SelectorSyntaxError: If it cannot be parsed; `position` says where.
         """
-        terms = _TERM.finditer(text)
+        terms = _TERM.finditer(selector_text(text))
         return FieldSelector(tuple(_field_requirement(text, term) for term in terms))
 
     @property
@@ -516,13 +560,18 @@ class FieldSelector:
         """True if it matches everything."""
         return not self.requirements
 
-    def matches(self, get: Callable[[str], str]) -> bool:
+    def matches(self, get: Callable[[str], str] | KubeObject) -> bool:
         """Return whether an object is selected.
 
+        A server may know fields under other names, or with defaults.
+
         Args:
-            get: Function that returns the text of a field by its path, `""` if it is
-                missing.
+            get: The object, or a function that returns the text of a field by its path,
+                `""` if it is missing.
         """
+        if isinstance(get, KubeObject):
+            get = partial(_field_text, get)
+
         for it in self.requirements:
             if (get(it.field) == it.value) is (it.operator == "!="):
                 return False
@@ -533,17 +582,27 @@ class FieldSelector:
         return ",".join(map(str, self.requirements))
 
 
+def _field_text(obj: KubeObject, path: str) -> str:
+    """Return a field's value as selectors write it."""
+    value = obj.at(path, "")
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _field_requirement(text: str, term: re.Match[str]) -> FieldRequirement:
     def fail(message: str, position: int) -> NoReturn:
         raise SelectorSyntaxError(message, text=text, position=position)
 
     operator = _OPERATOR.search(term[0])
     if operator is None:
-        fail("expected =, == or != in a term", term.end())
+        field = _FIELD.match(term[0])
+        fail(
+            "expected =, == or != after a field",
+            term.start() + (field.end() if field else 0),
+        )
 
-    field = term[0][: operator.start()]
-    name = _FIELD.match(field)
-    if name is None or name.end() < len(field):
+    path = term[0][: operator.start()]
+    name = _FIELD.match(path)
+    if name is None or name.end() < len(path):
         fail("not a field name", term.start() + (name.end() if name else 0))
 
     start = term.start() + operator.end()
@@ -556,4 +615,4 @@ def _field_requirement(text: str, term: re.Match[str]) -> FieldRequirement:
         )
 
     kind: FieldOperator = "!=" if operator[0] == "!=" else "="
-    return FieldRequirement(field, kind, _ESCAPE.sub(r"\1", value))
+    return FieldRequirement(path, kind, _ESCAPE.sub(r"\1", value))

@@ -114,9 +114,20 @@ def _decoded(raw: bytes, documents: int | None) -> list[object]:
         raise
     except yaml.YAMLError as exc:
         mark = getattr(exc, "problem_mark", None)
-        raise YAMLError(str(exc), line=mark.line + 1 if mark else 0) from exc
+        raise YAMLError(
+            str(exc),
+            reason=f"not YAML: {_problem(exc)}",
+            line=mark.line + 1 if mark else 0,
+        ) from exc
     except _TAG_ERRORS as exc:
-        raise YAMLError(str(exc)) from exc
+        reason = "not YAML: a value does not fit its tag"
+        raise YAMLError(str(exc), reason=reason) from exc
+
+
+def _problem(error: yaml.YAMLError) -> str:
+    """Return the problem without what it quotes of the text, except for symbols."""
+    found = getattr(error, "problem", None) or "it has characters that are not allowed"
+    return re.sub(r"(['\"])[^'\"]{2,}\1", "...", str(found))
 
 
 def _most_values(raw: bytes) -> int:

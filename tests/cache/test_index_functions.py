@@ -164,6 +164,24 @@ class Asynchronous:
         return []
 
 
+@pytest.mark.parametrize("given", [["node"], by_tag], ids=["list", "function"])
+async def test_indexers_must_be_a_dict(given: Any) -> None:
+    indexer = Indexer[Thing]()
+
+    with pytest.raises(OptionsError, match="must be a dict of functions by name"):
+        indexer.add_indexers(given)
+
+    with pytest.raises(OptionsError, match="must be a dict of functions by name"):
+        await indexer.build_indexers(given)
+
+
+def test_index_by_a_text_suggests_index_by() -> None:
+    indexers: Any = {"node": "spec.nodeName"}
+
+    with pytest.raises(OptionsError, match=r"write index_by\('spec.nodeName'\)"):
+        Indexer[Thing]().add_indexers(indexers)
+
+
 @pytest.mark.parametrize(
     ("name", "function"),
     [

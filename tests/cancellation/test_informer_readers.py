@@ -105,7 +105,7 @@ async def follow(pods: SharedInformer) -> None:
             await asyncio.sleep(0)
 
 
-WAITERS: dict[str, Callable[[SharedInformer], Coroutine[Any, Any, None]]] = {
+WAITERS: dict[str, Callable[[SharedInformer], Coroutine[Any, Any, object]]] = {
     "object": lambda it: it.wait_until(lambda obj: False, "web/a"),
     "store": lambda it: it.wait_until(lambda store: False),
     "version": lambda it: it.wait_for_version("99"),

@@ -21,7 +21,7 @@ from aioinformer.cli.rbac import ProgramOptions, print_rbac
 from aioinformer.client import ClientConfig, Credentials
 from aioinformer.errors import AioInformerError
 from aioinformer.model import Resource
-from aioinformer.model.resources import DEPLOYMENTS
+from aioinformer.model.resources import DEPLOYMENTS, ROLES
 from aioinformer.testing import APIServer, User
 from aioinformer.testing.faults import Refuse
 
@@ -87,7 +87,7 @@ async def operate(client: Client, server: APIServer) -> None:
         operator = group.create_task(names["main"](client))
         recording = group.create_task(recorder.run())
         site = server.get(SITES, "blog")
-        for seconds in (1, 400):  # created, then written again as a series
+        for seconds in (1, 10):  # created, then changed to a series
             recorder.event(site, "Normal", "Noticed", "noticed")
             await asyncio.sleep(seconds)
 
@@ -222,12 +222,36 @@ async def test_roles_in_other_namespaces_are_named_after_the_accounts_namespace(
         account="ops/app", namespace="shop", informers=("pods",), lease="app"
     )
     documents = await printed(server, options, capfd)
-    names = {it["metadata"]["namespace"]: it["metadata"]["name"] for it in documents}
+    named = {
+        (it["metadata"]["namespace"], it["metadata"]["name"]) for it in documents[1:]
+    }
 
-    assert names == {"ops": "app", "shop": "ops:app"}
+    assert named == {("ops", "app-leader-election"), ("shop", "ops:app")}
     assert granted(documents) == {
         ("Role", "ops"): ["leases: create", "leases: get update"],
         ("Role", "shop"): ["pods: list watch"],
+    }
+
+
+async def test_rules_of_two_namespaces_do_not_replace_each_other(
+    server: APIServer, capfd: Captured, tmp_path: Path
+) -> None:
+    common: dict[str, Any] = {"account": "shop/app", "lease": "app", "events": True}
+    for namespace in ("shop", "media"):
+        options = ProgramOptions(
+            namespace=namespace, informers=("pods", "nodes"), **common
+        )
+        apply(server, await printed(server, options, capfd), tmp_path)
+
+    roles = {
+        (it["metadata"]["namespace"], it["metadata"]["name"]): len(it["rules"])
+        for it in server.objects(ROLES)
+    }
+    assert roles == {
+        ("shop", "app"): 2,
+        ("media", "shop:app"): 2,
+        ("shop", "app-leader-election"): 2,
+        ("default", "shop:app-events"): 1,
     }
 
 

@@ -325,6 +325,34 @@ async def test_client_does_not_fill_in_unknown_kind(server: CannedServer) -> Non
             lambda it: it.patch(NODES, "n", {}, force=True), "force", id="force"
         ),
         pytest.param(
+            lambda it: it.patch(NODES, "n", [{"op": "test"}]),
+            'needs type="json": a merge patch',
+            id="list-as-merge-patch",
+        ),
+        pytest.param(
+            lambda it: it.patch(NODES, "n", {"spec": {}}, type="json"),
+            'is a list of operations, .* omit type="json"',
+            id="dict-as-json-patch",
+        ),
+        pytest.param(
+            lambda it: it.get(PODS, "shop/web"),
+            "pass 'web', namespace='shop'",
+            id="key-as-name",
+        ),
+        pytest.param(
+            lambda it: it.delete(PODS, KubeObject.of(POD)),
+            "pass obj.name and namespace=obj.namespace",
+            id="object-as-name",
+        ),
+        pytest.param(
+            lambda it: it.list(PODS, namespace="*"), "omit it", id="all-namespaces"
+        ),
+        pytest.param(
+            lambda it: it.list(PODS, label_selector={"app": "web"}),
+            "Write 'app=web'",
+            id="labels-as-selector",
+        ),
+        pytest.param(
             lambda it: it.delete(NODES, "", uid="u"),
             "must not be empty",
             id="delete-all",
@@ -429,6 +457,32 @@ async def test_verbs_reject_argument_that_is_no_resource(call: Any, given: Any) 
 
     with pytest.raises(OptionsError, match="not a Resource: "):
         await call(client, given)
+
+
+async def test_error_for_swapped_arguments_does_not_quote_the_object() -> None:
+    client = Client.from_url("http://127.0.0.1:1")
+    secret: Any = {"kind": "Secret", "data": {"key": "c2VzYW0="}}
+
+    with pytest.raises(OptionsError, match="not a Resource: dict") as caught:
+        await client.create(secret, SECRETS)
+
+    assert "c2VzYW0=" not in str(caught.value)
+
+
+async def test_verbs_name_the_resource_for_names() -> None:
+    client: Any = Client.from_url("http://127.0.0.1:1")
+
+    with pytest.raises(TypeError, match=r"PODS of aioinformer\.model\.resources"):
+        await client.get("v1", "pods", "web", namespace="shop")
+
+    with pytest.raises(TypeError, match="Write label_selector= instead of selector="):
+        client.watch(PODS, selector="app=web")
+
+
+@pytest.mark.parametrize("source", ["https://example.com", None, {}])
+def test_client_of_no_configuration_names_its_constructors(source: Any) -> None:
+    with pytest.raises(OptionsError, match=r"use Client\.from_env\(\)"):
+        Client(source)
 
 
 @pytest.mark.parametrize("verb", ["list_pages", "watch"])

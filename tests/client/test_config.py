@@ -290,11 +290,11 @@ def test_context_without_user_is_anonymous(tmp_path: Path) -> None:
 @each_case(
     "content, messages",
     [
-        pytest.param("", ["does not exist or is empty"], id="empty"),
+        pytest.param("", ["config is empty"], id="empty"),
         pytest.param("- a\n- b\n", ["top level"], id="a-list"),
         pytest.param(
             f"users: [\ntoken: '{TOKEN}\n",
-            ["not YAML at line", "fix it"],
+            ["is not YAML: found unexpected end of stream (line ", "Fix it"],
             id="no-yaml",
         ),
         pytest.param(
@@ -339,6 +339,12 @@ def test_context_without_user_is_anonymous(tmp_path: Path) -> None:
         ),
         pytest.param("x" * (8 << 20) + ": 1", ["larger than"], id="large"),
         pytest.param("a: &a [*a]", ["is not YAML"], id="alias-of-itself"),
+        pytest.param(
+            f"a: *{TOKEN}", ["is not YAML: found undefined alias ..."], id="alias"
+        ),
+        pytest.param(
+            "a: b: c", ["is not YAML: mapping values are not allowed"], id="two-colons"
+        ),
         pytest.param("a: 2024-99-99x\nb: !!timestamp x", ["is not YAML"], id="tag"),
         pytest.param("a: !!int ''", ["is not YAML"], id="empty-number"),
         pytest.param("a: !!bool maybe", ["is not YAML"], id="no-flag"),
@@ -464,7 +470,7 @@ def test_from_env_with_context_ignores_service_account(
 
     error_text = str(caught.value)
     assert "no context 'staging': there is no kubeconfig" in error_text
-    assert f"{tmp_path / 'home'}/.kube/config (does not exist)" in error_text
+    assert f"{tmp_path / 'home'}/.kube/config does not exist" in error_text
 
 
 def test_from_env_error_lists_searched_places(
@@ -477,7 +483,7 @@ def test_from_env_error_lists_searched_places(
         load_from_environment()
 
     error_text = str(caught.value)
-    assert f"{tmp_path / 'absent'} (does not exist)" in error_text
-    assert f"{empty} (is empty)" in error_text
+    assert f"{tmp_path / 'absent'} does not exist" in error_text
+    assert f"{empty} is empty" in error_text
     assert "KUBERNETES_SERVICE_HOST is not set" in error_text
     assert "Client.from_url()" in error_text

@@ -40,7 +40,7 @@ async def handled(informer: SharedInformer) -> None:
     await registration.wait_synced()
 
 
-WAITERS: dict[str, Callable[[SharedInformer], Coroutine[Any, Any, None]]] = {
+WAITERS: dict[str, Callable[[SharedInformer], Coroutine[Any, Any, object]]] = {
     "of-an-object": lambda it: it.wait_until(never, KEY),
     "of-the-store": lambda it: it.wait_until(never),
     "of-a-version": lambda it: it.wait_for_version("999999"),

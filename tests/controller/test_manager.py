@@ -401,3 +401,13 @@ async def test_manager_refuses_other_loop(server: APIServer) -> None:
         thread.start()
         await asyncio.to_thread(thread.join)
         assert len(found) == 3
+
+
+def test_manager_advises_on_names_that_do_not_fit() -> None:
+    manager: Any = Manager(Client.from_url("http://127.0.0.1:1"))
+
+    with pytest.raises(TypeError, match=r"Write informer\('apps/v1', 'deployments'\)"):
+        manager.informer("apps", "v1", "deployments")
+
+    with pytest.raises(TypeError, match="Write label_selector= instead of selector="):
+        manager.informer("v1", "pods", selector="app=web")

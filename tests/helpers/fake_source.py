@@ -235,14 +235,16 @@ class FakeSource:
     async def list(self, options: ListOptions) -> AsyncIterator[FakePage]:
         if options == ListOptions(limit=1):
             self.checks.append(asyncio.get_running_loop().time())
-            if isinstance(self.newest, Exception):
-                raise self.newest
+            match self.newest:
+                case Exception() as error:
+                    raise error
+                case Silence():
+                    await asyncio.Event().wait()
+                case Page() as page:
+                    yield FakePage(page)
+                case version:
+                    yield FakePage(Page(version=version))
 
-            if isinstance(self.newest, Silence):
-                await asyncio.Event().wait()
-
-            page = self.newest
-            yield FakePage(page if isinstance(page, Page) else Page(version=page))
             return
 
         self._note(options)

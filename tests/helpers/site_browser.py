@@ -31,7 +31,7 @@ _OPTIONS = (
     "--disable-sync",
     "--remote-debugging-port=0",
 )
-_SECONDS = 20
+_SECONDS = 60
 
 # Words, and the anchor that their search finds first.
 _SEARCHES = {

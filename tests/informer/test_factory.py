@@ -196,12 +196,28 @@ def test_another_function_for_an_index_is_refused(
         (("v1", "widgets"), "not a built-in resource. Custom ones have a group"),
         (("apps/v1", "Pod"), "Did you mean 'v1', 'pods'"),
         (("v1", "deployments"), "Did you mean 'apps/v1', 'deployments'"),
-        (("pods",), "'' of 'pods' is not .* Did you mean 'v1', 'pods'"),
-        (("v1",), "'' of 'v1' is not .* Pass two names, such as 'v1', 'pods'"),
+        (("pods",), "'pods' is not .* Did you mean 'v1', 'pods'"),
+        (("v1",), "'v1' is not .* Pass two names, such as 'v1', 'pods'"),
         (("v1", PODS), "Did you mean 'v1', 'pods'"),
         ((WIDGETS, "widgets"), "not both: 'widgets'"),
+        ((PODS, "shop"), "namespace='shop'"),
+        (("pods", "v1"), "Did you mean 'v1', 'pods'"),
+        (("apps/v1/deployments",), "Did you mean 'apps/v1', 'deployments'"),
+        (("a/b/c", "x"), "invalid group of a resource: 'a/b'"),
     ],
-    ids=["custom", "kind", "group", "plural", "version", "resource", "both"],
+    ids=[
+        "custom",
+        "kind",
+        "group",
+        "plural",
+        "version",
+        "resource",
+        "both",
+        "namespace",
+        "swapped",
+        "one",
+        "slashes",
+    ],
 )
 def test_unknown_resource_is_refused(
     factory: SharedInformerFactory, arguments: tuple[Any, ...], complaint: str
@@ -210,6 +226,38 @@ def test_unknown_resource_is_refused(
         factory.informer(*arguments)
 
     assert factory.informers == ()
+
+
+@pytest.mark.parametrize("namespace", ["*", "shop,web", ["shop", "*"]], ids=str)
+def test_namespace_pattern_is_refused(
+    factory: SharedInformerFactory, namespace: Any
+) -> None:
+    with pytest.raises(OptionsError, match="None for all namespaces, and a list"):
+        factory.informer("v1", "pods", namespace=namespace)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "advice"),
+    [
+        (
+            ("apps", "v1", "deployments"),
+            {},
+            r"Write (informer|use)\('apps/v1', 'deployments'\)",
+        ),
+        (("v1", "pods"), {"selector": "app=web"}, "Write label_selector="),
+        (("v1",), {"kind": "Pod"}, "Write resource="),
+    ],
+    ids=["three-names", "selector", "kind"],
+)
+def test_arguments_that_do_not_fit_get_advice(
+    factory: SharedInformerFactory,
+    arguments: tuple[Any, ...],
+    options: dict[str, Any],
+    advice: str,
+) -> None:
+    for call in (factory.informer, factory.use):
+        with pytest.raises(TypeError, match=advice):
+            call(*arguments, **options)
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ def test_selector_of_another_type_raises_options_error(
     lister: Lister, read: Callable[..., object]
 ) -> None:
     with pytest.raises(
-        OptionsError, match="such as 'app=web', or a LabelSelector, not"
+        OptionsError, match=r"such as 'app=web', not .* Write 'app=web'"
     ):
         read(lister, {"app": "web"})
 

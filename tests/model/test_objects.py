@@ -20,7 +20,13 @@ import pytest
 from conftest import pod
 from each_case import each_case
 from json_helpers import nested, written
-from kubernetes_asyncio.client import V1Container, V1Pod, V1PodSpec
+from kubernetes_asyncio.client import (
+    V1ConfigMap,
+    V1Container,
+    V1Pod,
+    V1PodSpec,
+    V1PodTemplate,
+)
 from pydantic import BaseModel, ConfigDict, Field
 
 from aioinformer.errors import DecodeError, OptionsError
@@ -525,6 +531,20 @@ def test_into_kubernetes_asyncio_model() -> None:
     assert found.status.pod_ip.startswith("10.0.0.")
 
 
+@pytest.mark.parametrize("kind", [V1ConfigMap, V1PodTemplate], ids=["other", "prefix"])
+def test_into_model_of_another_kind_raises_decode_error(kind: type[Any]) -> None:
+    with pytest.raises(
+        DecodeError, match=f"not fit {kind.__name__}: its kind is 'Pod'"
+    ):
+        sample().into(kind)
+
+
+def test_into_model_accepts_object_without_kind() -> None:
+    obj = KubeObject.of({"metadata": {"name": "a"}, "data": {"key": "value"}})
+
+    assert obj.into(V1ConfigMap).data == {"key": "value"}
+
+
 @pytest.mark.parametrize(
     "library",
     ["kubernetes_asyncio.client", "kubernetes.client", "kubernetes.aio.client"],
@@ -760,6 +780,25 @@ def test_at_of_absent_path_returns_default(default: object) -> None:
 @pytest.mark.parametrize("value", [False, 0, "", 0.0])
 def test_at_of_empty_value_returns_it(value: object) -> None:
     assert KubeObject.of({"a": {"b": value}}).at("a.b", "default") == value
+
+
+def test_at_of_a_list_says_what_to_write() -> None:
+    path: Any = ["spec", "nodeName"]
+
+    with pytest.raises(
+        OptionsError, match=r"Write 'spec\.nodeName', or a tuple of keys"
+    ):
+        sample().at(path)
+
+
+def test_unknown_attribute_says_how_to_read_json() -> None:
+    obj: Any = sample()
+
+    with pytest.raises(AttributeError, match=r"obj\['spec'\], or by a path") as caught:
+        _ = obj.spec
+
+    assert caught.value.name == "spec"
+    assert not hasattr(obj, "metadata")
 
 
 @pytest.mark.parametrize("path", ["", (), "a..b", ("a", "")])

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from json_helpers import keys, nested, styles, values, written
 
 from aioinformer.errors import DecodeError, OptionsError
-from aioinformer.model.paths import Path, path_reader
+from aioinformer.model.paths import Path, path_reader, steps_of
 
 BODY = {
     "kind": "Pod",
@@ -173,6 +173,27 @@ def test_path_reader_finds_every_path_of_body(
 def test_path_reader_rejects_malformed_path(path: Any) -> None:
     with pytest.raises(OptionsError, match="not a path"):
         path_reader(path)
+
+
+@each_case(
+    "path, advice",
+    [
+        (".spec.nodeName", "Write 'spec.nodeName'"),
+        ("/spec/nodeName", "Write 'spec.nodeName'"),
+        ("$.spec.nodeName", "Write 'spec.nodeName'"),
+        ("{.spec.nodeName}", "Write 'spec.nodeName'"),
+        ("spec.containers[0].image", "Write 'spec.containers.0.image'"),
+        ("metadata.labels['example.com/tier']", "Write a tuple of keys"),
+        ("spec.containers[*].image", "Write keys and indexes with dots"),
+        (["spec", "nodeName"], "Write 'spec.nodeName', or a tuple of keys"),
+        (7, "Write 'spec.nodeName', or a tuple of keys"),
+    ],
+)
+def test_path_of_another_language_is_translated(path: Any, advice: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        steps_of(path)
+
+    assert f"not a path: {path!r}. {advice}" in str(caught.value)
 
 
 @each_case(

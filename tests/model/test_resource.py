@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from each_case import each_case
+from kubernetes_asyncio.client import V1ConfigMap
 
 from aioinformer.errors import OptionsError
 from aioinformer.model import resources
@@ -61,6 +64,53 @@ def test_resource_path(
     resource: Resource, arguments: tuple[str, ...], path: str
 ) -> None:
     assert resource.path(*arguments) == path
+
+
+@each_case(
+    "parts, message",
+    [
+        (("apps/v1", "deployments", "Deployment"), 'Resource.of("apps/v1", "deploy'),
+        (("a/b", "v1", "widgets"), "invalid group of a resource: 'a/b'"),
+        (("apps", "v1", "Deployment"), "invalid plural of a resource: 'Deployment'"),
+        (("", "", "pods"), "invalid version"),
+    ],
+)
+def test_invalid_resource_is_refused(parts: tuple[str, str, str], message: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        Resource(*parts)
+
+    assert message in str(caught.value)
+
+
+@each_case(
+    "words, found",
+    [
+        (("apps/v1/deployments",), resources.DEPLOYMENTS),
+        (("v1/pods",), resources.PODS),
+        (("deployments.apps",), resources.DEPLOYMENTS),
+        (("v1", "Pod"), resources.PODS),
+        ((V1ConfigMap,), resources.CONFIG_MAPS),
+        ((V1ConfigMap(),), resources.CONFIG_MAPS),
+        ((resources.NODES,), resources.NODES),
+        (("widgets", None), None),
+    ],
+)
+def test_meant_finds_resource_in_any_form(
+    words: tuple[Any, ...], found: Resource | None
+) -> None:
+    assert resources.meant(*words) == found
+
+
+@each_case(
+    "words, code",
+    [
+        (("v1", "pods"), "PODS of aioinformer.model.resources"),
+        (("example.com/v1", "widgets"), "Resource.of('example.com/v1', 'widgets')"),
+        (("widgets",), "one of aioinformer.model.resources, such as PODS, or "),
+    ],
+)
+def test_spelled_is_code_of_resource(words: tuple[str, ...], code: str) -> None:
+    assert resources.spelled(*words).startswith(code)
 
 
 @each_case("part", [".", "..", "a/b", "/", "a%2Fb"])
@@ -181,6 +231,7 @@ def test_built_in_plurals_fit_kinds() -> None:
         ("pods", resources.PODS),
         ("Pod", resources.PODS),
         ("DEPLOYMENT", resources.DEPLOYMENTS),
+        ("deploy", resources.DEPLOYMENTS),
         ("widgets", None),
         ("", None),
     ],

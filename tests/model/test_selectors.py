@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from each_case import each_case
@@ -11,16 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aioinformer.errors import OptionsError, SelectorSyntaxError
+from aioinformer.model.objects import KubeObject
 from aioinformer.model.selectors import (
     FieldRequirement,
     FieldSelector,
     LabelRequirement,
     LabelSelector,
 )
-
-if TYPE_CHECKING:
-    from aioinformer.model.objects import KubeObject
-
 
 LONG = "z" * 63
 
@@ -433,6 +430,8 @@ def test_field_selector_parses_kubectl_syntax(text: str, expected: list[Any]) ->
         pytest.param("a", 1, id="no-operator"),
         pytest.param("a=b,c", 5, id="no-operator-in-the-second"),
         pytest.param("a>1", 3, id="unknown-operator"),
+        pytest.param("a in (b,c)", 1, id="set"),
+        pytest.param("x=y,a in (b)", 5, id="set-in-the-second"),
         pytest.param("=b", 0, id="no-field"),
         pytest.param("a=b, c=d", 4, id="blank-before-a-field"),
         pytest.param("a =b", 1, id="blank-after-a-field"),
@@ -469,6 +468,61 @@ def test_field_selector_matches_fields(text: str, expected: bool) -> None:
     assert (
         FieldSelector.parse(text).matches(lambda path: fields.get(path, "")) is expected
     )
+
+
+@each_case(
+    "text, expected",
+    [
+        ("metadata.name=web,spec.hostNetwork=true,spec.priority=7", True),
+        ("spec.hostNetwork!=true", False),
+        ("spec.nodeName=", True),
+        ("metadata.name=db", False),
+    ],
+)
+def test_field_selector_matches_object(text: str, expected: bool) -> None:
+    spec = {"hostNetwork": True, "priority": 7}
+    obj = KubeObject.of({"metadata": {"name": "web"}, "spec": spec})
+
+    assert FieldSelector.parse(text).matches(obj) is expected
+
+
+def test_label_selector_matches_object() -> None:
+    obj = KubeObject.of({"metadata": {"name": "web", "labels": {"app": "web"}}})
+
+    assert LabelSelector.parse("app=web").matches(obj)
+    assert not LabelSelector.parse("app=db").matches(obj)
+    assert not LabelSelector.parse("metadata").matches(obj)
+
+
+@each_case("parse", [LabelSelector.parse, FieldSelector.parse])
+@each_case(
+    "given, write",
+    [
+        ({"app": "web", "tier": "db"}, "Write 'app=web,tier=db'"),
+        (LabelSelector.parse("app=web"), "Write str(selector), which is 'app=web'"),
+        (["app=web"], "must be a string such as 'app=web', not ['app=web']"),
+    ],
+)
+def test_selector_that_is_no_text_says_what_to_write(
+    parse: Any, given: Any, write: str
+) -> None:
+    with pytest.raises(OptionsError) as caught:
+        parse(given)
+
+    assert write in str(caught.value)
+
+
+@each_case("kind", [LabelSelector, FieldSelector])
+def test_constructor_of_selector_refuses_text(kind: Any) -> None:
+    with pytest.raises(OptionsError) as caught:
+        kind("app=web")
+
+    assert f"write {kind.__name__}.parse('app=web')" in str(caught.value)
+
+
+def test_label_selector_of_flat_spec_is_refused() -> None:
+    with pytest.raises(OptionsError, match="no field 'app': write a flat selector"):
+        LabelSelector.of({"app": "web"})
 
 
 def test_field_selectors_with_equal_requirements_are_equal() -> None:

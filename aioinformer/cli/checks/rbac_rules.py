@@ -97,6 +97,9 @@ class Grant:
     name: str = ""
     """Name of the only object, or empty for all."""
 
+    purpose: str = ""
+    """Suffix of a role of its own, or empty for the main role of the namespace."""
+
 
 def subject_of(user: str, group: str = "") -> Subject | None:
     """Return the subject to bind rules to, or None for an unknown or anonymous user.
@@ -154,15 +157,16 @@ def manifests_of_program(
 ) -> list[dict[str, Any]]:
     """Return a service account, and a role and a binding for each namespace.
 
-    All are named after the account, so that a later output replaces an earlier one.
+    All are named after the account, so that a later output replaces an earlier one for
+    the same namespace, and no other.
 
     Args:
         grants: Permissions of the program, in any order, possibly repeated.
         account: Service account of the program.
     """
-    namespaces: dict[str, list[Grant]] = {}
+    roles: dict[tuple[str, str], list[Grant]] = {}
     for it in grants:
-        namespaces.setdefault(it.namespace, []).append(it)
+        roles.setdefault((it.namespace, it.purpose), []).append(it)
 
     found: list[dict[str, Any]] = [
         {
@@ -171,10 +175,11 @@ def manifests_of_program(
             "metadata": _metadata(account.name, account.namespace),
         }
     ]
-    for namespace, granted in sorted(namespaces.items()):
+    for (namespace, purpose), granted in sorted(roles.items()):
         is_own = namespace == account.namespace
         # Accounts of other namespaces may have the same name.
         name = account.name if is_own else f"{account.namespace}:{account.name}"
+        name += f"-{purpose}" if purpose else ""
         found += _role_with_binding(namespace, (name, name), _rules(granted), account)
 
     return found
