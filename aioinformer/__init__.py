@@ -15,7 +15,7 @@ The layers, from the user's side down. Each imports only from layers below it:
     model/        KubeObject, Resource, selectors, keys
 
 Importing this package loads nothing else. The first use of a name loads its layer.
-aiohttp and kubernetes_asyncio are imported when a client is entered.
+aiohttp is imported when a client is entered.
 """
 
 from importlib import import_module

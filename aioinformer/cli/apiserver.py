@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aioinformer.cli.error_messages import CommandError
-from aioinformer.cli.output import print_text
+from aioinformer.cli.output import counted, print_text
 from aioinformer.cli.running import pause
 from aioinformer.cli.workload import NAMESPACES, Workload, objects_for
 from aioinformer.errors import AlreadyExists
@@ -118,7 +118,8 @@ async def _serve(server: APIServer, options: APIServerOptions) -> int:
                 changing.cancel()
     finally:
         seconds = asyncio.get_running_loop().time() - start
-        print_text(f"Stopped after {seconds:.1f} s: {workload.changes} changes made.")
+        made = counted(workload.changes, "change")
+        print_text(f"Stopped after {seconds:.1f} s: {made} made.")
 
     return 0
 
@@ -186,7 +187,9 @@ def _instructions(url: str, options: APIServerOptions) -> str:
     if options.kubeconfig is not None:
         path = shlex.quote(str(Path(options.kubeconfig).absolute()))
 
-    filled = f"{options.pods} pods, {options.changes_per_second:g} changes/s"
+    rate = options.changes_per_second
+    changes = "1 change" if rate == 1 else f"{rate:g} changes"
+    filled = f"{counted(options.pods, 'pod')}, {changes}/s"
     lines = [f"Kubernetes API server for tests at {url}: {filled}."]
     if options.token is not None:
         lines += [

@@ -44,7 +44,7 @@ ROWS_AT_ONCE = 500
 _AGES = frozenset({"AGE", "LAST SEEN", "FIRST SEEN"})
 
 _UNITS = {"y": 365 * 86400, "d": 86400, "h": 3600, "m": 60, "s": 1}
-_DURATION = re.compile(r"(?:[0-9]+[ydhms])+")
+_DURATION = re.compile(r"((?:[0-9]+[ydhms])+)(?: \(.*\))?")
 _PART = re.compile(r"([0-9]+)([ydhms])")
 _SHARE = re.compile(r"([0-9]+)/([0-9]+)")
 _NUMBER = re.compile(r"([0-9]+)(?: \(.*\))?")
@@ -263,8 +263,8 @@ def sort_value(cell: str) -> SortValue:
     """Return a value that sorts cells: numbers and durations, then texts, then none.
 
     Example:
-        >>> sorted(["3m20s", "5d", "45s"], key=sort_value)
-        ['45s', '3m20s', '5d']
+        >>> sorted(["3m20s", "5d", "45s (x3 over 1h)"], key=sort_value)
+        ['45s (x3 over 1h)', '3m20s', '5d']
         >>> sorted(["10", "9 (5m ago)", "1/2", "0/3"], key=sort_value)
         ['0/3', '1/2', '9 (5m ago)', '10']
     """
@@ -274,8 +274,8 @@ def sort_value(cell: str) -> SortValue:
     if found := _SHARE.fullmatch(cell):
         return (0, int(found[1]) / max(1, int(found[2])), cell)
 
-    if _DURATION.fullmatch(cell):
-        parts = _PART.findall(cell)
+    if found := _DURATION.fullmatch(cell):
+        parts = _PART.findall(found[1])
         return (0, float(sum(int(size) * _UNITS[unit] for size, unit in parts)), "")
 
     return (2 if cell in {"", "<none>", "<unset>"} else 1, 0.0, cell.lower())

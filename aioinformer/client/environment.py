@@ -40,17 +40,16 @@ def load_from_environment(
         OptionsError: If there is no configuration, or no kubeconfig for a given
             context; the text lists the places searched.
     """
-    paths, origin = default_paths()
+    paths, _ = default_paths()
     found = Kubeconfig.read(paths)
     if not found.empty:
         return found.config(context)
 
-    looked = f"{origin}: {describe_absent(paths)}"
+    why = describe_absent(paths)
     if context is not None:
         raise OptionsError(
-            f"no context {context!r}: there is no kubeconfig. Searched {looked}. "
-            "Set KUBECONFIG to a file that has it, or omit the context to use the service "
-            "account of a pod."
+            f"no context {context!r}: there is no kubeconfig. {why}. Set KUBECONFIG to a "
+            "file that has it, or omit the context to use the service account of a pod."
         )
 
     absent = explain_absence(folder)
@@ -58,9 +57,9 @@ def load_from_environment(
         return load_in_cluster(folder)
 
     raise OptionsError(
-        f"no Kubernetes configuration found. Searched {looked}; and the service account of "
-        f"a pod: {absent}. Set KUBECONFIG to a kubeconfig file, run in a pod with a service "
-        "account, or use Client.from_url()."
+        f"no Kubernetes configuration found. {why}. There is no service account of a pod "
+        f"either: {absent}. Set KUBECONFIG to a kubeconfig file, run in a pod, or use "
+        "Client.from_url()."
     )
 
 

@@ -40,17 +40,30 @@ def default_paths() -> tuple[list[Path], str]:
     listed = os.environ.get("KUBECONFIG", "")
     if listed:
         paths = [expand_home(part) for part in listed.split(os.pathsep) if part]
-        return paths, "the files of KUBECONFIG"
+        return paths, "KUBECONFIG"
 
     return [expand_home("~/.kube/config")], "the default, as KUBECONFIG is not set"
 
 
-def describe_absent(paths: Iterable[Path]) -> str:
-    """Return why these files have no configuration."""
+def describe_absent(paths: Iterable[Path], *, named: bool = False) -> str:
+    """Return why there is no configuration in these files.
+
+    Args:
+        paths: The files.
+        named: True if the caller named them; False if they are `default_paths()`.
+    """
     found = [
-        f"{path} {'is empty' if path.exists() else 'does not exist'}" for path in paths
+        f"{path} {'is empty' if path.exists() else 'does not exist'}"
+        for path in map(_absolute, paths)
     ]
-    return ", ".join(found) or "no file is named"
+    reasons = ", ".join(found) or "it is empty"
+    if named:
+        return reasons
+
+    if os.environ.get("KUBECONFIG"):
+        return f"KUBECONFIG lists no usable file: {reasons}"
+
+    return f"KUBECONFIG is not set, and {reasons}"
 
 
 def load_kubeconfig(
@@ -67,16 +80,12 @@ def load_kubeconfig(
             OptionsError: If there is no file, or one cannot be read or used; the text
                 names the file and the remedy.
     """
-    if path is not None:
-        paths, origin = [expand_home(path)], "the given path"
-    else:
-        paths, origin = default_paths()
-
+    paths = default_paths()[0] if path is None else [expand_home(path)]
     found = Kubeconfig.read(paths)
     if found.empty:
+        why = describe_absent(paths, named=path is not None)
         raise OptionsError(
-            f"no kubeconfig. Searched {origin}: {describe_absent(paths)}. "
-            "Pass an existing file, or set KUBECONFIG."
+            f"no kubeconfig found. {why}. Pass an existing file, or set KUBECONFIG."
         )
 
     return found.config(context)

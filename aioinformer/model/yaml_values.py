@@ -125,9 +125,9 @@ def _decoded(raw: bytes, documents: int | None) -> list[object]:
 
 
 def _problem(error: yaml.YAMLError) -> str:
-    """Return the problem without what it quotes of the text, except for symbols."""
+    """Return the problem without what it quotes of the text, except for symbols and tokens."""
     found = getattr(error, "problem", None) or "it has characters that are not allowed"
-    return re.sub(r"(['\"])[^'\"]{2,}\1", "...", str(found))
+    return re.sub(r"(['\"])(?!<)[^'\"]{2,}\1", "...", str(found))
 
 
 def _most_values(raw: bytes) -> int:

@@ -176,7 +176,7 @@ async def test_missing_configuration_fails_first_step(
     found = await examined(ConnectionOptions(), capfd=capfd)
 
     assert (found.status, found.failed) == (1, ["configuration"])
-    assert f"{tmp_path}/absent (does not exist)" in found.text("configuration")
+    assert f"{tmp_path}/absent does not exist" in found.text("configuration")
     assert "pass --server" in found.text("configuration")
 
 
@@ -233,7 +233,7 @@ async def test_unresolvable_host_fails_connection(capfd: Captured) -> None:
         pytest.param("a: [", "is not YAML", id="no-yaml"),
         pytest.param("clusters: 3", "must be a list", id="no-list"),
         pytest.param("- a", "must be a mapping", id="no-mapping"),
-        pytest.param("", "does not exist or is empty", id="empty"),
+        pytest.param("", "config is empty", id="empty"),
     ],
 )
 async def test_malformed_kubeconfig_fails_configuration(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import PROMPT_SECONDS
 
 from aioinformer.cli.keyboard import ESCAPE_SECONDS, Keyboard, keys_in
 
@@ -67,7 +68,17 @@ def typed_into(keys: list[str]) -> Iterator[tuple[int, Keyboard]]:
         try:
             yield master, Keyboard(keys.append)
         finally:
-            os.close(master)
+            with contextlib.suppress(OSError):
+                os.close(master)
+
+
+async def arrived(keys: list[str], number: int) -> list[str]:
+    """Wait for a number of keys, and return them."""
+    async with asyncio.timeout(PROMPT_SECONDS):
+        while len(keys) < number:
+            await asyncio.sleep(0.001)
+
+    return keys
 
 
 def flags_of(descriptor: int) -> int:
@@ -83,11 +94,10 @@ async def test_keyboard_reads_keys_without_echo_and_restores_the_terminal() -> N
         keyboard.enter()
         raw = flags_of(master)
         os.write(master, b"j\x1b[6~")
-        await asyncio.sleep(0.01)
-        keyboard.leave()
-        keyboard.leave()
+        assert await arrived(keys, 2) == ["j", "page down"]
 
-        assert keys == ["j", "page down"]
+        keyboard.leave()
+        keyboard.leave()
         assert not raw & (termios.ECHO | termios.ICANON)
         assert raw & termios.ISIG, "Ctrl-C remains a signal"
         assert flags_of(master) == before
@@ -98,28 +108,43 @@ async def test_lone_escape_is_a_key_after_a_moment() -> None:
     keys: list[str] = []
     with typed_into(keys) as (master, keyboard):
         keyboard.enter()
+        began = asyncio.get_running_loop().time()
         os.write(master, b"\x1b")
-        await asyncio.sleep(0.01)
-        assert keys == []
+        assert await arrived(keys, 1) == ["escape"]
+        assert asyncio.get_running_loop().time() - began > 0.9 * ESCAPE_SECONDS
 
-        await asyncio.sleep(ESCAPE_SECONDS)
         keyboard.leave()
-
-    assert keys == ["escape"]
 
 
 @pytest.mark.looptime(False)
-async def test_sequence_in_two_pieces_is_one_key() -> None:
+async def test_character_in_two_pieces_is_one_key() -> None:
     keys: list[str] = []
     with typed_into(keys) as (master, keyboard):
         keyboard.enter()
-        for piece in (b"\x1b", b"[", b"A", "日".encode()[:1], "日".encode()[1:]):
-            os.write(master, piece)
-            await asyncio.sleep(0.005)
+        first, *rest = "日".encode()
+        os.write(master, bytes([ord("j"), first]))
+        await arrived(keys, 1)
+        os.write(master, bytes(rest))
 
+        assert await arrived(keys, 2) == ["j", "日"]
         keyboard.leave()
 
-    assert keys == ["up", "日"]
+
+@pytest.mark.looptime(False)
+async def test_closed_terminal_sends_no_more_keys() -> None:
+    keys: list[str] = []
+    with typed_into(keys) as (master, keyboard):
+        keyboard.enter()
+        os.write(master, b"j")
+        await arrived(keys, 1)
+        os.close(master)
+        await asyncio.sleep(0.01)
+        assert not asyncio.get_running_loop().remove_reader(sys.stdin.fileno()), (
+            "a closed terminal would be readable forever"
+        )
+        keyboard.leave()
+
+    assert keys == ["j"]
 
 
 async def test_keyboard_without_terminal_has_no_keys() -> None:

@@ -12,8 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 import griffe
-from processes import ROOT
 from site_docstrings import Docstrings
+from site_pages import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,17 +12,15 @@ import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
-
-from processes import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
-    from pathlib import Path
 
-__all__ = ["LANDING", "Item", "Pages", "Section", "SiteError"]
+__all__ = ["LANDING", "ROOT", "Item", "Pages", "Section", "SiteError"]
 
+ROOT = Path(__file__).parents[2]
 LANDING = "docs/README.md"
 
 _FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)

@@ -15,10 +15,9 @@ import sys
 import tomllib
 from typing import TYPE_CHECKING, Any
 
-from processes import ROOT
 from site_browser import browser_problems, find_chromium
 from site_check import link_names, problems
-from site_pages import Pages, SiteError
+from site_pages import ROOT, Pages, SiteError
 from site_reference import PUBLIC_MODULES, Reference, page_of
 
 if TYPE_CHECKING:
