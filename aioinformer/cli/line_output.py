@@ -198,7 +198,8 @@ class LineStream:
                 out = not out
                 print_error(line)
 
-            if status.history_resets > resets:
+            # After the line about the connection, in whatever order they happened.
+            if status.history_resets > resets and not out:
                 resets = status.history_resets
                 print_error("the server was restored or replaced, listing again")
 
