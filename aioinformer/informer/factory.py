@@ -96,6 +96,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
     _metadata_only = False
     _any_resource = False
 
+    @with_advice
     def __init__(
         self,
         client: Client,

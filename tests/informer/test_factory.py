@@ -260,6 +260,13 @@ def test_arguments_that_do_not_fit_get_advice(
             call(*arguments, **options)
 
 
+def test_misspelt_default_of_factory_gets_advice() -> None:
+    options: Any = {"selector": "app=web"}
+
+    with pytest.raises(TypeError, match="Write label_selector= instead of selector="):
+        SharedInformerFactory(FakeClient(), **options)
+
+
 @pytest.mark.parametrize(
     "options",
     [
