@@ -19,7 +19,10 @@ from aioinformer.errors import (
 __all__ = ["CommandError", "message_of", "trouble_of", "unreadable"]
 
 # The library's advice, as options of the command.
-_OPTIONS = {"use Client.from_url()": "pass --server", "from the caller": "--kubeconfig"}
+_OPTIONS = {
+    "use Client.from_url()": "pass --server",
+    "Pass an existing file": "Pass an existing file by --kubeconfig",
+}
 
 # Messages of the client that contain advice already.
 _ADVISED = ("not a Kubernetes Status", "serves no such resource")

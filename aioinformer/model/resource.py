@@ -43,7 +43,8 @@ class Resource:
             if not value or "/" in value:
                 raise OptionsError(f"invalid {part} of a resource: {value!r}")
 
-        if self.plural != self.plural.lower():
+        # Discovery may name others with capitals: aggregated servers choose the names.
+        if self.plural[:1].isupper():
             raise OptionsError(
                 f"invalid plural of a resource: {self.plural!r}. It is the name in "
                 'paths, such as "deployments"; the kind is "Deployment"'

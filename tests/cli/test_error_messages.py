@@ -121,4 +121,5 @@ def test_message_names_options_instead_of_calls(
         load_kubeconfig(tmp_path / "absent")
 
     assert message_of(nothing.value).endswith("or pass --server.")
-    assert "(--kubeconfig) does not exist" in message_of(absent.value)
+    assert "/absent does not exist" in message_of(absent.value)
+    assert "Pass an existing file by --kubeconfig" in message_of(absent.value)
