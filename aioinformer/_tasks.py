@@ -202,6 +202,10 @@ async def in_thread(
     """
     threads = _ThreadEach("aioinformer")
     ended = asyncio.get_running_loop().run_in_executor(threads, _settled(call))
+    if ended.done():
+        # On Python 3.14, a short call may have ended. Other tasks run also then.
+        await asyncio.sleep(0)
+
     if stop is not None:
         try:
             await asyncio.wait({ended})

@@ -494,7 +494,7 @@ def test_every_metric_has_a_help_text() -> None:
                 case _:
                     pass
 
-    # The name of a package, not of a metric.
-    assert used - {"aioinformer_apiserver"} == set(_HELP)
+    # Names of a package and of an option of pytest, not of metrics.
+    assert used - {"aioinformer_apiserver", "aioinformer_load"} == set(_HELP)
     assert all(about.help.endswith(".") for about in _HELP.values())
     assert all(list(it.buckets) == sorted(it.buckets) for it in _HELP.values())

@@ -144,6 +144,15 @@ async def test_in_thread_needs_no_default_executor() -> None:
     assert thread is not threading.main_thread()
 
 
+async def test_in_thread_lets_other_tasks_run_before_it_returns() -> None:
+    for _ in range(50):
+        call = asyncio.create_task(in_thread(lambda: 1))
+        await asyncio.sleep(0)
+
+        assert not call.done()
+        assert await call == 1
+
+
 async def test_in_thread_raises_the_error_of_the_call() -> None:
     def fail() -> None:
         raise ZeroDivisionError

@@ -285,5 +285,7 @@ def test_invalid_manifest_is_refused_in_one_line(
 
 
 def test_unreadable_path_is_refused() -> None:
-    with pytest.raises(OptionsError, match=r"cannot read x+: File name too long"):
+    # The latter on Python 3.14, whose `Path.exists()` does not raise.
+    message = r"cannot read x+: File name too long|^x+ does not exist"
+    with pytest.raises(OptionsError, match=message):
         APIServer().load("x" * 300)

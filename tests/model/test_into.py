@@ -230,7 +230,7 @@ def test_into_kubernetes_asyncio_model_raises_decode_error(change: Any) -> None:
 
 def test_into_raises_decode_error_for_deep_nesting() -> None:
     raw = written(pod("web-0", labels={"app": "web"}))
-    obj = ObjectDecoder(PODS).decode(raw[:-1] + b',"x":' + nested() + b"}")
+    obj = ObjectDecoder(PODS).decode(raw[:-1] + b',"x":' + nested(1_000_000) + b"}")
 
     for kind in (dict, PodStruct, PodModel, V1Pod):
         with pytest.raises(DecodeError, match="'default/web-0' does not fit "):

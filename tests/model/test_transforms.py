@@ -197,7 +197,8 @@ def test_strip_of_malformed_body_raises_decode_error(cut: tuple[bytes, bytes]) -
 def test_drop_from_deeply_nested_body_raises_decode_error() -> None:
     obj = written(managed())
     deep = KubeObject(
-        obj.body.replace(b'"fieldsV1":', b'"x":%s,"fieldsV1":' % nested()), *_head(obj)
+        obj.body.replace(b'"fieldsV1":', b'"x":%s,"fieldsV1":' % nested(1_000_000)),
+        *_head(obj),
     )
 
     with pytest.raises(DecodeError, match="default/a"):
