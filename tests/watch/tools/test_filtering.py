@@ -265,7 +265,10 @@ async def test_filter_error_is_raised_after_earlier_batch() -> None:
     with pytest.raises(ZeroDivisionError):
         await watch.next_batch()
 
-    assert summaries(await watch.next_batch()) == ["ADDED baz", "ADDED qux"]
+    # The time that one step may take divides batches on a busy machine.
+    rest = await watch.next_batch()
+    rest += await watch.next_batch() if len(rest) == 1 else []
+    assert summaries(rest) == ["ADDED baz", "ADDED qux"]
     assert fragile.given == ["foo", "bar", "baz", "qux"]
 
 
