@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 if TYPE_CHECKING:
     from aioinformer_apiserver.http.response import ResponseWriter
@@ -15,8 +15,8 @@ __all__ = ["RequestLog"]
 
 logger: Final = logging.getLogger(__name__)
 
-# Characters of selectors, which are hard to read when escaped.
-_READABLE = "=!,/:()"
+# Characters of paths, names and selectors, which are hard to read when escaped.
+_READABLE = "=!,/:()@"
 
 
 class RequestLog:
@@ -59,11 +59,12 @@ class RequestLog:
         logger.info("%s: %s (%s)", self._title(), event, self._details(shown))
 
     def _title(self) -> str:
+        # Escaped again, because the decoded path may contain line ends.
+        path = quote(self._request.path, safe=_READABLE)
         query = urlencode(self._request.query, safe=_READABLE)
-        path = f"{self._request.path}?{query}" if query else self._request.path
-        return f"{self._request.method} {path}"
+        return f"{self._request.method} {path}?{query}".removesuffix("?")
 
     def _details(self, duration: str = "") -> str:
         status = f"status={self._writer.status}" if self._writer.status else ""
-        user = f"user={self.user}" if self.user else ""
+        user = f"user={quote(self.user, safe=_READABLE)}" if self.user else ""
         return ", ".join(filter(None, (status, user, duration)))

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from aioinformer.errors import Forbidden, TransportError
+from aioinformer.errors import ApiError, Forbidden, TransportError
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
 from aioinformer.testing.faults import Cut
@@ -64,6 +64,24 @@ async def test_broken_request_is_logged_without_status(
 
     (line,) = caplog.messages
     assert line.endswith(": ended without a response (user=kubernetes-admin, 0.0 ms)")
+
+
+async def test_line_ends_of_requests_are_escaped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, LOGGER)
+    async with (
+        APIServer(users={"a": "alice\nbob"}) as server,
+        server.client(token="a") as client,
+    ):
+        with pytest.raises(ApiError):
+            async with client.stream("GET", "/x\n\x1b[2Jforged line"):
+                pass
+
+    (line,) = caplog.messages
+    assert line.isprintable()
+    assert line.startswith("GET /x%0A%1B%5B2Jforged%20line: answered (")
+    assert "user=alice%0Abob" in line
 
 
 async def test_requests_are_not_logged_by_default(
