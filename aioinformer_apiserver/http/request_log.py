@@ -15,7 +15,7 @@ __all__ = ["RequestLog"]
 
 logger: Final = logging.getLogger(__name__)
 
-# Characters of paths, names and selectors, which are hard to read when escaped.
+# Characters of selectors and names, which are hard to read when escaped.
 _READABLE = "=!,/:()@"
 
 
@@ -59,10 +59,9 @@ class RequestLog:
         logger.info("%s: %s (%s)", self._title(), event, self._details(shown))
 
     def _title(self) -> str:
-        # Escaped again, because the decoded path may contain line ends.
-        path = quote(self._request.path, safe=_READABLE)
         query = urlencode(self._request.query, safe=_READABLE)
-        return f"{self._request.method} {path}?{query}".removesuffix("?")
+        path = f"{self._request.path}?{query}" if query else self._request.path
+        return f"{self._request.method} {path}"
 
     def _details(self, duration: str = "") -> str:
         status = f"status={self._writer.status}" if self._writer.status else ""

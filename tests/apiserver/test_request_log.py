@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from aioinformer.errors import ApiError, Forbidden, TransportError
+from aioinformer.errors import Forbidden, TransportError
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
 from aioinformer.testing.faults import Cut
@@ -74,13 +74,12 @@ async def test_line_ends_of_requests_are_escaped(
         APIServer(users={"a": "alice\nbob"}) as server,
         server.client(token="a") as client,
     ):
-        with pytest.raises(ApiError):
-            async with client.stream("GET", "/x\n\x1b[2Jforged line"):
-                pass
+        with pytest.raises(Forbidden):
+            await client.list(PODS, label_selector="a in (b,\nc)")
 
     (line,) = caplog.messages
     assert line.isprintable()
-    assert line.startswith("GET /x%0A%1B%5B2Jforged%20line: answered (")
+    assert "labelSelector=a+in+(b,%0Ac): answered (" in line
     assert "user=alice%0Abob" in line
 
 

@@ -121,10 +121,9 @@ OOM = ended("OOMKilled", 137)
                 "Failed",
                 ended("Completed", 0),
                 reason="DeadlineExceeded",
-                message="Pod was active on the node longer than the deadline",
+                message="Pod was active longer than the deadline",
             ),
-            "Completed: DeadlineExceeded: Pod was active on the node longer than the "
-            "deadline",
+            "Completed: DeadlineExceeded: Pod was active longer than the deadline",
         ),
         (pod("Failed", ended("Completed", 0)), "Completed: the pod failed"),
     ],
