@@ -109,7 +109,7 @@ async def test_decorated_methods_can_be_mocked() -> None:
     mock.get.return_value = "web"
 
     assert await mock.get(PODS, "web", namespace="shop") == "web"
-    with pytest.raises(TypeError, match="got an unexpected keyword argument 'kind'"):
+    with pytest.raises(TypeError, match="required argument: 'resource'"):
         mock.get(kind="Pod")
 
 
