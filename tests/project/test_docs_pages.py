@@ -110,6 +110,15 @@ async def test_code_fragments_run(page: str) -> None:
                 assert not shown or answers(printed, shown), (block.line, printed)
 
 
+async def test_test_of_the_cheat_sheet_passes(apiserver: APIServer) -> None:
+    blocks = of("python", "cheatsheet")
+    (test,) = [it for it in blocks if not is_fragment(it)]
+    names: dict[str, Any] = {"PODS": PODS}
+    exec(test.text, names)
+
+    await names["test_pod_is_listed"](apiserver)
+
+
 async def test_not_synced_program_prints_the_documented_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
