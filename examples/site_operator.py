@@ -73,10 +73,14 @@ async def reconcile(site: KubeObject, ctx: Context) -> None:
     if site.uid not in records:
         print(f"{site.key}: record created", flush=True)
         records.add(site.uid)
-    place: Any = {"namespace": site.namespace}
-    applied: Any = {"type": "apply", "field_manager": "site-operator", "force": True}
     deployment = await ctx.client.patch(
-        DEPLOYMENTS, site.name, deployment_of(site), **place, **applied
+        DEPLOYMENTS,
+        site.name,
+        deployment_of(site),
+        namespace=site.namespace,
+        type="apply",
+        field_manager="site-operator",
+        force=True,
     )
     ready = deployment.at("status.readyReplicas", 0)
     done = ready >= site.at("spec.replicas")
@@ -89,7 +93,9 @@ async def reconcile(site: KubeObject, ctx: Context) -> None:
     )
     status = {"ready": ready, "conditions": conditions}
     if site.at("status") != status:
-        await ctx.client.patch_status(SITES, site.name, {"status": status}, **place)
+        await ctx.client.patch_status(
+            SITES, site.name, {"status": status}, namespace=site.namespace
+        )
         print(f"{site.key}: {ready} ready", flush=True)
 
 
@@ -101,9 +107,15 @@ async def main(client: Client) -> None:
         elector=LeaderElector(LeaseLock(client, "site-operator"), metrics=measured),
     )
     sites, deployments = manager.informer(SITES), manager.informer(DEPLOYMENTS)
-    changed = [generation_changed]  # not the status, which this operator writes
-    owned: Any = {"for_": sites, "owns": [deployments], "predicates": changed}
-    manager.add(Controller("sites", reconcile, **owned, metrics=measured))
+    controller = Controller(
+        "sites",
+        reconcile,
+        for_=sites,
+        owns=[deployments],
+        predicates=[generation_changed],  # not the status, which this operator writes
+        metrics=measured,
+    )
+    manager.add(controller)
     routes = health_routes(manager) + metrics_routes()
     manager.add(partial(serve, routes, port=PORT), leader_only=False, name="health")
     await manager.run(handle_signals=True)
