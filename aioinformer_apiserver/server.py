@@ -395,6 +395,7 @@ class LocalAPIServer:
         Cancellation:
             Safe.
         """
+        __tracebackhide__ = True  # pytest shows the line of the test
         seconds_of("timeout", timeout, zero=True)
         if not callable(condition):
             raise OptionsError(f"condition must be a function, not {condition!r}")

@@ -183,6 +183,11 @@ def patch(
     if force and type != "apply":
         raise OptionsError(f"force=True works only for an apply patch, not for {type}")
 
+    if subresource == "status" and type != "json" and not _has_status(body):
+        raise OptionsError(
+            'a patch of the status has the key "status": write {"status": {...}}'
+        )
+
     named(resource, name)
     params = _writing(dry_run, field_manager) | ({"force": "true"} if force else {})
     path = resource.path(namespace, name, subresource or "")
@@ -227,6 +232,13 @@ def delete(
     # lost the body must not execute a dry run.
     params = {**(params or {}), **_writing(dry_run, None)}
     return Request("DELETE", resource.path(namespace, name), params, content)
+
+
+def _has_status(body: Body) -> bool:
+    """Tell whether a body is a part of an object: metadata may change with the status."""
+    return not isinstance(body, Mapping) or not body.keys().isdisjoint(
+        ("status", "metadata")
+    )
 
 
 def named(resource: Resource, name: str) -> str:

@@ -55,6 +55,9 @@ minutes while a server is unreachable."""
 CHECK_SECONDS: Final = 30.0
 """Interval at which series are checked for due writes."""
 
+IDLE_SECONDS: Final = 10.0
+"""Time after which events that wait for a recorder that does not run are reported."""
+
 FINISH_SECONDS: Final = 5.0
 """Maximum time to write the remaining events at the end."""
 
@@ -169,6 +172,8 @@ class EventRecorder(Lifecycle):
         self._more = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None  # set while it runs
         self._ended = False
+        # Loop's time of the first event before it ran; None once that was reported.
+        self._idle_since: float | None = float("inf")
         self._next_check = 0.0  # on the loop's clock
         self._limit = LogLimit()
         self._supervisor = Supervisor(self._write_until_cancelled, "event recorder")
@@ -230,6 +235,9 @@ class EventRecorder(Lifecycle):
             self._drop(f"{type} {reason}", "the recorder has ended")
             return
 
+        if self._loop is None:
+            self._check_idle(loop.time())
+
         now = datetime.now(UTC)
         try:
             series = self._events.add(key, note, now, loop.time())
@@ -239,6 +247,21 @@ class EventRecorder(Lifecycle):
 
         if series is not None:
             self._put(series)
+
+    def _check_idle(self, now: float) -> None:
+        """Log once that nothing runs it: the events would wait for ever."""
+        if self._idle_since is None:
+            return
+
+        self._idle_since = min(self._idle_since, now)
+        if now - self._idle_since >= IDLE_SECONDS:
+            self._idle_since = None
+            logger.warning(
+                "event recorder %s: %d events wait, but it is not running (call "
+                "manager.add(recorder, leader_only=False), or enter it)",
+                self.controller,
+                self.waiting,
+            )
 
     # ------------------------------------------------------------ lifetime
 

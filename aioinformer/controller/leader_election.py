@@ -166,6 +166,8 @@ class LeaderElector:
         # Cancels the work at the deadline, while there is work.
         self._work_timeout: asyncio.Timeout | None = None
         self._busy = False
+        # Reason why the first attempt has not succeeded yet; empty once one has.
+        self._not_ready = "the lease has not been read yet"
 
     def __repr__(self) -> str:
         state = "leads" if self.is_leader else f"leader={self.leader!r}"
@@ -215,6 +217,14 @@ class LeaderElector:
         """
         ends = self._state.lease_ends
         return ends is None or self._now() <= ends + seconds_of(tolerance)
+
+    def why_not_ready(self) -> str:
+        """Return why this replica could not lead if it had to, or an empty string.
+
+        It can once an attempt has succeeded: it then may read the Lease, and write it if
+        nobody else leads. Later failures, such as an outage, do not change that.
+        """
+        return self._not_ready
 
     # ------------------------------------------------------------ leading
 
@@ -357,9 +367,14 @@ class LeaderElector:
         """Try once to acquire or renew the Lease. Failures are reported and retried."""
         try:
             await self._try()
+            self._not_ready = ""
         except Conflict:
-            pass  # another replica was faster: the next attempt reads the Lease
+            self._not_ready = ""
+            # Another replica was faster: the next attempt reads the Lease.
         except Exception as exc:
+            if self._not_ready:
+                self._not_ready = f"the lease cannot be acquired: {exc!r}"
+
             leads = self.deadline is not None
             if not leads and isinstance(exc, _PERSISTENT_ERRORS):
                 raise

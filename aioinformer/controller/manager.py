@@ -236,9 +236,11 @@ class Manager(Lifecycle, WebLifespan):
 
         The names are those of informers, as in `SharedInformerFactory.not_ready`,
         including those of controllers, and `"manager"`. A replica that waits to lead is
-        ready. Thread-safe.
+        ready, once it has reached the Lease: one without permissions must not replace
+        a leader. Thread-safe.
         """
-        own = self.why_dead() or ("" if self.running else "not running")
+        own = self.why_dead() or self.why_not_elected()
+        own = own or ("" if self.running else "not running")
         of_controllers = (it.informers for it in tuple(self._controllers))
         found = not_ready(chain(self.lasting, *of_controllers))
         return found | ({"manager": own} if own else {})
@@ -257,6 +259,14 @@ class Manager(Lifecycle, WebLifespan):
             return "the leader's work still runs after its lease expired"
 
         return ""
+
+    def why_not_elected(self) -> str:
+        """Return why this replica cannot take part in the election, or an empty string.
+
+        See `LeaderElector.why_not_ready`. Thread-safe.
+        """
+        elector = self.elector if self.running else None
+        return "" if elector is None else elector.why_not_ready()
 
     async def wait_for_cache_sync(
         self, timeout: Duration | None = None, *, fail_fast: bool = True

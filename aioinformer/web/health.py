@@ -23,7 +23,7 @@ from aioinformer.model.times import seconds_of
 from aioinformer.web.responses import HTTPResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from aioinformer.model.times import Duration
     from aioinformer.web.responses import Responder
@@ -35,7 +35,7 @@ class HasInformers(Protocol):
     """Owner of informers, such as a factory or a `Manager`. Read for each request.
 
     A manager that has failed, or whose work outlives its lease, is neither alive nor
-    ready. A manager that waits to lead is both.
+    ready. A manager that waits to lead is both, once it has reached the Lease.
     """
 
     @property
@@ -95,6 +95,7 @@ def livez(
     return _answer(
         sources,
         lambda it: _why_not_ready(it) if it.status.phase == "stopped" else None,
+        _why_dead(sources),
         reasons=reasons,
     )
 
@@ -116,7 +117,11 @@ def readyz(
             or a quiet hour.
         reasons: See `livez`.
     """
-    return _answer(sources, lambda it: _why_unready(it, max_staleness), reasons=reasons)
+    elections = (it.why_not_elected() for it in sources if isinstance(it, Manager))
+    trouble = _why_dead(sources) or _joined("no election", elections)
+    return _answer(
+        sources, lambda it: _why_unready(it, max_staleness), trouble, reasons=reasons
+    )
 
 
 class _Trouble(NamedTuple):
@@ -127,6 +132,17 @@ class _Trouble(NamedTuple):
 
     reason: str
     """Explanation with error messages."""
+
+
+def _why_dead(sources: Sequence[HasInformers | SharedInformer]) -> _Trouble | None:
+    return _joined(
+        "manager failed", (it.why_dead() for it in sources if isinstance(it, Manager))
+    )
+
+
+def _joined(label: str, reasons: Iterable[str]) -> _Trouble | None:
+    reason = "; ".join(filter(None, reasons))
+    return _Trouble(label, reason) if reason else None
 
 
 def _why_not_ready(informer: SharedInformer) -> _Trouble | None:
@@ -156,13 +172,11 @@ def _why_unready(informer: SharedInformer, most: Duration | None) -> _Trouble | 
 def _answer(
     sources: Sequence[HasInformers | SharedInformer],
     why: Callable[[SharedInformer], _Trouble | None],
+    trouble: _Trouble | None,
     *,
     reasons: bool,
 ) -> HTTPResponse:
     reports = []
-    dead = [it.why_dead() for it in sources if isinstance(it, Manager)]
-    reason = "; ".join(filter(None, dead))
-    trouble = _Trouble("manager failed", reason) if reason else None
     ok = trouble is None
     for informer, lasting in _informers_of(sources):
         problem = why(informer)

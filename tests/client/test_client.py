@@ -76,7 +76,9 @@ ONE = f"{ALL}/a"
             id="patch",
         ),
         pytest.param(
-            lambda it: it.patch_status(PODS, "a", {}, namespace="x", dry_run=True),
+            lambda it: it.patch_status(
+                PODS, "a", {"status": {}}, namespace="x", dry_run=True
+            ),
             "PATCH",
             f"{ONE}/status?dryRun=All",
             id="patch-status",
@@ -121,6 +123,12 @@ async def test_verb_sends_method_and_path(
 
     (seen,) = server.seen
     assert (seen.method, seen.target) == (method, f"/prefix{target}")
+
+
+async def test_patch_of_a_status_without_its_key_is_refused() -> None:
+    async with Client.from_url("http://127.0.0.1:1") as client:
+        with pytest.raises(OptionsError, match=r'write \{"status": \{...\}\}'):
+            await client.patch_status(PODS, "a", {"ready": 3}, namespace="x")
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,26 @@ async def test_shutdown_writes_waiting_events() -> None:
     assert events.counts["A"] == 5
 
 
+async def test_recorder_that_does_not_run_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    recorder = EventRecorder(Events(), "site-operator")
+    record(recorder, "A")
+    await asyncio.sleep(9)
+    record(recorder, "B")
+    assert caplog.text == ""
+
+    for reason in "CDE":
+        await asyncio.sleep(1)
+        record(recorder, reason)
+
+    (message,) = caplog.messages
+    assert message == (
+        "event recorder site-operator: 2 events wait, but it is not running (call "
+        "manager.add(recorder, leader_only=False), or enter it)"
+    )
+
+
 async def test_shutdown_waits_at_most_5_seconds(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -10,10 +10,10 @@ import pytest
 from controller_helpers import Notes, elector_of, managed
 from factory_helpers import Bug, FakeClient, break_requests
 from informers import plain
-from leader_helpers import MemoryLease
+from leader_helpers import MemoryLease, MemoryLock, failing
 
 from aioinformer import Manager, SharedInformerFactory
-from aioinformer.errors import OptionsError
+from aioinformer.errors import Forbidden, OptionsError
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
 from aioinformer.web.health import health_responders, livez, readyz
@@ -231,10 +231,38 @@ async def test_running_manager_is_ready_while_it_waits_to_lead(
         assert readyz(manager).status == 503
         async with manager:
             await manager.wait_for_cache_sync(timeout=30)
+            await asyncio.sleep(1)
             assert (readyz(manager).status, livez(manager).status) == (200, 200)
             assert json.loads(livez(manager).body)["trouble"] == ""
 
         assert (readyz(manager).status, livez(manager).status) == (503, 503)
+
+
+async def test_manager_without_rights_on_the_lease_is_not_ready(
+    server: APIServer,
+) -> None:
+    elector = elector_of(MemoryLease(), "me")
+    lock = elector._lock
+    assert isinstance(lock, MemoryLock)
+    lock.fault = failing(Forbidden("leases is forbidden"))
+    async with managed(server, Notes(), elector=elector) as manager:
+        await manager.wait_for_cache_sync(timeout=30)
+        await asyncio.sleep(60)
+        answer = readyz(manager, reasons=True)
+        assert (answer.status, livez(manager).status) == (503, 200)
+        assert json.loads(answer.body)["trouble"] == "no election"
+        assert "leases is forbidden" in json.loads(answer.body)["reason"]
+        assert "leases is forbidden" in manager.not_ready()["manager"]
+
+        lock.fault = None
+        await asyncio.sleep(10)
+        assert (readyz(manager).status, manager.not_ready()) == (200, {})
+
+        # A leader, or a candidate in an outage, stays ready.
+        lock.fault = failing(Forbidden("leases is forbidden"))
+        await asyncio.sleep(5)
+        assert readyz(manager).status == 200
+        lock.fault = None
 
 
 async def test_failed_manager_is_dead_while_its_informers_live(

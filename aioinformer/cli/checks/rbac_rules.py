@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from aioinformer.model.yaml_values import YAMLDumper
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -190,7 +192,10 @@ def as_yaml(documents: Sequence[dict[str, Any]]) -> str:
     if not documents:
         return ""
 
-    return yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True)
+    text: str = yaml.dump_all(
+        documents, Dumper=YAMLDumper, sort_keys=False, explicit_start=True
+    )
+    return text
 
 
 def _role_with_binding(
