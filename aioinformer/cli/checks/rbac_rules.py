@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from aioinformer.cli.error_messages import ANONYMOUS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALL_VERBS",
-    "ANONYMOUS",
     "VERBS",
     "Grant",
     "MissingPermission",
@@ -41,8 +42,6 @@ ALL_VERBS = (
     "deletecollection",
 )
 """Verbs of requests for resources, in the order of rules."""
-
-ANONYMOUS = "system:anonymous"
 
 _GROUP = "rbac.authorization.k8s.io"
 _VERSION = f"{_GROUP}/v1"
