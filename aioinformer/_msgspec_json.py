@@ -195,6 +195,9 @@ def _converted(value: Any, default: Callable[[Any], Any] | None, level: int) -> 
     Raises:
         TypeError: If it has none.
     """
+    if isinstance(value, datetime.time) and value.tzinfo is not None:
+        raise TypeError("datetime.time must not have tzinfo set")
+
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
         return value.isoformat()
 

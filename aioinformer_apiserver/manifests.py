@@ -113,7 +113,8 @@ def unknown_kind(wanted: tuple[str, str], served: Iterable[tuple[str, str]]) -> 
 def _files(pattern: str, root: Path) -> list[Path]:
     path = root / pattern
     if path.is_dir():
-        found = sorted(it for it in path.iterdir() if it.suffix in _SUFFIXES)
+        files = (it for it in path.iterdir() if not it.is_dir())
+        found = sorted(it for it in files if it.suffix in _SUFFIXES)
     elif path.exists():
         found = [path]
     else:

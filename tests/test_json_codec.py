@@ -209,6 +209,7 @@ def test_decode_error_has_the_position_in_characters(text: Any, position: int) -
         [Phase.RUNNING, Level.HIGH],
         dt.datetime(2020, 1, 2, 3, 4, 5, 600, tzinfo=dt.UTC),
         [dt.date(2020, 1, 2), dt.time(3, 4, 5)],
+        [dt.time(3, 4, 5, tzinfo=dt.UTC)],
         [uuid.UUID(int=1)],
         [Record()],
         {1, 2},

@@ -44,10 +44,12 @@ ROWS_AT_ONCE = 500
 _AGES = frozenset({"AGE", "LAST SEEN", "FIRST SEEN"})
 
 _UNITS = {"y": 365 * 86400, "d": 86400, "h": 3600, "m": 60, "s": 1}
-_DURATION = re.compile(r"((?:[0-9]+[ydhms])+)(?: \(.*\))?")
-_PART = re.compile(r"([0-9]+)([ydhms])")
-_SHARE = re.compile(r"([0-9]+)/([0-9]+)")
-_NUMBER = re.compile(r"([0-9]+)(?: \(.*\))?")
+# Texts of an object may have more digits than a number can.
+_DIGITS = "[0-9]{1,18}"
+_DURATION = re.compile(rf"((?:{_DIGITS}[ydhms])+)(?: \(.*\))?")
+_PART = re.compile(rf"({_DIGITS})([ydhms])")
+_SHARE = re.compile(rf"({_DIGITS})/({_DIGITS})")
+_NUMBER = re.compile(rf"({_DIGITS})(?: \(.*\))?")
 
 SortValue = tuple[int, float, str]
 

@@ -8,6 +8,7 @@ import yaml
 
 from aioinformer.cli.line_output import event_of
 from aioinformer.cli.output import harmless
+from aioinformer.model.yaml_values import YAMLDumper
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,16 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["YAMLDocuments"]
 
-if TYPE_CHECKING:
-    _Base = yaml.SafeDumper
-else:
-    # The encoder in C is ten times as fast. Some builds of PyYAML lack it.
-    _Base = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-
 _NEVER_WRAP = 1_000_000
 
 
-class _Dumper(_Base):
+class _Dumper(YAMLDumper):
     """Encoder that writes texts of several lines as kubectl does."""
 
 

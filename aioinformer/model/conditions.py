@@ -9,17 +9,14 @@ missing transition time; and they refuse what the server would refuse.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.times import kube_time
 from aioinformer.model.validation import qualified_name_problem
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 __all__ = [
     "condition",
@@ -57,7 +54,8 @@ def condition(
     if isinstance(obj, KubeObject):
         conditions = obj.at("status.conditions")
     else:
-        conditions = ((obj or {}).get("status") or {}).get("conditions")
+        status = (obj or {}).get("status")
+        conditions = status.get("conditions") if isinstance(status, Mapping) else None
 
     return find_status_condition(conditions, type)
 
@@ -126,7 +124,7 @@ def set_status_condition(
     """
     _check(type, status, reason, message, observed_generation)
     new = {"type": type, "status": str(status)}
-    kept = [dict(it) for it in conditions or ()]
+    kept = [dict(it) for it in _entries(conditions)]
     old = find_status_condition(kept, type)
     if old is None:
         old = {}
@@ -153,7 +151,7 @@ def find_status_condition(
         >>> find_status_condition([{"type": "Ready", "status": "False"}], "Ready")
         {'type': 'Ready', 'status': 'False'}
     """
-    return next((it for it in conditions or () if it.get("type") == type), None)
+    return next((it for it in _entries(conditions) if it.get("type") == type), None)
 
 
 def is_status_condition_true(
@@ -168,6 +166,12 @@ def is_status_condition_true(
     """
     found = find_status_condition(conditions, type)
     return found is not None and found.get("status") == "True"
+
+
+def _entries(conditions: Iterable[M] | None) -> list[M]:
+    """Return the entries of a list that a server may have sent malformed."""
+    given = conditions if isinstance(conditions, Iterable) else ()
+    return [it for it in given if isinstance(it, Mapping)]
 
 
 def _check(

@@ -55,11 +55,8 @@ def with_advice(function: F) -> F:
             try:
                 return await function(*args, **kwargs)
             except TypeError as exc:
-                advised = _advised(exc, function, args, kwargs)
-                if advised is None:
-                    raise
-
-                raise advised from None
+                _advise(exc, function, args, kwargs)
+                raise
 
         return cast("F", call_async)
 
@@ -68,11 +65,8 @@ def with_advice(function: F) -> F:
         try:
             return function(*args, **kwargs)
         except TypeError as exc:
-            advised = _advised(exc, function, args, kwargs)
-            if advised is None:
-                raise
-
-            raise advised from None
+            _advise(exc, function, args, kwargs)
+            raise
 
     return cast("F", call)
 
@@ -103,23 +97,24 @@ def keyword_advice(unknown: Iterable[str], known: Iterable[str]) -> str:
     return " ".join(found)
 
 
-def _advised(
+def _advise(
     error: TypeError,
     function: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-) -> TypeError | None:
-    """Return the error with advice; None if there is none, or the function raised it."""
+) -> None:
+    """Add advice to the error of a call, unless the function itself raised it."""
     trace = error.__traceback__
     if trace is None or trace.tb_next is not None:
-        return None
+        return
 
     parameters = list(inspect.signature(function).parameters)
     unknown = [name for name in kwargs if name not in parameters]
     advice = keyword_advice(unknown, parameters) or _position_advice(
         function.__name__, parameters, args[1:]
     )
-    return TypeError(f"{error}. {advice}") if advice else None
+    if advice:
+        error.args = (f"{error}. {advice}",)
 
 
 def _position_advice(name: str, parameters: list[str], given: Sequence[Any]) -> str:

@@ -108,6 +108,7 @@ def pod_trouble(pod: Mapping[str, Any]) -> str | None:
         ImagePullBackOff: container main: Back-off pulling image "web:2"
         Pending: Unschedulable: 0/3 nodes are available: 3 Insufficient cpu.
         Evicted: The node was low on resource: memory.
+        Completed: DeadlineExceeded: Pod was active longer than the deadline
 
     A pod that is starting or being deleted is fine, and so is one that runs without
     being ready: see `is_ready`.
@@ -124,7 +125,12 @@ def pod_trouble(pod: Mapping[str, Any]) -> str | None:
         return _line("Pending: Unschedulable", text(scheduled, "message"))
 
     if _FINE.fullmatch(state.status):
-        return None
+        if text(status, "phase") != "Failed":
+            return None
+
+        # For example after its deadline, with containers that ended with exit code 0.
+        reason = text(status, "reason") or "the pod failed"
+        return _line(state.status, reason, text(status, "message"))
 
     if state.cause is not None:
         return _line(state.status, _container_reason(state.cause))

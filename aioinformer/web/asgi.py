@@ -339,6 +339,9 @@ def _without_slash(scope: Scope) -> HTTPResponse | None:
     if not name or not path.endswith("/") or _not_allowed(scope):
         return None
 
+    if not _path_below(scope):
+        return None  # the framework has added the slash of the mount itself
+
     # Relative, as a proxy may have removed a prefix from the path.
     query = scope.get("query_string", b"").decode("latin-1")
     location = f"../{quote(name, safe='')}{query and f'?{query}'}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -134,6 +135,10 @@ def rendered(obj: KubeObject, render: Render) -> bytes:
         Exception: Exception of the function.
     """
     value = render(obj)
+    if inspect.iscoroutine(value):
+        value.close()
+        raise TypeError("render returned a coroutine, and must not wait")
+
     if value is None:
         raise TypeError(
             "render returned None, not data to send (to leave objects out, pass "

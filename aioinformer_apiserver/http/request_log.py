@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 if TYPE_CHECKING:
     from aioinformer_apiserver.http.response import ResponseWriter
@@ -15,8 +15,8 @@ __all__ = ["RequestLog"]
 
 logger: Final = logging.getLogger(__name__)
 
-# Characters of selectors, which are hard to read when escaped.
-_READABLE = "=!,/:()"
+# Characters of selectors and names, which are hard to read when escaped.
+_READABLE = "=!,/:()@"
 
 
 class RequestLog:
@@ -65,5 +65,5 @@ class RequestLog:
 
     def _details(self, duration: str = "") -> str:
         status = f"status={self._writer.status}" if self._writer.status else ""
-        user = f"user={self.user}" if self.user else ""
+        user = f"user={quote(self.user, safe=_READABLE)}" if self.user else ""
         return ", ".join(filter(None, (status, user, duration)))

@@ -33,6 +33,11 @@ SOURCE = ROOT / "docs" / "site"
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 # The section that readers of llms.txt may skip.
 OPTIONAL = "Project"
+# Advice to readers of llms.txt.
+_ADVICE = """\
+To write a program, read the cheat sheet, then the page of the cookbook about its theme. The
+guides translate from other clients, the FAQ says what there is not, and the reference has all
+signatures. `llms-full.txt` has all pages in one file."""
 
 
 def settings() -> dict[str, Any]:
@@ -170,7 +175,7 @@ def texts(
     for path in PUBLIC_MODULES:
         found[f"reference/{page_of(path)}"] = reference.text(path)
 
-    index = [f"# {project['site_name']}", f"> {project['site_description']}"]
+    index = [f"# {project['site_name']}", f"> {project['site_description']}", _ADVICE]
     full = [found["index.md"]]
     for section in pages.sections:
         items = [it for item in section.items for it in item.walk()]

@@ -158,6 +158,7 @@ def test_paths_are_files_folders_and_patterns(
         write(tmp_path / "maps" / name, SETTINGS.replace("settings", f'"{letter}"'))
 
     (tmp_path / "maps" / "notes.txt").write_text("no manifest")
+    (tmp_path / "maps" / "folder.yaml").mkdir()
     monkeypatch.chdir(tmp_path)
 
     assert names(APIServer().load("maps")) == ["a", "b", "c"]

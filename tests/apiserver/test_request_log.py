@@ -66,6 +66,23 @@ async def test_broken_request_is_logged_without_status(
     assert line.endswith(": ended without a response (user=kubernetes-admin, 0.0 ms)")
 
 
+async def test_line_ends_of_requests_are_escaped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, LOGGER)
+    async with (
+        APIServer(users={"a": "alice\nbob"}) as server,
+        server.client(token="a") as client,
+    ):
+        with pytest.raises(Forbidden):
+            await client.list(PODS, label_selector="a in (b,\nc)")
+
+    (line,) = caplog.messages
+    assert line.isprintable()
+    assert "labelSelector=a+in+(b,%0Ac): answered (" in line
+    assert "user=alice%0Abob" in line
+
+
 async def test_requests_are_not_logged_by_default(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -301,6 +301,17 @@ def test_no_rules_are_empty_yaml() -> None:
     assert as_yaml([]) == ""
 
 
+def test_rules_quote_names_that_kubectl_reads_as_numbers() -> None:
+    account = subject_of("system:serviceaccount:1e3:12e4")
+    assert account is not None
+
+    text = as_yaml(manifests([MissingPermission(PODS, "0o7")], account))
+
+    assert "name: '12e4'\n" in text
+    assert "namespace: '1e3'\n" in text
+    assert "namespace: '0o7'\n" in text
+
+
 @pytest.mark.parametrize("user", ["", "system:anonymous"])
 def test_anonymous_user_has_no_subject(user: str) -> None:
     assert subject_of(user) is None

@@ -236,6 +236,13 @@ def test_sort_values_order_numbers_before_texts_before_none() -> None:
     assert sorted(cells, key=sort_value) == ["9 (5m ago)", "10", "A", "b", "<none>"]
 
 
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_sort_values_of_endless_numbers_are_texts(digits: int) -> None:
+    endless = "9" * digits
+    for cell in (endless, f"{endless}s", f"{endless}/1", f"1/{endless}"):
+        assert sort_value(cell) == (1, 0.0, cell)
+
+
 def test_sort_values_order_ready_replicas_by_their_share() -> None:
     cells = ["3/3", "1/3", "0/2", "10/20", "0/0"]
 

@@ -39,6 +39,15 @@ def test_yaml_documents_are_kubectls_after_a_comment() -> None:
 
 
 @pytest.mark.parametrize(
+    "value", ["1e3", "12e4567", "+.1", "1.e5", "089", "0o17", "y", "N", "+_5", "7E_2"]
+)
+def test_yaml_documents_quote_what_kubectl_reads_as_no_text(value: str) -> None:
+    text = YAMLDocuments().of([Added(config(key=value))], NOW)
+
+    assert f"key: '{value}'" in text
+
+
+@pytest.mark.parametrize(
     "value",
     ["日本語", "x" * 300, " a  b ", "a\x1b[2J\u202eb", "---\n# DELETED\n", "1e3", "~"],
 )

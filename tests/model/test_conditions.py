@@ -196,8 +196,24 @@ def test_condition_of_object_is_found_by_type(form: Callable[..., Any]) -> None:
         {"status": None},
         {"status": {"conditions": None}},
         KubeObject.of({"metadata": {"name": "a"}}),
+        {"status": "x"},
+        {"status": {"conditions": "x"}},
+        {"status": {"conditions": 1}},
+        {"status": {"conditions": [None, "Ready", ["Ready"]]}},
+        KubeObject.of({"status": {"conditions": [None, "Ready", ["Ready"]]}}),
     ],
-    ids=["none", "empty", "null-status", "null-conditions", "KubeObject"],
+    ids=[
+        "none",
+        "empty",
+        "null-status",
+        "null-conditions",
+        "KubeObject",
+        "text-status",
+        "text-conditions",
+        "number-conditions",
+        "malformed-entries",
+        "malformed-KubeObject",
+    ],
 )
 def test_object_without_conditions_is_not_ready(obj: Any) -> None:
     assert condition(obj, "Ready") is None
@@ -211,3 +227,11 @@ def test_object_is_ready_by_its_condition(status: str, expected: bool) -> None:
     obj = KubeObject.of({"status": {"conditions": [READY | {"status": status}]}})
 
     assert is_ready(obj) is expected
+
+
+def test_malformed_conditions_are_replaced() -> None:
+    broken: Any = [None, "Ready", READY]
+
+    new = set_status_condition(broken, "Paid", "True", reason="Paid")
+
+    assert [it["type"] for it in new] == ["Ready", "Paid"]

@@ -109,3 +109,25 @@ def test_yaml_error_names_line() -> None:
         decoded_yaml(b"a: 1\nb: [\n")
 
     assert caught.value.line == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0o17", 15),
+        ("-0O17", -15),
+        ("0X1F", 31),
+        ("0B101", 5),
+        ("+_5", 5),
+        ("7E_2", 700.0),
+        ("089", 89.0),
+        (".2_7", 0.27),
+        ("._1", "._1"),
+        ("0b_", "0b_"),
+        ("0o8", "0o8"),
+        ("0x_", "0x_"),
+        ("1e", "1e"),
+    ],
+)
+def test_plain_scalars_are_what_kubectl_reads(text: str, value: object) -> None:
+    assert decoded_yaml(text.encode()) == value

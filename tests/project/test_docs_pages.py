@@ -110,11 +110,20 @@ async def test_code_fragments_run(page: str) -> None:
                 assert not shown or answers(printed, shown), (block.line, printed)
 
 
+async def test_test_of_the_cheat_sheet_passes(apiserver: APIServer) -> None:
+    blocks = of("python", "cheatsheet")
+    (test,) = [it for it in blocks if not is_fragment(it)]
+    names: dict[str, Any] = {"PODS": PODS}
+    exec(test.text, names)
+
+    await names["test_pod_is_listed"](apiserver)
+
+
 async def test_not_synced_program_prints_the_documented_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (program,) = [it for it in of("python", "production") if not is_fragment(it)]
-    (shown, *_) = of("text", "production.md")
+    (program,) = of("python", "troubleshooting")
+    (shown,) = of("text", "troubleshooting")
     names: dict[str, Any] = {"__name__": "program"}
     exec(program.text.removesuffix("\nasyncio.run(main())\n"), names)
     await names["main"]()
@@ -123,11 +132,11 @@ async def test_not_synced_program_prints_the_documented_reason(
     assert answers(capsys.readouterr().out, shown.text.replace(", 3 att", ", ... att"))
 
 
-# ------------------------------------------------------------ production.md
+# ------------------------------------------------------------ permissions.md, production.md
 
 
 def definitions() -> Iterator[dict[str, Any]]:
-    for block in of("yaml", "production.md"):
+    for block in of("yaml", "permissions") + of("yaml", "production"):
         yield from yaml.safe_load_all(block.text)
 
 
@@ -181,7 +190,7 @@ async def test_documented_rbac_rules_are_sufficient_and_minimal(
 @pytest.mark.looptime(False)
 async def test_doctor_prints_the_documented_output(tmp_path: Path) -> None:
     user = User("system:serviceaccount:shop:pods-api", ("system:serviceaccounts",))
-    blocks = of("console", "production")
+    blocks = of("console", "permissions")
     assert len(blocks) == 3
     async with APIServer(users={"the-pods-token": user}) as server:
         server.load(ROOT / "examples" / "site-crd.yaml")

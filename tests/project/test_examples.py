@@ -339,7 +339,7 @@ async def test_example_test_file_passes(mode: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda it: it.name)
 def test_examples_are_short(path: Path) -> None:
-    most = 120 if path.name == "site_operator.py" else 60  # a whole program
+    most = 140 if path.name == "site_operator.py" else 60  # a whole program
     assert len(path.read_text().splitlines()) < most
 
 

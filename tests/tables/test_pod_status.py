@@ -116,6 +116,16 @@ OOM = ended("OOMKilled", 137)
             "Unknown: No response",
         ),
         (pod("Failed"), "Failed"),
+        (
+            pod(
+                "Failed",
+                ended("Completed", 0),
+                reason="DeadlineExceeded",
+                message="Pod was active longer than the deadline",
+            ),
+            "Completed: DeadlineExceeded: Pod was active longer than the deadline",
+        ),
+        (pod("Failed", ended("Completed", 0)), "Completed: the pod failed"),
     ],
     ids=lambda it: it.partition(" ")[0] if isinstance(it, str) else "",
 )

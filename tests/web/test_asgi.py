@@ -180,6 +180,14 @@ async def test_root_is_not_redirected(running: Any, path: str) -> None:
     assert (await Client(path).call(health_routes(running[0]))).status == 404
 
 
+async def test_mount_is_not_redirected(running: Any) -> None:
+    client = Client("/health/", root="/health")
+
+    answer = await client.call(health_routes(running[0]))
+
+    assert answer.status == 404, "Starlette would redirect /health to /health/ again"
+
+
 async def test_other_paths_get_404(running: Any) -> None:
     app = health_routes(running[0]) + metrics_routes(CollectorRegistry())
 
@@ -398,6 +406,7 @@ async def test_frameworks_can_mount_apps(running: Any, framework: Any) -> None:
             "/health/livez": 200,
             "/health/readyz": 200,
             "/health/else": 404,
+            "/health": 404,
             "/metrics": 200,
             "/else": 404,
         }.items():

@@ -288,8 +288,9 @@ async def test_recent_projections_are_bounded(
         (ValueError("unknown phase"), "unknown phase"),
         (None, "render returned None"),
         ({"since": object()}, "not JSON serializable: object"),
+        (asyncio.sleep, "render returned a coroutine"),
     ],
-    ids=["raises", "none", "not-json"],
+    ids=["raises", "none", "not-json", "coroutine"],
 )
 async def test_failure_of_render_leaves_out_only_its_event(
     server: APIServer, caplog: pytest.LogCaptureFixture, result: Any, reason: str
@@ -301,7 +302,7 @@ async def test_failure_of_render_leaves_out_only_its_event(
         if isinstance(result, Exception):
             raise result
 
-        return result
+        return result(1) if callable(result) else result
 
     failures: list[HandlerError] = []
     async with server.client() as client:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from aioinformer.cli.error_messages import ANONYMOUS
+from aioinformer.model.yaml_values import YAMLDumper
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -189,7 +190,10 @@ def as_yaml(documents: Sequence[dict[str, Any]]) -> str:
     if not documents:
         return ""
 
-    return yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True)
+    text: str = yaml.dump_all(
+        documents, Dumper=YAMLDumper, sort_keys=False, explicit_start=True
+    )
+    return text
 
 
 def _role_with_binding(
