@@ -119,7 +119,10 @@ class ApiError(AioInformerError):
     def __str__(self) -> str:
         parts = [str(self.status) if self.status else "", self.reason]
         head = " ".join(part for part in parts if part)
-        return f"{head}: {self.message}" if head else self.message
+        if not head or self.message == self.reason:
+            return head or self.message
+
+        return f"{head}: {self.message}"
 
     @staticmethod
     def from_status(

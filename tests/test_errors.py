@@ -141,6 +141,11 @@ def test_details_are_kept_as_received() -> None:
         ),
         pytest.param({"code": 502, "message": "bad"}, "502: bad", id="no-reason"),
         pytest.param({"reason": "Gone", "message": "old"}, "Gone: old", id="no-code"),
+        pytest.param(
+            {"code": 401, "reason": "Unauthorized", "message": "Unauthorized"},
+            "401 Unauthorized",
+            id="message-is-the-reason",
+        ),
         pytest.param({"message": "odd"}, "odd", id="only-a-message"),
         pytest.param({"code": 500}, "500: the server answered 500", id="no-message"),
         pytest.param(

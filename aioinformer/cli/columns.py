@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GAP",
+    "LEAST_WIDTH",
+    "NARROW_GAP",
     "Columns",
     "cut",
     "fitted",
+    "fitting",
     "line_of_cells",
     "padded",
     "printable",
@@ -73,12 +76,13 @@ class Columns:
 GAP = 3
 """Cells between two columns, as in kubectl."""
 
+NARROW_GAP = 2
+"""Cells between two columns on a terminal that is too narrow for all of them."""
+
 
 ELLIPSIS = "…"
-
-
-# Minimum width of a column that is cut. Shorter ones say too little.
 LEAST_WIDTH = 12
+"""Minimum width of a column that is cut. Shorter ones say too little."""
 
 
 def printable(text: str) -> str:
@@ -114,11 +118,28 @@ def widened(widths: Sequence[int], cells: Sequence[str]) -> list[int]:
     return [max(width, cell_len(it)) for width, it in zip(known, cells, strict=True)]
 
 
-def fitted(widths: Sequence[int], room: int) -> list[int]:
+def fitting(widths: Sequence[int], room: int, gap: int = GAP) -> int:
+    """Return how many of the first columns a line of `room` cells can show, at least one.
+
+    Columns may be cut down to 12 cells.
+    """
+    count = len(widths)
+    while count > 1 and _taken(_limited(widths[:count], LEAST_WIDTH), gap) > room:
+        count -= 1
+
+    return count
+
+
+def fitted(widths: Sequence[int], room: int, gap: int = GAP) -> list[int]:
     """Return the widths of columns in a line of `room` cells.
 
     The widest columns are cut first, down to 12 cells. If that is not enough, the last
     columns get no width and are left out.
+
+    Args:
+        widths: Widths of the whole columns.
+        room: Width of the line.
+        gap: Cells between two columns.
 
     Example:
         >>> fitted([7, 40, 5], room=40)
@@ -126,21 +147,18 @@ def fitted(widths: Sequence[int], room: int) -> list[int]:
         >>> fitted([6, 6, 6], room=15)
         [6, 6, 0]
     """
-    count = len(widths)
-    while count > 1 and _taken(_limited(widths[:count], LEAST_WIDTH)) > room:
-        count -= 1
-
+    count = fitting(widths, room, gap)
     shown = widths[:count]
     most = min(max(shown, default=0), room)
-    while most > 0 and _taken(_limited(shown, most)) > room:
+    while most > 0 and _taken(_limited(shown, most), gap) > room:
         most -= 1
 
-    fitting = _limited(shown, most)
+    cut_off = _limited(shown, most)
     for number, width in enumerate(shown):
-        if width > most and _taken(fitting) < room:
-            fitting[number] += 1  # the remainder of equal cuts
+        if width > most and _taken(cut_off, gap) < room:
+            cut_off[number] += 1  # the remainder of equal cuts
 
-    return fitting + [0] * (len(widths) - count)
+    return cut_off + [0] * (len(widths) - count)
 
 
 def line_of_cells(cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -159,7 +177,7 @@ def _limited(widths: Sequence[int], most: int) -> list[int]:
     return [min(width, most) for width in widths]
 
 
-def _taken(widths: Sequence[int]) -> int:
+def _taken(widths: Sequence[int], gap: int) -> int:
     """Return the width of a line with these columns."""
     shown = [width for width in widths if width]
-    return sum(shown) + GAP * max(0, len(shown) - 1)
+    return sum(shown) + gap * max(0, len(shown) - 1)

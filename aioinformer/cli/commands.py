@@ -32,7 +32,7 @@ __all__ = ["aioinformer"]
 _EXIT_STATUS = """
 \b
 Exit status: 0 on success, 1 if a check failed or after a bug of aioinformer, 2 on errors
-of the input, the cluster or the connection, 130 after Ctrl-C.
+of the input, the cluster or the connection, 130 after Ctrl-C, 143 after SIGTERM.
 """
 
 
@@ -213,12 +213,17 @@ def watch(
 
     \b
     Keys of the live table:
-      arrows, j, k, PgUp, PgDn, Home, End    scroll
-      s, S                                   sort by the next or previous column
-      r                                      reverse the order
-      / and words, Enter                     show only rows with all the words
-      Esc                                    show all rows
-      q                                      quit
+      ?                                   show all keys
+      up, down, PgUp, PgDn, Home, End     scroll (also k, j, Space, g, G)
+      left, right                         scroll the columns
+      s, S, 1 to 9                        sort by another visible column
+      r                                   reverse the order
+      / and words, Enter                  show only rows with all the words
+      Esc                                 show all rows
+      q                                   quit
+
+    -o yaml, -o json and -o name print everything, on a terminal, too. To page, pipe
+    them to less.
 
     \b
     Example:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from aioinformer.cli.output import one_line
 from aioinformer.errors import (
     ApiError,
@@ -13,10 +15,15 @@ from aioinformer.errors import (
     NotFound,
     NotSynced,
     SelectorSyntaxError,
+    TransportError,
     Unauthorized,
 )
+from aioinformer.model.resources import built_in_resources
 
-__all__ = ["CommandError", "message_of", "trouble_of", "unreadable"]
+__all__ = ["ANONYMOUS", "CommandError", "message_of", "trouble_of", "unreadable"]
+
+ANONYMOUS = "system:anonymous"
+"""User of requests without credentials."""
 
 # The library's advice, as options of the command.
 _OPTIONS = {
@@ -72,18 +79,17 @@ def unreadable(error: DecodeError, server: str) -> str:
     )
 
 
-def trouble_of(error: BaseException, duration: str = "") -> str:
-    """Return the line for an informer whose last list or watch failed.
-
-    Args:
-        error: Error of the list or watch.
-        duration: Duration of the trouble, such as `5m`; empty if it is unknown.
-    """
-    if isinstance(error, HistoryReset):
-        return "the server was restored or replaced, listing again"
-
-    lasting = f" for {duration}" if duration else ""
-    return f"connection lost{lasting}, retrying: {message_of(error)}"
+def trouble_of(error: BaseException) -> str:
+    """Return what happens to an informer whose last list or watch failed, in short."""
+    match error:
+        case HistoryReset():
+            return "server reset, relisting"
+        case Unauthorized() | Forbidden():
+            return "refused"
+        case TransportError():
+            return "connection lost"
+        case _:
+            return "failing"
 
 
 def _ended(text: str) -> str:
@@ -101,7 +107,7 @@ def _advice(error: BaseException) -> str:
                 "user of the kubeconfig's context."
             )
         case Forbidden():
-            return "Ask for permission to list and watch it, or use one namespace (-n)."
+            return _advice_for_forbidden(error.message)
         case NotFound():
             return f"The server does not serve this resource: {_CHECK_RESOURCE}"
         case Invalid():
@@ -122,6 +128,33 @@ def _advice(error: BaseException) -> str:
             return "This is a bug in aioinformer: run with -v for details, and please report it."
         case _:
             return ""
+
+
+_AT_CLUSTER_SCOPE = re.compile(
+    r'resource "([^"]+)" in API group "([^"]*)" at the cluster scope'
+)
+
+
+def _advice_for_forbidden(refusal: str) -> str:
+    if f'"{ANONYMOUS}"' in refusal:
+        return (
+            "No credentials were sent: pass --token, or a kubeconfig whose context has "
+            "a user."
+        )
+
+    ask = "Ask an administrator for permission to list and watch it"
+    found = _AT_CLUSTER_SCOPE.search(refusal)
+    if found is None:
+        return f"{ask}."
+
+    known = {(it.plural, it.group): it.namespaced for it in built_in_resources()}
+    match known.get((found[1], found[2])):
+        case True:
+            return f"{ask}, or use one namespace (-n)."
+        case False:
+            return f"{ask}."
+        case None:
+            return f"{ask}, or use one namespace (-n) if it has namespaces."
 
 
 def _has_advice(error: ApiError) -> bool:

@@ -28,6 +28,8 @@ _INCOMPLETE = re.compile(r"\x1b(?:\[\[|\[[0-?]*[ -/]*|O)?\Z")
 _NAMES = {
     "A": "up",
     "B": "down",
+    "C": "right",
+    "D": "left",
     "H": "home",
     "F": "end",
     "1~": "home",
@@ -47,8 +49,9 @@ _NAMES = {
 def keys_in(text: str) -> tuple[list[str], str]:
     """Return the keys in terminal input, and the rest: an incomplete sequence.
 
-    Keys are printable characters and `"up"`, `"down"`, `"page up"`, `"page down"`,
-    `"home"`, `"end"`, `"enter"`, `"escape"` and `"backspace"`. Others are left out.
+    Keys are printable characters and `"up"`, `"down"`, `"left"`, `"right"`, `"page up"`,
+    `"page down"`, `"home"`, `"end"`, `"enter"`, `"escape"` and `"backspace"`. Others are
+    left out.
 
     Example:
         >>> keys_in("j" + chr(27) + "[5~")

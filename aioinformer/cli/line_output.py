@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, assert_never
 
 from aioinformer import json_codec
 from aioinformer.cli.columns import fitted, line_of_cells, widened
-from aioinformer.cli.error_messages import trouble_of
+from aioinformer.cli.error_messages import message_of, trouble_of
 from aioinformer.cli.output import one_line, print_error, write
 from aioinformer.errors import HistoryReset
 from aioinformer.informer import Added, Deleted, Updated
@@ -213,4 +213,7 @@ def outage_line(status: InformerStatus, *, was_out: bool) -> str:
     if (error is not None) == was_out:
         return ""
 
-    return "connection restored" if error is None else trouble_of(error)
+    if error is None:
+        return "connection restored"
+
+    return f"{trouble_of(error)}, retrying: {message_of(error)}"

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -15,14 +16,14 @@ from aioinformer.cli.columns import cut
 from aioinformer.cli.keyboard import Keyboard
 from aioinformer.cli.output import counted
 from aioinformer.cli.table_frame import (
-    OVERHEAD,
     ColumnTable,
     InformerHealth,
     RateMeter,
     View,
     help_line,
+    help_page,
     pressed,
-    status_line,
+    status_lines,
 )
 from aioinformer.cli.table_rows import Arrangement, TableRows
 
@@ -71,6 +72,7 @@ class LiveTable:
         self._meter = RateMeter()
         self._keyboard = Keyboard(self.press)
         self._view = View(Arrangement(columns.head[0]))
+        self._room = 0  # rows that fit, of the last frame
         self._pressed = asyncio.Event()
         self._resets = 0
         self._reset_at = -RESET_SECONDS
@@ -110,8 +112,9 @@ class LiveTable:
             self._view,
             key,
             total=len(self._rows),
-            room=_room(self._screen.size().lines),
-            columns=self._columns.head,
+            room=self._room,
+            columns=self._table.shown,
+            scrollable=self._table.scrollable,
         )
         self._pressed.set()
 
@@ -136,30 +139,29 @@ class LiveTable:
         await self._screen.paint(lines[: size.lines], size)
 
     def _lines(self, width: int, height: int) -> list[Text]:
-        now, day, rows = _now(), datetime.now(UTC), self._rows
-        room, total = _room(height), len(rows)
+        now, day, rows, view = _now(), datetime.now(UTC), self._rows, self._view
+        lines = status_lines(self._title, self._health(now), width)
+        # Beside the rows: the status, the column names, and the help.
+        self._room = room = max(0, height - len(lines) - 2)
         # The table may have become shorter, or the terminal larger.
-        offset = min(self._view.offset, max(0, total - room))
+        view = replace(view, offset=min(view.offset, max(0, len(rows) - room)))
         shown = [
             (row.mark, self._columns.cells(row.obj, day))
-            for row in rows.rows(offset, room, now)
+            for row in rows.rows(view.offset, room, now)
         ]
-        lines = [
-            status_line(self._title, self._health(now), width),
-            *self._table.draw(shown, width),
-        ]
-        if not total:
+        table = self._table.draw(shown, width, view.arrangement, view.scrolled)
+        lines += help_page(width)[: room + 1] if view.helping else table
+        if not len(rows) and not view.helping:
             lines.append(Text(cut(self._why_empty(), width), "dim"))
 
         lines += [Text()] * (height - 1 - len(lines))
-        keys = self._keyboard.usable
-        view = View(self._view.arrangement, offset, typing=self._view.typing)
         helped = help_line(
             view,
-            total=total,
+            matching=rows.matching,
+            objects=rows.objects,
             room=room,
             hidden=self._table.hidden,
-            keys=keys,
+            keys=self._keyboard.usable,
             width=width,
         )
         return [*lines, helped]
@@ -196,10 +198,6 @@ class LiveTable:
         self._keyboard.leave()
         self._screen.leave()
         os.kill(os.getpid(), signal.SIGSTOP)
-
-
-def _room(height: int) -> int:
-    return max(0, height - OVERHEAD)
 
 
 def _now() -> float:

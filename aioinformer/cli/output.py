@@ -104,7 +104,7 @@ async def write(*parts: str | bytes) -> None:
 
     Args:
         *parts: Texts, `Control` and JSON. Texts are sanitized, and encoded as stdout
-            is, with `?` for characters that its encoding lacks. `Control` and bytes,
+            is, with ASCII signs or `?` for characters that its encoding lacks. `Control` and bytes,
             which are JSON, are written unchanged. On a terminal, control characters in
             JSON strings are escaped.
 
@@ -167,11 +167,22 @@ def _encoded(parts: tuple[str | bytes, ...]) -> bytes:
             case bytes():
                 found.append(_visible(part) if _on_terminal() else part)
             case Control():
-                found.append(part.encode(sys.stdout.encoding, "replace"))
+                found.append(_in_encoding(part, sys.stdout.encoding))
             case _:
-                found.append(harmless(part).encode(sys.stdout.encoding, "replace"))
+                found.append(_in_encoding(harmless(part), sys.stdout.encoding))
 
     return b"".join(found)
+
+
+# Our own signs, for encodings without them. All are one cell wide.
+_ASCII_SIGNS = str.maketrans("▲▼↑↓←→…", "^v^v<>.")
+
+
+def _in_encoding(text: str, encoding: str) -> bytes:
+    try:
+        return text.encode(encoding)
+    except UnicodeEncodeError:
+        return text.translate(_ASCII_SIGNS).encode(encoding, "replace")
 
 
 def _on_terminal() -> bool:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from aioinformer.client import Client
     from aioinformer.model.resource import Resource
 
-__all__ = ["built_in", "find_resource", "known_names", "selected"]
+__all__ = ["built_in", "find_resource", "known_names", "refuse_category", "selected"]
 
 
 def selected(resource: str, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
@@ -76,7 +76,7 @@ async def find_resource(name: str, client: Client) -> Resource:
         client: Entered client.
 
     Raises:
-        CommandError: If there is none. The text suggests similar names.
+        CommandError: If there is none, or several. The text suggests similar names.
         ApiError: If the server refused discovery.
         TransportError: If the network failed.
         DecodeError: If the response cannot be decoded.
@@ -84,6 +84,7 @@ async def find_resource(name: str, client: Client) -> Resource:
     Cancellation:
         Safe.
     """
+    refuse_category(name)
     known = built_in(name)
     if known is not None:
         return known
@@ -92,6 +93,18 @@ async def find_resource(name: str, client: Client) -> Resource:
         return await client.discovery.resource(name)
     except NotFound as exc:
         raise CommandError(exc.message) from exc
+
+
+def refuse_category(name: str) -> None:
+    """Raise for a name of several resources.
+
+    Raises:
+        CommandError: If it is `all`, which kubectl has.
+    """
+    if name.lower() == "all":
+        raise CommandError(
+            "categories such as 'all' are not supported: name one resource, such as pods."
+        )
 
 
 def known_names() -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from aioinformer._runnables import wait_until_cancelled
 from aioinformer._tasks import unwrap_group
-from aioinformer.cli import FAILED_CHECK, INTERRUPTED, TROUBLE
+from aioinformer.cli import FAILED_CHECK, INTERRUPTED, TERMINATED, TROUBLE
 from aioinformer.cli.error_messages import CommandError, message_of
 from aioinformer.cli.output import SafeFormatter, print_error
 from aioinformer.errors import AioInformerError, InformerStopped, InternalError
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FAILED_CHECK",
     "INTERRUPTED",
+    "TERMINATED",
     "TROUBLE",
     "pause",
     "raise_informer_failure",
@@ -43,7 +44,7 @@ def run(
 ) -> int:
     """Run a command, and return its exit status.
 
-    Ctrl-C and SIGTERM cancel it. Errors of the user, the cluster or the network become
+    Ctrl-C and SIGTERM cancel it, and the status is 128 and the signal. Errors of the user, the cluster or the network become
     one line on stderr. Bugs of this package have a traceback, except for those that
     kill an informer, which are in the log.
 
@@ -53,11 +54,12 @@ def run(
         loggers: Names of the loggers that the level applies to.
     """
     _set_up_log(verbose, loggers)
+    terminated: list[int] = []
     try:
-        with _signals_as_interrupts():
+        with _signals_as_interrupts(terminated):
             return asyncio.run(_unwrapped(main))
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return TERMINATED if terminated else INTERRUPTED
     except BrokenPipeError:
         # The reader has ended: `aioinformer watch pods | head`. The interpreter flushes
         # stdout once more, which must not fail.
@@ -120,27 +122,30 @@ def _set_up_log(verbose: int, loggers: tuple[str, ...]) -> None:
 
 
 @contextlib.contextmanager
-def _signals_as_interrupts() -> Iterator[None]:
+def _signals_as_interrupts(terminated: list[int]) -> Iterator[None]:
     """Cancel the command on Ctrl-C and SIGTERM, so that it can restore the terminal.
 
     Where Ctrl-C is ignored (background jobs of a script), SIGTERM keeps its default.
+
+    Args:
+        terminated: List that receives each SIGTERM.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         yield
         return
 
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        terminated.append(number)
+        signal.raise_signal(signal.SIGINT)
+
     # asyncio cancels the command for Ctrl-C only if this is the handler.
     interrupts = signal.signal(signal.SIGINT, signal.default_int_handler)
-    terminations = signal.signal(signal.SIGTERM, _interrupt)
+    terminations = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, terminations)
         signal.signal(signal.SIGINT, interrupts)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    signal.raise_signal(signal.SIGINT)
 
 
 async def raise_informer_failure(factory: SharedInformerFactory) -> NoReturn:

@@ -122,6 +122,12 @@ class TableRows:
         return len(self._places)
 
     @property
+    def matching(self) -> int:
+        """Number of objects that exist and that the filter shows."""
+        deleted = sum(key in self._place_of for key in self._deleted)
+        return len(self._places) - deleted
+
+    @property
     def objects(self) -> int:
         """Number of objects that exist, whether the filter shows them or not."""
         return len(self._objects) - len(self._deleted)

@@ -85,6 +85,11 @@ def transport_error(
                 "(certificate-authority, ca_file), or tls-server-name if only the "
                 "name differs."
             )
+        case aiohttp.ClientSSLError() | ssl.SSLError() if _is_plain_http(cause):
+            what = (
+                f"failed the TLS handshake: {cause}. The port seems to speak plain "
+                "HTTP: use http:// in its URL."
+            )
         case aiohttp.ClientSSLError() | ssl.SSLError():
             what = (
                 f"failed the TLS handshake: {cause}. Check that it uses TLS on "
@@ -143,6 +148,11 @@ def transport_error(
 
     unreachable = not answered and _is_connection_failure(exc)
     return TransportError(f"{server} {what}", unreachable=unreachable)
+
+
+def _is_plain_http(exc: BaseException) -> bool:
+    """Return whether the other side did not answer the handshake with TLS."""
+    return "WRONG_VERSION_NUMBER" in str(exc)
 
 
 def _is_connection_failure(exc: Exception) -> bool:

@@ -362,6 +362,6 @@ async def test_apiserver_ends_soon_after_sigterm() -> None:
         process.interrupt(signal.SIGTERM)
         end = await process.end()
 
-    assert (end.status, end.err) == (130, "")
+    assert (end.status, end.err) == (143, "")
     assert end.out.splitlines()[-1].startswith("Stopped after ")
     assert end.seconds < PROMPT_SECONDS

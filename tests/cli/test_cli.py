@@ -159,7 +159,7 @@ async def test_demo_ends_soon_after_sigterm() -> None:
         process.interrupt(signal.SIGTERM)
         end = await process.end()
 
-    assert (end.status, end.err) == (130, "")
+    assert (end.status, end.err) == (143, "")
     assert end.out.splitlines()[-1].startswith("Interrupted after ")
     assert end.seconds < PROMPT_SECONDS
 
@@ -217,7 +217,7 @@ async def test_watch_ends_on_a_signal_while_its_reader_pauses() -> None:
         async with start("-c", script, *arguments) as process:
             end = await process.end()
 
-    assert (end.out, end.err) == ("130\n", "")
+    assert (end.out, end.err) == ("143\n", "")
 
 
 def pod_body(name: str) -> dict[str, object]:

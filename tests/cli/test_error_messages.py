@@ -13,10 +13,12 @@ from aioinformer.client.kubeconfig import load_kubeconfig
 from aioinformer.errors import (
     ApiError,
     DecodeError,
+    Forbidden,
     NotSynced,
     OptionsError,
     SelectorSyntaxError,
     TransportError,
+    Unauthorized,
 )
 
 if TYPE_CHECKING:
@@ -49,6 +51,50 @@ def test_message_adds_advice(error: Exception, advice: str) -> None:
 
     assert line.startswith(str(error).rstrip(".") + ". ")
     assert advice in line
+
+
+@pytest.mark.parametrize(
+    ("refusal", "advice"),
+    [
+        pytest.param(
+            'User "eve" cannot list resource "pods" in API group "" at the cluster scope',
+            "permission to list and watch it, or use one namespace (-n).",
+            id="all-namespaces",
+        ),
+        pytest.param(
+            'User "eve" cannot list resource "pods" in API group "" in the namespace "x"',
+            "permission to list and watch it.",
+            id="one-namespace",
+        ),
+        pytest.param(
+            'User "eve" cannot list resource "nodes" in API group "" at the cluster scope',
+            "permission to list and watch it.",
+            id="cluster-scoped",
+        ),
+        pytest.param(
+            'User "eve" cannot list resource "w" in API group "x.y" at the cluster scope',
+            "or use one namespace (-n) if it has namespaces.",
+            id="custom",
+        ),
+        pytest.param(
+            'User "system:anonymous" cannot list resource "pods" in API group "" at the '
+            "cluster scope",
+            "No credentials were sent: pass --token, or a kubeconfig whose context has a "
+            "user.",
+            id="anonymous",
+        ),
+    ],
+)
+def test_message_of_403_has_advice_for_its_scope(refusal: str, advice: str) -> None:
+    error = Forbidden(refusal, status=403, reason="Forbidden")
+
+    assert message_of(error).endswith(advice)
+
+
+def test_message_of_401_does_not_repeat_the_reason() -> None:
+    error = Unauthorized("Unauthorized", status=401, reason="Unauthorized")
+
+    assert message_of(error).startswith("401 Unauthorized. The server rejected the ")
 
 
 def answered(status: int, kind: str, body: bytes, **headers: str) -> ApiError:

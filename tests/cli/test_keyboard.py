@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         ("\x1b[A\x1b[B", ["up", "down"]),
         ("\x1bOA\x1bOB", ["up", "down"]),
         ("\x1b[5~\x1b[6~", ["page up", "page down"]),
+        ("\x1b[C\x1b[D\x1bOC\x1bOD", ["right", "left", "right", "left"]),
         ("\x1b[H\x1b[F", ["home", "end"]),
         ("\x1bOH\x1bOF", ["home", "end"]),
         ("\x1b[1~\x1b[4~", ["home", "end"]),

@@ -60,11 +60,11 @@ async def test_write_raises_broken_pipe_without_reader() -> None:
             await write("x")
 
 
-async def test_unencodable_characters_become_question_marks() -> None:
+async def test_unencodable_characters_become_ascii_signs_or_question_marks() -> None:
     with piped() as end:
-        await write("web…")
+        await write("web…", "▲日")
 
-    assert read_all(end) == b"web?"
+    assert read_all(end) == b"web.^?"
 
 
 async def test_write_works_with_files(tmp_path: Path) -> None:

@@ -73,6 +73,7 @@ async def test_custom_resource_is_found_by_discovery(word: str) -> None:
         pytest.param("podz", "no resource 'podz'. Did you mean 'pods'?", id="mistyped"),
         pytest.param("deployments.aps", "'deployments.v1.apps'?", id="group"),
         pytest.param("xyzzy", "the server has no resource 'xyzzy'", id="nothing"),
+        pytest.param("all", "categories such as 'all' are not supported", id="all"),
         pytest.param("", "the server has no resource ''", id="empty"),
         pytest.param(".v1.b", "the server has no resource '.v1.b'", id="no-name"),
     ],

@@ -85,8 +85,10 @@ def test_run_raises_bug_with_traceback(error: Exception) -> None:
         ending(error)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_cancels_command(number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
+def test_signal_cancels_command(number: signal.Signals, status: int) -> None:
     cleaned_up: list[bool] = []
 
     async def command() -> int:
@@ -100,7 +102,7 @@ def test_signal_cancels_command(number: signal.Signals) -> None:
 
     before = signal.getsignal(signal.SIGTERM)
 
-    assert run(command) == 130
+    assert run(command) == status
     assert cleaned_up == [True]
     assert signal.getsignal(signal.SIGTERM) is before
 

@@ -240,6 +240,14 @@ async def test_refused_connection_error_names_address() -> None:
     assert "Check that the API server runs" in error_text
 
 
+async def test_https_to_a_plain_port_suggests_http(server: CannedServer) -> None:
+    url = server.url.replace("http://", "https://")
+    error_text = await failure(Client.from_url(url))
+
+    assert "failed the TLS handshake" in error_text
+    assert error_text.endswith("speak plain HTTP: use http:// in its URL.")
+
+
 KEY = ConnectionKey("api", 443, True, True, None, None, None)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from aioinformer.cli.error_messages import ANONYMOUS
 from aioinformer.model.yaml_values import YAMLDumper
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALL_VERBS",
-    "ANONYMOUS",
     "VERBS",
     "Grant",
     "MissingPermission",
@@ -43,8 +43,6 @@ ALL_VERBS = (
     "deletecollection",
 )
 """Verbs of requests for resources, in the order of rules."""
-
-ANONYMOUS = "system:anonymous"
 
 _GROUP = "rbac.authorization.k8s.io"
 _VERSION = f"{_GROUP}/v1"

@@ -11,7 +11,7 @@ import msgspec
 from aioinformer.cli.checks import results
 from aioinformer.cli.checks.findings import StepResult
 from aioinformer.cli.error_messages import CommandError
-from aioinformer.cli.resource_names import built_in
+from aioinformer.cli.resource_names import built_in, refuse_category
 from aioinformer.client.rest_mapper import ServedResource
 from aioinformer.errors import (
     DecodeError,
@@ -96,6 +96,7 @@ async def find(name: str, client: Client, *, discovered: bool) -> ServedResource
     Cancellation:
         Safe.
     """
+    refuse_category(name)
     known = None if discovered else built_in(name)
     if known is not None:
         return ServedResource(known, known.kind.lower())
@@ -266,7 +267,7 @@ async def watch_list(
         return StepResult("ok", f"{text}default of informers")
 
     if initial.complete:
-        return StepResult("ok", "supported: informers can use streaming_list=True")
+        return StepResult("ok", "supported (not used: pages, the default, are faster)")
 
     text = "not supported: do not use streaming_list=True, or each first list waits "
     return StepResult("warning", f"{text}30 s for an end that is never sent")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from aioinformer.cli.checks.findings import StepResult
-from aioinformer.cli.checks.rbac_rules import ANONYMOUS
+from aioinformer.cli.error_messages import ANONYMOUS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
