@@ -226,5 +226,6 @@ def _report(informer: SharedInformer, *, ok: bool, lasting: bool) -> dict[str, o
         "resource_version": status.resource_version,
         "restarts": status.restarts,
         "failures": status.failures,
+        "history_resets": status.history_resets,
         "degraded": status.degraded,
     }

@@ -72,6 +72,7 @@ async def test_healthy_app_reports_its_informers(server: APIServer) -> None:
         "restarts": 0,
         "failures": 0,
         "degraded": 0,
+        "history_resets": 0,
     }
 
 
