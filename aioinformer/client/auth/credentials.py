@@ -224,8 +224,7 @@ class Credentials:
             reason = exc.strerror or type(exc).__name__
             if is_transient(exc):
                 raise TransportError(
-                    f"cannot get credentials from {self}: {reason}. "
-                    "Trying again may help."
+                    f"cannot get credentials from {self}: {reason}"
                 ) from exc
 
         except Exception as exc:  # noqa: BLE001 - the user's source
@@ -245,8 +244,7 @@ class Credentials:
     def _unavailable(self, *, ended: bool) -> OptionsError | TransportError:
         if self._failure is None or not ended:
             return TransportError(
-                f"no credentials from {self} within {self._max_wait:g} s. "
-                "Trying again may help."
+                f"no credentials from {self} within {self._max_wait:g} s"
             )
 
         # A copy for each caller: raising an error adds traceback entries to it.
