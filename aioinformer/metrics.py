@@ -150,6 +150,17 @@ class ScopedSink:
             self._series[name, tuple(labels.items())] = None
             self._sink.observe(name, value, **labels)
 
+    def before_reads(self, report: Callable[[], None]) -> None:
+        """Call a bound method before each read, if the sink announces reads.
+
+        Errors of the sink are logged and dropped.
+        """
+        if isinstance(self._sink, CollectingSink):
+            try:
+                self._sink.register(report)
+            except user_errors():  # logged and dropped
+                logger.exception("%s: the metrics sink failed", self._owner)
+
     def forget(self, name: str, /, **labels: str) -> None:
         """Make the sink drop series on behalf of an inner scope."""
         self._series.pop((name, tuple(labels.items())), None)

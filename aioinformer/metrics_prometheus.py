@@ -59,6 +59,11 @@ class _Help(NamedTuple):
 _HELP = {
     "aioinformer_blocking_calls_total": _Help("Handler calls that blocked the loop."),
     "aioinformer_blocking_reconciles_total": _Help("Reconciles that blocked the loop."),
+    "aioinformer_informer_age_seconds": _Help(
+        "Maximum staleness of the cache; +Inf before the first list."
+    ),
+    "aioinformer_informer_objects": _Help("Objects in the cache."),
+    "aioinformer_informer_synced": _Help("1 once the cache is complete, else 0."),
     "aioinformer_leader_overruns_total": _Help(
         "Times that a leader's work outlived its Lease."
     ),

@@ -21,7 +21,14 @@ _FIRST_KINDS = ("CustomResourceDefinition", "Namespace")
 # Every test may load the same files, and YAML is slow to decode.
 _CACHED_FILES = 64
 # Fields that a server has written, so that a copy of its objects can be loaded.
-_SERVER_FIELDS = ("managedFields", "resourceVersion", "selfLink", "uid")
+_SERVER_FIELDS = (
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "managedFields",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+)
 
 
 @dataclass(frozen=True, slots=True)

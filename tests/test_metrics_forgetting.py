@@ -134,6 +134,29 @@ async def test_informer_measures_the_time_to_apply_each_batch() -> None:
     assert sink.labels["informer_processing_latency_seconds"] == {("name", "pods")}
 
 
+async def test_gauges_show_sync_age_and_objects_when_read(
+    registry: CollectorRegistry,
+) -> None:
+    def gauges() -> dict[str, float]:
+        lines = (line.split() for line in series(registry, "aioinformer_informer_"))
+        return {
+            name.split("{")[0].removeprefix("aioinformer_informer_"): float(value)
+            for name, value in lines
+        }
+
+    page = Page([thing("a"), thing("b")], version=5)
+    pods = pods_of(page, watches=(Stream(),), metrics=PrometheusSink(registry))
+    assert gauges() == {"synced": 0, "objects": 0, "age_seconds": float("inf")}
+
+    async with running(pods.run()):
+        await pods.wait_synced(timeout=30)
+        await asyncio.sleep(20)
+        found = gauges()
+
+    assert (found["synced"], found["objects"]) == (1, 2)
+    assert found["age_seconds"] == pytest.approx(20, abs=1)
+
+
 # ---------------------------------------------------------------- handlers
 
 

@@ -20,8 +20,9 @@ __all__ = ["Keyboard", "keys_in"]
 # A terminal sends a sequence at once. A lone Escape is the key.
 ESCAPE_SECONDS = 0.05
 
-_KEY = re.compile(r"\x1b\[[0-9;]*[A-Za-z~]|\x1bO[A-Za-z]|.", re.DOTALL)
-_INCOMPLETE = re.compile(r"\x1b(?:\[[0-9;]*|O)?\Z")
+# The first are function keys of the Linux console, the second all control sequences.
+_KEY = re.compile(r"\x1b\[\[[A-E]|\x1b\[[0-?]*[ -/]*[@-~]|\x1bO[A-Za-z]|.", re.DOTALL)
+_INCOMPLETE = re.compile(r"\x1b(?:\[\[|\[[0-?]*[ -/]*|O)?\Z")
 
 # Terminals differ in the sequences of Home and End, and in the code of Backspace.
 _NAMES = {

@@ -18,7 +18,8 @@ from aioinformer.cli.error_messages import CommandError
 from aioinformer.cli.output import write
 from aioinformer.cli.resource_names import find_resource
 from aioinformer.controller.event_recorder import EVENTS
-from aioinformer.model.resources import LEASES, SERVICE_ACCOUNTS
+from aioinformer.model.resources import LEASES
+from aioinformer.model.validation import is_subdomain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,6 +103,12 @@ async def print_rbac(options: ProgramOptions, target: ConnectionOptions) -> int:
             "--leader-election."
         )
 
+    if options.namespace:
+        _check_name("-n", options.namespace)
+
+    if options.lease is not None:
+        _check_name("--leader-election", options.lease)
+
     async with target.client() as client:
         default = target.namespace(client.config)
         namespaces = options.namespaces or ((default,) if default else ())
@@ -135,9 +142,18 @@ def _account_of(text: str, namespace: str | None) -> Subject:
             f"{place or 'NAMESPACE'}/{name or 'NAME'}."
         )
 
-    # Fails for names that no server accepts.
-    SERVICE_ACCOUNTS.path(place, name)
+    _check_name("--service-account", place)
+    _check_name("--service-account", name)
     return Subject("ServiceAccount", name, place)
+
+
+def _check_name(option: str, name: str) -> None:
+    """Refuse what no object can be named: an empty name would stand for all objects."""
+    if not is_subdomain(name):
+        raise CommandError(
+            f"{option}: {name!r} is no name. Names are lowercase letters, digits, '-' "
+            "and '.', first and last a letter or digit."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +183,10 @@ def _permissions(options: ProgramOptions) -> Iterator[_Permission]:
 def _allowed(text: str) -> _Permission:
     """Parse a permission such as `deployments.apps=create,patch`."""
     named, _, listed = text.partition("=")
-    word, _, subresource = named.partition("/")
+    word, slash, subresource = named.partition("/")
     verbs = tuple(it.strip() for it in listed.split(","))
     unknown = [it for it in verbs if it not in ALL_VERBS]
-    if not word or unknown:
+    if not word or unknown or (slash and not is_subdomain(subresource)):
         raise CommandError(
             f"--allow {text}: expected a resource and verbs, such as "
             f"deployments.apps=create,patch. Verbs are {', '.join(ALL_VERBS)}."

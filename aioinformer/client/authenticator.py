@@ -190,15 +190,13 @@ class Authenticator:
             self._failure = exc
         else:
             server, reason = self._config.server, exc.strerror or exc
-            self._failure = TransportError(
-                f"cannot prepare TLS for {server}: {reason}. Trying again may help."
-            )
+            self._failure = TransportError(f"cannot prepare TLS for {server}: {reason}")
 
     def _unavailable(self) -> OptionsError | TransportError:
         if self._failure is None:
             return TransportError(
                 f"reading the certificates for {self._config.server} took more than "
-                f"{MAX_WAIT_SECONDS:g} s. Trying again may help."
+                f"{MAX_WAIT_SECONDS:g} s"
             )
 
         # A copy for each caller: raising an error adds traceback entries to it.

@@ -235,7 +235,7 @@ async def _read_in_thread(source: ClientConfig | ConfigSource) -> ClientConfig:
             raise
 
         raise TransportError(
-            f"cannot read the client's configuration: {exc.strerror}. Trying again may help."
+            f"cannot read the client's configuration: {exc.strerror}"
         ) from exc
 
 

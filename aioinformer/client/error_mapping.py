@@ -98,7 +98,7 @@ def transport_error(
         case aiohttp.ClientConnectorDNSError(os_error=local) if is_transient(local):
             what = (
                 f"could not be looked up: {local.strerror}. This machine is out of "
-                "resources. Trying again may help."
+                "resources"
             )
         case aiohttp.ClientConnectorDNSError() | UnicodeError() if proxied:
             what = (
@@ -123,9 +123,9 @@ def transport_error(
             )
         case aiohttp.ClientPayloadError():
             reason = redacted(str(exc))
-            what = f"sent an incomplete response: {reason}. Trying again may help."
+            what = f"sent an incomplete response: {reason}"
         case aiohttp.ServerDisconnectedError():
-            what = "closed the connection without a response. Trying again may help."
+            what = "closed the connection without a response"
         case _ if isinstance(cause, ConnectionRefusedError):
             what = (
                 f"refused the connection: {cause}. Check that the API server runs "
@@ -140,7 +140,7 @@ def transport_error(
             )
         case _ if isinstance(exc, NETWORK_ERRORS):
             reason = redacted(str(exc)) or type(exc).__name__
-            what = f"broke the connection: {reason}. Trying again may help."
+            what = f"broke the connection: {reason}"
         case _:
             # A bug of a library, or an error that it does not expect.
             what = f"request failed: {type(exc).__name__}: {redacted(str(exc))}"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.client.auth.credentials import Credentials
+from aioinformer._tasks import in_thread
+from aioinformer.client.auth.credentials import AuthInfo, Credentials, bearer
 from aioinformer.client.auth.exec_plugin import API_VERSIONS, ExecPlugin
 from aioinformer.client.auth.tls import TLSOptions
 from aioinformer.client.config import (
@@ -458,9 +460,11 @@ def user_credentials(user: KubeconfigEntry, cluster: KubeconfigEntry) -> Credent
             if provider and not (token or token_file or username):
                 raise _no_provider(user, provider)
 
+            inline = _InlineToken(user) if token and not token_file else None
             return Credentials(
                 token=token,
                 token_file=token_file,
+                source=None if inline is None else inline.auth_info,
                 username=username,
                 password=user.text("password"),
             )
@@ -471,6 +475,51 @@ def user_credentials(user: KubeconfigEntry, cluster: KubeconfigEntry) -> Credent
         raise OptionsError(f"{user.where}: {exc}") from exc
 
     return Credentials(source=_plugin(user, plugin, cluster).auth_info)
+
+
+class _InlineToken:
+    """Token of a user, read again once its kubeconfig has been written again.
+
+    (client-go reads it once.) A pipe or a device can only be read once, so only regular
+    files count.
+    """
+
+    def __init__(self, user: KubeconfigEntry) -> None:
+        self._user = user
+        self._stamp = self._stamp_of_file()
+
+    def __str__(self) -> str:
+        return f"the token of {self._user.where}"
+
+    async def auth_info(self) -> AuthInfo:
+        token = await in_thread(self._read)
+        return AuthInfo(authorization=bearer(token, str(self)))
+
+    def _read(self) -> str:
+        stamp = self._stamp_of_file()
+        if stamp is not None and stamp != self._stamp:
+            content = _read_file(self._user.file) or {}
+            entries = _named(self._user.file, "users", content.get("users"))
+            users = {entry.title: entry for _, entry in entries}
+            # Only a complete file replaces the old token.
+            user = users.get(self._user.title)
+            if user is None or not user.text("token"):
+                raise OptionsError(f"{self._user.where} has no token any more")
+
+            self._user, self._stamp = user, stamp
+
+        return self._user.text("token")
+
+    def _stamp_of_file(self) -> tuple[int, int, int] | None:
+        try:
+            found = self._user.file.stat()
+        except OSError:
+            return None
+
+        if not stat.S_ISREG(found.st_mode):
+            return None
+
+        return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def user_headers(user: KubeconfigEntry) -> tuple[tuple[str, str], ...]:

@@ -137,8 +137,7 @@ class KubernetesAsyncioRequester:
 
         except TimeoutError as exc:
             raise TransportError(
-                f"{config.server} did not respond for {seconds:g} s. Trying again may "
-                "help."
+                f"{config.server} did not respond for {seconds:g} s"
             ) from exc
         except TransportError as exc:
             self._explain(exc)

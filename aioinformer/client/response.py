@@ -153,8 +153,7 @@ class Response:
 
         except TimeoutError as exc:
             raise TransportError(
-                f"{server} sent nothing for {seconds:g} s within a response. "
-                "Trying again may help."
+                f"{server} sent nothing for {seconds:g} s within a response"
             ) from exc
 
     async def read(self, *, discard: bool = False) -> bytes:

@@ -12,9 +12,11 @@ names are case-insensitive, and a version applies to them as well (for
 from __future__ import annotations
 
 import difflib
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from aioinformer.errors import OptionsError
 from aioinformer.model.resource import Resource
 
 if TYPE_CHECKING:
@@ -217,7 +219,9 @@ def _served(group: Group) -> Iterator[ServedResource]:
 
         for line in lines:
             if line.name and "/" not in line.name and version.name:
-                yield _described(line, group.name, version.name, parts)
+                # An aggregated server with an odd name must not break all others.
+                with suppress(OptionsError):
+                    yield _described(line, group.name, version.name, parts)
 
 
 def _described(

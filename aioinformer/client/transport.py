@@ -238,7 +238,7 @@ class Transport:
 
             raise TransportError(
                 f"{config.server} accepted the request but did not respond for "
-                f"{config.head_seconds:g} s. Trying again may help."
+                f"{config.head_seconds:g} s"
             ) from exc
 
         return Response(raw, config, self._in_flight)

@@ -302,9 +302,10 @@ class LeaderElector:
                     yield
                 finally:
                     self._work_timeout = None
-        except TimeoutError as exc:
+        except TimeoutError:
             if timeout.expired():
-                raise self._loss() from exc
+                # The cancellation that led here says nothing about the reason.
+                raise self._loss() from None
 
             raise
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from aioinformer._user_code import guarded_logger, user_errors
-from aioinformer.errors import HandlerError
+from aioinformer.errors import HandlerError, OptionsError, TransportError
 from aioinformer.informer.handlers.error_reporter import ErrorReporter, LogLimit
 from aioinformer.metrics import GuardedSink
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ControllerMetrics", "LeaderMetrics"]
 
-logger: Final = guarded_logger(__name__)
+# Named like the modules of the components, by which users filter.
+logger: Final = guarded_logger("aioinformer.controller.controller")
+elector_logger: Final = guarded_logger("aioinformer.controller.leader_election")
 
 
 class ControllerMetrics:
@@ -41,7 +43,7 @@ class ControllerMetrics:
     `aioinformer_blocking_reconciles_total` counts those that blocked the event loop for
     more than 50 ms.
 
-    Failures are logged with their key and cause. Frequent failures of one class are
+    Failures are logged with their key and cause, unexpected ones with a traceback. Frequent failures of one class are
     limited to the first ones of each minute, and a count of the others.
 
     Args:
@@ -118,7 +120,7 @@ class ControllerMetrics:
                 _next_attempt(outcome, stopping=stopping),
                 kind,
                 failure,
-                exc_info=failure,
+                exc_info=failure if _needs_traceback(outcome, attempt) else None,
             )
 
         for number in limit.sums:
@@ -148,7 +150,8 @@ class ControllerMetrics:
         limit = self._blocking.note(asyncio.get_running_loop().time())
         if limit.each:
             logger.warning(
-                "controller %s: reconcile blocked the event loop for %.0f ms (key=%s)",
+                "controller %s: reconcile blocked the event loop for %.0f ms, or the machine "
+                "was overloaded (key=%s)",
                 self._name,
                 seconds * 1000.0,
                 request.key,
@@ -196,6 +199,22 @@ class ControllerMetrics:
             logger.exception("controller %s: on_error failed", self._name)
 
 
+def _needs_traceback(outcome: Outcome, attempt: int) -> bool:
+    """Return True for failures whose place in the code matters.
+
+    A `TerminalError` is a message of the reconciler, and a `TransportError` says that
+    the server cannot be reached. An `OptionsError` is retried, because credentials may
+    be repaired, but its traceback stays the same.
+    """
+    match outcome.failure:
+        case TransportError():
+            return False
+        case OptionsError():
+            return attempt == 1
+        case _:
+            return outcome.retry
+
+
 def _next_attempt(outcome: Outcome, *, stopping: bool) -> str:
     if stopping:
         return "not retried: the controller is stopping"
@@ -241,17 +260,21 @@ class LeaderMetrics:
     def began(self) -> None:
         """Report that this replica has become the leader."""
         self._status(1)
-        logger.info("%s: became leader (identity=%s)", self._name, self._identity)
+        elector_logger.info(
+            "%s: became leader (identity=%s)", self._name, self._identity
+        )
 
     def ended(self) -> None:
         """Report that this replica stops leading, as its work has ended."""
         self._status(0)
-        logger.info("%s: stopped leading (identity=%s)", self._name, self._identity)
+        elector_logger.info(
+            "%s: stopped leading (identity=%s)", self._name, self._identity
+        )
 
     def lost(self, why: str) -> None:
         """Report that this replica lost leadership before its work has ended."""
         self._status(0)
-        logger.warning(
+        elector_logger.warning(
             "%s: lost leadership (identity=%s): %s", self._name, self._identity, why
         )
 
@@ -262,7 +285,7 @@ class LeaderMetrics:
     def overran(self) -> None:
         """Report that the lease expired while the leader's work still runs."""
         self._sink.count("aioinformer_leader_overruns_total", 1.0)
-        logger.error(
+        elector_logger.error(
             "%s: the leader's work has not stopped and the lease has expired, another "
             "replica may lead concurrently",
             self._name,
@@ -275,10 +298,12 @@ class LeaderMetrics:
         if limit.each:
             # The error of `asyncio.timeout()` has no message.
             text = str(failure) or "no response in time"
-            logger.warning("%s: cannot %s: %s: %s", self._name, what, kind, text)
+            elector_logger.warning(
+                "%s: cannot %s: %s: %s", self._name, what, kind, text
+            )
 
         for number in limit.sums:
-            logger.warning(
+            elector_logger.warning(
                 "%s: %d requests failed with %s within a minute",
                 self._name,
                 number,

@@ -592,10 +592,10 @@ async def wait_for_cache_sync(
         )
     except NotSynced as exc:
         results = _results(informers)
-        missing = [f"{name}: {it}" for name, it in results.items() if it != "synced"]
+        missing = _missing(informers, results)
         if missing:  # the last one may have synced at this moment
             raise NotSynced(
-                f"not synced: {'; '.join(missing)}", results=results
+                f"not synced: {missing}", results=results
             ) from exc.__cause__
 
 
@@ -612,6 +612,23 @@ def why_not_ready(informer: SharedInformer) -> str:
         return "stopped" if error is None else f"stopped: {error!r}"
 
     return "" if informer.has_synced else informer.why_not_synced()
+
+
+def _missing(informers: Sequence[SharedInformer], results: Mapping[str, str]) -> str:
+    """Return the reasons of informers that are not synced, each error only once."""
+    errors = {it.name: str(it.status.last_error or "") for it in informers}
+    first: dict[str, str] = {}
+    parts = []
+    for name, reason in results.items():
+        if reason != "synced":
+            error = errors[name]
+            known = first.setdefault(error, name)
+            if error and known != name:
+                reason = reason.replace(error, f"same error as {known}")
+
+            parts.append(f"{name}: {reason.rstrip('.')}")
+
+    return "; ".join(parts)
 
 
 def _results(informers: Sequence[SharedInformer]) -> dict[str, str]:

@@ -114,15 +114,21 @@ class Lister:
 
         Args:
             key: Key of the object: `"namespace/name"`, or the name if it is
-                cluster-scoped, or if the lister has a namespace.
+                cluster-scoped, or if the lister has a namespace. `get("web")` never
+                finds a namespaced object.
             max_staleness: Maximum age; see `Lister`.
             allow_unsynced: Whether to read an incomplete cache; see `Lister`.
 
         Raises:
             NotSynced, InformerStopped, Stale: Cache not readable; see `Lister`.
-            OptionsError: If `max_staleness` is negative or not finite.
+            OptionsError: If `max_staleness` is negative or not finite, or the key is no
+                string.
         """
-        where = self._namespace or key.rpartition("/")[0] or None
+        try:
+            where = self._namespace or key.rpartition("/")[0] or None
+        except AttributeError:
+            raise OptionsError(f"a key must be a string, not {key!r}") from None
+
         self._check(max_staleness, allow_unsynced=allow_unsynced, namespace=where)
         if self._namespace and "/" not in key:
             key = f"{self._namespace}/{key}"

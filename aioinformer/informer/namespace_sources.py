@@ -5,12 +5,14 @@ Most informers have one source. An informer of several namespaces has one per na
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aioinformer.errors import NotSynced, OptionsError, Stale
 from aioinformer.informer.status import InformerStatus, combined, describe_state
+from aioinformer.metrics import GuardedSink
 from aioinformer.model.times import seconds_of
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.lifecycle import RunState
     from aioinformer.informer.listwatch.reflector import Reflector
     from aioinformer.informer.store.pipeline import Pipeline
+    from aioinformer.metrics import ScopedSink
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.times import Duration
     from aioinformer.watch.interface import ListerWatcher
@@ -95,6 +98,7 @@ class NamespaceSources:
         sources: At least one source.
         indexer: Store that the sources fill.
         run_state: State of the informer's run.
+        metrics: Sink of the informer; see `report`.
     """
 
     def __init__(
@@ -103,6 +107,7 @@ class NamespaceSources:
         sources: tuple[NamespaceSource, ...],
         indexer: Indexer[KubeObject],
         run_state: RunState,
+        metrics: ScopedSink,
     ) -> None:
         self.name = name
         self.all = sources
@@ -114,6 +119,9 @@ class NamespaceSources:
             for source in sources
             if source.namespace is not None
         }
+        self._metrics = GuardedSink(metrics, name, name=name)
+        # Last, as the sink may call it at once.
+        metrics.before_reads(self.report)
 
     def __repr__(self) -> str:
         return f"<NamespaceSources {self.name} {len(self.all)}>"
@@ -173,6 +181,18 @@ class NamespaceSources:
             for namespace, source in self._by_namespace.items()
         }
         return combined(statuses, self._indexer.resource_version)
+
+    def report(self) -> None:
+        """Set the gauges of the informer. May be called from any thread.
+
+        A `CollectingSink` calls it before each read, so the gauges cost nothing in
+        between. Other sinks do not get them.
+        """
+        status, gauge = self.status(), self._metrics.gauge
+        gauge("aioinformer_informer_synced", status.synced)
+        gauge("aioinformer_informer_objects", len(self._indexer))
+        age = math.inf if status.age is None else status.age
+        gauge("aioinformer_informer_age_seconds", age)
 
     def describe(self, sources: Sequence[NamespaceSource] | None = None) -> str:
         """Return phase and failures of some sources, or all, in one line.

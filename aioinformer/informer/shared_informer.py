@@ -66,9 +66,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 class SharedInformer:
-    """Local, eventually consistent copy of one collection, with change handlers.
-
-    Usually made and run by a `SharedInformerFactory`.
+    """Local, indexed copy of one collection, usually made by a `SharedInformerFactory`.
 
     Guarantees (each has tests of its name in tests/contracts/):
         G1: For one object (one uid), a handler gets states that the server reported, in
@@ -88,7 +86,7 @@ class SharedInformer:
             has another uid, `Added` follows. `Deleted` means "no longer in this
             informer's selection".
         G7: After every end of a watch or list there is another attempt. Failed attempts
-            start at least 0.8 s apart, doubling up to 30 s, each with jitter.
+            start 0.8 to 60 s apart: delays double up to 30 s, and jitter adds up to 100 %.
         G8: A dead informer is never mistaken for a live one: `status` shows the end,
             and all waits, iterations of its events and reads through its lister raise.
         G9: After `run()` has ended, no task, timer or connection of it is left. Nothing
@@ -199,6 +197,7 @@ class SharedInformer:
             ),
             self._indexer,
             self._run_state,
+            self._metrics,
         )
         self._waits = InformerWaits(
             self._sources, self._indexer, self._waiters, self._run_state
@@ -236,6 +235,7 @@ class SharedInformer:
             self._waiters,
             self._compressor,
             GuardedSink(self._metrics, name, name=name),
+            name=name,
             namespace=namespace or "",
             shared=shared,
         )

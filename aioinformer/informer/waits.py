@@ -200,11 +200,19 @@ class InformerWaits:
 
         obj = self._indexer.get_by_key(key)
         if obj is None:
-            return f"{self._sources.name} has no object {key}"
+            return f"{self._sources.name} has no object {key}{self._hint_for(key)}"
 
         return (
             f"{self._sources.name} has object {key} at version {obj.resource_version}"
         )
+
+    def _hint_for(self, key: str) -> str:
+        """Return a hint if the key has no namespace, but the objects have one."""
+        some = next(iter(self._indexer.contents.objects.values()), None)
+        if "/" in key or some is None or not some.namespace:
+            return ""
+
+        return f", keys are namespace/name, such as {some.key}"
 
     def _describe(self, sources: Sequence[NamespaceSource]) -> str:
         """Return the phase of the informer, and the failures of some sources."""

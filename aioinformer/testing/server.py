@@ -207,7 +207,7 @@ def _mapped(timeout: str = "") -> Iterator[None]:
     except TimeoutError as exc:
         raise TransportError(f"{_NAME} {timeout}") from exc
     except ConnectionResetError as exc:
-        raise TransportError(f"{_NAME} {exc}. Trying again may help.") from exc
+        raise TransportError(f"{_NAME} {exc}") from exc
     except ConnectionAbortedError as exc:
         raise TransportError(f"the connection to {_NAME} {exc}") from exc
     except ConnectionError as exc:

@@ -125,7 +125,13 @@ async def serve(
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_SECONDS / 4)
     try:
         await runner.setup()
-        await web.TCPSite(runner, host, port).start()
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as exc:
+            where = f"{host or 'all addresses'}, port {port}"
+            reason = exc.strerror or exc
+            raise OSError(exc.errno, f"cannot listen on {where}: {reason}") from None
+
         await wait_until_cancelled()
     finally:
         await finish(runner.cleanup(), within_seconds=CLOSE_SECONDS)

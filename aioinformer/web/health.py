@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import msgspec
 
 from aioinformer.controller.manager import Manager
-from aioinformer.errors import InformerStopped, NotSynced, OptionsError, Stale
+from aioinformer.errors import (
+    ApiError,
+    InformerStopped,
+    NotSynced,
+    OptionsError,
+    Stale,
+    TransportError,
+)
 from aioinformer.informer.factory import why_not_ready
 from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.model.times import seconds_of
@@ -169,6 +176,20 @@ def _why_unready(informer: SharedInformer, most: Duration | None) -> _Trouble | 
     return None
 
 
+def _current_trouble(informer: SharedInformer) -> _Trouble | None:
+    """Return the trouble of the last attempts, with which the cache is readable."""
+    error = informer.status.last_error
+    match error:
+        case None:
+            return None
+        case TransportError(unreachable=True):
+            return _Trouble("unreachable", str(error))
+        case ApiError():
+            return _Trouble("refused", str(error))
+        case _:
+            return _Trouble("failing", str(error))
+
+
 def _answer(
     sources: Sequence[HasInformers | SharedInformer],
     why: Callable[[SharedInformer], _Trouble | None],
@@ -182,7 +203,8 @@ def _answer(
         problem = why(informer)
         ok = ok and not (problem and lasting)
         report = _report(informer, ok=problem is None, lasting=lasting)
-        reports.append(report | _details(problem, reasons=reasons))
+        trouble_now = problem or _current_trouble(informer)
+        reports.append(report | _details(trouble_now, reasons=reasons))
 
     status = "ok" if ok else "unavailable"
     body = {"status": status} | _details(trouble, reasons=reasons)
@@ -226,5 +248,6 @@ def _report(informer: SharedInformer, *, ok: bool, lasting: bool) -> dict[str, o
         "resource_version": status.resource_version,
         "restarts": status.restarts,
         "failures": status.failures,
+        "history_resets": status.history_resets,
         "degraded": status.degraded,
     }

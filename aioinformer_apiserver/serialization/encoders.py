@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import yaml
 
 from aioinformer import json_codec
+from aioinformer.model.yaml_values import YAMLDumper
 from aioinformer_apiserver.serialization.negotiation import JSON, YAML
 from aioinformer_apiserver.storage.encoding import PIECE_BYTES, escape
 
@@ -154,14 +155,12 @@ def indent_json(raw: bytes) -> bytes:
 # ------------------------------------------------------------------------ YAML
 
 
-# Booleans of YAML 1.1 that PyYAML does not know.
-_LETTERS = frozenset({"y", "Y", "n", "N"})
 # PyYAML writes these as line breaks, unless they are in double quotes. A reader turns
 # U+0085 into a newline, and a reader of YAML 1.2 adds indentation after the others.
 _UNICODE_BREAKS = frozenset("\x85\u2028\u2029")
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(YAMLDumper):
     """Dumper in the style of `kubectl get -o yaml`."""
 
 
@@ -175,20 +174,10 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     elif "\n" in value:
         # Only quotes keep leading and trailing blank lines in every case.
         style = "|" if value.removesuffix("\n") == value.strip() else '"'
-    elif resolved != tag or value in _LETTERS or _is_number(value):
+    elif resolved != tag:
         style = '"'
 
     return dumper.represent_scalar(tag, value, style=style)
-
-
-def _is_number(value: str) -> bool:
-    """Return whether a YAML reader may read this as a number, such as `1e3`."""
-    try:
-        float(value)
-    except ValueError:
-        return False
-
-    return True
 
 
 _Dumper.add_representer(str, _text)

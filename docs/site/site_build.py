@@ -16,7 +16,7 @@ import tomllib
 from typing import TYPE_CHECKING, Any
 
 from site_browser import browser_problems, find_chromium
-from site_check import link_names, problems
+from site_check import link_names, missing_names
 from site_pages import ROOT, Pages, SiteError
 from site_reference import PUBLIC_MODULES, Reference, page_of
 
@@ -87,10 +87,11 @@ def build() -> list[str]:
     _stage(pages)
     _run_zensical()
     link_names(SITE, reference)
+    _write(SITE / "search.json", json.dumps(searched(_read_json(SITE / "search.json"))))
     for path, text in texts(pages, reference, project).items():
         _write(SITE / path, text)
 
-    return problems(SITE, project["site_url"], reference)
+    return list(missing_names(SITE, reference))
 
 
 def _stage(pages: Pages) -> None:
@@ -110,6 +111,10 @@ def _stage(pages: Pages) -> None:
     head = "[project]\n"
     assert text.count(head) == 1
     _write(STAGE.parent / "zensical.toml", text.replace(head, f"{head}{places}\n"))
+
+
+def _read_json(path: Path) -> Any:
+    return json.loads(path.read_bytes())
 
 
 def _write(path: Path, content: str | bytes) -> None:
@@ -161,6 +166,28 @@ def _run_zensical() -> None:
             output = output.partition("Traceback")[0]
 
         raise SiteError(f"In build/docs, made of docs/ and docstrings:\n{output}")
+
+
+def searched(index: dict[str, Any]) -> dict[str, Any]:
+    """Return the index of the search, so that guides come before details.
+
+    A member of a class whose name is one word, such as `retry`, is found by its class. The
+    table of conformance is left out.
+    """
+    found: list[dict[str, Any]] = []
+    for item in index["items"]:
+        page, _, anchor = item["location"].partition("/#")
+        if page.startswith("reference/"):
+            item = {**item, "path": item["path"][:1]}
+            name = anchor.removeprefix(f"{page.removeprefix('reference/')}.")
+            if "." in name and "_" not in item["title"]:
+                found[-1]["text"] += f" {item['text']}"
+                continue
+
+        if page != "conformance":
+            found.append(item)
+
+    return {**index, "items": found}
 
 
 def texts(

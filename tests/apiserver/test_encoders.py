@@ -101,6 +101,8 @@ def test_yaml_encoder_quotes_ambiguous_values() -> None:
         ("plain", "plain"),
         ("12", '"12"'),
         ("1e3", '"1e3"'),
+        ("0o17", '"0o17"'),
+        ("infinity", "infinity"),
         ("true", '"true"'),
         ("y", '"y"'),
         ("2025-01-01T00:00:00Z", '"2025-01-01T00:00:00Z"'),

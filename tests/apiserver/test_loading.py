@@ -127,6 +127,16 @@ async def test_copy_of_served_objects_can_be_loaded(tmp_path: Path) -> None:
     assert widget["metadata"]["resourceVersion"] == other.resource_version
 
 
+def test_copy_of_deleted_object_can_be_loaded_twice(tmp_path: Path) -> None:
+    deleted = "deletionTimestamp: 2026-01-01T00:00:00Z, deletionGracePeriodSeconds: 30"
+    path = write(tmp_path / "a.yaml", SETTINGS.replace("{name:", f"{{{deleted}, name:"))
+    server = APIServer()
+
+    for _ in range(2):
+        (settings,) = server.load(path)
+        assert "deletionTimestamp" not in settings["metadata"]
+
+
 async def test_loaded_crd_is_served_at_once(tmp_path: Path) -> None:
     server = APIServer(load=write(tmp_path / "crd.yaml", DEFINITION))
     async with server, server.client() as client:

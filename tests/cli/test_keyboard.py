@@ -37,13 +37,16 @@ if TYPE_CHECKING:
         ("\x7f\b", ["backspace", "backspace"]),
         ("\x1b[1;5C\x1b[Z\t\x00x", ["x"]),
         ("\x1bx", ["escape", "x"]),
+        ("\x1b[[A\x1b[?1;2c\x1b[<0;1;1M\x1b[1 qx", ["x"]),
     ],
 )
 def test_keys_of_terminals_have_one_name_each(text: str, keys: list[str]) -> None:
     assert keys_in(text) == (keys, "")
 
 
-@pytest.mark.parametrize("rest", ["\x1b", "\x1b[", "\x1b[5", "\x1bO"])
+@pytest.mark.parametrize(
+    "rest", ["\x1b", "\x1b[", "\x1b[5", "\x1bO", "\x1b[[", "\x1b[?1"]
+)
 def test_incomplete_sequence_is_kept(rest: str) -> None:
     assert keys_in(f"j{rest}") == (["j"], rest)
 

@@ -299,6 +299,14 @@ async def test_rules_of_several_namespaces_are_printed_at_once(
         ({"allowed": ("pods",), "account": "shop/app"}, "--allow pods: expected"),
         ({"allowed": ("pods=eat",), "account": "shop/app"}, "Verbs are get, list"),
         ({"allowed": ("=get",), "account": "shop/app"}, "--allow =get: expected"),
+        ({"allowed": ("pods/=get",), "account": "shop/app"}, "--allow pods/=get: exp"),
+        ({"lease": "", "account": "shop/app"}, "--leader-election: '' is no name"),
+        ({"events": True, "account": "shop/a b"}, "--service-account: 'a b' is no n"),
+        ({"events": True, "account": "a:b/app"}, "--service-account: 'a:b' is no na"),
+        (
+            {"events": True, "account": "shop/app", "namespace": "*"},
+            "-n: '*' is no name",
+        ),
         (
             {"events": True, "namespaces": ("shop",), "all_namespaces": True},
             "-n and -A cannot be combined",

@@ -198,3 +198,10 @@ def test_mapper_without_groups_finds_nothing() -> None:
     assert nothing.find("pods") is None
     assert nothing.unknown("pods") == "the server has no resource 'pods'"
     assert repr(nothing) == "<RESTMapper of 0 resources>"
+
+
+def test_resource_with_an_invalid_name_does_not_break_others() -> None:
+    lines = [line("Widgets", "Widget"), line("gadgets", "Gadget")]
+    mapper = RESTMapper([Group("odd.test", [GroupVersion("v1", lines)])])
+
+    assert [it.resource.plural for it in mapper.resources] == ["gadgets"]

@@ -7,7 +7,9 @@ store equals the server, and the handlers' events explain it.
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+import re
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -129,12 +131,38 @@ async def test_rotated_token_is_read_again_at_once(tmp_path: Path) -> None:
             assert_same(server, PODS, informer, view)
 
 
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_token_of_a_rewritten_kubeconfig_is_read_after_a_401(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "config"
+    async with APIServer(token=TOKEN) as server:
+
+        def write(token: str) -> None:
+            user = {"name": "me", "user": {"token": token}}
+            cluster = {"name": "here", "cluster": {"server": server.url}}
+            context = {"name": "c", "context": {"cluster": "here", "user": "me"}}
+            lists = {"users": [user], "clusters": [cluster], "contexts": [context]}
+            file.write_text(json.dumps(lists | {"current-context": "c"}))
+
+        write(TOKEN)
+        async with Client.from_kubeconfig(file) as client:
+            assert await client.list(PODS) == []
+            server.token = OTHER_TOKEN
+            with pytest.raises(Unauthorized):
+                await client.list(PODS)
+
+            write(OTHER_TOKEN)
+            assert await client.list(PODS) == []
+
+
 # ---------------------------------------------------------------- changed histories
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 async def test_informer_trusts_a_server_that_lost_everything(
-    way: dict[str, Any],
+    way: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with APIServer() as server:
         empty = server.snapshot()
@@ -150,6 +178,14 @@ async def test_informer_trusts_a_server_that_lost_everything(
             assert pods.status.history_resets == 1
             assert [obj.name for obj in pods.lister.list()] == ["new"]
             assert_same(server, PODS, pods, view)
+
+    warnings = [it.getMessage() for it in caplog.records if it.levelname == "WARNING"]
+    (changes,) = [text for text in warnings if "changed the store" in text]
+    assert re.search(
+        r"list after a history reset changed the store "
+        r"\(added=1 updated=0 deleted=\d+ objects=1\)",
+        changes,
+    )
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)

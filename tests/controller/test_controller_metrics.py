@@ -13,7 +13,7 @@ from metrics_helpers import PlainSink
 
 from aioinformer import Result, TerminalError
 from aioinformer.controller.metrics import LeaderMetrics
-from aioinformer.errors import TransportError
+from aioinformer.errors import OptionsError, TransportError
 from aioinformer.testing import FakeListerWatcher
 
 if TYPE_CHECKING:
@@ -116,7 +116,25 @@ async def test_failure_is_logged_with_key_and_cause(
         "controller pods: reconcile failed (key=default/nonsense attempt=1, will be retried): "
         "TypeError: a reconcile must return a Result or None, not str"
     )
-    assert all(it.levelno == logging.ERROR and it.exc_info for it in caplog.records)
+    assert all(it.levelno == logging.ERROR for it in caplog.records)
+    assert {it.name for it in caplog.records} == {"aioinformer.controller.controller"}
+    # A terminal error is a message of the reconciler, not a bug.
+    assert [bool(it.exc_info) for it in caplog.records] == [False, True, True]
+
+
+async def test_error_of_a_caller_is_logged_with_one_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def misuses(*_: object) -> None:
+        raise OptionsError("no such option")
+
+    async with controlled(Acts(misuses), cluster("web")):
+        await asyncio.sleep(1)
+
+    first, *others = [it.exc_info for it in caplog.records]
+    assert first
+    assert len(others) > 2
+    assert not any(others)
 
 
 async def test_frequent_failures_are_summarized(

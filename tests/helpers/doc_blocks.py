@@ -82,7 +82,7 @@ def said(block: Block) -> list[tuple[str, str]]:
 
 def broken_links(path: Path) -> list[str]:
     """Return the links of a file that lead to no file, or to no heading in it."""
-    links = _LINK.findall(path.read_text(encoding="utf-8"))
+    links = _LINK.findall(_BLOCK.sub("", path.read_text(encoding="utf-8")))
     return [link for link in links if not _leads(path, link)]
 
 

@@ -372,7 +372,7 @@ class FakeStore:
         self.discards += 1
         self.staged = None
 
-    async def commit(self, resource_version: str) -> None:
+    async def commit(self, resource_version: str, *, after_reset: bool = False) -> None:
         self.objects = {obj.key: obj for obj in self.staged or ()}
         self.staged = None
         self.commits.append(resource_version)

@@ -265,7 +265,7 @@ async def test_error_that_ended_the_informer_is_the_cause() -> None:
     pods = pods_of()
     bug = InternalError("ours")
 
-    async def dies(*_: object) -> None:
+    async def dies(*_: object, **__: object) -> None:
         raise bug
 
     pods._sources.all[0].pipeline.commit = dies  # type: ignore[method-assign, assignment]

@@ -471,6 +471,19 @@ async def test_wait_for_cache_sync_names_each_unsynced_informer(
     )
 
 
+async def test_wait_for_all_names_a_shared_error_once() -> None:
+    one, two = informer_of(BUSY, "one"), informer_of(BUSY, "two")
+
+    async with running(one.run()), running(two.run()):
+        with pytest.raises(NotSynced) as raised:
+            await wait_for_cache_sync(one, two, timeout=0.5)
+
+    assert str(raised.value) == (
+        "not synced: one: backing off, 1 attempt failed: 503: busy; "
+        "two: backing off, 1 attempt failed: same error as one"
+    )
+
+
 async def test_refused_informer_fails_the_wait_for_all(looptime: float) -> None:
     slow, refused = informer_of(Silence(), "slow"), informer_of(REFUSED, "refused")
 

@@ -12,7 +12,7 @@ import pytest
 from informer_helpers import running
 from wire import Cutting, Proxy, proxying
 
-from aioinformer import Client, ListWatch, SharedInformer
+from aioinformer import Client, KubeObject, ListWatch, SharedInformer
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
 from aioinformer.watch import EventType, RetryWatch
@@ -171,6 +171,57 @@ async def test_informer_started_in_an_outage_lists_soon_after_it() -> None:
             server.create(PODS, pod("new"))
 
             assert await seconds_until_equal(server, [informer]) < 5.0
+
+
+def anonymous(obj: KubeObject) -> KubeObject:
+    return KubeObject.of({"metadata": {"name": obj.name, "namespace": obj.namespace}})
+
+
+@pytest.mark.parametrize(
+    ("select", "options"),
+    [
+        pytest.param({}, {"transform": lambda _: None}, id="left-out"),
+        pytest.param({}, {"transform": anonymous}, id="without-identity"),
+        pytest.param({}, {"compression": "zstd"}, id="compressed"),
+        pytest.param({"metadata_only": True}, {}, id="metadata-only"),
+        pytest.param({"field_selector": "status.phase=Running"}, {}, id="fields"),
+        pytest.param({"label_selector": "app=web"}, {}, id="labels"),
+    ],
+)
+async def test_informer_of_some_data_resumes_after_an_outage(
+    select: dict[str, Any], options: dict[str, Any]
+) -> None:
+    async with (
+        APIServer() as server,
+        proxying(server.url) as proxy,
+        Client.from_url(proxy.url) as client,
+    ):
+        for number in range(OBJECTS):
+            body = pod(f"a{number}")
+            body["metadata"]["labels"] = {"app": "web" if number % 2 else "db"}
+            body["status"] = {"phase": "Running" if number % 2 else "Pending"}
+            server.create(PODS, body)
+
+        informer = SharedInformer(ListWatch(client, PODS, **select), **options)
+        async with running(informer.run()):
+            await informer.wait_synced(timeout=60)
+            for name in ("a0", "a1"):
+                server.patch(PODS, name, {"metadata": {"labels": {"app": "web"}}})
+
+            server.delete(PODS, "a3")
+            await asyncio.sleep(30)
+            proxy.break_off()
+            await asyncio.sleep(10)
+            server.patch(PODS, "a1", {"status": {"phase": "Pending"}})
+            proxy.refusing = False
+            await asyncio.sleep(30)
+
+            assert informer.status.history_resets == 0
+            lists = [
+                it.query.get("limit") for it in server.requests if it.verb == "list"
+            ]
+            assert "1" in lists, "the history has been checked"
+            assert len(lists) - lists.count("1") <= 1, "it has not relisted"
 
 
 async def test_retry_watch_resumes_soon_after_an_outage() -> None:

@@ -248,6 +248,11 @@ async def test_store_predicate_sees_a_list_that_empties_the_store() -> None:
     [
         pytest.param(A, "pods has object default/a at version 6", id="there"),
         pytest.param("default/x", "pods has no object default/x", id="absent"),
+        pytest.param(
+            "a",
+            "pods has no object a, keys are namespace/name, such as default/a",
+            id="no-namespace",
+        ),
         pytest.param(None, "pods has 2 objects at version 6", id="store"),
     ],
 )

@@ -20,7 +20,7 @@ from processes import ROOT, start
 from aioinformer import Forbidden, LeaderElector, SharedInformerFactory
 from aioinformer.cli.commands import aioinformer as command_line
 from aioinformer.controller import LeaseLock
-from aioinformer.model.resources import LEASES, PODS, SECRETS
+from aioinformer.model.resources import DEPLOYMENTS, LEASES, PODS, SECRETS
 from aioinformer.testing import APIServer, User
 
 if TYPE_CHECKING:
@@ -108,6 +108,22 @@ async def test_code_fragments_run(page: str) -> None:
             if is_fragment(block):
                 printed, shown = await run_fragment(block, names)
                 assert not shown or answers(printed, shown), (block.line, printed)
+
+
+async def test_operator_of_the_cheat_sheet_works(apiserver: APIServer) -> None:
+    names: dict[str, Any] = {}
+    exec(of("python", "cheatsheet")[0].text, names)
+    sites = names["SITES"]
+    apiserver.register(sites)
+    site = {"metadata": {"name": "blog"}, "spec": {"image": "blog:1"}}
+    apiserver.create(sites, site)
+    async with names["make_manager"](apiserver.client()):
+        await apiserver.until(lambda: apiserver.get(sites, "blog")["status"])
+        ready = {"status": {"readyReplicas": 1}}
+        apiserver.patch(DEPLOYMENTS, "blog", ready)
+        await apiserver.until(
+            lambda: apiserver.get(sites, "blog")["status"] == {"ready": 1}
+        )
 
 
 async def test_test_of_the_cheat_sheet_passes(apiserver: APIServer) -> None:

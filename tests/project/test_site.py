@@ -8,12 +8,12 @@ from __future__ import annotations
 import importlib
 import re
 import tomllib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from processes import ROOT
-from site_build import OPTIONAL, navigation, settings, texts
-from site_check import linked, problems, read
+from site_build import OPTIONAL, navigation, searched, settings, texts
+from site_check import linked, missing_names
 from site_docstrings import as_markdown
 from site_pages import LANDING, Pages, SiteError
 from site_reference import PUBLIC_MODULES, Reference
@@ -268,6 +268,30 @@ def test_texts_for_language_models_have_all_pages(
     assert "### async wait_synced(" in found["llms-full.txt"]
 
 
+def test_search_finds_single_words_in_guides_and_classes() -> None:
+    def item(location: str, title: str) -> dict[str, Any]:
+        return {"location": location, "title": title, "text": title, "path": ["A", "B"]}
+
+    index = {
+        "config": {},
+        "items": [
+            item("production/#memory", "Memory"),
+            item("conformance/#memory", "Memory"),
+            item("reference/a.b/", "a.b"),
+            item("reference/a.b/#a.b.C", "C"),
+            item("reference/a.b/#a.b.C.memory", "memory"),
+            item("reference/a.b/#a.b.C.wait_for", "wait_for"),
+        ],
+    }
+
+    assert [(it["location"], it["text"]) for it in searched(index)["items"]] == [
+        ("production/#memory", "Memory"),
+        ("reference/a.b/", "a.b"),
+        ("reference/a.b/#a.b.C", "C memory"),
+        ("reference/a.b/#a.b.C.wait_for", "wait_for"),
+    ]
+
+
 # -------------------------------------------------------------------- checks of the result
 
 
@@ -283,49 +307,22 @@ def test_names_in_code_are_linked() -> None:
     assert changed == page.replace("<p><code>A</code>", f"<p>{link}")
 
 
-def test_broken_links_and_foreign_resources_are_found(
-    tmp_path: Path, reference: Reference
-) -> None:
-    (tmp_path / "page").mkdir()
-    (tmp_path / "page" / "index.html").write_text(
-        '<a href="../#there"></a><a href="../#gone"></a><a href="../gone/"></a>'
-        '<a href="https://example.com"></a><img src="https://example.com/x.png">'
-        '<script src="//example.com/x.js"></script><link rel="canonical" href="https://a">'
-    )
-    (tmp_path / "index.html").write_text('<p id="there">')
-    (tmp_path / "x.css").write_text("a { background: url(https://example.com/x.png) }")
+def test_missing_names_are_found(tmp_path: Path, reference: Reference) -> None:
     for path in PUBLIC_MODULES:
         folder = tmp_path / "reference" / path
         folder.mkdir(parents=True)
         (folder / "index.html").write_text(
             "".join(
-                f'<p id="{it}">'
+                f'<p class="x" id="{it}">'
                 for it in [path, *reference.entries]
                 if it != "aioinformer.cache.Store"
             )
         )
 
-    found = problems(tmp_path, SITE, reference)
+    found = list(missing_names(tmp_path, reference))
 
-    assert sorted(it for it in found if it.startswith(("page", "x.css"))) == [
-        "page/index.html: ../#gone leads to no anchor",
-        "page/index.html: ../gone/ leads to no page",
-        "page/index.html: loads //example.com/x.js from another host",
-        "page/index.html: loads https://example.com/x.png from another host",
-        "x.css: loads from another host",
-    ]
     assert "aioinformer.cache.Store: no anchor" in found
     assert "aioinformer.cache.Indexer: no anchor" not in found
-
-
-def test_anchors_and_loaded_resources_are_read() -> None:
-    page = '<link rel="stylesheet" href="a.css"><img src="b.png" srcset="c.png 2x"><a id="d" href="e">'
-
-    found = read(page)
-
-    assert found.ids == ["d"]
-    assert found.links == ["e"]
-    assert found.loaded == ["a.css", "b.png", "c.png"]
 
 
 def test_continuous_integration_builds_the_site() -> None:

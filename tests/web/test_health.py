@@ -72,7 +72,24 @@ async def test_healthy_app_reports_its_informers(server: APIServer) -> None:
         "restarts": 0,
         "failures": 0,
         "degraded": 0,
+        "history_resets": 0,
     }
+
+
+async def test_outage_is_trouble_of_an_app_that_stays_ready(server: APIServer) -> None:
+    factory = SharedInformerFactory(server.client())
+    factory.informer("v1", "pods")
+    async with factory:
+        await factory.wait_for_cache_sync(timeout=30)
+        server.faults.add(Refuse(verb="watch", status=503, times=1000))
+        await server.restart()
+        await asyncio.sleep(20)
+        ready = readyz(factory)
+
+    assert ready.status == 200
+    assert troubles(ready) == {"pods": "refused"}
+    (pods,) = body_of(ready)["informers"]
+    assert pods["ok"]
 
 
 async def test_unsynced_app_is_alive_and_not_ready() -> None:
@@ -160,7 +177,7 @@ async def test_G8_stale_cache_is_not_ready_with_max_staleness(
     assert [it.status for it in (bounded, free, live)] == [503, 200, 200]
     assert troubles(bounded) == {"pods": "stale"}
     assert "s old, more than 120 s" in reasons(bounded)["pods"]
-    assert troubles(free) == {"pods": ""}
+    assert troubles(free) == {"pods": "unreachable"}
 
 
 async def test_temporary_informer_is_listed_and_does_not_count(

@@ -93,7 +93,8 @@ class Credentials:
             but proxies in front of them do. Ignored with a token.
         password: Password of `username`.
         source: Coroutine function that returns credentials, such as
-            `ExecPlugin.auth_info`. Excludes the other arguments.
+            `ExecPlugin.auth_info`. It may have a `token`, which is used until the
+            source has returned. Excludes the other arguments.
 
     Raises:
         OptionsError: If the token has characters that a header cannot contain.
@@ -125,7 +126,7 @@ class Credentials:
             self._description = f"the token in {token_file}"
             self._source = _TokenFile(Path(token_file)).auth_info
             self._max_wait = FILE_SECONDS
-        elif source is not None:
+        elif source is not None and not token.strip():
             owner = getattr(source, "__self__", source)
             self._kind = f"source={owner!r}"
             self._description = str(owner)
@@ -223,8 +224,7 @@ class Credentials:
             reason = exc.strerror or type(exc).__name__
             if is_transient(exc):
                 raise TransportError(
-                    f"cannot get credentials from {self}: {reason}. "
-                    "Trying again may help."
+                    f"cannot get credentials from {self}: {reason}"
                 ) from exc
 
         except Exception as exc:  # noqa: BLE001 - the user's source
@@ -244,8 +244,7 @@ class Credentials:
     def _unavailable(self, *, ended: bool) -> OptionsError | TransportError:
         if self._failure is None or not ended:
             return TransportError(
-                f"no credentials from {self} within {self._max_wait:g} s. "
-                "Trying again may help."
+                f"no credentials from {self} within {self._max_wait:g} s"
             )
 
         # A copy for each caller: raising an error adds traceback entries to it.

@@ -271,8 +271,8 @@ class HandlerMonitor:
         verdict = self._limit.note(asyncio.get_running_loop().time())
         if verdict.each:
             logger.warning(
-                "handler %s blocked the event loop for %.0f ms (use thread=True for code "
-                "that blocks)",
+                "handler %s blocked the event loop for %.0f ms, or the machine was overloaded "
+                "(use thread=True for code that blocks)",
                 self._name,
                 seconds * 1000.0,
             )

@@ -121,8 +121,13 @@ class ReflectorStore(Protocol):
     async def discard(self) -> None:
         """Drop the staged objects, because the list failed."""
 
-    async def commit(self, resource_version: str) -> None:
-        """Replace all objects by the staged ones, because the list is complete."""
+    async def commit(self, resource_version: str, *, after_reset: bool = False) -> None:
+        """Replace all objects by the staged ones, because the list is complete.
+
+        Args:
+            resource_version: Version of the list.
+            after_reset: See `stage`.
+        """
 
     async def clear(self) -> None:
         """Remove all objects, because the server no longer has the resource."""

@@ -43,6 +43,7 @@ from aioinformer.informer.listwatch.machine import (
     PageListed,
     Phase,
     Report,
+    StreamListed,
     WatchEnded,
     Watching,
     advance,
@@ -379,7 +380,7 @@ class Reflector:
             except (ApiError, TransportError, DecodeError) as exc:
                 return self._watches.refused(version, exc)
 
-            self._succeeded()
+            self._succeeded(watching=True)
             return await self._watches.follow(watch, version)
 
     async def _open(self, stack: AsyncExitStack, options: WatchOptions) -> Watch:
@@ -402,8 +403,9 @@ class Reflector:
         if _accepted(outcome) and self._backoff.lasted(_now()):
             self._stats.reset_series()
 
+        after_reset = isinstance(before, Listing) and before.after_reset
         for action in actions:
-            await self._perform(action, outcome)
+            await self._perform(action, outcome, after_reset=after_reset)
 
         if before.streaming and _gives_up_streams(self._phase):
             self._stats.streams_given_up()
@@ -411,16 +413,19 @@ class Reflector:
         self._on_change()
         return self._phase
 
-    async def _perform(self, action: Action, outcome: Input) -> None:
+    async def _perform(
+        self, action: Action, outcome: Input, *, after_reset: bool
+    ) -> None:
         match action:
             case Commit(version=version):
                 with store_calls:
-                    await self._store.commit(version)
+                    await self._store.commit(version, after_reset=after_reset)
 
                 self._lists.completed(version)
                 self._stats.in_step = _now()
-                self._succeeded()
                 logger.info("%s: listed at version %s", self.name, version)
+                # A complete stream continues as a watch.
+                self._succeeded(watching=isinstance(outcome, StreamListed))
             case Discard():
                 with store_calls:
                     await self._store.discard()
@@ -435,13 +440,16 @@ class Reflector:
             case Report(error=error):
                 self._error = error
                 self._stats.failed(
-                    error, watched=_accepted(outcome), absent=self._lists.absent
+                    error,
+                    _now(),
+                    watched=_accepted(outcome),
+                    absent=self._lists.absent,
                 )
             case _:
                 assert_never(action)
 
-    def _succeeded(self) -> None:
-        self._stats.succeeded(_now())
+    def _succeeded(self, *, watching: bool) -> None:
+        self._stats.succeeded(_now(), watching=watching)
         self._on_change()
 
     async def _pause(self, outcome: Input) -> None:

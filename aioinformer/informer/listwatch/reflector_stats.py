@@ -6,7 +6,9 @@ Plain state, changed by synchronous calls.
 from __future__ import annotations
 
 import logging
+import math
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from aioinformer._user_code import guarded_logger, user_errors
@@ -27,6 +29,22 @@ __all__ = ["SHORT_WATCH_SECONDS", "ReflectorMetrics", "ReflectorStats"]
 
 
 logger: Final = guarded_logger(__name__)
+
+LOGGED = (1, 2, 4, 8)
+"""Failures of a series that are logged one by one."""
+
+LOG_SECONDS = 300.0
+"""Time between log lines of later failures."""
+
+
+@dataclass(slots=True)
+class _Outage:
+    """Failures since the last accepted watch."""
+
+    began: float
+    failures: int = 0
+    logged: bool = False
+    """True if a failure was logged as a warning, so the recovery has to be, too."""
 
 
 class ReflectorStats:
@@ -65,6 +83,8 @@ class ReflectorStats:
         # list does not end a series: if watches are refused after each list, every
         # refusal would be logged as the first one.
         self._series = 0
+        self._logged_at = -math.inf
+        self._outage: _Outage | None = None
         self._handler: Callable[[Exception], None] | None = None
 
     @property
@@ -115,22 +135,40 @@ class ReflectorStats:
         """Record that the status and headers of a response have arrived."""
         self.connectivity.reached()
 
-    def succeeded(self, now: float) -> None:
-        """Record an accepted watch, or a complete list."""
+    def succeeded(self, now: float, *, watching: bool) -> None:
+        """Record an accepted watch, or a complete list.
+
+        Args:
+            now: Time of the loop.
+            watching: True once changes arrive: only then an outage is over.
+        """
         self.last_contact = now
         self.last_error = None
         self.failures = 0
         self.refusals = 0
+        if watching and self._outage is not None:
+            outage, self._outage = self._outage, None
+            if outage.logged:
+                # As visible as the failure, so that a log of warnings has both.
+                logger.warning(
+                    "%s: recovered after %.0f s (failures=%d)",
+                    self.name,
+                    now - outage.began,
+                    outage.failures,
+                )
 
     def reset_series(self) -> None:
         """Record a watch that has lasted, which ends a series; see `Backoff.lasted`."""
         self._series = 0
 
-    def failed(self, error: Exception, *, watched: bool, absent: bool = False) -> None:
+    def failed(
+        self, error: Exception, now: float, *, watched: bool, absent: bool = False
+    ) -> None:
         """Record a failed list or watch: count it, log it, call the user's handler.
 
         Args:
             error: Error of the list or watch.
+            now: Time of the loop.
             watched: True for a watch that the server had accepted.
             absent: True if the resource is absent, which was already logged.
         """
@@ -142,9 +180,12 @@ class ReflectorStats:
             self.history_resets += 1
 
         self._series += 1
+        self._outage = self._outage or _Outage(now)
+        self._outage.failures += 1
         self.metrics.failed(error)
         if not (absent and isinstance(error, NotFound)):
-            self._log(error, ordinary=watched or isinstance(error, ResourceExpired))
+            ordinary = watched or isinstance(error, ResourceExpired)
+            self._log(error, now, ordinary=ordinary)
 
         self._call_handler(error)
 
@@ -159,16 +200,24 @@ class ReflectorStats:
             self.last_error,
         )
 
-    def _log(self, error: Exception, *, ordinary: bool) -> None:
-        failures = self._series
-        if failures == 1 and ordinary and not is_foreign(error):
+    def _log(self, error: Exception, now: float, *, ordinary: bool) -> None:
+        failures, foreign = self._series, is_foreign(error)
+        if isinstance(error, HistoryReset):
+            # Objects may be missing now, and nothing has failed: log each one.
+            logger.warning(
+                "%s: %s, listing and comparing all objects", self.name, error
+            )
+        elif failures == 1 and ordinary and not foreign:
             # Normal operation: an expired version, or a broken connection.
             logger.info(
                 "%s: list or watch was interrupted, retrying: %s", self.name, error
             )
-        elif failures & (failures - 1) == 0:
-            # Only the 1st, 2nd, 4th, 8th ... of a series, as it may last for days.
-            foreign = is_foreign(error)
+        elif failures in LOGGED or now - self._logged_at >= LOG_SECONDS:
+            # Only some of a series, as it may last for days.
+            self._logged_at = now
+            if self._outage is not None:
+                self._outage.logged = True
+
             logger.log(
                 logging.ERROR if foreign else logging.WARNING,
                 "%s: list or watch failed, will retry (failures=%d): %s",

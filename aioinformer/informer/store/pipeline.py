@@ -10,11 +10,13 @@ are reported at the end of a step, as `on_error` may add a handler.
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
 from operator import attrgetter
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget, release
 from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.deltas import Delta, DeltaType, Replacement
@@ -29,6 +31,7 @@ from aioinformer.informer.notifications import (
     object_of,
 )
 from aioinformer.informer.store.compressor import BodyCompressor
+from aioinformer.informer.store.difference import difference_of
 from aioinformer.informer.store.staged_list import StagedList, newest_version
 from aioinformer.informer.store.transformer import (
     Transformer,
@@ -54,6 +57,8 @@ if TYPE_CHECKING:
     from aioinformer.model.views import DecodedBodies
 
 __all__ = ["Pipeline", "SharedStore"]
+
+logger: Final = guarded_logger(__name__)
 
 
 SWEEP_SECONDS = 0.5
@@ -122,6 +127,7 @@ class Pipeline:
         compressor: Compressor of stored bodies.
         metrics: Sink of `informer_processing_latency_seconds`: seconds from taking a
             batch of changes, or a list, until it is applied.
+        name: Name in the log.
         namespace: Namespace of all objects, if the store is shared with others. A list
             then replaces the objects of this namespace. The others are copied, in
             slices, at a microsecond each. Requires an index by namespace.
@@ -140,9 +146,11 @@ class Pipeline:
         compressor: BodyCompressor | None = None,
         metrics: MetricsSink = NULL_SINK,
         *,
+        name: str = "informer",
         namespace: str = "",
         shared: SharedStore | None = None,
     ) -> None:
+        self._name = name
         self._indexer = indexer
         self._processor = processor
         self._on_synced = on_synced
@@ -164,6 +172,8 @@ class Pipeline:
         self._staged: StagedList | None = None
         # The newest complete list in the queue.
         self._committed: Contents[KubeObject] | None = None
+        # The list that follows a reset of the server's history, until it is applied.
+        self._reset_list: Contents[KubeObject] | None = None
         # Identities of objects whose newest state the transform left out.
         self._left_out: dict[str, KubeObject] = {}
         # The version up to which everything was fed; None before the first list.
@@ -303,8 +313,13 @@ class Pipeline:
         if staged is not None:
             await release(list(staged.contents.objects.values()))
 
-    async def commit(self, resource_version: str) -> None:
+    async def commit(self, resource_version: str, *, after_reset: bool = False) -> None:
         """Queue the staged objects as a complete list.
+
+        Args:
+            resource_version: Version of the list.
+            after_reset: True after a history reset: the changes are logged as a
+                warning.
 
         Cancellation:
             Safe: it is queued, or it is not.
@@ -315,6 +330,7 @@ class Pipeline:
 
         self._staged = None
         self._committed = staged.contents
+        self._reset_list = staged.contents if after_reset else None
         self._left_out = staged.left_out
         self._version = resource_version
         newest = version_number(staged.newest)
@@ -661,8 +677,20 @@ class Pipeline:
         before = self._current()
         first = not self.synced
         changes: list[Notification] = []
-        if before and self._processor.listeners:
-            changes = await _difference(before, now, initial=first)
+        reset = self._reset_list is new
+        if before and (reset or self._processor.listeners):
+            difference = await difference_of(before, now, initial=first)
+            changes = difference.changes
+            logger.log(
+                logging.WARNING if reset else logging.INFO,
+                "%s: %s changed the store (added=%d updated=%d deleted=%d objects=%d)",
+                self._name,
+                "list after a history reset" if reset else "relist",
+                difference.added,
+                difference.updated,
+                difference.deleted,
+                len(now),
+            )
 
         # May be newer than the list, if a bookmark was queued after it.
         version = self._fifo.applied() or replacement.resource_version
@@ -672,7 +700,7 @@ class Pipeline:
             shared = self._shared
             self._indexer.swap(new, version if shared is None else shared.version)
             if self._committed is new:
-                self._committed = None
+                self._committed = self._reset_list = None
 
             if not before:
                 self._processor.publish(Snapshot(list(now.values()), initial=first))
@@ -759,32 +787,3 @@ class Pipeline:
         # Queued notifications refer to old states, which handlers may read.
         if any(listener.depth for listener in self._processor.listeners):
             self._sweep_later()
-
-
-async def _difference(
-    old: Mapping[str, KubeObject], new: Mapping[str, KubeObject], *, initial: bool
-) -> list[Notification]:
-    """Return the changes made by a list: deletions, then the rest in list order."""
-    changes: list[Notification] = []
-    budget = LoopBudget.current()
-    await budget.start()
-    for key, before in old.items():
-        now = new.get(key)
-        if now is None or now.uid != before.uid:
-            changes.append(Deleted(before, True))
-
-        if budget.over():
-            await budget.start()
-
-    for key, now in new.items():
-        was = old.get(key)
-        if was is None or was.uid != now.uid:
-            changes.append(Added(now, initial))
-        elif was is not now and not (same_state(was, now) and was == now):
-            changes.append(Updated(was, now))
-
-        if budget.over():
-            await budget.start()
-
-    budget.end()
-    return changes

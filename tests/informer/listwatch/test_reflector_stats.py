@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 
 import pytest
 from fake_source import (
@@ -71,7 +72,66 @@ async def test_successful_lists_in_between_do_not_restart_the_log_intervals(
         await asyncio.sleep(6000)
 
     assert len(source.requests) > 200
-    assert 5 < len(caplog.records) < 10
+    assert 15 < len(caplog.records) < 25
+
+
+async def test_failures_of_a_long_outage_are_logged_every_five_minutes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with running(reflector_of(FakeSource([BUSY])).run()):
+        await asyncio.sleep(200)
+        caplog.clear()
+        await asyncio.sleep(3600)
+
+    times = [record.created for record in caplog.records]
+    assert 9 <= len(times) <= 12
+
+
+async def test_recovery_after_a_logged_failure_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    source = FakeSource(
+        [BUSY, BUSY, BUSY, Page(version=7)],
+        [BUSY, Stream(60.0, END), Stream(60.0, END)],
+    )
+
+    async with running(reflector_of(source).run()):
+        await asyncio.sleep(300)
+
+    lines = [(it.levelname, it.getMessage()) for it in caplog.records]
+    *failures, (level, recovery) = lines
+    assert len(failures) == 3  # the 1st, 2nd and 4th
+    assert level == "WARNING"
+    assert re.fullmatch(r"pods: recovered after \d+ s \(failures=4\)", recovery)
+
+
+async def test_recovery_after_an_ordinary_interruption_is_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "aioinformer")
+    source = FakeSource([Page(version=7)], [Stream(5.0, BROKEN), Stream(60.0, END)])
+
+    async with running(reflector_of(source).run()):
+        await asyncio.sleep(30)
+
+    assert "interrupted" in caplog.text
+    assert "recovered" not in caplog.text
+
+
+async def test_history_reset_is_logged_as_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    source = FakeSource([Page(version=7), Page(version=3)], [EXPIRED])
+
+    async with running(reflector_of(source).run()):
+        await asyncio.sleep(30)
+
+    (line,) = [it for it in caplog.records if "reset" in it.getMessage()]
+    assert line.levelname == "WARNING"
+    assert line.getMessage() == (
+        "pods: list of version 3 is older than version 7: the server's history was "
+        "reset, listing and comparing all objects"
+    )
 
 
 async def test_successful_watch_restarts_the_log_intervals(
@@ -84,6 +144,7 @@ async def test_successful_watch_restarts_the_log_intervals(
         await asyncio.sleep(200)
 
     received = [record.getMessage() for record in caplog.records]
+    received = [text for text in received if "recovered" not in text]
     assert [text.split()[7] for text in received] == [
         f"(failures={n}):" for n in (1, 2, 1)
     ]
@@ -101,7 +162,7 @@ async def test_watches_that_always_fail_after_their_start_are_logged(
     lines = [
         (it.levelname, it.getMessage().partition(")")[0])
         for it in caplog.records
-        if "listed" not in it.getMessage()
+        if it.getMessage().startswith("pods: list or watch")
     ]
     assert lines[0][0] == "INFO"
     assert lines[1:4] == [
