@@ -29,11 +29,11 @@ TESTS = {
 VERBS = re.findall(
     r"\w+",
     """
-    Add Answer Apply Call Change Check Choose Clean Create Debounce Delete Deploy
-    Detect Filter Find Follow Give Grant Handle Ignore Index Iterate Join Keep Limit List
+    Add Answer Apply Call Change Check Choose Clean Create Debounce Decode Delete Deploy
+    Detect Drain Filter Find Follow Give Grant Handle Ignore Index Iterate Join Keep Limit List
     Log Measure Own Patch Print Protect React Read Reconcile Record Refuse Report
-    Requeue Restart Resync Retry Run Select Send Serve Set Share Show Shrink Shut
-    Simulate Start Stop Stream Test Update Use Wait Watch Write
+    Requeue Restart Resync Retry Run Scale Select Send Serve Set Share Show Shrink Shut
+    Simulate Start Stop Stream Test Try Update Use Wait Watch Write
     """,
 )
 
