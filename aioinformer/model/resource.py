@@ -84,6 +84,9 @@ class Resource:
                 `..`, or with a slash or a percent sign.
         """
         for part in (namespace or "", name, subresource):
+            if not isinstance(part, str):
+                raise OptionsError(f"names for {self} must be strings, not {part!r}")
+
             if part in {".", ".."} or "/" in part or "%" in part:
                 raise OptionsError(
                     f"invalid path segment {part!r} for {self}: it must not be '.' or "
