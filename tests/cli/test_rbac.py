@@ -193,7 +193,7 @@ async def test_rules_of_one_namespace_are_roles(
 ) -> None:
     options = ProgramOptions(
         account="app",
-        namespace="shop",
+        namespaces=("shop",),
         informers=("pods", "cm", "nodes"),
         allowed=("pods/eviction=create", "pods=delete,patch", "ns=get"),
         events=True,
@@ -220,7 +220,7 @@ async def test_roles_in_other_namespaces_are_named_after_the_accounts_namespace(
     server: APIServer, capfd: Captured
 ) -> None:
     options = ProgramOptions(
-        account="ops/app", namespace="shop", informers=("pods",), lease="app"
+        account="ops/app", namespaces=("shop",), informers=("pods",), lease="app"
     )
     documents = await printed(server, options, capfd)
     named = {
@@ -240,7 +240,7 @@ async def test_rules_of_two_namespaces_do_not_replace_each_other(
     common: dict[str, Any] = {"account": "shop/app", "lease": "app", "events": True}
     for namespace in ("shop", "media"):
         options = ProgramOptions(
-            namespace=namespace, informers=("pods", "nodes"), **common
+            namespaces=(namespace,), informers=("pods", "nodes"), **common
         )
         apply(server, await printed(server, options, capfd), tmp_path)
 
@@ -256,6 +256,29 @@ async def test_rules_of_two_namespaces_do_not_replace_each_other(
     }
 
 
+async def test_rules_of_several_namespaces_are_printed_at_once(
+    server: APIServer, capfd: Captured, tmp_path: Path
+) -> None:
+    options = ProgramOptions(
+        account="shop/app",
+        namespaces=("shop", "media"),
+        informers=("pods", "nodes"),
+        statuses=("sites",),
+        events=True,
+    )
+    documents = await printed(server, options, capfd)
+
+    rules = ["sites/status: patch", "pods: list watch", "events: create patch"]
+    found = granted(documents)
+    assert set(found.pop(("Role", "shop"))) == set(rules)
+    assert set(found.pop(("Role", "media"))) == set(rules)
+    assert found == {
+        ("ClusterRole", ""): ["nodes: list watch"],
+        ("Role", "default"): ["events: create patch"],
+    }
+    apply(server, documents, tmp_path)
+
+
 # ---------------------------------------------------------------- usage
 
 
@@ -266,7 +289,11 @@ async def test_rules_of_two_namespaces_do_not_replace_each_other(
         ({"informers": ("pods",)}, "pass --service-account NAMESPACE/NAME"),
         ({"informers": ("pods",), "account": "app"}, "--service-account NAMESPACE/app"),
         (
-            {"informers": ("pods",), "namespace": "shop"},
+            {"informers": ("pods",), "account": "app", "namespaces": ("a", "b")},
+            "--service-account NAMESPACE/app",
+        ),
+        (
+            {"informers": ("pods",), "namespaces": ("shop",)},
             "--service-account shop/NAME",
         ),
         ({"informers": ("things",), "account": "shop/app"}, "no resource 'things'"),
@@ -282,7 +309,7 @@ async def test_rules_of_two_namespaces_do_not_replace_each_other(
             "-n: '*' is no name",
         ),
         (
-            {"events": True, "namespace": "shop", "all_namespaces": True},
+            {"events": True, "namespaces": ("shop",), "all_namespaces": True},
             "-n and -A cannot be combined",
         ),
     ],
