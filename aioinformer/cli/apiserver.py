@@ -18,10 +18,13 @@ from aioinformer.cli.workload import NAMESPACES, Workload, objects_for
 from aioinformer.errors import AlreadyExists
 from aioinformer.model import resources
 from aioinformer.model.yaml_values import MOST_BYTES, YAMLError, decoded_yaml
-from aioinformer.testing import APIServer
+from aioinformer.testing import APIServer, User
 
 __all__ = ["APIServerOptions", "serve"]
 
+
+# Objects that are created before signals are handled.
+OBJECTS_AT_ONCE = 200
 
 # Prefix of the servers in kubeconfigs that we write.
 _LOOPBACK = "http://127.0.0.1:"
@@ -43,6 +46,9 @@ class APIServerOptions:
     token: str | None = None
     """Bearer token that clients must send, or None."""
 
+    users: tuple[tuple[str, User], ...] = ()
+    """Tokens and users besides the administrator."""
+
     manifests: tuple[str, ...] = ()
     """Paths for `APIServer.load()`."""
 
@@ -58,7 +64,8 @@ async def serve(options: APIServerOptions) -> int:
 
     Raises:
         CommandError: If the port is taken, the kubeconfig cannot be written or is that
-            of another cluster, or there are no pods to change.
+            of another cluster, there are no pods to change, or users but no
+            administrator.
         OptionsError: If a file cannot be loaded.
 
     Cancellation:
@@ -67,10 +74,19 @@ async def serve(options: APIServerOptions) -> int:
     if options.changes_per_second and not options.pods:
         raise CommandError("--churn needs pods to change: use --pods, too.")
 
+    if options.users and options.token is None:
+        raise CommandError(
+            "--user needs an administrator, who grants permissions: pass --token, too."
+        )
+
     if options.kubeconfig is not None:
         await asyncio.to_thread(_check_replaceable, Path(options.kubeconfig))
 
-    server = APIServer(port=options.port, token=options.token)
+    users = dict(options.users)
+    if len(users) < len(options.users):
+        raise CommandError("two --user options have the same token: use one each.")
+
+    server = APIServer(port=options.port, token=options.token, users=users)
     if options.manifests:
         await asyncio.to_thread(server.load, *options.manifests)
 
@@ -99,7 +115,7 @@ async def _serve(server: APIServer, options: APIServerOptions) -> int:
         changes_per_second=options.changes_per_second,
     )
     if options.pods:
-        _populate(server, workload)
+        await _populate(server, workload)
 
     if options.kubeconfig is not None:
         await asyncio.to_thread(_write_kubeconfig, server, Path(options.kubeconfig))
@@ -124,13 +140,16 @@ async def _serve(server: APIServer, options: APIServerOptions) -> int:
     return 0
 
 
-def _populate(server: APIServer, workload: Workload) -> None:
+async def _populate(server: APIServer, workload: Workload) -> None:
     for name in NAMESPACES:
         # A manifest may have created it.
         with contextlib.suppress(AlreadyExists):
             server.create(resources.NAMESPACES, {"metadata": {"name": name}})
 
-    workload.populate()
+    for number, _ in enumerate(workload.creating()):
+        if number % OBJECTS_AT_ONCE == 0:
+            await asyncio.sleep(0)  # for Ctrl-C: 100,000 pods take 15 s
+
     # Most of these objects stay, so the garbage collector need not traverse them.
     gc.collect()
     gc.freeze()
@@ -196,6 +215,13 @@ def _instructions(url: str, options: APIServerOptions) -> str:
             "Clients must send the token. kubectl sends none over plain HTTP. Try",
             f"  aioinformer watch pods --server {url} --token ...",
         ]
+        names = ", ".join(user.name for _, user in options.users)
+        if names:
+            lines += [
+                f"Only roles grant permissions to {names}. This prints rules for them:",
+                f"  aioinformer doctor pods -o rules --server {url} --token ...",
+            ]
+
         if path:
             lines += [
                 f"The kubeconfig {path} contains it:",

@@ -69,11 +69,11 @@ class DoctorOptions:
     resources: tuple[str, ...] = ("pods",)
     """Names of resources, as for `Discovery`."""
 
-    namespace: str | None = None
-    """Namespace. None for the default of the connection."""
+    namespaces: tuple[str, ...] = ()
+    """Namespaces. Empty for the default of the connection."""
 
     all_namespaces: bool = False
-    """True for all namespaces, without a `namespace`."""
+    """True for all namespaces, without `namespaces`."""
 
     group: str = ""
     """Group to bind rules to. Empty for the user."""
@@ -97,11 +97,13 @@ async def doctor(options: DoctorOptions, target: ConnectionOptions) -> int:
     Cancellation:
         Ends the step; connections are closed, and an exec plugin is killed.
     """
-    if options.namespace is not None and options.all_namespaces:
+    if options.namespaces and options.all_namespaces:
         raise CommandError("-n and -A cannot be combined: omit one of them.")
 
     # These fail on invalid options before anything is read.
-    PODS.path(options.namespace)
+    for namespace in options.namespaces:
+        PODS.path(namespace)
+
     target.client()
 
     steps = StepRunner(options.seconds, _output_of(options))
@@ -109,7 +111,7 @@ async def doctor(options: DoctorOptions, target: ConnectionOptions) -> int:
         target,
         steps,
         names=tuple(dict.fromkeys(options.resources)),
-        namespace=options.namespace,
+        namespaces=options.namespaces,
         all_namespaces=options.all_namespaces,
         group=options.group,
     )
@@ -160,8 +162,11 @@ def _document(findings: list[Finding], rules: list[dict[str, Any]]) -> bytes:
 class _Lines:
     """Output of findings as lines, in colors on terminals."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
+    def __init__(self, names: tuple[str, ...], namespaces: tuple[str, ...]) -> None:
         longest = max(map(len, names), default=0) + len(": permissions")
+        if len(namespaces) > 1:
+            longest += len(" in ") + max(map(len, namespaces))
+
         self._width = max(longest, len("client certificate"))
         self._colored = sys.stdout.isatty() and has_colors(os.environ)
 
@@ -178,7 +183,7 @@ class _Lines:
 def _output_of(options: DoctorOptions) -> Callable[[Finding], Awaitable[None]]:
     match options.report:
         case "lines":
-            return _Lines(options.resources).report
+            return _Lines(options.resources, options.namespaces).report
         case "rules":
             return _print_failure
         case "json":
@@ -209,8 +214,8 @@ class ClusterChecks:
         target: Cluster and credentials.
         steps: Runner of the steps, which keeps their findings.
         names: Names of resources, as for `Discovery`.
-        namespace: Namespace. None for the default of the connection.
-        all_namespaces: True for all namespaces, without a `namespace`.
+        namespaces: Namespaces. Empty for the default of the connection.
+        all_namespaces: True for all namespaces, without `namespaces`.
         group: Group to bind rules to. Empty for the user.
 
     Attributes:
@@ -223,7 +228,7 @@ class ClusterChecks:
         steps: StepRunner,
         *,
         names: tuple[str, ...],
-        namespace: str | None = None,
+        namespaces: tuple[str, ...] = (),
         all_namespaces: bool = False,
         group: str = "",
     ) -> None:
@@ -231,7 +236,7 @@ class ClusterChecks:
         self._target = target
         self._steps = steps
         self._names = names
-        self._namespace = namespace
+        self._namespaces = namespaces
         self._all_namespaces = all_namespaces
         self._group = group
         self._identity = Identity()
@@ -333,22 +338,35 @@ class ClusterChecks:
 
         async def find() -> StepResult:
             served = await resource.find(name, client, discovered=self._discovered)
-            scope = self._scope(served, client)
-            result = results.served(served, scope.description)
+            scopes = self._scopes(served, client)
+            where = " and ".join(it.description for it in scopes)
+            result = results.served(served, where)
             if result.mark != "failed":
-                found.append(scope)
+                found.extend(scopes)
 
             return result
 
         await steps.step("found", find(), resource=name)
-        if found:
-            await self._follow(name, found[0], client)
-        else:
+        for scope in found:
+            # With one namespace, "found" shows it.
+            label = scope.namespace if len(found) > 1 else ""
+            await self._follow(name, scope, client, label)
+
+        if not found:
             why = "informers cannot use it"
             await steps.skip(*_RESOURCE_STEPS, why=why, resource=name)
 
-    async def _follow(self, name: str, scope: ResourceScope, client: Client) -> None:
-        """Check a resource as an informer uses it, until a step fails."""
+    async def _follow(
+        self, name: str, scope: ResourceScope, client: Client, namespace: str
+    ) -> None:
+        """Check a resource as an informer uses it, until a step fails.
+
+        Args:
+            name: Resource as given by the user.
+            scope: Resource and namespace.
+            client: Entered client.
+            namespace: Namespace for the findings, or empty.
+        """
         steps, denied, versions = self._steps, set[str](), list[str]()
 
         async def review() -> StepResult:
@@ -378,22 +396,23 @@ class ClusterChecks:
                 self._is_refused("watch", denied, exc)
                 raise
 
-        await steps.step("permissions", review(), resource=name)
+        of = {"resource": name, "namespace": namespace}
+        await steps.step("permissions", review(), **of)
         later = ("list", "watch", "watch list")
         if "list" in denied:
-            await steps.skip(*later, why="list is not permitted", resource=name)
-        elif not await steps.step("list", list_(), resource=name):
+            await steps.skip(*later, why="list is not permitted", **of)
+        elif not await steps.step("list", list_(), **of):
             why = "list failed"
-            await steps.skip(*later[1:], why=why, resource=name)
+            await steps.skip(*later[1:], why=why, **of)
         elif "watch" in denied:
             why = "watch is not permitted"
-            await steps.skip(*later[1:], why=why, resource=name)
-        elif not await steps.step("watch", watch(), resource=name):
+            await steps.skip(*later[1:], why=why, **of)
+        elif not await steps.step("watch", watch(), **of):
             why = "watch failed"
-            await steps.skip(*later[2:], why=why, resource=name)
+            await steps.skip(*later[2:], why=why, **of)
         else:
             check = resource.watch_list(scope, client, steps.seconds)
-            await steps.step("watch list", check, resource=name)
+            await steps.step("watch list", check, **of)
 
         if denied & {"list", "watch"}:
             self.needs.append(MissingPermission(scope.resource, scope.namespace))
@@ -406,13 +425,13 @@ class ClusterChecks:
         if not self._identity.user:
             self._identity = Identity(results.name_in(exc.message))
 
-    def _scope(self, served: ServedResource, client: Client) -> ResourceScope:
+    def _scopes(self, served: ServedResource, client: Client) -> list[ResourceScope]:
         found = served.resource
         if not found.namespaced or self._all_namespaces:
-            return ResourceScope(found)
+            return [ResourceScope(found)]
 
-        namespace = self._namespace or self._target.namespace(client.config)
-        return ResourceScope(found, namespace or "")
+        default = self._target.namespace(client.config) or ""
+        return [ResourceScope(found, it) for it in self._namespaces or (default,)]
 
     def _check_group(self) -> None:
         groups = self._identity.groups
@@ -459,6 +478,7 @@ class StepRunner:
         check: Awaitable[StepResult],
         *,
         resource: str = "",
+        namespace: str = "",
         advice: str = _CHECK_SERVER,
     ) -> bool:
         """Run a step, and record its finding. Errors and timeouts are findings, too.
@@ -467,6 +487,7 @@ class StepRunner:
             name: Name of the step.
             check: Awaitable that does the step.
             resource: Resource of the step, or empty for the server.
+            namespace: Namespace of the step, if several were given.
             advice: Advice after a timeout.
 
         Returns:
@@ -497,20 +518,30 @@ class StepRunner:
                 mark=result.mark,
                 text=result.text,
                 resource=resource,
+                namespace=namespace,
                 seconds=loop.time() - before,
             )
         )
         return result.mark != "failed"
 
-    async def skip(self, *names: str, why: str, resource: str = "") -> None:
+    async def skip(
+        self, *names: str, why: str, resource: str = "", namespace: str = ""
+    ) -> None:
         """Record skipped steps, with the reason.
 
         Cancellation:
             Safe: recorded steps are kept.
         """
         for name in names:
-            finding = Finding(step=name, mark="skipped", text=why, resource=resource)
-            await self._keep(finding)
+            await self._keep(
+                Finding(
+                    step=name,
+                    mark="skipped",
+                    text=why,
+                    resource=resource,
+                    namespace=namespace,
+                )
+            )
 
     async def _keep(self, finding: Finding) -> None:
         text = finding.text

@@ -22,6 +22,7 @@ __all__ = [
     "namespace_name",
     "run_typed",
     "seconds_in",
+    "users_by_token",
 ]
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -116,22 +117,41 @@ def given(
 def namespace_name(
     context: click.Context,
     parameter: click.Parameter,
-    value: str | tuple[str, ...] | None,
-) -> str | tuple[str, ...] | None:
-    """Check that each value of an option can be a namespace, and return the values."""
-    for name in (value,) if isinstance(value, str) else value or ():
+    value: tuple[str, ...],
+) -> tuple[str, ...]:
+    """Check that each value of an option can be a namespace, and return them once."""
+    for name in value:
         if not name.strip():
             raise click.BadParameter(_EMPTY["namespace"])
 
         several = re.split(r"[,\s]+", name.strip(", "))
         if len(several) > 1:
             repeated = " ".join(f"-n {it}" for it in several)
-            hint = f"write {repeated}" if parameter.multiple else "use one"
             raise click.BadParameter(
-                f"{name!r} is not one namespace: {hint}, or use -A for all namespaces"
+                f"{name!r} is not one namespace: write {repeated}, or use -A for all "
+                "namespaces"
             )
 
-    return tuple(dict.fromkeys(value)) if isinstance(value, tuple) else value
+    return tuple(dict.fromkeys(value))
+
+
+def users_by_token(
+    context: click.Context, parameter: click.Parameter, value: tuple[str, ...]
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Parse users such as `bobs-token=bob,devs`: the token, the name and the groups."""
+    found = []
+    for text in value:
+        token, _, names = text.partition("=")
+        name, *groups = names.split(",")
+        if not token or not name or not all(groups):
+            # Without the text, which may be a token.
+            raise click.BadParameter(
+                "not a user: write TOKEN=NAME[,GROUP...], such as bobs-token=bob,devs"
+            )
+
+        found.append((token, (name, *groups)))
+
+    return tuple(found)
 
 
 def complete_resource(

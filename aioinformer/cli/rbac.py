@@ -37,11 +37,11 @@ class ProgramOptions:
     account: str = ""
     """Service account, `NAME` or `NAMESPACE/NAME`."""
 
-    namespace: str | None = None
-    """Namespace of the objects. None for the default of the connection."""
+    namespaces: tuple[str, ...] = ()
+    """Namespaces of the objects. Empty for the default of the connection."""
 
     all_namespaces: bool = False
-    """True for all namespaces, without a `namespace`."""
+    """True for all namespaces, without `namespaces`."""
 
     informers: tuple[str, ...] = ()
     """Resources with an informer, as for `find_resource()`."""
@@ -92,7 +92,7 @@ async def print_rbac(options: ProgramOptions, target: ConnectionOptions) -> int:
     Cancellation:
         Safe.
     """
-    if options.namespace is not None and options.all_namespaces:
+    if options.namespaces and options.all_namespaces:
         raise CommandError("-n and -A cannot be combined: omit one of them.")
 
     wanted = list(_permissions(options))
@@ -103,26 +103,31 @@ async def print_rbac(options: ProgramOptions, target: ConnectionOptions) -> int:
             "--leader-election."
         )
 
-    if options.namespace:
-        _check_name("-n", options.namespace)
+    for name in options.namespaces:
+        _check_name("-n", name)
 
     if options.lease is not None:
         _check_name("--leader-election", options.lease)
 
     async with target.client() as client:
-        namespace = options.namespace or target.namespace(client.config)
-        account = _account_of(options.account, namespace)
-        scope = "" if options.all_namespaces else namespace or ""
+        default = target.namespace(client.config)
+        namespaces = options.namespaces or ((default,) if default else ())
+        # With several, the account must name its own.
+        account = _account_of(
+            options.account, namespaces[0] if len(namespaces) == 1 else None
+        )
+        scopes = ("",) if options.all_namespaces else namespaces or ("",)
         try:
             async with asyncio.timeout(options.seconds):
-                grants = [await _grant(it, scope, client) for it in wanted]
+                found = [await _grants(it, scopes, client) for it in wanted]
         except TimeoutError as exc:
             raise CommandError(
                 f"timed out after {options.seconds:g} s (--timeout). Check the server, "
                 "firewalls and proxies."
             ) from exc
 
-    grants += _grants_of_library(options, grants, account, scope)
+    grants = [grant for each in found for grant in each]
+    grants += _grants_of_library(options, grants, account, scopes)
     await write(as_yaml(manifests_of_program(grants, account)))
     return 0
 
@@ -190,15 +195,21 @@ def _allowed(text: str) -> _Permission:
     return _Permission(word, verbs, subresource)
 
 
-async def _grant(wanted: _Permission, scope: str, client: Client) -> Grant:
+async def _grants(
+    wanted: _Permission, scopes: tuple[str, ...], client: Client
+) -> list[Grant]:
+    """Return the permission in each scope: a namespace, or empty for all."""
     found = await find_resource(wanted.word, client)
     name = "/".join(filter(None, (found.plural, wanted.subresource)))
-    place = scope if found.namespaced else ""
-    return Grant(found.group, name, wanted.verbs, place)
+    places = scopes if found.namespaced else ("",)
+    return [Grant(found.group, name, wanted.verbs, it) for it in places]
 
 
 def _grants_of_library(
-    options: ProgramOptions, grants: list[Grant], account: Subject, scope: str
+    options: ProgramOptions,
+    grants: list[Grant],
+    account: Subject,
+    scopes: tuple[str, ...],
 ) -> Iterator[Grant]:
     """Yield the permissions of electors and recorders."""
     if options.lease is not None:
@@ -211,7 +222,10 @@ def _grants_of_library(
 
     if options.events:
         verbs = ("create", "patch")
-        yield Grant(EVENTS.group, EVENTS.plural, verbs, scope)
-        if scope not in {"", "default"} and any(not it.namespace for it in grants):
+        for scope in scopes:
+            yield Grant(EVENTS.group, EVENTS.plural, verbs, scope)
+
+        known = {"", "default"} & set(scopes)
+        if not known and any(not it.namespace for it in grants):
             # Events about cluster-scoped objects.
             yield Grant(EVENTS.group, EVENTS.plural, verbs, "default", purpose="events")

@@ -12,6 +12,8 @@ from aioinformer.model.resources import CONFIG_MAPS, NODES, PODS
 from aioinformer.model.times import kube_time
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aioinformer.testing import APIServer
 
 __all__ = ["NAMESPACES", "Workload", "objects_for"]
@@ -103,16 +105,24 @@ class Workload:
 
     def populate(self) -> None:
         """Create the initial objects."""
+        for _ in self.creating():
+            pass
+
+    def creating(self) -> Iterator[None]:
+        """Create the initial objects, and yield after each."""
         for number, name in enumerate(self._nodes):
             self._server.create(NODES, _node(name, number))
+            yield
 
         for namespace, app in self._apps:
             body = {"metadata": {"name": app}, "data": {"colour": "green"}}
             self._server.create(CONFIG_MAPS, body, namespace=namespace)
+            yield
 
         for _ in range(self._target):
             # Most pods are young, as old ones have been replaced.
             self._create_pod(age=OLDEST * self._rng.random() ** 3)
+            yield
 
     async def run(self) -> None:
         """Make changes at the given rate, until cancelled.

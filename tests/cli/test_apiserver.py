@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 from conftest import pod
+from doctor_helpers import examined
 from processes import PROMPT_SECONDS, Process, start
 
 from aioinformer.cli.apiserver import APIServerOptions, serve
@@ -19,9 +20,10 @@ from aioinformer.cli.connection import ConnectionOptions
 from aioinformer.cli.error_messages import CommandError
 from aioinformer.cli.workload import NAMESPACES
 from aioinformer.client import Client
-from aioinformer.errors import NotFound, Unauthorized
+from aioinformer.errors import Forbidden, NotFound, Unauthorized
 from aioinformer.model import resources
-from aioinformer.model.resources import PODS
+from aioinformer.model.resources import PODS, ROLE_BINDINGS
+from aioinformer.testing import User
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -230,6 +232,60 @@ async def test_apiserver_with_token_prints_that_kubectl_sends_none(
     assert "right" not in output
 
 
+async def test_apiserver_has_users_with_the_permissions_of_roles(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    users = (("bobs-token", User("bob", ("devs",))), ("eves-token", User("eve")))
+    url = await served(APIServerOptions(port=0, token="admin", users=users), capfd)
+    with pytest.raises(Forbidden, match='User "bob" cannot list'):
+        await listed(url, "bobs-token")
+
+    bob = ConnectionOptions(server=url, token="bobs-token")
+    options = {"namespaces": ("default",), "group": "devs"}
+    found = await examined(bob, "pods", capfd=capfd, **options)
+    async with Client.from_url(url, token="admin") as admin:
+        for role in found.rules:
+            kind = resources.ROLES if role["kind"] == "Role" else ROLE_BINDINGS
+            await admin.create(kind, role, namespace="default")
+
+    assert await listed(url, "bobs-token") == 0
+    with pytest.raises(Forbidden, match='User "eve" cannot list'):
+        await listed(url, "eves-token")
+
+
+async def listed(url: str, token: str) -> int:
+    async with Client.from_url(url, token=token) as client:
+        return len(await client.list(PODS, namespace="default"))
+
+
+async def test_users_without_administrator_are_refused() -> None:
+    bob = ("bobs-token", User("bob"))
+    with pytest.raises(CommandError, match="pass --token, too"):
+        await serve(APIServerOptions(port=0, users=(bob,)))
+    with pytest.raises(CommandError, match="have the same token"):
+        await serve(APIServerOptions(port=0, token="admin", users=(bob, bob)))
+
+
+async def test_apiserver_prints_how_users_get_permissions(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    users = (("bobs-token", User("bob")), ("eves-token", User("eve")))
+    await serve(APIServerOptions(port=0, token="admin", users=users, seconds=1))
+
+    output = capsys.readouterr().out
+    assert "Only roles grant permissions to bob, eve." in output
+    assert "bobs-token" not in output
+
+
+async def test_apiserver_can_be_stopped_while_it_creates_pods() -> None:
+    task = asyncio.create_task(serve(APIServerOptions(port=0, pods=1000)))
+    await asyncio.sleep(0.001)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 async def test_apiserver_replaces_kubeconfig_of_test_server(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.touch()
@@ -307,6 +363,11 @@ async def test_churn_without_pods_is_refused() -> None:
         ["--churn", "nan"],
         ["--for", "0"],
         ["--token", ""],
+        ["--user", "bob"],
+        ["--user", "=bob"],
+        ["--user", "t="],
+        ["--user", "t=bob,,devs"],
+        ["--pods", "100001"],
         ["--kubeconfig", " "],
         ["now"],
     ],
@@ -323,6 +384,15 @@ def test_empty_token_is_refused_with_advice() -> None:
     result = CliRunner().invoke(aioinformer, ["apiserver", "--token", ""])
 
     assert "omit --token to require none" in result.output
+
+
+def test_user_option_takes_a_token_a_name_and_groups() -> None:
+    arguments = ["--port", "0", "--for", "0.1", "--token", "admin"]
+    users = ["--user", "t=system:serviceaccount:shop:app", "--user", "u=bob,devs,ops"]
+    result = CliRunner().invoke(aioinformer, ["apiserver", *arguments, *users])
+
+    assert result.exit_code == 0
+    assert "permissions to system:serviceaccount:shop:app, bob." in result.output
 
 
 def test_load_option_is_repeatable(tmp_path: Path) -> None:

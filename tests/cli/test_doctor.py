@@ -117,8 +117,8 @@ async def test_statuses_have_colors_on_terminal(
     ("options", "place", "count"),
     [
         pytest.param({}, "in all namespaces", 3, id="of-a-url"),
-        pytest.param({"namespace": "shop"}, "in namespace shop", 3, id="named"),
-        pytest.param({"namespace": "else"}, "in namespace else", 0, id="empty"),
+        pytest.param({"namespaces": ("shop",)}, "in namespace shop", 3, id="named"),
+        pytest.param({"namespaces": ("else",)}, "in namespace else", 0, id="empty"),
         pytest.param({"all_namespaces": True}, "in all namespaces", 3, id="all"),
     ],
 )
@@ -267,9 +267,9 @@ async def test_unknown_context_fails_configuration(
     ("options", "target", "error"),
     [
         pytest.param(
-            {"namespace": "a", "all_namespaces": True}, {}, CommandError, id="-n -A"
+            {"namespaces": ("a",), "all_namespaces": True}, {}, CommandError, id="-n -A"
         ),
-        pytest.param({"namespace": "a/b"}, {}, OptionsError, id="namespace"),
+        pytest.param({"namespaces": ("a/b",)}, {}, OptionsError, id="namespace"),
         pytest.param({}, {"server": "ftp://a"}, OptionsError, id="server"),
         pytest.param(
             {}, {"server": "http://a", "context": "b"}, CommandError, id="both"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import signal
 import socket
 from datetime import UTC, datetime, timedelta
@@ -103,7 +104,10 @@ async def printed(target: ConnectionOptions, capfd: Captured, **options: Any) ->
     ("words", "options", "kinds"),
     [
         pytest.param(
-            ("pods",), {"namespace": "shop"}, ["Role", "RoleBinding"], id="namespace"
+            ("pods",),
+            {"namespaces": ("shop",)},
+            ["Role", "RoleBinding"],
+            id="namespace",
         ),
         pytest.param(
             ("pods", "deploy", "cm"),
@@ -113,7 +117,7 @@ async def printed(target: ConnectionOptions, capfd: Captured, **options: Any) ->
         ),
         pytest.param(
             ("nodes", "pods"),
-            {"namespace": "shop"},
+            {"namespaces": ("shop",)},
             ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"],
             id="both",
         ),
@@ -150,14 +154,43 @@ async def test_applied_rules_grant_missing_permissions(
     assert await printed(target, capfd, resources=words, **options) == ""
 
 
+async def test_several_namespaces_are_checked_one_by_one(
+    server: APIServer, capfd: Captured
+) -> None:
+    target = ConnectionOptions(server=server.url, token="eves-token")
+    both = {"namespaces": ("shop", "media")}
+    half = await examined(target, capfd=capfd, namespaces=("media",))
+    await apply(server, half.rules)
+    before = await examined(target, capfd=capfd, **both)
+    marks = {
+        it["namespace"]: it["mark"]
+        for it in before.document["findings"]
+        if it["step"] == "permissions"
+    }
+    assert (before.status, marks) == (1, {"shop": "failed", "media": "ok"})
+    assert {it["metadata"]["namespace"] for it in before.rules} == {"shop"}
+    found = before.text("found", "pods")
+    assert found.endswith("in namespace shop and in namespace media")
+
+    await apply(server, before.rules)
+    assert await doctor(DoctorOptions(**both), target) == 0  # type: ignore[arg-type]
+    lines = capfd.readouterr().out.splitlines()
+    permissions = [it for it in lines if "permissions" in it]
+    assert [re.split("  +", it)[1] for it in permissions] == [
+        "pods in shop: permissions",
+        "pods in media: permissions",
+    ]
+    assert len({it.index("list and watch") for it in permissions}) == 1, "aligned"
+
+
 async def test_applied_rules_grant_no_other_permissions(
     server: APIServer, capfd: Captured
 ) -> None:
     target = ConnectionOptions(server=server.url, token="eves-token")
-    options = {"namespace": "shop"}
+    options = {"namespaces": ("shop",)}
     await apply(server, (await examined(target, capfd=capfd, **options)).rules)
 
-    elsewhere = await examined(target, "pods", capfd=capfd, namespace="other")
+    elsewhere = await examined(target, "pods", capfd=capfd, namespaces=("other",))
     others = await examined(target, "secrets", capfd=capfd, **options)
     bob = ConnectionOptions(server=server.url, token="bobs-token")
     somebody = await examined(bob, "pods", capfd=capfd, **options)
@@ -175,11 +208,11 @@ async def test_rules_applied_later_keep_earlier_permissions(
     )
     targets = [(eve, "pods"), (bob, "pods"), (eve, "secrets"), (eve, "nodes")]
     for target, word in targets:
-        found = await examined(target, word, capfd=capfd, namespace="shop")
+        found = await examined(target, word, capfd=capfd, namespaces=("shop",))
         await apply(server, found.rules)
 
     for target, word in targets:
-        found = await examined(target, word, capfd=capfd, namespace="shop")
+        found = await examined(target, word, capfd=capfd, namespaces=("shop",))
         assert found.status == 0
 
 
@@ -187,12 +220,12 @@ async def test_group_rules_grant_permissions_to_all_members(
     server: APIServer, capfd: Captured
 ) -> None:
     eve = ConnectionOptions(server=server.url, token="eves-token")
-    found = await examined(eve, capfd=capfd, group="devs", namespace="shop")
+    found = await examined(eve, capfd=capfd, group="devs", namespaces=("shop",))
     await apply(server, found.rules)
 
     for token in ("eves-token", "bobs-token"):
         target = ConnectionOptions(server=server.url, token=token)
-        assert (await examined(target, capfd=capfd, namespace="shop")).status == 0
+        assert (await examined(target, capfd=capfd, namespaces=("shop",))).status == 0
 
 
 async def test_group_of_others_is_refused(server: APIServer) -> None:
@@ -205,10 +238,10 @@ async def test_list_permission_without_watch_is_failure(
     server: APIServer, capfd: Captured
 ) -> None:
     target = ConnectionOptions(server=server.url, token="eves-token")
-    found = await examined(target, capfd=capfd, namespace="shop")
+    found = await examined(target, capfd=capfd, namespaces=("shop",))
     found.rules[0]["rules"][0]["verbs"] = ["list"]
     await apply(server, found.rules)
-    half = await examined(target, capfd=capfd, namespace="shop")
+    half = await examined(target, capfd=capfd, namespaces=("shop",))
 
     assert (half.status, half.failed) == (1, ["permissions"])
     assert half.text("permissions", "pods").startswith("watch not permitted")
@@ -224,9 +257,9 @@ async def test_refused_list_yields_rules_without_access_reviews(
         front.answers["/apis/authentication.k8s.io/v1/selfsubjectreviews"] = 404
         front.answers["/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"] = 403
         target = ConnectionOptions(server=front.url, token="eves-token")
-        found = await examined(target, capfd=capfd, namespace="shop")
+        found = await examined(target, capfd=capfd, namespaces=("shop",))
         await apply(server, found.rules)
-        after = await examined(target, capfd=capfd, namespace="shop")
+        after = await examined(target, capfd=capfd, namespaces=("shop",))
 
     assert (found.mark("permissions", "pods"), found.failed) == ("skipped", ["list"])
     assert found.rules[1]["subjects"][0]["name"] == "eve"
@@ -240,7 +273,7 @@ async def test_doctor_prints_rules_after_lines(
     server: APIServer, capfd: Captured
 ) -> None:
     target = ConnectionOptions(server=server.url, token="pods-token")
-    assert await doctor(DoctorOptions(namespace="shop"), target) == 1
+    assert await doctor(DoctorOptions(namespaces=("shop",)), target) == 1
 
     out = capfd.readouterr().out
     lines, _, rules = out.partition("\n# For an administrator")
@@ -419,6 +452,7 @@ def test_finding_line_has_status_step_and_text() -> None:
     assert finding.document() == {
         "step": "list",
         "resource": "pods",
+        "namespace": None,
         "mark": "ok",
         "text": "3 objects",
         "seconds": 0.0,

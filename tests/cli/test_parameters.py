@@ -79,7 +79,9 @@ def refused(
             id="namespaces-by-blank",
         ),
         pytest.param(
-            ["doctor", "-n", "a,b"], "use one, or use -A", id="namespaces-of-doctor"
+            ["doctor", "-n", "a,b"],
+            "write -n a -n b, or use -A",
+            id="namespaces-of-doctor",
         ),
         pytest.param(["demo", "po"], "argument (po). Try", id="extra-argument"),
         pytest.param(["demo", "--churn", "nan"], "not a finite number", id="nan"),

@@ -35,7 +35,7 @@ SITES = Resource("example.com", "v1", "sites", "Site")
 ACCOUNT = "system:serviceaccount:shop:site-operator"
 EXAMPLE = ROOT / "examples" / "site_operator.py"
 
-# Everything that examples/site_operator.py does, and events besides.
+# Everything that examples/site_operator.py does.
 OPERATOR = ProgramOptions(
     account="shop/site-operator",
     all_namespaces=True,
@@ -91,8 +91,9 @@ async def operate(client: Client, server: APIServer) -> None:
             recorder.event(site, "Normal", "Noticed", "noticed")
             await asyncio.sleep(seconds)
 
-        running = {"status": {"replicas": 2, "readyReplicas": 2}}
-        server.patch(DEPLOYMENTS, "blog", running)
+        counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+        status = {"observedGeneration": 1, **dict.fromkeys(counts, 2)}
+        server.patch(DEPLOYMENTS, "blog", {"status": status})
         await server.until(
             lambda: server.get(SITES, "blog")["status"]["ready"] == 2, timeout=60
         )
@@ -192,7 +193,7 @@ async def test_rules_of_one_namespace_are_roles(
 ) -> None:
     options = ProgramOptions(
         account="app",
-        namespace="shop",
+        namespaces=("shop",),
         informers=("pods", "cm", "nodes"),
         allowed=("pods/eviction=create", "pods=delete,patch", "ns=get"),
         events=True,
@@ -219,7 +220,7 @@ async def test_roles_in_other_namespaces_are_named_after_the_accounts_namespace(
     server: APIServer, capfd: Captured
 ) -> None:
     options = ProgramOptions(
-        account="ops/app", namespace="shop", informers=("pods",), lease="app"
+        account="ops/app", namespaces=("shop",), informers=("pods",), lease="app"
     )
     documents = await printed(server, options, capfd)
     named = {
@@ -239,7 +240,7 @@ async def test_rules_of_two_namespaces_do_not_replace_each_other(
     common: dict[str, Any] = {"account": "shop/app", "lease": "app", "events": True}
     for namespace in ("shop", "media"):
         options = ProgramOptions(
-            namespace=namespace, informers=("pods", "nodes"), **common
+            namespaces=(namespace,), informers=("pods", "nodes"), **common
         )
         apply(server, await printed(server, options, capfd), tmp_path)
 
@@ -255,6 +256,29 @@ async def test_rules_of_two_namespaces_do_not_replace_each_other(
     }
 
 
+async def test_rules_of_several_namespaces_are_printed_at_once(
+    server: APIServer, capfd: Captured, tmp_path: Path
+) -> None:
+    options = ProgramOptions(
+        account="shop/app",
+        namespaces=("shop", "media"),
+        informers=("pods", "nodes"),
+        statuses=("sites",),
+        events=True,
+    )
+    documents = await printed(server, options, capfd)
+
+    rules = ["sites/status: patch", "pods: list watch", "events: create patch"]
+    found = granted(documents)
+    assert set(found.pop(("Role", "shop"))) == set(rules)
+    assert set(found.pop(("Role", "media"))) == set(rules)
+    assert found == {
+        ("ClusterRole", ""): ["nodes: list watch"],
+        ("Role", "default"): ["events: create patch"],
+    }
+    apply(server, documents, tmp_path)
+
+
 # ---------------------------------------------------------------- usage
 
 
@@ -265,7 +289,11 @@ async def test_rules_of_two_namespaces_do_not_replace_each_other(
         ({"informers": ("pods",)}, "pass --service-account NAMESPACE/NAME"),
         ({"informers": ("pods",), "account": "app"}, "--service-account NAMESPACE/app"),
         (
-            {"informers": ("pods",), "namespace": "shop"},
+            {"informers": ("pods",), "account": "app", "namespaces": ("a", "b")},
+            "--service-account NAMESPACE/app",
+        ),
+        (
+            {"informers": ("pods",), "namespaces": ("shop",)},
             "--service-account shop/NAME",
         ),
         ({"informers": ("things",), "account": "shop/app"}, "no resource 'things'"),
@@ -281,7 +309,7 @@ async def test_rules_of_two_namespaces_do_not_replace_each_other(
             "-n: '*' is no name",
         ),
         (
-            {"events": True, "namespace": "shop", "all_namespaces": True},
+            {"events": True, "namespaces": ("shop",), "all_namespaces": True},
             "-n and -A cannot be combined",
         ),
     ],

@@ -64,9 +64,9 @@ def test_invalid_namespaces_are_refused(namespaces: Any) -> None:
     "given", [None, 5, KubeObject.of({"data": {"a": "c2VjcmV0"}})], ids=type
 )
 def test_other_values_than_names_are_refused_without_their_text(given: Any) -> None:
-    for names in ((given, ""), (given, "things"), ("v1", given)):
+    for version, plural in ((given, ""), (given, "things"), ("v1", given)):
         with pytest.raises(OptionsError, match="is not a built-in") as caught:
-            FactoryDefaults().spec(*names, {})
+            FactoryDefaults().spec(version, plural, {})
 
         assert "c2Vj" not in str(caught.value)
 

@@ -47,6 +47,9 @@ class Finding:
     resource: str = ""
     """Resource as given by the user, or empty for the server."""
 
+    namespace: str = ""
+    """Namespace, if several were given."""
+
     seconds: float = 0.0
 
     def line(self, width: int = 0) -> str:
@@ -55,7 +58,8 @@ class Finding:
         Args:
             width: Minimum width of the step.
         """
-        name = f"{self.resource}: {self.step}" if self.resource else self.step
+        where = f" in {self.namespace}" if self.namespace else ""
+        name = f"{self.resource}{where}: {self.step}" if self.resource else self.step
         return f"{self.mark:<{_MARK_WIDTH}}  {name:<{width}}  {self.text}"
 
     def document(self) -> dict[str, Any]:
@@ -63,6 +67,7 @@ class Finding:
         return {
             "step": self.step,
             "resource": self.resource or None,
+            "namespace": self.namespace or None,
             "mark": self.mark,
             "text": self.text,
             "seconds": round(self.seconds, 3),
