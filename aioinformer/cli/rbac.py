@@ -103,8 +103,8 @@ async def print_rbac(options: ProgramOptions, target: ConnectionOptions) -> int:
             "--leader-election."
         )
 
-    if options.namespace:
-        _check_name("-n", options.namespace)
+    for namespace in options.namespaces:
+        _check_name("-n", namespace)
 
     if options.lease is not None:
         _check_name("--leader-election", options.lease)

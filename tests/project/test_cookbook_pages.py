@@ -94,7 +94,9 @@ def test_recipes_are_short() -> None:
 
 @pytest.mark.realtime
 @pytest.mark.parametrize(
-    "command", [["format", "--check"], ["check", "--select", "ANN001,ANN2,F,I"]], ids=" ".join
+    "command",
+    [["format", "--check"], ["check", "--select", "ANN001,ANN2,F,I"]],
+    ids=" ".join,
 )
 def test_recipes_are_formatted_typed_and_use_their_imports(
     command: list[str], tmp_path: Path
