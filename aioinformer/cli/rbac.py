@@ -103,8 +103,8 @@ async def print_rbac(options: ProgramOptions, target: ConnectionOptions) -> int:
             "--leader-election."
         )
 
-    for namespace in options.namespaces:
-        _check_name("-n", namespace)
+    for name in options.namespaces:
+        _check_name("-n", name)
 
     if options.lease is not None:
         _check_name("--leader-election", options.lease)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,7 +19,7 @@ from aioinformer.model.resources import lookup, meant, similar
 from aioinformer.model.selectors import FieldSelector, LabelSelector, selector_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from aioinformer.cache.index import IndexFunction
     from aioinformer.model.compression import Compression
@@ -187,8 +187,9 @@ def namespaces_of(namespaces: Namespaces) -> tuple[str, ...]:
     if namespaces is None or namespaces == "":
         return ()
 
-    names = {namespaces} if isinstance(namespaces, str) else set(namespaces)
-    if not names or not all(names):
+    given: Any = [namespaces] if isinstance(namespaces, str) else namespaces
+    names = list(given) if isinstance(given, Iterable) else []
+    if not names or not all(isinstance(it, str) and it for it in names):
         raise OptionsError(
             f"pass names of namespaces, or None for all, not {namespaces!r}"
         )
@@ -200,7 +201,7 @@ def namespaces_of(namespaces: Namespaces) -> tuple[str, ...]:
                 "for several"
             )
 
-    return tuple(sorted(names))
+    return tuple(sorted(set(names)))
 
 
 def calling_place() -> str:
@@ -299,9 +300,7 @@ class FactoryDefaults:
 
         return resync_seconds(self.resync_period)
 
-    def _resource(
-        self, api_version: str | Resource, name: Any
-    ) -> tuple[Resource, bool]:
+    def _resource(self, api_version: Any, name: Any) -> tuple[Resource, bool]:
         """Return the resource, and whether discovery has to find it by its name.
 
         A built-in resource is completed if the request lacks its kind.
@@ -319,14 +318,14 @@ class FactoryDefaults:
 
             return lookup(*_names(resource)) or resource, False
 
+        if not (isinstance(api_version, str) and isinstance(name, str) and name):
+            raise OptionsError(_unknown(api_version, name))
+
         known = lookup(api_version, name)
         if known is not None:
             return known, False
 
-        similar_one = similar(name or api_version)
-        if not name or not isinstance(name, str):
-            raise OptionsError(_unknown(api_version, name))
-
+        similar_one = similar(name)
         if similar_one is not None and similar_one.api_version == api_version:
             return similar_one, False
 
@@ -357,7 +356,7 @@ def _may_be_served(api_version: str, similar_one: Resource | None) -> bool:
 
 def _unknown(api_version: object, name: object) -> str:
     """Return the error message for an unknown name, with a suggestion."""
-    given = f"{name!r} of {api_version!r}" if name else repr(api_version)
+    given = f"{_shown(name)} of {_shown(api_version)}" if name else _shown(api_version)
     text = f"{given} is not a built-in resource. "
     known = meant(*filter(None, (name, api_version)))
     if known is not None:
@@ -367,6 +366,11 @@ def _unknown(api_version: object, name: object) -> str:
         return f"{text}Pass two names, such as 'v1', 'pods', or a Resource"
 
     return f"{text}Custom ones have a group, such as 'example.com/v1'"
+
+
+def _shown(given: object) -> str:
+    # The text of an object may be that of a Secret.
+    return repr(given) if isinstance(given, str | type | None) else type(given).__name__
 
 
 def _reflector_options(options: InformerOptions) -> ReflectorOptions:

@@ -121,9 +121,11 @@ def _position_advice(name: str, parameters: list[str], given: Sequence[Any]) -> 
     """Return advice for arguments in wrong positions; empty if there is none."""
     names = [it for it in given if isinstance(it, str)]
     match parameters[1:2]:
-        case ["api_version"] if len(names) == len(given) == 3:
+        case ["api_version"] if len(names) == len(given) == 3 and _is_version(names[1]):
             version = f"{names[0]}/{names[1]}".lstrip("/")
             return f"Write {name}({version!r}, {names[2]!r})."
+        case ["api_version"] if len(names) == len(given) == 3:
+            return f"Pass further arguments by name, such as namespace={names[2]!r}."
         case ["resource"] if given and not isinstance(given[0], Resource):
             return (
                 f"The first argument of {name}() is a Resource: {spelled(*names[:2])}."
@@ -132,3 +134,7 @@ def _position_advice(name: str, parameters: list[str], given: Sequence[Any]) -> 
             return "Pass further arguments by name, such as namespace=."
         case _:
             return ""
+
+
+def _is_version(text: str) -> bool:
+    return text[:1] == "v" and text[1:2].isdigit()

@@ -137,10 +137,14 @@ def _decoded(raw: bytes, documents: int | None) -> list[object]:
         raise YAMLError(str(exc), reason=reason) from exc
 
 
+# A symbol or token in quotes, or anything else in quotes, which may contain quotes.
+_QUOTED = re.compile(r"""(['"])(?P<symbol>\\?.|<[a-z ]+>)\1|['"].*""", re.DOTALL)
+
+
 def _problem(error: yaml.YAMLError) -> str:
     """Return the problem without what it quotes of the text, except for symbols and tokens."""
     found = getattr(error, "problem", None) or "it has characters that are not allowed"
-    return re.sub(r"(['\"])(?!<)[^'\"]{2,}\1", "...", str(found))
+    return _QUOTED.sub(lambda it: it[0] if it["symbol"] else "...", str(found))
 
 
 def _most_values(raw: bytes) -> int:

@@ -35,7 +35,7 @@ SITES = Resource("example.com", "v1", "sites", "Site")
 ACCOUNT = "system:serviceaccount:shop:site-operator"
 EXAMPLE = ROOT / "examples" / "site_operator.py"
 
-# Everything that examples/site_operator.py does, and events besides.
+# Everything that examples/site_operator.py does.
 OPERATOR = ProgramOptions(
     account="shop/site-operator",
     all_namespaces=True,
@@ -91,8 +91,9 @@ async def operate(client: Client, server: APIServer) -> None:
             recorder.event(site, "Normal", "Noticed", "noticed")
             await asyncio.sleep(seconds)
 
-        running = {"status": {"replicas": 2, "readyReplicas": 2}}
-        server.patch(DEPLOYMENTS, "blog", running)
+        counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+        status = {"observedGeneration": 1, **dict.fromkeys(counts, 2)}
+        server.patch(DEPLOYMENTS, "blog", {"status": status})
         await server.until(
             lambda: server.get(SITES, "blog")["status"]["ready"] == 2, timeout=60
         )

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
 __all__ = [
+    "APP_STARTS",
     "COOKBOOK",
     "START",
     "Program",
@@ -44,6 +45,26 @@ COOKBOOK = ROOT / "docs" / "cookbook"
 SHOP = COOKBOOK / "shop.yaml"
 # The end of each program; the tests already run in a loop.
 START = "\nasyncio.run(main())\n"
+# The ends of web apps, and what the tests run instead.
+APP_STARTS = {
+    "uvicorn.run(app, port=8000)\n": """
+server = uvicorn.Server(uvicorn.Config(app, port=8000, log_config=None))
+
+
+async def main():
+    await server.serve()
+""",
+    "web.run_app(make_app(), port=8080)\n": """
+async def main():
+    runner = web.AppRunner(make_app())
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, port=8080).start()
+        await asyncio.Event().wait()
+    finally:
+        await runner.cleanup()
+""",
+}
 
 _SECTION = re.compile(r"^## (.+)\n((?:(?!^## ).*\n)*)", re.MULTILINE)
 
@@ -135,6 +156,9 @@ async def running(
     """
     recipe = recipe_of(title)
     code = recipe.code.removesuffix(START)
+    for start, instead in APP_STARTS.items():
+        code = code.replace(start, f"import asyncio\n{instead}")
+
     for old, new in (edits or {}).items():
         assert old in code
         code = code.replace(old, new)

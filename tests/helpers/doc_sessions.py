@@ -33,7 +33,7 @@ PROGRAMS = {
 }
 
 _FILE = re.compile(
-    r"`([\w.]+\.(?:go|py|toml|yaml))`[^`\n]*:\n\n```\w+\n(.*?)^```$",
+    r"`([\w.-]+\.(?:go|py|toml|yaml))`[^`\n]*:\n\n```\w+\n(.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 

@@ -268,7 +268,7 @@ async def test_error_that_ended_the_informer_is_the_cause() -> None:
     async def dies(*_: object, **__: object) -> None:
         raise bug
 
-    pods._sources.all[0].pipeline.commit = dies  # type: ignore[method-assign, assignment]
+    pods._sources.all[0].pipeline.commit = dies  # type: ignore[method-assign]
     async with pods.events() as events:
         task = asyncio.create_task(pods.run())
         with pytest.raises(InformerStopped) as raised:

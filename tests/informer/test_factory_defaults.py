@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from aioinformer.errors import OptionsError, SelectorSyntaxError
 from aioinformer.informer.informer_spec import FactoryDefaults
-from aioinformer.model import Resource, drop, strip_managed_fields
+from aioinformer.model import KubeObject, Resource, drop, strip_managed_fields
 from aioinformer.model.resources import NODES, PODS
-
-if TYPE_CHECKING:
-    from aioinformer.model import KubeObject
 
 WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
 
@@ -52,13 +49,26 @@ def test_default_namespace_does_not_apply_to_cluster_scoped_resources() -> None:
     assert defaults.spec("v1", "pods", {}).namespaces == ("shop",)
 
 
-@pytest.mark.parametrize("namespaces", [[], ["shop", ""], [""]], ids=str)
-def test_empty_namespaces_are_refused(namespaces: list[str]) -> None:
+@pytest.mark.parametrize(
+    "namespaces", [[], ["shop", ""], [""], 5, b"shop", ["shop", 5], [["shop"]]], ids=str
+)
+def test_invalid_namespaces_are_refused(namespaces: Any) -> None:
     with pytest.raises(OptionsError, match="or None for all"):
         FactoryDefaults(namespace=namespaces)
 
     with pytest.raises(OptionsError, match="or None for all"):
         FactoryDefaults().spec("v1", "pods", {"namespace": namespaces})
+
+
+@pytest.mark.parametrize(
+    "given", [None, 5, KubeObject.of({"data": {"a": "c2VjcmV0"}})], ids=type
+)
+def test_other_values_than_names_are_refused_without_their_text(given: Any) -> None:
+    for version, plural in ((given, ""), (given, "things"), ("v1", given)):
+        with pytest.raises(OptionsError, match="is not a built-in") as caught:
+            FactoryDefaults().spec(version, plural, {})
+
+        assert "c2Vj" not in str(caught.value)
 
 
 # ---------------------------------------------------------------- selectors

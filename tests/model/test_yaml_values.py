@@ -131,3 +131,20 @@ def test_yaml_error_names_line() -> None:
 )
 def test_plain_scalars_are_what_kubectl_reads(text: str, value: object) -> None:
     assert decoded_yaml(text.encode()) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("password: !hun'ter2", "could not determine a constructor for the tag ..."),
+        ("password: !hun't'er2", "could not determine a constructor for the tag ..."),
+        ("a: *hunter2", "found undefined alias ..."),
+        ("a: [1, 2\nb: c", "expected ',' or ']', but got ':'"),
+        ("\ta: b", r"found character '\t' that cannot start any token"),
+    ],
+)
+def test_reason_quotes_symbols_only(text: str, reason: str) -> None:
+    with pytest.raises(YAMLError) as caught:
+        decoded_yaml(text.encode())
+
+    assert caught.value.reason == f"not YAML: {reason}"

@@ -31,9 +31,7 @@ async def serving(title: str, port: int = 8000) -> AsyncIterator[Program]:
     with socket.create_server(("127.0.0.1", 0)) as found:
         free = found.getsockname()[1]
 
-    # uvicorn would configure the logging of all tests.
-    more = ", log_config=None" if "uvicorn" in recipe.code else ""
-    edits = {f"port={port}": f"port={free}{more}"}
+    edits = {f"port={port}": f"port={free}"}
     async with running(title, edits=edits) as program, aiohttp.ClientSession() as http:
         try:
             await listening(free)
@@ -43,7 +41,7 @@ async def serving(title: str, port: int = 8000) -> AsyncIterator[Program]:
 
             yield program
         finally:
-            if more:
+            if "uvicorn" in recipe.code:
                 program.module.server.should_exit = True
                 await program.main
 

@@ -82,6 +82,7 @@ async def publish_site(server: APIServer, process: Process) -> Any:
     await server.until(lambda: not server.objects(SITES), timeout=30)
     (owner,) = made["metadata"]["ownerReferences"]
     assert owner.pop("uid")
+    owner.pop("blockOwnerDeletion", None)  # the other clients set it
     return page["page"], made["data"], owner, finalizers
 
 
@@ -138,6 +139,7 @@ async def expose_deployment(server: APIServer, process: Process) -> Any:
     made = server.get(SERVICES, "web")
     (owner,) = made["metadata"]["ownerReferences"]
     assert owner.pop("uid")
+    owner.pop("blockOwnerDeletion", None)  # the other clients set it
     (port,) = made["spec"]["ports"]
     return made["spec"]["selector"], port["port"], owner
 

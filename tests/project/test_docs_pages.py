@@ -41,6 +41,7 @@ ELSEWHERE = {
     "docs/deploying.md": "test_docs_deploying.py",
     "docs/faults.md": "test_docs.py",
     "docs/installing.md": "test_packaging.py",
+    "docs/operator.md": "test_examples.py",
     "docs/real.md": "test_docs.py",
     "docs/testing.md": "test_docs.py",
     "docs/tutorial.md": "test_docs_tutorial.py",
