@@ -166,9 +166,18 @@ class Guide:
     pods: tuple[tuple[str, str], ...] = ()
 
 
-OWNER = {"controller": True, "blockOwnerDeletion": True}
-SITE = {"apiVersion": "example.com/v1", "kind": "Site", "name": "blog", **OWNER}
-DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", **OWNER}
+SITE = {
+    "apiVersion": "example.com/v1",
+    "kind": "Site",
+    "name": "blog",
+    "controller": True,
+}
+DEPLOYMENT = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "name": "web",
+    "controller": True,
+}
 WEB = (("web-0", "web"), ("web-1", "web"))
 GUIDES = {
     "from-client-go": Guide(
