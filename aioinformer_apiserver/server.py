@@ -80,6 +80,7 @@ _VALIDATED = WriteOptions(dry_run=True, field_validation="Strict")
 _REMOVED = DeleteOptions(grace_seconds=0, immediate=True)
 # Interval at which `until()` checks for changes that are not writes.
 _POLL_SECONDS = 0.05
+_ADVICE = ". To see more here, return a value that is true in the end, not a comparison"
 
 
 class LocalAPIServer:
@@ -111,6 +112,7 @@ class LocalAPIServer:
             Requests without a token are anonymous, and get 403 for nearly everything.
         users: Further users by token: a name, or a `User` with groups. They have the
             permissions that the roles in the server grant, almost none at first.
+            Requires `token`.
         auto_namespaces: True to create a missing namespace with the first object in it.
             By default the server returns 404, as a real server does.
         port: Port to listen on; 0 for any free port.
@@ -293,7 +295,13 @@ class LocalAPIServer:
         _check_token(token, self._access_control.users)
         self._access_control.token = token
 
-    def kubeconfig(self, path: str | Path, *, namespace: str = "default") -> Path:
+    def kubeconfig(
+        self,
+        path: str | Path,
+        *,
+        namespace: str = "default",
+        token: str | None = None,
+    ) -> Path:
         """Write a kubeconfig file for this server, readable by its owner only.
 
         It works for kubectl too, except with a token: clients made of client-go send
@@ -302,11 +310,15 @@ class LocalAPIServer:
         Args:
             path: Path of the file, which is replaced if it exists.
             namespace: Namespace of the context.
+            token: Bearer token, such as that of one of `users`; None for the
+                administrator's.
 
         Returns:
             The path.
         """
-        user = {} if self.token is None else {"token": self.token}
+        instance_of("path", path, str | Path, "a path, such as tmp_path / 'config'")
+        bearer = self.token if token is None else token_of("token", token)
+        user = {} if bearer is None else {"token": bearer}
         context = {"cluster": "test", "user": "test", "namespace": namespace}
         document = {
             "apiVersion": "v1",
@@ -380,7 +392,8 @@ class LocalAPIServer:
 
         Args:
             condition: Plain function that returns a true value to end the wait.
-                `NotFound` and `LookupError` mean "not yet".
+                `NotFound` and `LookupError` mean "not yet". Return the value that you
+                wait for rather than a comparison, so that a timeout shows it.
             timeout: Maximum time in seconds.
 
         Returns:
@@ -411,8 +424,9 @@ class LocalAPIServer:
                     return found
 
                 if loop.time() + TIMER_RESOLUTION >= end:
+                    advice = _ADVICE if shown == "False" else ""
                     raise TimeoutError(
-                        f"timed out after {timeout:g} s, last result: {shown}"
+                        f"timed out after {timeout:g} s, last result: {shown}{advice}"
                     )
 
                 await waker.wait(min(end, loop.time() + _POLL_SECONDS))
@@ -655,6 +669,12 @@ def _users_of(users: object) -> dict[str, User]:
 
 
 def _check_token(token: str | None, users: Mapping[str, User]) -> None:
+    if token is None and users:
+        raise OptionsError(
+            "users need the token of an administrator, too, such as token='admin': "
+            "without one, apiserver.client() and the kubeconfig would be anonymous"
+        )
+
     if token is not None and token_of("token", token) in users:
         raise OptionsError("token is also the token of one of users")
 

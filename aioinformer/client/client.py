@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +24,7 @@ from aioinformer.watch.interface import ListOptions, WatchOptions
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from aioinformer.client.config import ConfigSource
@@ -719,8 +718,7 @@ class Client:
 
     # ------------------------------------------------------------ any request
 
-    @asynccontextmanager
-    async def stream(
+    def stream(
         self,
         method: str,
         path: str,
@@ -731,8 +729,15 @@ class Client:
         gzip: bool | None = None,
         accept: str = "",
         etag: str = "",
-    ) -> AsyncIterator[Response]:
+    ) -> AbstractAsyncContextManager[Response]:
         """Send any request and read its response as it arrives.
+
+        ::
+
+            path = PODS.path("shop", "web-0", "log")
+            async with client.stream("GET", path, {"follow": "true"}) as response:
+                while data := await response.read_some(patient=True):
+                    print(data.decode())
 
         Leaving the context closes the connection if the body was not read to its end.
 
@@ -756,22 +761,15 @@ class Client:
         request = Request(
             method, path, params or {}, body, content_type, gzip, accept, etag
         )
-        response = await self._send(request)
-        try:
-            yield response
-        finally:
-            response.close()
+        return self._stream(request)
 
-    async def _send(self, request: Request) -> Response:
-        return await self._endpoint.send(request)
+    def _stream(self, request: Request) -> AbstractAsyncContextManager[Response]:
+        return self._endpoint.stream(request)
 
     async def _fetch(self, request: Request, *, discard: bool = False) -> bytes:
         """Send a request and read its whole response, which `discard` drops."""
-        response = await self._send(request)
-        try:
+        async with self._stream(request) as response:
             return await response.read(discard=discard)
-        finally:
-            response.close()
 
     async def _object(self, request: Request) -> KubeObject:
         body = await self._fetch(request)

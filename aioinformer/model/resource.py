@@ -83,6 +83,13 @@ class Resource:
                 its namespace; or if a part cannot be in a path, as in client-go: `.`,
                 `..`, or with a slash or a percent sign.
         """
+        given: object = namespace
+        if not isinstance(given, str | None):
+            raise OptionsError(
+                f"a namespace must be a string, not {given!r}: requests are for one "
+                "namespace, or without it for all"
+            )
+
         for part in (namespace or "", name, subresource):
             if part in {".", ".."} or "/" in part or "%" in part:
                 raise OptionsError(

@@ -19,6 +19,7 @@ as a synchronous client library, in a thread: `asyncio.to_thread()`.
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from itertools import chain
 from types import ModuleType
@@ -27,8 +28,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
     from collections.abc import AsyncIterator, Callable
-    from typing import Literal, TypeAlias
+    from typing import Literal, TextIO, TypeAlias
 
     from aioinformer.testing.server import APIServer
 
@@ -60,6 +62,7 @@ _MARKER = (
     "such as load=['crds/*.yaml'] or token=..."
 )
 _OPTION, _LOAD = "load", "aioinformer_load"
+_STDERR: pytest.StashKey[TextIO] = pytest.StashKey()
 _LOAD_HELP = (
     "YAML files that the fixture `apiserver` loads for each test: paths, patterns"
 )
@@ -73,6 +76,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and fixtures for the installed plugins for coroutine tests."""
     config.addinivalue_line("markers", _MARKER)
+    config.stash[_STDERR] = _uncaptured_stderr(config)
     plugins = config.pluginmanager
     if _has(config, _ASYNCIO):
         from pytest_asyncio import fixture
@@ -125,14 +129,57 @@ def _starter() -> Callable[..., AsyncIterator[APIServer]]:
     async def started(
         request: pytest.FixtureRequest, apiserver_options: dict[str, Any]
     ) -> AsyncIterator[APIServer]:
+        import asyncio
+
+        from aioinformer.testing.watchdog import start_watchdog
+
+        loop = asyncio.get_running_loop()
+        _check_clock(request, loop)
         server = _server_for(request, apiserver_options)
         await server.start()
+        stop = start_watchdog(loop, str(request.path), request.config.stash[_STDERR])
         try:
             yield server
         finally:
             await server.stop()
+            stop()
 
     return started
+
+
+def _uncaptured_stderr(config: pytest.Config) -> TextIO:
+    """Return a stream to stderr that pytest does not capture during tests.
+
+    A test that hangs never ends, so pytest would never show its output.
+    """
+    try:
+        stream = os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8")
+    except (AttributeError, OSError, ValueError):  # stderr is not a file.
+        return sys.stderr
+
+    config.add_cleanup(stream.close)
+    return stream
+
+
+def _check_clock(request: pytest.FixtureRequest, loop: AbstractEventLoop) -> None:
+    """Check that the mark `looptime` has an effect, if the test has it.
+
+    Without one, the test would sleep in real time, perhaps for hours.
+
+    Raises:
+        Failed: If looptime does not control the clock of the loop.
+    """
+    marker = request.node.get_closest_marker("looptime")
+    if marker is None or not all(marker.args):
+        return
+
+    # `--no-looptime` asks for real time.
+    wanted = request.config.getoption("looptime", None) is not False
+    if wanted and not hasattr(loop, "looptime_on"):
+        raise _refusal(
+            "the mark looptime has no effect: pip install looptime (it needs "
+            "pytest-asyncio, and asyncio's own event loop)"
+        )
 
 
 def _fixture_for(request: pytest.FixtureRequest) -> str:

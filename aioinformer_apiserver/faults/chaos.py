@@ -45,7 +45,7 @@ class Chaos:
     The fault of the n-th matching request depends only on the seed, n and its verb.
 
     Args:
-        seed: Any number. A failing test should name it.
+        seed: Any whole number. A failing test should name it.
         rate: Fraction of requests to strike, above 0 and at most 1.
         verbs: Verb or verbs of the requests to strike.
         limit: Maximum number of strikes; None for no limit.

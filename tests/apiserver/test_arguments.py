@@ -73,6 +73,10 @@ def refusal_of(call: Callable[[], object]) -> str:
             {"users": {"a": "x"}, "token": "a"},
             "token is also the token of one of users",
         ),
+        (
+            {"users": {"a": "x"}},
+            "users need the token of an administrator, too, such as token='admin'",
+        ),
         ({"token": ""}, "token must be a non-empty string of printable ASCII"),
         ({"token": 5}, "token must be a non-empty string of printable ASCII"),
         ({"token": "a\nb"}, "token must be a non-empty string of printable ASCII"),

@@ -71,7 +71,7 @@ async def test_line_ends_of_requests_are_escaped(
 ) -> None:
     caplog.set_level(logging.INFO, LOGGER)
     async with (
-        APIServer(users={"a": "alice\nbob"}) as server,
+        APIServer(token="admin", users={"a": "alice\nbob"}) as server,
         server.client(token="a") as client,
     ):
         with pytest.raises(Forbidden):

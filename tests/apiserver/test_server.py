@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import stat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
@@ -23,9 +23,11 @@ from api_calls import (
     types_and_names,
 )
 
+from aioinformer.client import Client
 from aioinformer.errors import (
     AlreadyExists,
     Conflict,
+    Forbidden,
     NotFound,
     OptionsError,
     WrongLoop,
@@ -162,6 +164,21 @@ async def test_kubeconfig_works_for_clients(tmp_path: Path) -> None:
     assert config["users"][0]["user"] == {"token": "secret"}
     assert config["contexts"][0]["context"]["namespace"] == "shop"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+async def test_kubeconfig_can_have_token_of_user(tmp_path: Path) -> None:
+    async with APIServer(token="admin", users={"its": "alice"}) as server:
+        path = server.kubeconfig(tmp_path / "config", token="its")
+        async with Client.from_kubeconfig(path) as client:
+            with pytest.raises(Forbidden, match='User "alice" cannot list'):
+                await client.list(PODS)
+
+
+@pytest.mark.parametrize("path", [4, None])
+async def test_kubeconfig_rejects_other_path(path: Any) -> None:
+    async with APIServer() as server:
+        with pytest.raises(OptionsError, match="path must be a path, such as tmp_path"):
+            server.kubeconfig(path)
 
 
 async def test_server_requires_token() -> None:

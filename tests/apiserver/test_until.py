@@ -80,7 +80,12 @@ async def test_until_notices_state_of_test() -> None:
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        pytest.param("immutable", "last result: False", id="false"),
+        pytest.param(
+            "immutable",
+            "last result: False. To see more here, return a value that is true in the "
+            "end, not a comparison",
+            id="false",
+        ),
         pytest.param("nothing", "last result: KeyError: 'nothing'", id="missing"),
     ],
 )

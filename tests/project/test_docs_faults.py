@@ -125,7 +125,7 @@ def test_introduction_is_short() -> None:
 
     assert "(faults.md)" in section
     assert len(section.splitlines()) < 60
-    assert len(blocks_of(section, "python")) == 3
+    assert len(blocks_of(section, "python")) == 1
 
 
 # -------------------------------------------------------------------- its faults

@@ -205,7 +205,7 @@ async def check(guide: str, *command: str | Path, folder: Path, **more: str) -> 
     """Run a program, let things happen, and compare its output and its effects."""
     expected = GUIDES[guide]
     async with APIServer(auto_namespaces=True) as server:
-        server.register(SITES)
+        server.load(ROOT / "docs" / "cookbook" / "site-crd.yaml")
         for name, app in expected.pods:
             put_pod(server, name, app)
 

@@ -209,12 +209,9 @@ async def test_doctor_prints_the_documented_output(tmp_path: Path) -> None:
     user = User("system:serviceaccount:shop:pods-api", ("system:serviceaccounts",))
     blocks = of("console", "permissions")
     assert len(blocks) == 3
-    async with APIServer(users={"the-pods-token": user}) as server:
+    async with APIServer(token="admin", users={"the-pods-token": user}) as server:
         server.load(ROOT / "examples" / "site-crd.yaml")
-        path = server.kubeconfig(tmp_path / "config")
-        config = yaml.safe_load(path.read_text())
-        config["users"][0]["user"] = {"token": "the-pods-token"}
-        path.write_text(yaml.safe_dump(config))
+        path = server.kubeconfig(tmp_path / "config", token="the-pods-token")
         environment = {"KUBECONFIG": str(path)}
         for command, shown in (it for block in blocks for it in said(block)):
             program, *arguments = shlex.split(command)

@@ -409,3 +409,55 @@ def test_plugin_import_loads_no_server() -> None:
         PLUGIN,
     ]
     assert not {"aiohttp", "msgspec", "orjson", "yaml", "asyncio"} & set(loaded)
+
+
+@pytest.mark.parametrize(
+    ("mark", "options", "plugins"),
+    [
+        pytest.param("asyncio", STRICT, ASYNCIO, id="not-installed"),
+        pytest.param("anyio", STRICT, ANYIO + ASYNCIO, id="anyio"),
+    ],
+)
+def test_plugin_reports_looptime_mark_without_effect(
+    run: Run, mark: str, options: tuple[str, ...], plugins: tuple[str, ...]
+) -> None:
+    outcome = run(
+        f"""
+        @pytest.fixture
+        def anyio_backend():
+            return "asyncio"
+
+        @pytest.mark.{mark}
+        @pytest.mark.looptime
+        async def test_one(apiserver):
+            await asyncio.sleep(3600)
+        """,
+        *options,
+        *("-o", "markers=looptime"),
+        plugins=plugins,
+    )
+
+    message = "apiserver: the mark looptime has no effect: pip install looptime (it"
+    assert f"\n{message}" in outcome.out, outcome.out
+    assert outcome.last == "1 error", outcome.out
+
+
+def test_plugin_accepts_looptime_mark_with_effect_or_turned_off(run: Run) -> None:
+    text = """
+        @pytest.mark.looptime
+        async def test_virtual(apiserver):
+            assert asyncio.get_running_loop().looptime_on is expected
+            await asyncio.sleep(3600 if expected else 0)
+
+        @pytest.mark.looptime(False)
+        async def test_real(apiserver):
+            assert not asyncio.get_running_loop().looptime_on
+        """
+    plugins = ("pytest_asyncio.plugin", "looptime._internal.plugin")
+    on = run(f"expected = True\n{dedent(text)}", *AUTO, plugins=plugins)
+    off = run(
+        f"expected = False\n{dedent(text)}", "--no-looptime", *AUTO, plugins=plugins
+    )
+
+    assert on.last == "2 passed", on.out
+    assert off.last == "2 passed", off.out

@@ -396,7 +396,7 @@ async def test_default_cluster_roles_can_be_bound(
     binding = {"metadata": {"name": "it"}, "roleRef": reference, "subjects": [ALICE]}
     maps = "/api/v1/namespaces/default/configmaps"
     async with (
-        APIServer(users={"key": "alice"}) as server,
+        APIServer(token="admin", users={"key": "alice"}) as server,
         aiohttp.ClientSession(
             server.url, headers={"Authorization": "Bearer key"}
         ) as http,
@@ -423,7 +423,7 @@ async def test_server_without_tokens_allows_everything() -> None:
 async def test_users_can_have_groups() -> None:
     boss = User("boss", ("system:masters",))
     async with (
-        APIServer(users={"key": boss}) as server,
+        APIServer(token="admin", users={"key": boss}) as server,
         server.client(token="key") as it,
     ):
         await it.list(CONFIG_MAPS)
@@ -448,7 +448,7 @@ async def test_roles_created_after_snapshot_grant_nothing_after_restore() -> Non
     binding = {"metadata": {"name": "it"}, "roleRef": reference, "subjects": [ALICE]}
     maps = "/api/v1/namespaces/default/configmaps"
     key = {"Authorization": "Bearer key"}
-    async with APIServer(users={"key": "alice"}) as server:
+    async with APIServer(token="admin", users={"key": "alice"}) as server:
         backup = server.snapshot()
         codes = []
         for rules in ([rule], []):
