@@ -155,18 +155,19 @@ def test_quit_key_closes_the_view() -> None:
     assert after("x", "enter", "backspace") == FIRST
 
 
-keys = st.sampled_from(
-    ["up", "end", "page down", "s", "r", "/", "a", "escape", "enter"]
-)
+KEYS = ["up", "end", "page down", " ", "G", "left", "right", "s", "S", "r", "2"]
+keys = st.sampled_from([*KEYS, "/", "a", "?", "escape", "enter"])
 
 
 @given(st.lists(keys, max_size=20), st.integers(0, 30), st.integers(0, 10))
-def test_keys_never_scroll_beyond_the_rows(
+def test_keys_never_scroll_beyond_the_rows_and_columns(
     keys: list[str], total: int, room: int
 ) -> None:
-    view = after(*keys, total=total, room=room)
+    view = after(*keys, total=total, room=room, scrollable=room)
 
     assert 0 <= view.offset <= max(0, total - room)
+    assert 0 <= view.scrolled <= room
+    assert view.arrangement.sort in [*HEAD, BY_CHANGE]
 
 
 # ---------------------------------------------------------------- the help line
