@@ -30,6 +30,7 @@ VARIANTS = {
         *("--compression", "zstd"),
     ),
     "metadata only": ("--metadata-only",),
+    "compressed, metadata only": ("--metadata-only", "--compression", "zstd"),
     "each phase read once": ("--touch",),
 }
 OURS = (

@@ -223,7 +223,7 @@ _KEYS = (
     ("PgUp PgDn Space", "scroll a page"),
     ("Home End g G", "show the first or last rows"),
     ("← →", "scroll the columns"),
-    ("s S", "sort by the next or previous visible column, or by the last change"),
+    ("s S", "sort by the next or previous column, or the last change"),
     ("1 ... 9", "sort by this visible column"),
     ("r", "reverse the order"),
     ("/ and words, Enter", "show only rows with all the words"),
@@ -456,8 +456,8 @@ class InformerHealth:
 def status_lines(title: str, health: InformerHealth, width: int) -> list[Text]:
     """Return the status: title, state of the informer, number and rate of changes.
 
-    In an outage, a second line has the reason. A title that is too long is cut, as the
-    rest is not repeated elsewhere.
+    In an outage, a second line has the reason. The title is cut before the rest, and
+    the freshness comes last, as a narrow terminal may cut it.
     """
     status, error = health.status, health.status.last_error
     objects = counted(health.objects, "object")
@@ -479,7 +479,7 @@ def status_lines(title: str, health: InformerHealth, width: int) -> list[Text]:
         state, style = "relisted (server reset)", "bold yellow"
 
     rate = f"{counted(round(health.rate), 'event')}/s"
-    parts = [state, _freshness(status.age), objects, rate]
+    parts = [state, objects, rate, _freshness(status.age)]
     return [Text(_status(title, [it for it in parts if it], width), style)]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -19,13 +18,13 @@ from aioinformer.client.pager import PAGE_SIZE, Pager
 from aioinformer.client.verbs import Request
 from aioinformer.errors import DecodeError
 from aioinformer.metrics import NULL_SINK
-from aioinformer.model.misuse import methods_with_advice
+from aioinformer.model.misuse import ToBeEntered, methods_with_advice
 from aioinformer.model.objects import KubeObject
 from aioinformer.watch.interface import ListOptions, WatchOptions
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from aioinformer.client.config import ConfigSource
@@ -64,7 +63,7 @@ class Client:
     Bodies are dicts, `KubeObject`, `msgspec.Struct`, Pydantic models (written by alias
     and without None) or kubernetes_asyncio models, also nested in dicts. `create`,
     `update` and apply patches fill in a missing `apiVersion` and `kind` from the
-    `Resource`. `dry_run=True` makes the server do everything except store the object.
+    `Resource`, apply patches also the name and the namespace. `dry_run=True` makes the server do everything except store the object.
     `field_manager` is the name under which the server records the fields set.
 
     Args:
@@ -437,14 +436,13 @@ class Client:
                 entering the context raises, see the class.
         """
         source = self._list_watch(resource, namespace, label_selector, field_selector)
-        return source.watch(
-            WatchOptions(
-                resource_version=resource_version,
-                timeout_seconds=timeout_seconds,
-                bookmarks=bookmarks or send_initial_events,
-                send_initial_events=send_initial_events,
-            )
+        options = WatchOptions(
+            resource_version=resource_version,
+            timeout_seconds=timeout_seconds,
+            bookmarks=bookmarks or send_initial_events,
+            send_initial_events=send_initial_events,
         )
+        return ToBeEntered(source.watch(options), "client.watch(...)")
 
     # ------------------------------------------------------------ writing
 
@@ -719,8 +717,7 @@ class Client:
 
     # ------------------------------------------------------------ any request
 
-    @asynccontextmanager
-    async def stream(
+    def stream(
         self,
         method: str,
         path: str,
@@ -731,8 +728,15 @@ class Client:
         gzip: bool | None = None,
         accept: str = "",
         etag: str = "",
-    ) -> AsyncIterator[Response]:
+    ) -> AbstractAsyncContextManager[Response]:
         """Send any request and read its response as it arrives.
+
+        ::
+
+            path = PODS.path("shop", "web-0", "log")
+            async with client.stream("GET", path, {"follow": "true"}) as response:
+                while data := await response.read_some(patient=True):
+                    print(data.decode())
 
         Leaving the context closes the connection if the body was not read to its end.
 
@@ -756,22 +760,15 @@ class Client:
         request = Request(
             method, path, params or {}, body, content_type, gzip, accept, etag
         )
-        response = await self._send(request)
-        try:
-            yield response
-        finally:
-            response.close()
+        return self._stream(request)
 
-    async def _send(self, request: Request) -> Response:
-        return await self._endpoint.send(request)
+    def _stream(self, request: Request) -> AbstractAsyncContextManager[Response]:
+        return self._endpoint.stream(request)
 
     async def _fetch(self, request: Request, *, discard: bool = False) -> bytes:
         """Send a request and read its whole response, which `discard` drops."""
-        response = await self._send(request)
-        try:
+        async with self._stream(request) as response:
             return await response.read(discard=discard)
-        finally:
-            response.close()
 
     async def _object(self, request: Request) -> KubeObject:
         body = await self._fetch(request)

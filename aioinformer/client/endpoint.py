@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from aioinformer._tasks import finish, in_thread
@@ -16,6 +17,8 @@ from aioinformer.client.throttle import Throttle
 from aioinformer.errors import OptionsError, TransportError, WrongLoop
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from aioinformer.client.config import ConfigSource
     from aioinformer.client.response import Response
     from aioinformer.client.transport import Transport
@@ -195,6 +198,19 @@ class Endpoint:
             await self._wait_for_token(self._throttle, request)
 
         return await self.transport().send(request)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[Response]:
+        """Send a request for one `async with` block, and close the response after it.
+
+        Raises:
+            ApiError: Same errors as `send()`.
+        """
+        response = await self.send(request)
+        try:
+            yield response
+        finally:
+            response.close()
 
     async def _wait_for_token(self, throttle: Throttle, request: Request) -> None:
         loop = asyncio.get_running_loop()

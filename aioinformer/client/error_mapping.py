@@ -169,7 +169,12 @@ def _is_connection_failure(exc: Exception) -> bool:
 
 
 def api_error(
-    status: int, phrase: str, headers: Any, body: bytes, server: str
+    status: int,
+    phrase: str,
+    headers: Any,
+    body: bytes,
+    server: str,
+    request: str = "",
 ) -> ApiError:
     """Return the error for a refused request.
 
@@ -179,11 +184,18 @@ def api_error(
         headers: Headers of the response, a case-insensitive mapping.
         body: Body of the response or its beginning: a Status, or a proxy's page.
         server: Server, for the message.
+        request: Method and path, for the message of a Status that does not say what
+            it is about; empty to leave them out.
     """
     wait = retry_after_seconds(headers.get("Retry-After", ""))
     decoded = _status_object(body)
     if decoded is not None:
-        return ApiError.from_status(decoded, code=status, retry_after=wait)
+        error = ApiError.from_status(decoded, code=status, retry_after=wait)
+        # Those of an object name it, by its group and kind as the server knows them.
+        if request and status in {404, 405} and not error.details.get("kind"):
+            error.message += f": {request}{_subresource_advice(status, request)}"
+
+        return error
 
     message = f"{server} answered {status} {redacted(phrase)}".rstrip()
     if 300 <= status < 400:
@@ -196,8 +208,9 @@ def api_error(
         text = _excerpt(body)
         message += f": {text!r}" if text else ""
         if status == 404 and text == _NO_SUCH_PATH:
+            answer = f"{text} for {request}" if request else text
             message = (
-                f"{server} serves no such resource ({text}): check its name, version and "
+                f"{server} serves no such resource ({answer}): check its name, version and "
                 "group, and that its CustomResourceDefinition is installed, or "
                 "that the URL is that of an API server"
             )
@@ -205,6 +218,20 @@ def api_error(
             message += ". Check for a proxy in between, and the API server's URL"
 
     return ApiError.from_status({"message": message}, code=status, retry_after=wait)
+
+
+def _subresource_advice(status: int, request: str) -> str:
+    """Return advice for a write to a path that the server does not serve."""
+    method, _, path = request.partition(" ")
+    if status != 404 or method not in {"PATCH", "PUT"}:
+        return ""
+
+    if not path.endswith(("/status", "/scale")):
+        return ""
+
+    name = path.rpartition("/")[2]
+    value = "{}" if name == "status" else "{...}"
+    return f". If the resource is custom, does its CRD have `subresources: {{{name}: {value}}}`?"
 
 
 def refuse_web_page(headers: Any, server: str) -> None:

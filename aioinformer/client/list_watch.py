@@ -199,8 +199,7 @@ class ListWatch:
         fields = FieldSelector.parse(self._selection["fieldSelector"])
         return labels.matches(obj) and fields.matches(obj)
 
-    @asynccontextmanager
-    async def list(self, options: ListOptions) -> AsyncIterator[HTTPListPage]:
+    def list(self, options: ListOptions) -> AbstractAsyncContextManager[HTTPListPage]:
         """List the objects, or one page of them.
 
         Raises:
@@ -211,12 +210,15 @@ class ListWatch:
         Cancellation:
             Safe: the connection is closed.
         """
+        return self._listed(options)
+
+    @asynccontextmanager
+    async def _listed(self, options: ListOptions) -> AsyncIterator[HTTPListPage]:
         params = {**self._selection, **list_parameters(options)}
         async with self._get(params, LIST_OF_METADATA) as response:
             yield HTTPListPage(response, ListSplitter(self._decoder))
 
-    @asynccontextmanager
-    async def watch(self, options: WatchOptions) -> AsyncIterator[StreamWatch]:
+    def watch(self, options: WatchOptions) -> AbstractAsyncContextManager[StreamWatch]:
         """Watch the changes.
 
         With `options.timeout_seconds` the watch ends by itself
@@ -230,6 +232,10 @@ class ListWatch:
         Cancellation:
             Safe: the connection is closed.
         """
+        return self._watched(options)
+
+    @asynccontextmanager
+    async def _watched(self, options: WatchOptions) -> AsyncIterator[StreamWatch]:
         params = {**self._selection, **watch_parameters(options)}
         async with self._get(params, WATCH_OF_METADATA) as response:
             seconds = options.timeout_seconds
@@ -432,8 +438,7 @@ class DiscoveredListWatch:
         """Return whether the selectors include an object of the resource."""
         return self._requested.selects(obj)
 
-    @asynccontextmanager
-    async def list(self, options: ListOptions) -> AsyncIterator[HTTPListPage]:
+    def list(self, options: ListOptions) -> AbstractAsyncContextManager[HTTPListPage]:
         """List the objects, or one page of them.
 
         Raises:
@@ -445,13 +450,16 @@ class DiscoveredListWatch:
         Cancellation:
             Safe: the connection is closed.
         """
+        return self._listed(options)
+
+    @asynccontextmanager
+    async def _listed(self, options: ListOptions) -> AsyncIterator[HTTPListPage]:
         source = await self._source()
         with self._forget_resource_on_404():
             async with source.list(options) as page:
                 yield page
 
-    @asynccontextmanager
-    async def watch(self, options: WatchOptions) -> AsyncIterator[StreamWatch]:
+    def watch(self, options: WatchOptions) -> AbstractAsyncContextManager[StreamWatch]:
         """Watch the changes; see `ListWatch.watch()`.
 
         Raises:
@@ -460,6 +468,10 @@ class DiscoveredListWatch:
         Cancellation:
             Safe: the connection is closed.
         """
+        return self._watched(options)
+
+    @asynccontextmanager
+    async def _watched(self, options: WatchOptions) -> AsyncIterator[StreamWatch]:
         source = await self._source()
         with self._forget_resource_on_404():
             async with source.watch(options) as watch:

@@ -179,7 +179,7 @@ class Response:
         """Return the error of a refusal, read from as much of the body as arrives.
 
         Args:
-            request: Method and path, for a note on the error.
+            request: Method and path, for the error.
 
         Cancellation:
             Safe, but the bytes read so far are lost.
@@ -192,7 +192,7 @@ class Response:
             logger.debug("incomplete error body: %s", exc)
 
         phrase = self.raw.reason or ""
-        error = api_error(self.status, phrase, self.headers, body, server)
+        error = api_error(self.status, phrase, self.headers, body, server, request)
         error.add_note(f"in response to {request}")
         return error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,7 +12,7 @@ from aioinformer.model.misuse import methods_with_advice
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from aioinformer.client.client import Client
@@ -322,8 +321,7 @@ class ReconcileClient:
         )
         await self._client._fetch(self._fenced(request), discard=True)  # noqa: SLF001
 
-    @asynccontextmanager
-    async def stream(
+    def stream(
         self,
         method: str,
         path: str,
@@ -334,7 +332,7 @@ class ReconcileClient:
         gzip: bool | None = None,
         accept: str = "",
         etag: str = "",
-    ) -> AsyncIterator[Response]:
+    ) -> AbstractAsyncContextManager[Response]:
         """Send any request: see `Client.stream`. Writes are not recorded."""
         request = verbs.Request(
             method, path, params or {}, body, content_type, gzip, accept, etag
@@ -342,11 +340,7 @@ class ReconcileClient:
         if method not in READ_METHODS:
             request = self._fenced(request)
 
-        response = await self._client._send(request)  # noqa: SLF001
-        try:
-            yield response
-        finally:
-            response.close()
+        return self._client._stream(request)  # noqa: SLF001
 
     async def _write(self, request: Request) -> KubeObject:
         answer = await self._client._object(self._fenced(request))  # noqa: SLF001

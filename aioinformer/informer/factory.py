@@ -616,12 +616,12 @@ def why_not_ready(informer: SharedInformer) -> str:
 
 def _missing(informers: Sequence[SharedInformer], results: Mapping[str, str]) -> str:
     """Return the reasons of informers that are not synced, each error only once."""
-    errors = {it.name: str(it.status.last_error or "") for it in informers}
+    by_name = {it.name: it for it in informers}
     first: dict[str, str] = {}
     parts = []
     for name, reason in results.items():
         if reason != "synced":
-            error = errors[name]
+            error = str(by_name[name].status.last_error or "")
             known = first.setdefault(error, name)
             if error and known != name:
                 reason = reason.replace(error, f"same error as {known}")

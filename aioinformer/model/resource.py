@@ -83,7 +83,17 @@ class Resource:
                 its namespace; or if a part cannot be in a path, as in client-go: `.`,
                 `..`, or with a slash or a percent sign.
         """
+        given: object = namespace
+        if not isinstance(given, str | None):
+            raise OptionsError(
+                f"a namespace must be a string, not {given!r}: requests are for one "
+                "namespace, or without it for all"
+            )
+
         for part in (namespace or "", name, subresource):
+            if not isinstance(part, str):
+                raise OptionsError(f"names for {self} must be strings, not {part!r}")
+
             if part in {".", ".."} or "/" in part or "%" in part:
                 raise OptionsError(
                     f"invalid path segment {part!r} for {self}: it must not be '.' or "

@@ -143,6 +143,13 @@ class LabelSelector:
             OptionsError: If an operator, key or value is invalid, or there are other
                 fields, as in the flat `spec.selector` of a Service.
         """
+        given: object = spec
+        if not isinstance(given, Mapping):
+            raise OptionsError(
+                'a label selector is an object, such as {"matchLabels": {...}}, not '
+                f"{given!r}: parse a text by LabelSelector.parse()"
+            )
+
         unknown = spec.keys() - {"matchLabels", "matchExpressions"}
         if unknown:
             raise OptionsError(

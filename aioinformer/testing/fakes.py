@@ -31,6 +31,7 @@ from aioinformer_apiserver.storage.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
@@ -205,8 +206,7 @@ class FakeListerWatcher:
 
     # ---------------------------------------------------------------- ListerWatcher
 
-    @asynccontextmanager
-    async def list(self, options: ListOptions) -> AsyncIterator[FakeListPage]:
+    def list(self, options: ListOptions) -> AbstractAsyncContextManager[FakeListPage]:
         """Answer a list request.
 
         Raises:
@@ -216,6 +216,10 @@ class FakeListerWatcher:
         Cancellation:
             Safe.
         """
+        return self._listed(options)
+
+    @asynccontextmanager
+    async def _listed(self, options: ListOptions) -> AsyncIterator[FakeListPage]:
         await self._begin(options)
         query = ListQuery.parse(_given(list_parameters(options)))
         version = self._storage.version
@@ -225,8 +229,7 @@ class FakeListerWatcher:
         page = page_of(self._collection, version, query, Scope())
         yield FakeListPage(page, ObjectDecoder(self._resource))
 
-    @asynccontextmanager
-    async def watch(self, options: WatchOptions) -> AsyncIterator[PlayedWatch]:
+    def watch(self, options: WatchOptions) -> AbstractAsyncContextManager[PlayedWatch]:
         """Answer a watch request, with an ERROR event for an expired version.
 
         Raises:
@@ -236,6 +239,10 @@ class FakeListerWatcher:
         Cancellation:
             Safe.
         """
+        return self._watched(options)
+
+    @asynccontextmanager
+    async def _watched(self, options: WatchOptions) -> AsyncIterator[PlayedWatch]:
         await self._begin(options)
         query = WatchQuery.parse(_given(watch_parameters(options)))
         shown = Whole(self._collection.kind)

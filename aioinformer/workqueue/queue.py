@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         Iterator,
         Mapping,
     )
+    from contextlib import AbstractAsyncContextManager
     from datetime import timedelta
 
     from aioinformer.workqueue.limiters import RateLimiter
@@ -394,8 +395,7 @@ class WorkQueue(Generic[T]):
         if on_done is not None:
             on_done(item)
 
-    @asynccontextmanager
-    async def item(self) -> AsyncIterator[T]:
+    def item(self) -> AbstractAsyncContextManager[T]:
         """Take the next item for one `async with` block, and call `done()` after it.
 
         `done()` is called however the block ends. To get the item again, add it inside
@@ -407,6 +407,10 @@ class WorkQueue(Generic[T]):
         Cancellation:
             Safe while it waits: nothing is lost.
         """
+        return self._item()
+
+    @asynccontextmanager
+    async def _item(self) -> AsyncIterator[T]:
         item = await self.get()
         try:
             yield item

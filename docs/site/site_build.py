@@ -102,7 +102,7 @@ def _stage(pages: Pages) -> None:
     for path, text in pages.staged():
         _write(STAGE / path, text)
 
-    for source, path in pages.images():
+    for source, path in pages.files():
         _write(STAGE / path, source.read_bytes())
 
     shutil.copy(SOURCE / "site.css", STAGE)

@@ -30,7 +30,7 @@ _HEADING = re.compile(r"^# (.*)$", re.MULTILINE)
 _SECTION = re.compile(r"^## (.*)$", re.MULTILINE)
 _ITEM = re.compile(r"^- \[([^\]]+)\]\(([^()\s]+)\)(?:: )?(.*(?:\n  .*)*)", re.MULTILINE)
 _SCHEME = re.compile(r"[a-z]+:")
-_IMAGES = {".png", ".svg"}
+_FILES = {".png", ".svg", ".yaml"}
 
 
 class SiteError(Exception):
@@ -153,10 +153,10 @@ class Pages:
         for path, place in self.pages.items():
             yield place, self._with_links(path)
 
-    def images(self) -> Iterator[tuple[Path, str]]:
-        """Yield the images, and the path of each on the site."""
+    def files(self) -> Iterator[tuple[Path, str]]:
+        """Yield the images and manifests, and the path of each on the site."""
         for path in sorted((self._root / "docs").rglob("*")):
-            if path.suffix in _IMAGES:
+            if path.suffix in _FILES:
                 yield path, path.relative_to(self._root / "docs").as_posix()
 
     def _with_links(self, path: str) -> str:
@@ -186,8 +186,8 @@ class Pages:
 
     @cached_property
     def _places(self) -> dict[str, str]:
-        images = {f"docs/{place}": place for _, place in self.images()}
-        return {**self.pages, **images}
+        files = {f"docs/{place}": place for _, place in self.files()}
+        return {**self.pages, **files}
 
     def _resolve(self, source: str, target: str) -> str:
         """Return the path in the checkout that a link of a page leads to.

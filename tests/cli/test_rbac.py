@@ -305,7 +305,7 @@ async def test_rules_of_several_namespaces_are_printed_at_once(
         ({"events": True, "account": "shop/a b"}, "--service-account: 'a b' is no n"),
         ({"events": True, "account": "a:b/app"}, "--service-account: 'a:b' is no na"),
         (
-            {"events": True, "account": "shop/app", "namespace": "*"},
+            {"events": True, "account": "shop/app", "namespaces": ("*",)},
             "-n: '*' is no name",
         ),
         (

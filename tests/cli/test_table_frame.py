@@ -155,18 +155,19 @@ def test_quit_key_closes_the_view() -> None:
     assert after("x", "enter", "backspace") == FIRST
 
 
-keys = st.sampled_from(
-    ["up", "end", "page down", "s", "r", "/", "a", "escape", "enter"]
-)
+KEYS = ["up", "end", "page down", " ", "G", "left", "right", "s", "S", "r", "2"]
+keys = st.sampled_from([*KEYS, "/", "a", "?", "escape", "enter"])
 
 
 @given(st.lists(keys, max_size=20), st.integers(0, 30), st.integers(0, 10))
-def test_keys_never_scroll_beyond_the_rows(
+def test_keys_never_scroll_beyond_the_rows_and_columns(
     keys: list[str], total: int, room: int
 ) -> None:
-    view = after(*keys, total=total, room=room)
+    view = after(*keys, total=total, room=room, scrollable=room)
 
     assert 0 <= view.offset <= max(0, total - room)
+    assert 0 <= view.scrolled <= room
+    assert view.arrangement.sort in [*HEAD, BY_CHANGE]
 
 
 # ---------------------------------------------------------------- the help line
@@ -455,21 +456,21 @@ def status_line(health: InformerHealth, title: str = "pods", width: int = 80) ->
 def test_status_line_shows_title_state_and_counts() -> None:
     (line,) = status_lines("pods in shop", HEALTH, 80)
 
-    assert line.plain == "pods in shop   synced   fresh   1,963 objects   91 events/s"
+    assert line.plain == "pods in shop   synced   1,963 objects   91 events/s   fresh"
     assert line.style == "bold"
 
 
 def test_status_line_counts_one_in_the_singular() -> None:
     line = status_line(replace(HEALTH, objects=1, rate=0.8))
 
-    assert line.endswith("   1 object   1 event/s")
+    assert line.endswith("   1 object   1 event/s   fresh")
 
 
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        pytest.param({"age": 0.9}, "synced   fresh   ", id="fresh"),
-        pytest.param({"age": 45.3}, "synced   quiet for 45s   ", id="quiet"),
+        pytest.param({"age": 0.9}, "   91 events/s   fresh", id="fresh"),
+        pytest.param({"age": 45.3}, "   91 events/s   quiet for 45s", id="quiet"),
         pytest.param(
             {"age": None, "synced": False, "phase": "listing"},
             "pods   listing   1,963",
@@ -488,7 +489,13 @@ def test_status_line_cuts_a_long_title_only() -> None:
 
     assert len(line) == 70
     assert line.startswith("pods in shop and media")
-    assert line.endswith("…   synced   fresh   1,963 objects   91 events/s")
+    assert line.endswith("…   synced   1,963 objects   91 events/s   fresh")
+
+
+def test_status_line_of_a_narrow_terminal_keeps_state_and_objects() -> None:
+    line = status_line(HEALTH, "pods in all namespaces", 40)
+
+    assert line.startswith("pods in all…   synced   1,963 objects")
 
 
 def failing(error: Exception, title: str = "pods in shop") -> list[str]:
@@ -523,5 +530,5 @@ def test_status_line_reports_a_replaced_server_and_keeps_the_counts() -> None:
     line = status_line(after_it, "pods in all namespaces", 80)
     assert line.startswith("pods in all")
     assert line.endswith(
-        "   relisted (server reset)   fresh   1,963 objects   91 events/s"
+        "   relisted (server reset)   1,963 objects   91 events/s   fresh"
     )

@@ -100,6 +100,17 @@ def test_deleted_object_does_not_count_while_it_is_shown() -> None:
 
     assert table.shown(10.0) == ["deleted a/1", "a/2"]
     assert (table.rows.objects, len(table.rows)) == (1, 2)
+    assert table.rows.matching == 1
+
+
+def test_matching_counts_what_the_filter_shows_without_deleted_objects() -> None:
+    table = Table("a/web-1", "a/web-2", "a/db-1")
+    table.arrange("NAME", words="web")
+    table.delete("a/web-1", 10.0)
+    table.delete("a/db-1", 10.0)
+
+    assert table.shown(10.0) == ["deleted a/web-1", "a/web-2"]
+    assert (table.rows.matching, table.rows.objects) == (1, 1)
 
 
 def test_object_created_again_is_not_marked_as_deleted() -> None:

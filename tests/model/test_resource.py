@@ -127,6 +127,12 @@ def test_resource_path_rejects_unsafe_parts(part: str, place: str) -> None:
         resources.PODS.path(*place.format(part).split())
 
 
+@pytest.mark.parametrize("namespace", [5, ["shop"], b"shop"], ids=str)
+def test_path_rejects_other_values_than_one_namespace(namespace: Any) -> None:
+    with pytest.raises(OptionsError, match="a namespace must be a string, not"):
+        resources.PODS.path(namespace)
+
+
 def test_cluster_scoped_path_rejects_namespace() -> None:
     with pytest.raises(OptionsError, match="nodes is cluster-scoped"):
         resources.NODES.path("shop")

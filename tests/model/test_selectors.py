@@ -561,3 +561,9 @@ def test_field_selector_equals_its_parsed_text(
     selector = FieldSelector(requirements)
 
     assert FieldSelector.parse(str(selector)) == selector
+
+
+@pytest.mark.parametrize("spec", [None, "app=web", ["app"]], ids=str)
+def test_selector_of_no_object_is_refused(spec: Any) -> None:
+    with pytest.raises(OptionsError, match="a label selector is an object, such as"):
+        LabelSelector.of(spec)

@@ -7,7 +7,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cookbook import running, send_signal
+from cookbook import COOKBOOK, running, send_signal
 
 from aioinformer import Resource
 from aioinformer.model.resources import (
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cookbook import Program
 
 SITES = Resource("example.com", "v1", "sites", "Site")
+SITE_CRD = COOKBOOK / "site-crd.yaml"
 SHOP: Any = {"namespace": "shop"}
 
 
@@ -46,8 +47,8 @@ async def test_requeue_an_object_in_ten_minutes() -> None:
 
 
 async def test_reconcile_typed_objects() -> None:
-    options: Any = {"resources": [SITES]}
-    async with running("Reconcile typed objects", **options) as program:
+    async with running("Reconcile typed objects") as program:
+        program.server.load(SITE_CRD)
         site = {"metadata": {"name": "blog"}, "spec": {"image": "blog:1"}}
         program.server.create(SITES, site, **SHOP)
         bad = {"metadata": {"name": "bad"}, "spec": {"replicas": "many"}}
@@ -143,8 +144,8 @@ async def test_report_status_and_conditions() -> None:
         (found,) = server.get(SITES, "blog", **SHOP)["status"]["conditions"]
         return found
 
-    options: Any = {"resources": [SITES]}
-    async with running("Report status and conditions", **options) as program:
+    async with running("Report status and conditions") as program:
+        program.server.load(SITE_CRD)
         server = program.server
         site = {"metadata": {"name": "blog"}, "spec": {"image": "blog:1"}}
         server.create(SITES, site, **SHOP)

@@ -166,9 +166,18 @@ class Guide:
     pods: tuple[tuple[str, str], ...] = ()
 
 
-OWNER = {"controller": True, "blockOwnerDeletion": True}
-SITE = {"apiVersion": "example.com/v1", "kind": "Site", "name": "blog", **OWNER}
-DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", **OWNER}
+SITE = {
+    "apiVersion": "example.com/v1",
+    "kind": "Site",
+    "name": "blog",
+    "controller": True,
+}
+DEPLOYMENT = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "name": "web",
+    "controller": True,
+}
 WEB = (("web-0", "web"), ("web-1", "web"))
 GUIDES = {
     "from-client-go": Guide(
@@ -196,7 +205,7 @@ async def check(guide: str, *command: str | Path, folder: Path, **more: str) -> 
     """Run a program, let things happen, and compare its output and its effects."""
     expected = GUIDES[guide]
     async with APIServer(auto_namespaces=True) as server:
-        server.register(SITES)
+        server.load(ROOT / "docs" / "cookbook" / "site-crd.yaml")
         for name, app in expected.pods:
             put_pod(server, name, app)
 

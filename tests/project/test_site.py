@@ -43,6 +43,7 @@ def checkout(folder: Path, **files: str) -> Pages:
         "docs/page.md": "# Page\n",
         "x/test_x.py": "\n\nclass TestX:\n    def test_it(self): ...\n",
         "docs/images/x.svg": "<svg/>",
+        "docs/images/x.yaml": "kind: X\n",
     }
     for name, text in (known | files).items():
         path = folder / name
@@ -136,6 +137,7 @@ def test_index_of_sections_has_an_entry_for_each_page(tmp_path: Path) -> None:
         ("../docs/page.md#a-b", "page.md#a-b"),
         ("#here", "#here"),
         ("images/x.svg", "images/x.svg"),
+        ("images/x.yaml", "images/x.yaml"),
         ("../x/test_x.py", f"{REPOSITORY}/blob/main/x/test_x.py"),
         ("../x/test_x.py#test_it", f"{REPOSITORY}/blob/main/x/test_x.py#L4"),
         ("../x", f"{REPOSITORY}/tree/main/x"),
