@@ -559,7 +559,7 @@ def test_context_managers_are_shown_as_such() -> None:
 async def test_namespace_that_is_no_text_is_refused(namespace: Any) -> None:
     client = Client.from_url("http://127.0.0.1:1")
 
-    with pytest.raises(OptionsError, match="names for pods must be strings, not"):
+    with pytest.raises(OptionsError, match="a namespace must be a string, not"):
         await client.list(PODS, namespace=namespace)
 
 
