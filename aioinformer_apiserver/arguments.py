@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import date
+from pathlib import Path
 from typing import Any, TypeVar
 
 from aioinformer.errors import OptionsError
@@ -21,6 +22,7 @@ __all__ = [
     "instance_of",
     "name_of",
     "namespace_of",
+    "path_of",
     "resource_of",
     "resources_of",
     "seconds_of",
@@ -107,6 +109,23 @@ def instance_of(option: str, value: object, kind: type[T], meant: str) -> T:
     """
     if isinstance(value, kind):
         return value
+
+    raise OptionsError(f"{option} must be {meant}, not {value!r}")
+
+
+def path_of(option: str, value: object, meant: str) -> Path:
+    """Check a path.
+
+    Args:
+        option: Name of the argument.
+        value: The value.
+        meant: Description of a valid value, for the message.
+
+    Raises:
+        OptionsError: If it is neither a string nor a `Path`, or empty.
+    """
+    if isinstance(value, str | Path) and str(value):
+        return Path(value)
 
     raise OptionsError(f"{option} must be {meant}, not {value!r}")
 

@@ -149,6 +149,7 @@ def _files(pattern: str, root: Path) -> list[Path]:
 
 def _manifests(file: Path, root: Path) -> list[Manifest]:
     shown = str(file.relative_to(root) if file.is_relative_to(root) else file)
+    raw = b""
     try:
         with file.open("rb") as opened:
             raw = opened.read(MOST_BYTES + 1)

@@ -12,7 +12,6 @@ import contextlib
 import threading
 import uuid
 from inspect import iscoroutine
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import yaml
@@ -36,6 +35,7 @@ from aioinformer_apiserver.arguments import (
     instance_of,
     name_of,
     namespace_of,
+    path_of,
     resource_of,
     resources_of,
     seconds_of,
@@ -47,6 +47,7 @@ from aioinformer_apiserver.arguments import (
 from aioinformer_apiserver.auth.access import AccessControl
 from aioinformer_apiserver.auth.rbac import User, bootstrap_roles
 from aioinformer_apiserver.crds import custom_resources
+from aioinformer_apiserver.faults import Fault
 from aioinformer_apiserver.http.background import BackgroundTask
 from aioinformer_apiserver.http.handler import HandlerDurations, RequestHandler
 from aioinformer_apiserver.http.memory import MemoryResponse, exchange
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
     from types import TracebackType
 
     from aioinformer.model import Resource
@@ -180,8 +182,7 @@ class LocalAPIServer:
         for resource in resources:
             self.register(resource)
 
-        root = "." if root is None else root
-        self._root = Path(instance_of("root", root, str | Path, "a folder or None"))
+        self._root = path_of("root", "." if root is None else root, "a folder or None")
         if given := patterns_of("load", load):
             self.load(*given)
 
@@ -317,7 +318,7 @@ class LocalAPIServer:
         Returns:
             The path.
         """
-        instance_of("path", path, str | Path, "a path, such as tmp_path / 'config'")
+        file = path_of("path", path, "a path, such as tmp_path / 'config'")
         bearer = self.token if token is None else token_of("token", token)
         user = {} if bearer is None else {"token": bearer}
         context = {"cluster": "test", "user": "test", "namespace": namespace}
@@ -329,7 +330,6 @@ class LocalAPIServer:
             "contexts": [{"name": "test", "context": context}],
             "current-context": "test",
         }
-        file = Path(path)
         file.touch(mode=0o600)
         if file.is_file():  # It may have existed before, or be a device.
             file.chmod(0o600)
@@ -373,6 +373,17 @@ class LocalAPIServer:
     def faults(self) -> Faults:
         """Pending faults; `faults.add(...)` scripts one."""
         return self._handler.faults
+
+    def unserved_faults(self) -> list[Fault]:
+        """Return the faults that struck nothing and name a resource that is not served.
+
+        The name is probably mistyped. The pytest fixture warns of them after a test.
+        """
+        self._check_thread()
+        served = {"", *(it.kind.resource.plural for it in self._storage)}
+        used = [it.fault for it in self.faults.taken]
+        pending = (it for it in self.faults if isinstance(it, Fault))
+        return [it for it in pending if it.resource not in served and it not in used]
 
     @property
     def requests(self) -> deque[RequestRecord]:

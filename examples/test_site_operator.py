@@ -6,7 +6,7 @@ Run:   pip install 'aioinformer[test,metrics]' looptime
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from site_operator import SITES, make_manager, records
@@ -59,7 +59,9 @@ async def test_deleted_site_loses_its_record(apiserver: APIServer) -> None:
 
 
 @pytest.mark.parametrize("verb", ["list", "watch", "patch"])
-async def test_operator_survives_an_outage(apiserver: APIServer, verb: str) -> None:
+async def test_operator_survives_an_outage(
+    apiserver: APIServer, verb: Literal["list", "watch", "patch"]
+) -> None:
     apiserver.faults.add(Refuse(verb=verb, status=503, times=5))
     apiserver.create(SITES, SITE)
     async with make_manager(apiserver.client()):

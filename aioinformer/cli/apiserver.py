@@ -87,12 +87,13 @@ async def serve(options: APIServerOptions) -> int:
         raise CommandError("two --user options have the same token: use one each.")
 
     server = APIServer(port=options.port, token=options.token, users=users)
+    loaded = []
     if options.manifests:
-        await asyncio.to_thread(server.load, *options.manifests)
+        loaded = await asyncio.to_thread(server.load, *options.manifests)
 
     await _listen(server, options.port)
     try:
-        return await _serve(server, options)
+        return await _serve(server, options, loaded=len(loaded))
     finally:
         await server.stop()
 
@@ -108,7 +109,7 @@ async def _listen(server: APIServer, port: int) -> None:
         ) from exc
 
 
-async def _serve(server: APIServer, options: APIServerOptions) -> int:
+async def _serve(server: APIServer, options: APIServerOptions, *, loaded: int) -> int:
     workload = Workload(
         server,
         objects=objects_for(pods=options.pods),
@@ -120,7 +121,7 @@ async def _serve(server: APIServer, options: APIServerOptions) -> int:
     if options.kubeconfig is not None:
         await asyncio.to_thread(_write_kubeconfig, server, Path(options.kubeconfig))
 
-    print_text(_instructions(server.url, options))
+    print_text(_instructions(server.url, options, loaded=loaded))
     start = asyncio.get_running_loop().time()
     try:
         async with asyncio.TaskGroup() as group:
@@ -200,7 +201,7 @@ def _write_kubeconfig(server: APIServer, path: Path) -> None:
 # ---------------------------------------------------------------- lines
 
 
-def _instructions(url: str, options: APIServerOptions) -> str:
+def _instructions(url: str, options: APIServerOptions, *, loaded: int) -> str:
     """Return the lines that explain how to use the server."""
     path = ""
     if options.kubeconfig is not None:
@@ -209,6 +210,11 @@ def _instructions(url: str, options: APIServerOptions) -> str:
     rate = options.changes_per_second
     changes = "1 change" if rate == 1 else f"{rate:g} changes"
     filled = f"{counted(options.pods, 'pod')}, {changes}/s"
+    if loaded:
+        # Without --pods, "0 pods" could be false: the files may have pods.
+        others = f", {filled}" if options.pods else ""
+        filled = f"{counted(loaded, 'loaded object')}{others}"
+
     lines = [f"Kubernetes API server for tests at {url}: {filled}."]
     if options.token is not None:
         lines += [

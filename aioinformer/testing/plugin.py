@@ -144,6 +144,15 @@ def _starter() -> Callable[..., AsyncIterator[APIServer]]:
             await server.stop()
             stop()
 
+        if unserved := server.unserved_faults():
+            names = ", ".join(sorted({repr(it.resource) for it in unserved}))
+            request.node.warn(
+                pytest.PytestWarning(
+                    f"apiserver: {unserved} never struck, because the server does not "
+                    f"serve {names}. End the test with apiserver.faults.check()"
+                )
+            )
+
     return started
 
 

@@ -6,7 +6,7 @@ import difflib
 import re
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
 from aioinformer.errors import OptionsError
 from aioinformer.model import Resource, resources
@@ -24,6 +24,7 @@ __all__ = [
     "Fault",
     "Occasion",
     "Strike",
+    "Verb",
     "check_name",
     "check_number",
     "check_plural",
@@ -31,7 +32,7 @@ __all__ = [
     "check_verb",
 ]
 
-VERBS = (
+Verb: TypeAlias = Literal[
     "get",
     "list",
     "watch",
@@ -40,8 +41,11 @@ VERBS = (
     "patch",
     "delete",
     "deletecollection",
-)
-"""The verbs of Kubernetes permissions for resource requests."""
+]
+"""Verb of Kubernetes permissions for resource requests."""
+
+VERBS: tuple[Verb, ...] = get_args(Verb)
+"""All of them."""
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
@@ -99,7 +103,7 @@ class Fault:
 
     acts_on: ClassVar[tuple[str, ...]] = ()
 
-    verb: str = ""
+    verb: Verb | Literal[""] = ""
     """Verb of the requests; empty for every verb that the fault can affect."""
 
     resource: str = ""

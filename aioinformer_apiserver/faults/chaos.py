@@ -26,7 +26,7 @@ from aioinformer_apiserver.faults.responses import Compact, Delay, Gone, Page, R
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from aioinformer_apiserver.faults.base import Fault, Occasion
+    from aioinformer_apiserver.faults.base import Fault, Occasion, Verb
 
 __all__ = ["Chaos"]
 
@@ -64,7 +64,7 @@ class Chaos:
         *,
         seed: int,
         rate: float = 0.1,
-        verbs: str | Collection[str] = ("list", "watch"),
+        verbs: Verb | Collection[Verb] = ("list", "watch"),
         limit: int | None = None,
         lies: bool = False,
     ) -> None:
@@ -88,7 +88,8 @@ class Chaos:
 
     def take(self, occasion: Occasion) -> Fault | None:
         """Draw the fault of one request; None to let it pass."""
-        if occasion.verb not in self._verbs or len(self.drawn) == self._limit:
+        verb = next((it for it in self._verbs if it == occasion.verb), None)
+        if verb is None or len(self.drawn) == self._limit:
             return None
 
         rng = Random(f"{self._seed}/{self._requests}")
@@ -96,14 +97,14 @@ class Chaos:
         if rng.random() >= self._rate:
             return None
 
-        makers = _makers_for(occasion.verb, lies=self._lies)
-        fault = rng.choice(makers)(occasion.verb, rng)
+        makers = _makers_for(verb, lies=self._lies)
+        fault = rng.choice(makers)(verb, rng)
         self.drawn.append(fault)
         return fault
 
 
-def _check_verbs(verbs: str | Collection[str]) -> frozenset[str]:
-    found = [verbs] if isinstance(verbs, str) else list(verbs)
+def _check_verbs(verbs: Verb | Collection[Verb]) -> frozenset[Verb]:
+    found: list[Verb] = [verbs] if isinstance(verbs, str) else [*verbs]
     if not found:
         raise OptionsError(
             "Chaos: verbs must contain at least one verb, such as 'list'"
@@ -115,7 +116,7 @@ def _check_verbs(verbs: str | Collection[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _makers_for(verb: str, *, lies: bool) -> list[Callable[[str, Random], Fault]]:
+def _makers_for(verb: Verb, *, lies: bool) -> list[Callable[[Verb, Random], Fault]]:
     makers = [*_ALWAYS]
     if verb == "watch":
         makers += _WATCHES
@@ -125,7 +126,7 @@ def _makers_for(verb: str, *, lies: bool) -> list[Callable[[str, Random], Fault]
     return [*makers, *_LIES] if lies and verb in {"list", "watch"} else makers
 
 
-def _refuse(verb: str, rng: Random) -> Fault:
+def _refuse(verb: Verb, rng: Random) -> Fault:
     wait = rng.choice([None, 1, 5])
     return Refuse(
         verb=verb,
@@ -135,42 +136,42 @@ def _refuse(verb: str, rng: Random) -> Fault:
     )
 
 
-def _cut(verb: str, rng: Random) -> Fault:
+def _cut(verb: Verb, rng: Random) -> Fault:
     # Half of them early: many responses are short.
     size = rng.randrange(rng.choice([500, _BYTES]))
     head, reset = rng.random() < 0.8, rng.random() < 0.3
     return Cut(verb=verb, after_bytes=size, head=head, reset=reset)
 
 
-def _stall(verb: str, rng: Random) -> Fault:
+def _stall(verb: Verb, rng: Random) -> Fault:
     size, head = rng.randrange(_BYTES), rng.random() < 0.5
     seconds = rng.randrange(1, _SECONDS)
     return Stall(verb=verb, after_bytes=size, head=head, seconds=seconds)
 
 
-def _end(verb: str, rng: Random) -> Fault:
+def _end(verb: Verb, rng: Random) -> Fault:
     if verb == "watch" and rng.random() < 0.5:
         return End(verb=verb, after_events=rng.randrange(_EVENTS))
 
     return End(verb=verb, after_bytes=rng.randrange(_BYTES))
 
 
-def _slow(verb: str, rng: Random) -> Fault:
+def _slow(verb: Verb, rng: Random) -> Fault:
     return Slow(verb=verb, bytes_per_second=rng.choice([1_000, 50_000]))
 
 
-def _error_event(verb: str, rng: Random) -> Fault:
+def _error_event(verb: Verb, rng: Random) -> Fault:
     events = rng.randrange(_EVENTS)
     return ErrorEvent(verb=verb, after_events=events, status=rng.choice(_STATUSES))
 
 
 def _after_some_events(
     kind: type[EventFault | Gone],
-) -> Callable[[str, Random], Fault]:
+) -> Callable[[Verb, Random], Fault]:
     return lambda verb, rng: kind(verb=verb, after_events=rng.randrange(_EVENTS))
 
 
-_ALWAYS: list[Callable[[str, Random], Fault]] = [
+_ALWAYS: list[Callable[[Verb, Random], Fault]] = [
     _refuse,
     _cut,
     _stall,

@@ -7,14 +7,14 @@ writes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from aioinformer.errors import OptionsError
 from aioinformer_apiserver.faults.base import Fault, check_number
 
 if TYPE_CHECKING:
     from aioinformer.errors import ApiError
-    from aioinformer_apiserver.faults.base import Occasion
+    from aioinformer_apiserver.faults.base import Occasion, Verb
 
 __all__ = ["Cut", "End", "Slow", "Stall"]
 
@@ -28,7 +28,7 @@ class Cut(Fault):
     arrives completely.
     """
 
-    verb: str = "watch"
+    verb: Verb | Literal[""] = "watch"
 
     after_bytes: int | None = None
     """Number of body bytes to deliver; 0 delivers the head alone. Required unless
@@ -57,7 +57,7 @@ class End(Fault):
     the middle of a line or a list. Exactly one of the two is required.
     """
 
-    verb: str = "watch"
+    verb: Verb | Literal[""] = "watch"
 
     after_events: int | None = None
     """Number of events that a watch delivers; bookmarks do not count. For watches only."""
@@ -102,7 +102,7 @@ class End(Fault):
 class Stall(Fault):
     """Stops in the middle of a response and keeps the connection open."""
 
-    verb: str = "watch"
+    verb: Verb | Literal[""] = "watch"
 
     after_bytes: int = 0
     """Number of body bytes to deliver first; 0 delivers the head alone."""
@@ -124,7 +124,7 @@ class Stall(Fault):
 class Slow(Fault):
     """Sends the body of a response slowly."""
 
-    verb: str = "watch"
+    verb: Verb | Literal[""] = "watch"
 
     bytes_per_second: float
     """Rate on the loop's clock."""

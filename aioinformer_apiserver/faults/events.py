@@ -8,7 +8,7 @@ the hooks of a fault to a response, without I/O.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from aioinformer import json_codec
 from aioinformer_apiserver.errors import statuses
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioinformer.errors import ApiError
+    from aioinformer_apiserver.faults.base import Verb
 
 __all__ = [
     "BlankBookmarks",
@@ -45,7 +46,7 @@ class EventFault(Fault):
 
     acts_on: ClassVar[tuple[str, ...]] = ("list", "watch")
 
-    verb: str = "watch"
+    verb: Verb | Literal[""] = "watch"
 
     after_events: int = 0
     """Number of events or items before the victim; bookmarks do not count."""

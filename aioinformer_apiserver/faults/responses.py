@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from aioinformer.errors import OptionsError
 from aioinformer_apiserver.errors import statuses
@@ -15,7 +15,7 @@ from aioinformer_apiserver.serialization.responses import APIResponse, error_res
 
 if TYPE_CHECKING:
     from aioinformer.errors import ApiError
-    from aioinformer_apiserver.faults.base import Strike
+    from aioinformer_apiserver.faults.base import Strike, Verb
     from aioinformer_apiserver.storage.dispatcher import Waker
     from aioinformer_apiserver.storage.storage import Storage
 
@@ -85,7 +85,7 @@ class Gone(Fault):
     the request fails with the HTTP status instead.
     """
 
-    verb: str = "watch"
+    verb: Verb | Literal[""] = "watch"
 
     after_events: int = 0
     """Number of events that a watch delivers first; bookmarks do not count."""

@@ -405,6 +405,7 @@ def test_load_option_is_repeatable(tmp_path: Path) -> None:
     ill = runner.invoke(aioinformer, ["apiserver", *arguments, "--crd", "missing"])
 
     assert (well.exit_code, ill.exit_code) == (0, 2)
+    assert re.search(r":\d+: 1 loaded object\.\n", well.output)
     assert "aioinformer: missing does not exist in " in ill.output
 
 

@@ -555,6 +555,14 @@ def test_context_managers_are_shown_as_such() -> None:
         assert not inspect.isasyncgenfunction(method)
 
 
+@pytest.mark.parametrize("namespace", [4, ["shop"]])
+async def test_namespace_that_is_no_text_is_refused(namespace: Any) -> None:
+    client = Client.from_url("http://127.0.0.1:1")
+
+    with pytest.raises(OptionsError, match="a namespace must be a string, not"):
+        await client.list(PODS, namespace=namespace)
+
+
 def test_url_that_is_no_text_is_refused() -> None:
     url: Any = None
 

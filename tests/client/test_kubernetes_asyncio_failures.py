@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from canned import CannedServer, Stream
@@ -68,7 +68,11 @@ def create(server: APIServer, name: str) -> None:
 )
 @pytest.mark.parametrize("verb", ["list", "watch"])
 async def test_refusal_is_raised_on_entering(
-    server: APIServer, library: Any, verb: str, status: int, error: type[Exception]
+    server: APIServer,
+    library: Any,
+    verb: Literal["list", "watch"],
+    status: int,
+    error: type[Exception],
 ) -> None:
     server.faults.add(
         faults.Refuse(status=status, verb=verb, retry_after=7, message="why")

@@ -461,3 +461,36 @@ def test_plugin_accepts_looptime_mark_with_effect_or_turned_off(run: Run) -> Non
 
     assert on.last == "2 passed", on.out
     assert off.last == "2 passed", off.out
+
+
+def test_plugin_warns_of_pending_fault_for_unknown_resource(run: Run) -> None:
+    text = """
+        from aioinformer.testing.faults import Chaos, Gone
+
+        async def test_typo(apiserver):
+            apiserver.faults.add(Gone(resource="podz"), Gone(resource="pods"))
+            apiserver.faults.add(Chaos(seed=1), Gone(resource="sites"))
+            apiserver.register(Resource("example.com", "v1", "sites", "Site"))
+        """
+    strict = run(text, *AUTO, plugins=ASYNCIO)
+    lenient = run(text, "-W", "default", *AUTO, plugins=ASYNCIO)
+
+    message = (
+        "apiserver: [Gone(resource='podz')] never struck, because the server does not "
+        "serve 'podz'. End the test with apiserver.faults.check()"
+    )
+    assert message in strict.out, strict.out
+    assert strict.last == "1 passed, 1 error", strict.out
+    assert message in lenient.out, lenient.out
+    assert lenient.last == "1 passed, 1 warning", lenient.out
+
+
+def test_plugin_names_option_of_missing_path(run: Run) -> None:
+    outcome = run(
+        "async def test_one(apiserver): pass",
+        *("-o", "aioinformer_load=3"),
+        *AUTO,
+        plugins=ASYNCIO,
+    )
+
+    assert "apiserver: aioinformer_load: 3 does not exist in" in outcome.out
