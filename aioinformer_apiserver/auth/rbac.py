@@ -46,7 +46,8 @@ class User:
 
     Attributes:
         name: Name in role bindings.
-        groups: Groups of the user. Members of `system:masters` may do everything.
+        groups: Groups of the user, as a tuple or list. Members of `system:masters` may
+            do everything.
 
     Raises:
         OptionsError: If the name is not a string, or the groups are not a tuple or
@@ -54,7 +55,7 @@ class User:
     """
 
     name: str
-    groups: tuple[str, ...] = ()
+    groups: tuple[str, ...] | list[str] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -62,13 +63,12 @@ class User:
                 f"the name of a User must be a string, not {self.name!r}"
             )
 
-        # A list is a likely mistake, and harmless.
         given: object = self.groups
         if not isinstance(given, tuple | list) or not all(
             isinstance(it, str) and it for it in given
         ):
             raise OptionsError(
-                "the groups of a User must be a tuple such as ('support',), not "
+                "the groups of a User must be a tuple or list such as ['support'], not "
                 f"{given!r}"
             )
 

@@ -94,6 +94,17 @@ class Fault:
     the response. It overrides `watch_end`, `alter_event()`, `alter_bookmark()` or
     `alter_list()` to change the content of a response, and sets `alters_content`.
 
+    Args:
+        verb: Verb of the requests; empty for every verb that the fault can affect.
+        resource: Plural of the resource; empty for every resource.
+        namespace: Namespace of the request; `""` for requests without one, None for
+            every one.
+        parameter: Query parameter that the request must have, such as `"continue"`;
+            empty for none.
+        times: Number of requests to strike; None for all from now on.
+        skip: Number of matching requests to let pass first, not counting those that
+            an earlier fault has taken.
+
     Attributes:
         acts_on: Verbs that this fault can affect; empty for all verbs.
 
@@ -104,23 +115,11 @@ class Fault:
     acts_on: ClassVar[tuple[str, ...]] = ()
 
     verb: Verb | Literal[""] = ""
-    """Verb of the requests; empty for every verb that the fault can affect."""
-
     resource: str = ""
-    """Plural of the resource; empty for every resource."""
-
     namespace: str | None = None
-    """Namespace of the request; `""` for requests without one, None for every one."""
-
     parameter: str = ""
-    """Query parameter that the request must have, such as `"continue"`; empty for none."""
-
     times: int | None = 1
-    """Number of requests to strike; None for all from now on."""
-
     skip: int = 0
-    """Number of matching requests to let pass first, not counting those that an earlier
-    fault has taken."""
 
     def __post_init__(self) -> None:
         shown = repr(self)

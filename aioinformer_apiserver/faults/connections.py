@@ -26,19 +26,20 @@ class Cut(Fault):
     The client receives exactly the first bytes of the body, then neither the end of the
     body nor anything else. A watch that sends fewer bytes continues. A shorter response
     arrives completely.
+
+    Args:
+        after_bytes: Number of body bytes to deliver; 0 delivers the head alone.
+            Required unless `head=False`.
+        head: False breaks the connection before the head, regardless of
+            `after_bytes`.
+        reset: True to break with a TCP reset (a crashed host, a load balancer)
+            instead of a FIN.
     """
 
     verb: Verb | Literal[""] = "watch"
-
     after_bytes: int | None = None
-    """Number of body bytes to deliver; 0 delivers the head alone. Required unless
-    `head=False`."""
-
     head: bool = True
-    """False breaks the connection before the head, regardless of `after_bytes`."""
-
     reset: bool = False
-    """True to break with a TCP reset (a crashed host, a load balancer) instead of a FIN."""
 
     def __post_init__(self) -> None:
         # Not super(): the class that a slotted dataclass replaces is not its base.
@@ -55,15 +56,16 @@ class End(Fault):
 
     By events, a watch ends as if the server had closed it. By bytes, the end may be in
     the middle of a line or a list. Exactly one of the two is required.
+
+    Args:
+        after_events: Number of events that a watch delivers; bookmarks do not
+            count. For watches only.
+        after_bytes: Number of body bytes to deliver.
     """
 
     verb: Verb | Literal[""] = "watch"
-
     after_events: int | None = None
-    """Number of events that a watch delivers; bookmarks do not count. For watches only."""
-
     after_bytes: int | None = None
-    """Number of body bytes to deliver."""
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
@@ -100,18 +102,20 @@ class End(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Stall(Fault):
-    """Stops in the middle of a response and keeps the connection open."""
+    """Stops in the middle of a response and keeps the connection open.
+
+    Args:
+        after_bytes: Number of body bytes to deliver first; 0 delivers the head
+            alone.
+        head: False stalls before the head, after the request has been handled.
+        seconds: Duration on the loop's clock, after which the rest follows; None
+            for no end.
+    """
 
     verb: Verb | Literal[""] = "watch"
-
     after_bytes: int = 0
-    """Number of body bytes to deliver first; 0 delivers the head alone."""
-
     head: bool = True
-    """False stalls before the head, after the request has been handled."""
-
     seconds: float | None = None
-    """Duration on the loop's clock, after which the rest follows; None for no end."""
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
@@ -122,12 +126,14 @@ class Stall(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Slow(Fault):
-    """Sends the body of a response slowly."""
+    """Sends the body of a response slowly.
+
+    Args:
+        bytes_per_second: Rate on the loop's clock.
+    """
 
     verb: Verb | Literal[""] = "watch"
-
     bytes_per_second: float
-    """Rate on the loop's clock."""
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)

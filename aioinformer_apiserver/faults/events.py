@@ -42,14 +42,17 @@ _INITIAL_EVENTS_END = b'"k8s.io/initial-events-end"'
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class EventFault(Fault):
-    """Base of the faults of events and items: it finds the victim."""
+    """Base of the faults of events and items: it finds the victim.
+
+    Args:
+        after_events: Number of events or items before the victim; bookmarks do not
+            count.
+    """
 
     acts_on: ClassVar[tuple[str, ...]] = ("list", "watch")
 
     verb: Verb | Literal[""] = "watch"
-
     after_events: int = 0
-    """Number of events or items before the victim; bookmarks do not count."""
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
@@ -87,18 +90,19 @@ class EventFault(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ErrorEvent(EventFault):
-    """Ends a watch with an ERROR event, possibly before its first event."""
+    """Ends a watch with an ERROR event, possibly before its first event.
+
+    Args:
+        status: Code of the Status, 400 or above.
+        reason: Machine-readable reason; empty for the usual reason of the code.
+        message: Human-readable message; empty for the usual message of the code.
+    """
 
     acts_on: ClassVar[tuple[str, ...]] = ("watch",)
 
     status: int
-    """Code of the Status, 400 or above."""
-
     reason: str = ""
-    """Machine-readable reason; empty for the usual reason of the code."""
-
     message: str = ""
-    """Human-readable message; empty for the usual message of the code."""
 
     def __post_init__(self) -> None:
         EventFault.__post_init__(self)
@@ -133,10 +137,13 @@ class Garble(EventFault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Duplicate(EventFault):
-    """Sends the victim more than once."""
+    """Sends the victim more than once.
+
+    Args:
+        copies: Number of repetitions.
+    """
 
     copies: int = 1
-    """Number of repetitions."""
 
     def __post_init__(self) -> None:
         EventFault.__post_init__(self)
@@ -153,10 +160,13 @@ class Duplicate(EventFault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Drop(EventFault):
-    """Omits the victim, as a faulty server or cache does."""
+    """Omits the victim, as a faulty server or cache does.
+
+    Args:
+        events: Number of consecutive events or items to omit.
+    """
 
     events: int = 1
-    """Number of consecutive events or items to omit."""
 
     def __post_init__(self) -> None:
         EventFault.__post_init__(self)
@@ -174,10 +184,13 @@ class Drop(EventFault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StepBack(EventFault):
-    """Gives the victim an older version. In a list, the list itself gets one."""
+    """Gives the victim an older version. In a list, the list itself gets one.
+
+    Args:
+        versions: Number to subtract; the version never falls below 1.
+    """
 
     versions: int = 1000
-    """Number to subtract; the version never falls below 1."""
 
     def __post_init__(self) -> None:
         EventFault.__post_init__(self)
@@ -200,10 +213,13 @@ class StepBack(EventFault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Foreign(EventFault):
-    """Sends an object of another kind before the victim, as an ADDED event."""
+    """Sends an object of another kind before the victim, as an ADDED event.
+
+    Args:
+        kind: Kind of that object.
+    """
 
     kind: str = "Foreigner"
-    """Kind of that object."""
 
     def alter_victim(self, line: bytes) -> list[bytes]:
         """Insert an event."""
@@ -232,12 +248,15 @@ class Foreign(EventFault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class UnknownType(EventFault):
-    """Sends an event of an unknown type before the victim, with the same object."""
+    """Sends an event of an unknown type before the victim, with the same object.
+
+    Args:
+        type: Type of that event.
+    """
 
     acts_on: ClassVar[tuple[str, ...]] = ("watch",)
 
     type: str = "RENAMED"
-    """Type of that event."""
 
     def alter_victim(self, line: bytes) -> list[bytes]:
         """Insert an event."""
@@ -270,12 +289,16 @@ class BlankBookmarks(EventFault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class NoBookmarks(EventFault):
-    """Sends no bookmarks after `after_events` events, although the client requests them."""
+    """Sends no bookmarks after `after_events` events, although the client requests them.
+
+    Args:
+        initial_events_end: True omits only the bookmark that marks the end of the
+            initial events.
+    """
 
     acts_on: ClassVar[tuple[str, ...]] = ("watch",)
 
     initial_events_end: bool = False
-    """True omits only the bookmark that marks the end of the initial events."""
 
     def alter_bookmark(self, line: bytes, index: int) -> list[bytes]:
         """Return nothing for the omitted bookmarks."""

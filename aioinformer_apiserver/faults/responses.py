@@ -32,22 +32,23 @@ _PAGE = """\
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Refuse(Fault):
-    """Returns an error instead of handling the request."""
+    """Returns an error instead of handling the request.
+
+    Args:
+        status: HTTP status code, 400 or above.
+        reason: Machine-readable reason; empty for the usual reason of the code.
+        message: Human-readable message; empty for the usual message of the code.
+        retry_after: Seconds for the `Retry-After` header and the details of the
+            Status.
+        retry_date: True to write the header as an HTTP date, which has a resolution
+            of one second.
+    """
 
     status: int
-    """HTTP status code, 400 or above."""
-
     reason: str = ""
-    """Machine-readable reason; empty for the usual reason of the code."""
-
     message: str = ""
-    """Human-readable message; empty for the usual message of the code."""
-
     retry_after: int | None = None
-    """Seconds for the `Retry-After` header and the details of the Status."""
-
     retry_date: bool = False
-    """True to write the header as an HTTP date, which has a resolution of one second."""
 
     def __post_init__(self) -> None:
         # Not super(): the class that a slotted dataclass replaces is not its base.
@@ -83,12 +84,14 @@ class Gone(Fault):
 
     A watch ends with an ERROR event. With `after_events=0`, and for all other verbs,
     the request fails with the HTTP status instead.
+
+    Args:
+        after_events: Number of events that a watch delivers first; bookmarks do not
+            count.
     """
 
     verb: Verb | Literal[""] = "watch"
-
     after_events: int = 0
-    """Number of events that a watch delivers first; bookmarks do not count."""
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
@@ -118,13 +121,15 @@ class Gone(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Page(Fault):
-    """Returns a web page, as a proxy or a login page in between does."""
+    """Returns a web page, as a proxy or a login page in between does.
+
+    Args:
+        status: HTTP status code. With 200, only the content type reveals the page.
+        body: HTML; empty for the page of a reverse proxy.
+    """
 
     status: int = 502
-    """HTTP status code. With 200, only the content type reveals the page."""
-
     body: str = ""
-    """HTML; empty for the page of a reverse proxy."""
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
@@ -167,10 +172,12 @@ class Delay(Fault):
 
     The response shows the state after the delay. (A `Stall` with `head=False` holds
     back a response that was made before.)
+
+    Args:
+        seconds: Delay on the loop's clock.
     """
 
     seconds: float
-    """Delay on the loop's clock."""
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)

@@ -93,8 +93,9 @@ class Reference:
     """The public names, read from the source without importing it."""
 
     def __init__(self) -> None:
+        # With griffe's own extensions, which add the constructors of dataclasses.
         loader = griffe.GriffeLoader(
-            extensions=griffe.Extensions(Docstrings()), search_paths=[str(ROOT)]
+            extensions=griffe.load_extensions(Docstrings()), search_paths=[str(ROOT)]
         )
         self._loaded = {
             name: loader.load(name) for name in ("aioinformer", "aioinformer_apiserver")

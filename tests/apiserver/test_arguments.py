@@ -166,7 +166,7 @@ def test_user_rejects_invalid_groups(groups: Any) -> None:
     text = refusal_of(lambda: User("bob", groups))
 
     assert text.startswith(
-        "the groups of a User must be a tuple such as ('support',), not"
+        "the groups of a User must be a tuple or list such as ['support'], not"
     )
 
 
