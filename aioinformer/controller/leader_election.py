@@ -29,6 +29,7 @@ from aioinformer.model.times import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from aioinformer.controller.lease_record import LeaseRecord
     from aioinformer.errors import HandlerError
@@ -228,8 +229,7 @@ class LeaderElector:
 
     # ------------------------------------------------------------ leading
 
-    @asynccontextmanager
-    async def leading(self) -> AsyncGenerator[None]:
+    def leading(self) -> AbstractAsyncContextManager[None]:
         """Wait until this replica leads, and lead until the block ends.
 
         The block runs in the caller's task. It is cancelled when leadership is lost, as
@@ -246,6 +246,10 @@ class LeaderElector:
             to expire. A cancelled leader ends the block first, and then releases the
             Lease, within `renew_deadline`.
         """
+        return self._leading()
+
+    @asynccontextmanager
+    async def _leading(self) -> AsyncGenerator[None]:
         if self._busy:
             raise OptionsError(
                 f"the elector {self.name} is already leading or waiting to lead"
