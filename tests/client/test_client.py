@@ -559,7 +559,7 @@ def test_context_managers_are_shown_as_such() -> None:
 async def test_namespace_that_is_no_text_is_refused(namespace: Any) -> None:
     client = Client.from_url("http://127.0.0.1:1")
 
-    with pytest.raises(OptionsError, match="names for pods must be strings, not"):
+    with pytest.raises(OptionsError, match="a namespace must be a string, not"):
         await client.list(PODS, namespace=namespace)
 
 
@@ -582,3 +582,19 @@ def test_list_and_watch_reject_argument_that_is_no_resource(verb: str) -> None:
 
     with pytest.raises(OptionsError, match="not a Resource: 'pods'"):
         getattr(client, verb)("pods")
+
+
+async def test_stream_reads_the_logs_of_a_pod(server: CannedServer) -> None:
+    server.text("started\nready\n", 200, "text/plain")
+    path = PODS.path("x", "a", "log")
+
+    lines = b""
+    async with (
+        Client.from_url(server.url) as client,
+        client.stream("GET", path, {"follow": "true"}) as response,
+    ):
+        while data := await response.read_some(patient=True):
+            lines += data
+
+    assert lines == b"started\nready\n"
+    assert server.seen[0].target == f"{ONE}/log?follow=true"
