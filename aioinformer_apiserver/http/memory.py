@@ -43,8 +43,9 @@ async def exchange(
         raise ConnectionRefusedError("is stopped")
 
     with handler.waker() as waker:
-        response = MemoryResponse(waker)
-        run = partial(_respond, handler, request, response, waker)
+        writer = _Writer(waker)
+        response = MemoryResponse(writer)
+        run = partial(_respond, handler, request, writer, waker)
         task = BackgroundTask(run, f"response to {request.method} {request.path}")
         await task.start()
         try:
@@ -57,34 +58,22 @@ async def exchange(
 async def _respond(
     handler: RequestHandler,
     request: APIRequest,
-    response: MemoryResponse,
+    writer: _Writer,
     waker: Waker,
     ready: Callable[[], None],
 ) -> None:
     ready()
     try:
-        await handler.respond(request, response, waker)
+        await handler.respond(request, writer, waker)
     finally:
-        response.end()
+        writer.end()
 
 
-class MemoryResponse(ResponseWriter):
-    """Response in memory: one task writes it, another one reads it.
+class MemoryResponse:
+    """Response in memory, for the client that reads it."""
 
-    Like a connection it buffers a bounded number of bytes, and then the writer waits.
-    """
-
-    def __init__(self, waker: Waker) -> None:
-        super().__init__(waker)
-        self._head: APIResponse | None = None
-        self._buffer = bytearray()
-        self._ended = False
-        self._failure = ""
-        self._closed = False
-        self._readable = Waker()
-        self._writable = Waker()
-
-    # ---------------------------------------------------------------- for the client
+    def __init__(self, writer: _Writer) -> None:
+        self._writer = writer
 
     async def head(self) -> APIResponse:
         """Wait for the status and the headers.
@@ -95,14 +84,15 @@ class MemoryResponse(ResponseWriter):
         Cancellation:
             Safe.
         """
-        while self._head is None:
-            self._check_connection()
-            if self._ended:
+        writer = self._writer
+        while writer.response is None:
+            writer.check_connection()
+            if writer.ended:
                 raise ConnectionResetError("closed the connection without a response")
 
-            await self._readable.wait(math.inf)
+            await writer.readable.wait(math.inf)
 
-        return self._head
+        return writer.response
 
     async def read(self) -> bytes:
         """Wait for the next bytes of the body; empty at its end.
@@ -113,38 +103,55 @@ class MemoryResponse(ResponseWriter):
         Cancellation:
             Safe: nothing is lost, call again.
         """
+        writer = self._writer
         while True:
-            if self._closed:
+            if writer.closed:
                 raise ConnectionAbortedError("was closed during the request")
 
-            if self._buffer:
-                piece = bytes(self._buffer[:_PIECE_BYTES])
-                del self._buffer[:_PIECE_BYTES]
-                self._writable.wake()
+            if writer.buffer:
+                piece = bytes(writer.buffer[:_PIECE_BYTES])
+                del writer.buffer[:_PIECE_BYTES]
+                writer.writable.wake()
                 return piece
 
-            self._check_connection()
-            if self._ended:
+            writer.check_connection()
+            if writer.ended:
                 return b""
 
-            await self._readable.wait(math.inf)
+            await writer.readable.wait(math.inf)
 
     def close(self) -> None:
         """Close the connection: reader and writer get a `ConnectionError`. Idempotent."""
-        self._closed = True
-        self._readable.wake()
-        self._writable.wake()
+        self._writer.closed = True
+        self._writer.readable.wake()
+        self._writer.writable.wake()
 
-    def _check_connection(self) -> None:
-        if self._failure:
-            raise ConnectionResetError(self._failure)
 
-    # ---------------------------------------------------------------- for the server
+class _Writer(ResponseWriter):
+    """Writer of a response in memory, which one task writes and another one reads.
+
+    Like a connection it buffers a bounded number of bytes, and then it waits.
+    """
+
+    def __init__(self, waker: Waker) -> None:
+        super().__init__(waker)
+        self.response: APIResponse | None = None
+        self.buffer = bytearray()
+        self.ended = False
+        self.failure = ""
+        self.closed = False
+        self.readable = Waker()
+        self.writable = Waker()
+
+    def check_connection(self) -> None:
+        """Raise a `ConnectionError` if the connection broke."""
+        if self.failure:
+            raise ConnectionResetError(self.failure)
 
     def end(self) -> None:
         """Mark the end of the response, clean unless the connection broke before."""
-        self._ended = True
-        self._readable.wake()
+        self.ended = True
+        self.readable.wake()
 
     async def _send_whole(self, response: APIResponse, body: bytes) -> None:
         await self._send_head(response, compress=False)
@@ -152,19 +159,19 @@ class MemoryResponse(ResponseWriter):
 
     async def _send_head(self, response: APIResponse, *, compress: bool) -> None:
         del compress
-        self._head = response
-        self._readable.wake()
+        self.response = response
+        self.readable.wake()
 
     async def _send_body(self, data: bytes) -> None:
-        while len(self._buffer) >= _BUFFER_BYTES and not self._closed:
-            await self._writable.wait(math.inf)
+        while len(self.buffer) >= _BUFFER_BYTES and not self.closed:
+            await self.writable.wait(math.inf)
 
-        if self._closed:
+        if self.closed:
             raise ConnectionResetError("the client has disconnected")
 
-        self._buffer += data
-        self._readable.wake()
+        self.buffer += data
+        self.readable.wake()
 
     async def _break_connection(self, *, reset: bool) -> None:
-        self._failure = "broke the connection" if reset else "ended its response early"
-        self._readable.wake()
+        self.failure = "broke the connection" if reset else "ended its response early"
+        self.readable.wake()

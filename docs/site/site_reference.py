@@ -139,7 +139,29 @@ class Reference:
         if not isinstance(entry.target, griffe.Class):
             return []
 
-        return [*filter(_is_public, entry.target.members), *self._inherited(entry)]
+        own = filter(_is_public, entry.target.members)
+        hidden = self._repeated(entry)
+        return [*(it for it in own if it not in hidden), *self._inherited(entry)]
+
+    def _repeated(self, entry: Entry) -> set[str]:
+        """Return the members that only implement one of a public base.
+
+        They have its signature, and a docstring of one line.
+        """
+        if not isinstance(entry.target, griffe.Class):
+            return set()
+
+        bases = [it for it in entry.target.mro() if it.path in self.homes]
+        return {
+            name
+            for name, it in entry.target.members.items()
+            for base in bases
+            if _is_public(name)
+            and it.has_docstring
+            and name in base.members
+            and _signature(_final(it), "") == _signature(_final(base.members[name]), "")
+            and "\n" not in _text(_final(it))
+        }
 
     def described(self, entry: Entry) -> list[str]:
         """Return the members with a docstring. Others override a described one."""
@@ -253,6 +275,9 @@ class Reference:
         for entry in entries:
             if self.home(entry) is entry and not entry.is_row:
                 lines += [f"::: {entry.path}", _OPTIONS.rstrip()]
+                if self._repeated(entry):
+                    lines.append(f"      members: {self.members(entry)}")
+
                 if inherited := self._inherited(entry):
                     lines.append(f"      inherited_members: {inherited}")
 

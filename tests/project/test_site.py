@@ -331,3 +331,26 @@ def test_continuous_integration_builds_the_site() -> None:
     steps = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
     assert re.search(r"^ *step make docs", steps, re.MULTILINE)
+
+
+def test_class_does_not_repeat_methods_of_public_base(reference: Reference) -> None:
+    module = "aioinformer.testing.faults"
+    members = {
+        name: reference.members(reference.entries[f"{module}.{name}"])
+        for name in ("Fault", "Refuse", "Garble")
+    }
+    page = reference.pages()[f"docs/reference/{module}.md"]
+
+    assert {"before", "alter_list"} <= set(members["Fault"])
+    assert {"status", "retry_after"} <= set(members["Refuse"])
+    assert "before" not in members["Refuse"]
+    assert members["Garble"] == []
+    assert f"::: {module}.Garble\n    options:\n" in page
+    assert "      members: []\n" in page
+    assert f"aioinformer.testing.faults.md#{module}.Fault.before" in page
+
+
+def test_text_shows_signatures_of_dataclasses(reference: Reference) -> None:
+    text = reference.text("aioinformer.testing.faults")
+
+    assert "## aioinformer.testing.faults.Refuse(*, verb: Verb | Literal['']" in text

@@ -361,7 +361,7 @@ async def test_slow_direct_reader_loses_nothing() -> None:
         await asyncio.sleep(1)
         stream: Any = watch._source
         # 2 MB were written, and about as much as a socket buffers is in transit.
-        assert 250_000 < len(stream._response._buffer) < 400_000
+        assert 250_000 < len(stream._response._writer.buffer) < 400_000
         names: list[str] = []
         while len(names) < 200:
             names += [it.object.name for it in await watch.next_batch()]
@@ -377,7 +377,7 @@ async def test_direct_large_list_is_buffered_up_to_limit() -> None:
     async with server.list_watch(CONFIG_MAPS).list(ListOptions()) as page:
         await asyncio.sleep(1)
         stream: Any = page._response
-        assert len(stream._response._buffer) < 400_000
+        assert len(stream._response._writer.buffer) < 400_000
         count = 0
         async with aclosing(aiter(page)) as batches:
             async for batch in batches:
