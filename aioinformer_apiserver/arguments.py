@@ -171,9 +171,18 @@ def name_of(resource: Resource, value: object) -> str:
     """Check the name of an object.
 
     Raises:
-        OptionsError: If it is not a string, or empty.
+        OptionsError: If it is not a string, or empty, or has a slash.
     """
-    return text_of(f"the name of an object of {resource}", value)
+    name = text_of(f"the name of an object of {resource}", value)
+    namespace, slash, rest = name.partition("/")
+    if not slash:
+        return name
+
+    advice = ""
+    if resource.namespaced:
+        advice = f": pass {rest!r} and namespace={namespace!r}"
+
+    raise OptionsError(f"the name of an object of {resource} has no '/'{advice}")
 
 
 def namespace_of(resource: Resource, value: object) -> str:

@@ -63,10 +63,16 @@ def patterns_of(option: str, value: object) -> list[str]:
     """Check paths and patterns; one need not be in a list.
 
     Raises:
-        OptionsError: If one is neither a string nor a path, or empty.
+        OptionsError: If one is neither a string nor a path, or empty, or YAML.
     """
     values = [value] if isinstance(value, str | Path) else value
     found = list(values) if isinstance(values, Iterable) else [None]
+    if any("\n" in str(it) for it in found):
+        raise OptionsError(
+            f"{option} must be paths of files, not YAML text: write the text to a "
+            "file, such as tmp_path / 'objects.yaml'"
+        )
+
     if all(isinstance(it, str | Path) and str(it) for it in found):
         return [str(it) for it in found]
 
@@ -145,22 +151,34 @@ def _manifests(file: Path, root: Path) -> list[Manifest]:
     shown = str(file.relative_to(root) if file.is_relative_to(root) else file)
     try:
         with file.open("rb") as opened:
-            documents = _documents(opened.read(MOST_BYTES + 1))
+            raw = opened.read(MOST_BYTES + 1)
+
+        documents = _documents(raw)
     except OSError as exc:
         raise OptionsError(f"cannot read {shown}: {exc.strerror}") from exc
     except YAMLError as exc:
         reason = " ".join(str(exc).replace('in "<byte string>", ', "at ").split())
-        raise OptionsError(f"{shown} is not YAML: {reason}") from exc
+        raise OptionsError(f"{shown} is not YAML: {reason}{_template(raw)}") from exc
 
     found = []
-    for number, raw in enumerate(documents, start=1):
+    for number, document in enumerate(documents, start=1):
         place = shown if len(documents) == 1 else f"{shown}, document {number}"
-        found += _objects(json_codec.loads(raw), place)
+        found += _objects(json_codec.loads(document), place)
 
     if not found:
         raise OptionsError(f"{shown} contains no objects")
 
     return found
+
+
+def _template(raw: bytes) -> str:
+    """Return advice if a file that is not YAML looks like a template of Helm."""
+    before, braces, _ = raw.partition(b"{{")
+    if not braces:
+        return ""
+
+    line = before.count(b"\n") + 1
+    return f". Line {line} has '{{{{': render templates first, with `helm template`"
 
 
 @lru_cache(maxsize=_CACHED_FILES)
@@ -175,7 +193,10 @@ def _objects(document: object, place: str) -> list[Manifest]:
         return []
 
     if not isinstance(document, dict):
-        raise OptionsError(f"{place}: expected an object, not {document!r:.60}")
+        raise OptionsError(
+            f"{place}: expected an object with apiVersion and kind, not "
+            f"{document!r:.60}"
+        )
 
     for field in ("apiVersion", "kind"):
         if not isinstance(document.get(field), str) or not document[field]:

@@ -180,7 +180,8 @@ class LocalAPIServer:
         for resource in resources:
             self.register(resource)
 
-        self._root = Path(".") if root is None else Path(root)
+        root = "." if root is None else root
+        self._root = Path(instance_of("root", root, str | Path, "a folder or None"))
         if given := patterns_of("load", load):
             self.load(*given)
 
@@ -530,6 +531,9 @@ class LocalAPIServer:
             Reads files.
         """
         self._check_thread()
+        if not paths:
+            raise OptionsError("load() needs at least one path, such as 'crds/*.yaml'")
+
         found = manifests_in(patterns_of("paths", paths), self._root)
         made = {id(it): self._load(it) for it in sorted(found, key=lambda it: it.order)}
         return [made[id(it)] for it in found]

@@ -18,7 +18,7 @@ from aioinformer.client.pager import PAGE_SIZE, Pager
 from aioinformer.client.verbs import Request
 from aioinformer.errors import DecodeError
 from aioinformer.metrics import NULL_SINK
-from aioinformer.model.misuse import methods_with_advice
+from aioinformer.model.misuse import ToBeEntered, methods_with_advice
 from aioinformer.model.objects import KubeObject
 from aioinformer.watch.interface import ListOptions, WatchOptions
 
@@ -63,7 +63,7 @@ class Client:
     Bodies are dicts, `KubeObject`, `msgspec.Struct`, Pydantic models (written by alias
     and without None) or kubernetes_asyncio models, also nested in dicts. `create`,
     `update` and apply patches fill in a missing `apiVersion` and `kind` from the
-    `Resource`. `dry_run=True` makes the server do everything except store the object.
+    `Resource`, apply patches also the name and the namespace. `dry_run=True` makes the server do everything except store the object.
     `field_manager` is the name under which the server records the fields set.
 
     Args:
@@ -436,14 +436,13 @@ class Client:
                 entering the context raises, see the class.
         """
         source = self._list_watch(resource, namespace, label_selector, field_selector)
-        return source.watch(
-            WatchOptions(
-                resource_version=resource_version,
-                timeout_seconds=timeout_seconds,
-                bookmarks=bookmarks or send_initial_events,
-                send_initial_events=send_initial_events,
-            )
+        options = WatchOptions(
+            resource_version=resource_version,
+            timeout_seconds=timeout_seconds,
+            bookmarks=bookmarks or send_initial_events,
+            send_initial_events=send_initial_events,
         )
+        return ToBeEntered(source.watch(options), "client.watch(...)")
 
     # ------------------------------------------------------------ writing
 

@@ -75,6 +75,11 @@ class ClientConfig:
     """Value of the User-Agent header; empty for `aioinformer/<version>`."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.server, str):
+            raise OptionsError(
+                f"the server must be a URL like https://host[:port], not {self.server!r}"
+            )
+
         object.__setattr__(self, "server", self.server.rstrip("/"))
         _check_url("server", self.server, ("http", "https"))
 
@@ -167,7 +172,7 @@ def proxy_of_environment(
 
     try:
         parts = urlsplit(server if "://" in server else f"https://{server}")
-    except ValueError:
+    except (TypeError, ValueError):
         return ""  # the user of the URL reports that
 
     plain = parts.scheme.lower() == "http"

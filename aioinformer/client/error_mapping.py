@@ -208,8 +208,9 @@ def api_error(
         text = _excerpt(body)
         message += f": {text!r}" if text else ""
         if status == 404 and text == _NO_SUCH_PATH:
+            answer = f"{text} for {request}" if request else text
             message = (
-                f"{server} serves no such resource ({text}): check its name, version and "
+                f"{server} serves no such resource ({answer}): check its name, version and "
                 "group, and that its CustomResourceDefinition is installed, or "
                 "that the URL is that of an API server"
             )

@@ -157,7 +157,10 @@ class RESTMapper:
         place = f" in {api_version}" if api_version else ""
         text = f"the server has no resource {word!r}{place}"
         similar = " or ".join(repr(it) for it in self._similar(word, api_version))
-        text += f". Did you mean {similar}?" if similar else ""
+        if similar:
+            text += f". Did you mean {similar}?"
+        elif "." in api_version.partition("/")[0]:
+            text += ": is its CustomResourceDefinition installed?"
 
         if self.broken and not api_version:
             missing = ", ".join(f"{name} ({why})" for name, why in self.broken.items())
@@ -176,8 +179,14 @@ class RESTMapper:
 
         known = self._names.keys() | self._short_names.keys()
         close = difflib.get_close_matches(name, sorted(known), n=SUGGESTIONS)
-        found = [self.find(it) for it in close]
-        return list(dict.fromkeys(it.resource.plural for it in found if it is not None))
+        found = [it.resource for name in close if (it := self.find(name)) is not None]
+        # A similar name in another group is another resource.
+        group = api_version.rpartition("/")[0]
+        return list(
+            dict.fromkeys(
+                it.plural for it in found if not api_version or it.group == group
+            )
+        )
 
 
 def _first(

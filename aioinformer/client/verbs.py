@@ -155,7 +155,7 @@ def patch(
 ) -> Request:
     """Build the request to change parts of an object.
 
-    A missing type is filled in for an apply patch.
+    A missing type, name and namespace are filled in for an apply patch.
 
     Raises:
         OptionsError: If the options contradict each other or the body cannot be sent.
@@ -193,7 +193,7 @@ def patch(
     path = resource.path(namespace, name, subresource or "")
     content = encode(body)
     if type == "apply" and (subresource or "") in _WHOLE:
-        content = _typed(resource, content)
+        content = _named_body(_typed(resource, content), name, namespace)
 
     return Request("PATCH", path, params, content, _PATCHES[type])
 
@@ -327,6 +327,21 @@ def _typed(resource: Resource, content: bytes) -> bytes:
 
     # First, where a reader expects them.
     return json_codec.dumps(missing | json_codec.loads(content) | missing)
+
+
+def _named_body(content: bytes, name: str, namespace: str | None) -> bytes:
+    """Fill in a missing name and namespace, which the server requires in an apply."""
+    given = _identity(content)
+    missing = {"name": name} if not given.name else {}
+    if namespace and not given.namespace:
+        missing["namespace"] = namespace
+
+    if not missing:
+        return content
+
+    body = json_codec.loads(content)
+    body["metadata"] = {**(body.get("metadata") or {}), **missing}
+    return json_codec.dumps(body)
 
 
 def _identity(content: bytes) -> _Metadata:

@@ -14,7 +14,13 @@ from aioinformer._tasks import Supervisor
 from aioinformer._user_code import guarded_logger
 from aioinformer.client.keep_open import keep_open
 from aioinformer.controller.controller import SYNC_WARNING_SECONDS, Controller
-from aioinformer.errors import InformerStopped, NotSynced, OptionsError, WrongLoop
+from aioinformer.errors import (
+    InformerStopped,
+    LeadershipLost,
+    NotSynced,
+    OptionsError,
+    WrongLoop,
+)
 from aioinformer.informer.factory import SharedInformerFactory, not_ready
 from aioinformer.informer.lifecycle import Lifecycle, WebLifespan, running_loop
 from aioinformer.model.callables import check_runs, check_takes, is_coroutine_function
@@ -438,11 +444,19 @@ class Manager(Lifecycle, WebLifespan):
     def _fail(self, what: str, failure: BaseException) -> None:
         if self._failure is None:
             self._failure = failure
-            logger.critical("%s failed, stopping the manager", what, exc_info=failure)
+            self._log_end(what, failure)
         else:
             logger.error("%s failed during shutdown: %r", what, failure)
 
         self._over.set()
+
+    @staticmethod
+    def _log_end(what: str, failure: BaseException) -> None:
+        if isinstance(failure, LeadershipLost):
+            # Part of normal operation: a traceback would suggest a bug.
+            logger.critical("%s failed, stopping the manager: %s", what, failure)
+        else:
+            logger.critical("%s failed, stopping the manager", what, exc_info=failure)
 
     def _signalled(self) -> None:
         if self._over.is_set():

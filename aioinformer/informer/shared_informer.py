@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from aioinformer._tasks import unwrap_group
 from aioinformer.cache.delta_fifo import DeltaFIFO
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from aioinformer.cache.index import IndexFunction
     from aioinformer.cache.queue import Queue
     from aioinformer.errors import HandlerError
-    from aioinformer.informer.handlers.event_handlers import Outcome
+    from aioinformer.informer.handlers.event_handlers import E, F, Outcome, U
     from aioinformer.informer.notifications import Notification
     from aioinformer.informer.status import InformerStatus
     from aioinformer.metrics import MetricsSink
@@ -61,8 +61,6 @@ if TYPE_CHECKING:
     from aioinformer.watch.interface import ListerWatcher
 
 __all__ = ["SharedInformer"]
-
-F = TypeVar("F", bound="Callable[..., Any]")
 
 
 class SharedInformer:
@@ -580,10 +578,10 @@ class SharedInformer:
         return self._decorate("on_add", handler, options)
 
     @overload
-    def on_update(self, handler: F, /) -> F: ...
+    def on_update(self, handler: U, /) -> U: ...
 
     @overload
-    def on_update(self, /, **options: Unpack[HandlerKeywords]) -> Callable[[F], F]: ...
+    def on_update(self, /, **options: Unpack[HandlerKeywords]) -> Callable[[U], U]: ...
 
     def on_update(self, handler: Any = None, /, **options: Any) -> Any:
         """Decorate a function to call with the old and the new state; see `on_add`."""
@@ -600,10 +598,10 @@ class SharedInformer:
         return self._decorate("on_delete", handler, options)
 
     @overload
-    def on_event(self, handler: F, /) -> F: ...
+    def on_event(self, handler: E, /) -> E: ...
 
     @overload
-    def on_event(self, /, **options: Unpack[HandlerKeywords]) -> Callable[[F], F]: ...
+    def on_event(self, /, **options: Unpack[HandlerKeywords]) -> Callable[[E], E]: ...
 
     def on_event(self, handler: Any = None, /, **options: Any) -> Any:
         """Decorate a function to call with each notification; see `on_add`."""

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import functools
 import inspect
+from contextlib import AbstractAsyncContextManager
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from types import TracebackType
 
-__all__ = ["keyword_advice", "methods_with_advice", "with_advice"]
+__all__ = ["ToBeEntered", "keyword_advice", "methods_with_advice", "with_advice"]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 C = TypeVar("C", bound=type)
+T = TypeVar("T")
 
 _MEANT: Final = {
     "AddFunc": "on_add",
@@ -78,6 +81,38 @@ def methods_with_advice(kind: C) -> C:
             setattr(kind, name, with_advice(method))
 
     return kind
+
+
+class ToBeEntered(AbstractAsyncContextManager[T]):
+    """Context manager whose iteration fails with the advice to enter it first.
+
+    Args:
+        inner: Context manager that it stands for.
+        call: Call that returned it, for the error.
+    """
+
+    __slots__ = ("_call", "_inner")
+
+    def __init__(self, inner: AbstractAsyncContextManager[T], call: str) -> None:
+        self._inner = inner
+        self._call = call
+
+    async def __aenter__(self) -> T:
+        return await self._inner.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return await self._inner.__aexit__(kind, error, trace)
+
+    def __aiter__(self) -> NoReturn:
+        raise TypeError(
+            f"{self._call} must be entered before an iteration: "
+            f"`async with {self._call} as stream:`, then `async for event in stream:`"
+        )
 
 
 def keyword_advice(unknown: Iterable[str], known: Iterable[str]) -> str:

@@ -91,6 +91,9 @@ class Resource:
             )
 
         for part in (namespace or "", name, subresource):
+            if not isinstance(part, str):
+                raise OptionsError(f"names for {self} must be strings, not {part!r}")
+
             if part in {".", ".."} or "/" in part or "%" in part:
                 raise OptionsError(
                     f"invalid path segment {part!r} for {self}: it must not be '.' or "

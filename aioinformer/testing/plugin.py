@@ -239,7 +239,8 @@ def _server_for(request: pytest.FixtureRequest, common: dict[str, Any]) -> APISe
             f"{{'token': 'secret'}}, not {common!r}"
         )
 
-    given = [{_OPTION: request.config.getini(_LOAD)}, common]
+    configured: list[str] = request.config.getini(_LOAD)
+    given = [{_OPTION: configured}, common]
     for marker in reversed(list(request.node.iter_markers("apiserver"))):
         if marker.args:
             raise _refusal(f"the marker takes keyword arguments, not {marker.args!r}")
@@ -264,7 +265,9 @@ def _server_for(request: pytest.FixtureRequest, common: dict[str, Any]) -> APISe
         options[_OPTION] = list(chain.from_iterable(paths))
         return APIServer(**options)
     except (OptionsError, TypeError) as exc:
-        raise _refusal(str(exc)) from None
+        text = str(exc)
+        is_configured = any(text.startswith(it) for it in configured)
+        raise _refusal(f"{_LOAD}: {text}" if is_configured else text) from None
 
 
 def _refusal(message: str) -> BaseException:

@@ -228,7 +228,7 @@ def check_verb(fault: str, verb: object) -> None:
     if verb in VERBS:
         return
 
-    similar = difflib.get_close_matches(str(verb).lower(), VERBS, n=1)
+    similar = difflib.get_close_matches(str(verb).lower(), VERBS, n=1, cutoff=0.7)
     hint = f"Did you mean {similar[0]!r}? " if similar else ""
     raise OptionsError(
         f"{fault}: unknown verb {verb!r}. {hint}Verbs are {', '.join(VERBS)}"

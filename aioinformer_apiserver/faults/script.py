@@ -47,8 +47,12 @@ class Faults:
         """Append faults; a request takes the first one that matches.
 
         Raises:
-            OptionsError: If an argument is not a fault; then none is added.
+            OptionsError: If an argument is not a fault; then none is added. Also
+                without arguments.
         """
+        if not faults:
+            raise OptionsError("faults.add() needs at least one fault, such as Gone()")
+
         entries = [_Entry.of(it) for it in faults]
         self._pending += entries
         self._entries += entries

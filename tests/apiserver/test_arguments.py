@@ -58,6 +58,7 @@ def refusal_of(call: Callable[[], object]) -> str:
             {"resources": ["pods"]},
             "each item of resources must be a Resource, such as ",
         ),
+        ({"root": 3}, "root must be a folder or None, not 3"),
         ({"history": "10"}, "history must be a whole number of at least 0, not '10'"),
         ({"history": 1.5}, "history must be a whole number of at least 0, not 1.5"),
         ({"history": True}, "history must be a whole number of at least 0, not True"),

@@ -44,6 +44,7 @@ VERBS = "get, list, watch, create, update, patch, delete, deletecollection"
             {"verb": "lst", "status": 500},
             "unknown verb 'lst'. Did you mean 'list'?",
         ),
+        (Refuse, {"verb": "read", "status": 500}, "unknown verb 'read'. Verbs are"),
         (Refuse, {"verb": "WATCH", "status": 500}, "Did you mean 'watch'?"),
         (Cut, {"verb": "lists", "after_bytes": 1}, "Did you mean 'list'?"),
         (Stall, {"verb": "x"}, f"unknown verb 'x'. Verbs are {VERBS}"),

@@ -190,6 +190,10 @@ def test_paths_are_files_folders_and_patterns(
         ("none/*.yaml", "no file matches none/*.yaml in /"),
         ("empty", "the folder empty has no YAML or JSON files"),
         ("", "paths must be paths or patterns, such as 'crds/*.yaml', not ('',)"),
+        (
+            "apiVersion: v1\nkind: Pod",
+            "paths must be paths of files, not YAML text: write the text to a file",
+        ),
         (7, "paths must be paths or patterns, such as 'crds/*.yaml', not (7,)"),
     ],
 )
@@ -203,6 +207,19 @@ def test_path_without_manifests_is_refused(
         server.load(path)
 
     assert str(raised.value).startswith(message)
+
+
+def test_load_without_paths_is_refused() -> None:
+    with pytest.raises(OptionsError, match="needs at least one path, such as 'crds/"):
+        APIServer().load()
+
+
+def test_load_of_template_names_line_and_helm(tmp_path: Path) -> None:
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}"
+    (tmp_path / "a.yaml").write_text(text)
+
+    with pytest.raises(OptionsError, match=r"Line 3 has '{{': render .* `helm templ"):
+        APIServer().load(tmp_path / "a.yaml")
 
 
 @pytest.mark.parametrize(
@@ -224,7 +241,14 @@ def test_path_without_manifests_is_refused(
             "x: !!set {a}", "a.yaml is not YAML: json: unsupported type: set", id="set"
         ),
         pytest.param(
-            "just words", "a.yaml: expected an object, not 'just words'", id="text"
+            "just words",
+            "a.yaml: expected an object with apiVersion and kind, not 'just words'",
+            id="text",
+        ),
+        pytest.param(
+            "apiVersion: v1\n{{- if .x }}\na: b",
+            "a.yaml is not YAML: while scanning a simple key",
+            id="template",
         ),
         pytest.param("kind: Pod", "a.yaml: apiVersion is missing. A", id="no-version"),
         pytest.param(
@@ -237,7 +261,7 @@ def test_path_without_manifests_is_refused(
         ),
         pytest.param(
             "{apiVersion: v1, kind: List, items: [5]}",
-            "a.yaml, items[0]: expected an object, not 5",
+            "a.yaml, items[0]: expected an object with apiVersion and kind, not 5",
             id="item",
         ),
         pytest.param(

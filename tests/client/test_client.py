@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,16 +14,24 @@ from conftest import pod
 from each_case import each_case
 from kubernetes_asyncio.client import V1ObjectMeta, V1Pod
 
-from aioinformer.client import Client
+from aioinformer.client import Client, ListWatch
 from aioinformer.errors import (
     AlreadyExists,
     DecodeError,
+    NotFound,
     OptionsError,
     SelectorSyntaxError,
 )
 from aioinformer.model import KubeObject
 from aioinformer.model.resource import Resource
-from aioinformer.model.resources import NODES, PODS, SECRETS
+from aioinformer.model.resources import (
+    CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    NODES,
+    PODS,
+    SECRETS,
+)
+from aioinformer.testing import APIServer, FakeListerWatcher
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -145,6 +154,7 @@ async def test_patch_sends_content_type_of_its_type(
 ) -> None:
     server.json(POD)
     body: Any = {"kind": "Pod", "apiVersion": "v1", "spec": {}}
+    body["metadata"] = {"name": "a", "namespace": "x"}
     if kind == "json":
         body = [{"op": "remove", "path": "/spec"}]
 
@@ -485,6 +495,79 @@ async def test_verbs_name_the_resource_for_names() -> None:
 
     with pytest.raises(TypeError, match="Write label_selector= instead of selector="):
         client.watch(PODS, selector="app=web")
+
+
+async def test_patch_of_status_without_subresource_names_the_crd() -> None:
+    resource = Resource("example.com", "v1", "sites", "Site")
+    crd = {
+        "metadata": {"name": "sites.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "sites", "kind": "Site"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object"}},
+                }
+            ],
+        },
+    }
+    async with APIServer() as api, api.client() as client:
+        await client.create(CUSTOM_RESOURCE_DEFINITIONS, crd)
+        body = {"metadata": {"name": "blog"}}
+        await client.create(resource, body, namespace="default")
+        status = {"status": {"ready": 1}}
+        with pytest.raises(NotFound, match=r"CRD have `subresources: {status: {}}`"):
+            await client.patch_status(resource, "blog", status, namespace="default")
+
+
+async def test_apply_patch_fills_in_name_and_namespace() -> None:
+    async with APIServer() as api, api.client() as client:
+        found = await client.patch(
+            CONFIG_MAPS,
+            "settings",
+            {"data": {"colour": "blue"}},
+            namespace="default",
+            type="apply",
+            field_manager="me",
+        )
+
+    assert found.key == "default/settings"
+    assert found.at("data.colour") == "blue"
+
+
+async def test_iteration_of_a_watch_advises_to_enter_it() -> None:
+    watch: Any = Client.from_url("http://127.0.0.1:1").watch(PODS)
+
+    with pytest.raises(TypeError, match=r"`async with client.watch\(...\) as stream:`"):
+        async for _ in watch:
+            pass
+
+
+def test_context_managers_are_shown_as_such() -> None:
+    methods = (Client.stream, Client.watch, ListWatch.list, ListWatch.watch)
+    for method in (*methods, FakeListerWatcher.list, FakeListerWatcher.watch):
+        shown = inspect.signature(method).return_annotation
+        assert shown.startswith("AbstractAsyncContextManager[")
+        assert not inspect.isasyncgenfunction(method)
+
+
+@pytest.mark.parametrize("namespace", [4, ["shop"]])
+async def test_namespace_that_is_no_text_is_refused(namespace: Any) -> None:
+    client = Client.from_url("http://127.0.0.1:1")
+
+    with pytest.raises(OptionsError, match="names for pods must be strings, not"):
+        await client.list(PODS, namespace=namespace)
+
+
+def test_url_that_is_no_text_is_refused() -> None:
+    url: Any = None
+
+    with pytest.raises(OptionsError, match=r"must be a URL like .*, not None"):
+        Client.from_url(url)
 
 
 @pytest.mark.parametrize("source", ["https://example.com", None, {}])

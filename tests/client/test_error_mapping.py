@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import ssl
 import threading
@@ -106,6 +107,44 @@ def test_error_quotes_web_page_without_markup() -> None:
     assert "with text/html and not a Kubernetes Status: '502 Bad gate x x" in str(error)
     assert "x x...'. Check for a proxy in between" in str(error)
     assert len(str(error)) < 500
+
+
+STATUS = {"kind": "Status", "message": "could not find it", "reason": "NotFound"}
+ADVICE = "If the resource is custom, does its CRD have `subresources: {status: {}}`?"
+SITE = "/apis/example.com/v1/namespaces/shop/sites/blog"
+
+
+@each_case(
+    "request_line, code, details, message",
+    [
+        (f"GET {SITE}", 404, {}, f"could not find it: GET {SITE}"),
+        (f"PUT {SITE}", 405, {}, f"could not find it: PUT {SITE}"),
+        (f"GET {SITE}", 404, {"name": "blog", "kind": "sites"}, "could not find it"),
+        (f"GET {SITE}", 409, {}, "could not find it"),
+        (
+            f"PATCH {SITE}/status",
+            404,
+            {},
+            f"could not find it: PATCH {SITE}/status. {ADVICE}",
+        ),
+        (f"GET {SITE}/status", 404, {}, f"could not find it: GET {SITE}/status"),
+    ],
+)
+def test_refusal_without_details_names_its_request(
+    request_line: str, code: int, details: dict[str, str], message: str
+) -> None:
+    body = json.dumps(STATUS | {"code": code, "details": details}).encode()
+
+    error = api_error(code, "Phrase", CIMultiDict(), body, "https://api", request_line)
+
+    assert error.message == message
+
+
+def test_plain_404_names_its_request() -> None:
+    body = b"404 page not found\n"
+    error = api_error(404, "", CIMultiDict(), body, "https://api", f"GET {SITE}")
+
+    assert f"(404 page not found for GET {SITE})" in str(error)
 
 
 def test_plain_404_is_reported_as_missing_resource() -> None:

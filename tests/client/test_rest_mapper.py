@@ -175,6 +175,12 @@ def test_category_has_resources_of_several_groups() -> None:
         ),
         pytest.param("olds", "autoscaling/v2", "'olds.v1.autoscaling'?", id="version"),
         pytest.param(
+            "podz",
+            "example.com/v1",
+            "'podz' in example.com/v1: is its CustomResourceDefinition installed?",
+            id="no-crd",
+        ),
+        pytest.param(
             "xyzzy", "", "'xyzzy'. Groups that could not be discovered", id="nothing"
         ),
     ],

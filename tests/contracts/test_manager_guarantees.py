@@ -122,13 +122,20 @@ async def test_G8_manager_ends_with_the_error_of_a_dead_controller(
     rig.check_ended()
 
 
-async def test_G8_manager_ends_when_leadership_is_lost(server: APIServer) -> None:
+async def test_G8_manager_ends_when_leadership_is_lost(
+    server: APIServer, caplog: pytest.LogCaptureFixture
+) -> None:
     rig = Rig(server.client())
     asyncio.get_running_loop().call_later(30, setattr, rig.lock, "fault", hang)
-    with pytest.raises(LeadershipLost):
+    with pytest.raises(LeadershipLost) as raised:
         await rig.manager.run()
 
     rig.check_ended()
+    (end,) = [it for it in caplog.records if it.levelname == "CRITICAL"]
+    assert not end.exc_info, "one line, as nothing is wrong with the program"
+    assert str(raised.value) in end.getMessage()
+    assert raised.value.__cause__ is None
+    assert raised.value.__suppress_context__
 
 
 @pytest.mark.parametrize("leader_only", [True, False])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, assert_never
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, assert_never
 
 from aioinformer._user_code import user_errors
 from aioinformer.errors import OptionsError
@@ -36,6 +36,10 @@ __all__ = [
 
 Outcome: TypeAlias = Awaitable[Any] | None
 
+# Functions that the decorators of an informer return unchanged.
+F = TypeVar("F", bound="Callable[[KubeObject], object]")
+U = TypeVar("U", bound="Callable[[KubeObject, KubeObject], object]")
+E = TypeVar("E", bound=Callable[[Notification], object])
 
 Call: TypeAlias = Callable[[Any], Outcome]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fake_source import thing
+from informer_helpers import pods_of
 
 from aioinformer.errors import OptionsError
 from aioinformer.informer import Added, Deleted, Updated
@@ -24,6 +25,32 @@ EVENTS = [Added(NEW), Updated(OLD, NEW), Deleted(NEW)]
 
 def ignore(*_: object) -> None:
     """Do nothing."""
+
+
+# ---------------------------------------------------------------- types
+
+
+def test_decorators_have_the_types_of_their_handlers() -> None:
+    """mypy reports an unused `type: ignore`, so it must find each of these mistakes."""
+    pods = pods_of()
+
+    def of_number(obj: int) -> None: ...
+
+    def of_one(obj: KubeObject) -> None: ...
+
+    async def of_two(old: KubeObject, new: KubeObject) -> None: ...
+
+    pods.on_add(of_number)  # type: ignore[type-var]
+    pods.on_add(coalesce=True)(of_number)  # type: ignore[type-var]
+    pods.on_event(of_number)  # type: ignore[type-var]
+    pods.add_event_handler(of_number)  # type: ignore[arg-type]
+    with pytest.raises(OptionsError, match=r"on_update\(old, new\)"):
+        pods.on_update(of_one)  # type: ignore[type-var]
+    with pytest.raises(OptionsError, match=r"on_delete\(obj\)"):
+        pods.on_delete(of_two)  # type: ignore[type-var]
+
+    assert pods.on_add(of_one) is of_one
+    assert pods.on_update(filter=bool)(of_two) is of_two
 
 
 # ---------------------------------------------------------------- calls
