@@ -233,7 +233,7 @@ _KEYS = (
     ("+ ~ -", "row was added, modified or deleted in the last 2 seconds"),
     ("▲ ▼", "column that sorts the rows, ascending or descending"),
     ("fresh", "the server sent something in the last second"),
-    ("quiet for 3s", "the server sent nothing for 3 seconds, without an error"),
+    ("quiet for 3s", "the server sent nothing for 3 seconds, and no request fails"),
 )
 
 
