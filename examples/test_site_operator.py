@@ -1,6 +1,6 @@
 """Tests of site_operator.py, without cluster, container or mocks, in virtual time.
 
-Run:   pip install 'aioinformer[test,metrics]' looptime
+Run:   pip install 'aioinformer[test,metrics]'
        cd examples
        python -m pytest test_site_operator.py
 """

@@ -136,12 +136,12 @@ class _Writer(ResponseWriter):
     def __init__(self, waker: Waker) -> None:
         super().__init__(waker)
         self.response: APIResponse | None = None
-        self.buffer = bytearray()
-        self.ended = False
-        self.failure = ""
-        self.closed = False
-        self.readable = Waker()
-        self.writable = Waker()
+        self.buffer: bytearray = bytearray()
+        self.ended: bool = False
+        self.failure: str = ""
+        self.closed: bool = False
+        self.readable: Waker = Waker()
+        self.writable: Waker = Waker()
 
     def check_connection(self) -> None:
         """Raise a `ConnectionError` if the connection broke."""
