@@ -8,6 +8,7 @@ component whose measurements cost extra work (reading a clock for each item, say
 
 from __future__ import annotations
 
+from threading import RLock
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from aioinformer._user_code import guarded_logger, user_errors
@@ -129,6 +130,8 @@ class ScopedSink:
         self.enabled: bool = sink.enabled
         self._sink = sink
         self._owner = owner
+        # Gauges may be set in the thread that reads them, while the component ends.
+        self._lock = RLock()
         # Metrics and labels, in the order of their first measurements.
         self._series: dict[tuple[str, tuple[tuple[str, str], ...]], None] = {}
 
@@ -140,9 +143,10 @@ class ScopedSink:
 
     def gauge(self, name: str, value: float, /, **labels: str) -> None:
         """Set a gauge."""
-        if self.enabled:
-            self._series[name, tuple(labels.items())] = None
-            self._sink.gauge(name, value, **labels)
+        with self._lock:
+            if self.enabled:
+                self._series[name, tuple(labels.items())] = None
+                self._sink.gauge(name, value, **labels)
 
     def observe(self, name: str, value: float, /, **labels: str) -> None:
         """Add one observation to a histogram."""
@@ -168,8 +172,10 @@ class ScopedSink:
 
     def end(self) -> None:
         """Drop all series of this component, and ignore further ones. Idempotent."""
-        self.enabled = False
-        series, self._series = self._series, {}
+        with self._lock:
+            self.enabled = False
+            series, self._series = self._series, {}
+
         for name, labels in series:
             forget(self._sink, self._owner, name, **dict(labels))
 

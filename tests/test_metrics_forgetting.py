@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,7 @@ from metrics_helpers import PlainSink
 from prometheus_client import CollectorRegistry, generate_latest
 
 from aioinformer import Controller, ReconcileRequest, SharedInformerFactory
-from aioinformer.metrics import ForgettingSink
+from aioinformer.metrics import ForgettingSink, ScopedSink
 from aioinformer.metrics_prometheus import PrometheusSink
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
@@ -42,6 +43,39 @@ class FailingForget(PlainSink):
 
     def forget(self, name: str, /, **labels: str) -> None:
         raise ValueError("never")
+
+
+class SlowSink(PlainSink):
+    """A sink whose `gauge` waits before it writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered = threading.Event()
+        self.leave = threading.Event()
+        self.steps: list[str] = []
+
+    def gauge(self, name: str, value: float, /, **labels: str) -> None:
+        self.entered.set()
+        assert self.leave.wait(10)
+        self.steps.append(f"set {name}")
+
+    def forget(self, name: str, /, **labels: str) -> None:
+        self.steps.append(f"forget {name}")
+
+
+@pytest.mark.realtime
+def test_series_that_is_set_in_a_thread_during_the_end_is_forgotten() -> None:
+    sink = SlowSink()
+    scope = ScopedSink(sink, "pods")
+    reader = threading.Thread(target=scope.gauge, args=("synced", 1.0))
+    reader.start()
+    assert sink.entered.wait(10)
+    threading.Timer(0.05, sink.leave.set).start()
+
+    scope.end()
+    reader.join(10)
+
+    assert sink.steps == ["set synced", "forget synced"]
 
 
 # ---------------------------------------------------------------- informers

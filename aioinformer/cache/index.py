@@ -19,6 +19,7 @@ from aioinformer._user_code import user_errors
 from aioinformer.errors import OptionsError
 from aioinformer.model.callables import check_plain
 from aioinformer.model.paths import Path, path_reader
+from aioinformer.model.validation import shown
 
 if TYPE_CHECKING:
     from aioinformer.model.objects import KubeObject
@@ -355,7 +356,7 @@ def _pack(values: Iterable[str]) -> Packed:
     unique = sorted(set(values))
     for value in unique:
         if not isinstance(value, str):
-            raise TypeError(f"an index value must be a string, not {value!r}")
+            raise TypeError(f"an index value must be a string, not {shown(value)}")
 
     if len(unique) > 1:
         return msgspec.json.encode(unique, enc_hook=str.__str__)  # subclasses of str

@@ -478,7 +478,7 @@ def user_credentials(user: KubeconfigEntry, cluster: KubeconfigEntry) -> Credent
 
 
 class _InlineToken:
-    """Token of a user, read again once its kubeconfig has been written again.
+    """Token of a user, read again after a 401 if its kubeconfig was written since.
 
     (client-go reads it once.) A pipe or a device can only be read once, so only regular
     files count.

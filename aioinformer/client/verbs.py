@@ -14,6 +14,7 @@ from aioinformer.errors import OptionsError
 from aioinformer.model.objects import KubeObject, json_default
 from aioinformer.model.resources import check_resource
 from aioinformer.model.selectors import FieldSelector, LabelSelector
+from aioinformer.model.validation import shown
 
 if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
@@ -253,7 +254,7 @@ def named(resource: Resource, name: str) -> str:
 
     if not isinstance(name, str):
         raise OptionsError(
-            f"the name of an object of {resource} must be a string, not {name!r}: pass "
+            f"the name of an object of {resource} must be a string, not {shown(name)}: pass "
             "obj.name and namespace=obj.namespace"
         )
 

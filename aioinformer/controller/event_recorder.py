@@ -30,7 +30,7 @@ from aioinformer.errors import (
 from aioinformer.informer.handlers.error_reporter import LogLimit
 from aioinformer.informer.lifecycle import Lifecycle, running_loop
 from aioinformer.model.resource import Resource
-from aioinformer.model.validation import qualified_name_problem
+from aioinformer.model.validation import qualified_name_problem, shown
 
 if TYPE_CHECKING:
     import random
@@ -226,7 +226,9 @@ class EventRecorder(Lifecycle):
         )
         loop = running_loop()
         if not isinstance(note, str):
-            raise OptionsError(f"the note of an event must be a string, not {note!r}")
+            raise OptionsError(
+                f"the note of an event must be a string, not {shown(note)}"
+            )
 
         if loop is None or self._loop not in {None, loop}:
             raise WrongLoop("call event() in the event loop of the recorder")

@@ -17,6 +17,7 @@ from aioinformer.model.compression import check_compression
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import lookup, meant, similar
 from aioinformer.model.selectors import FieldSelector, LabelSelector, selector_text
+from aioinformer.model.validation import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -356,7 +357,7 @@ def _may_be_served(api_version: str, similar_one: Resource | None) -> bool:
 
 def _unknown(api_version: object, name: object) -> str:
     """Return the error message for an unknown name, with a suggestion."""
-    given = f"{_shown(name)} of {_shown(api_version)}" if name else _shown(api_version)
+    given = f"{shown(name)} of {shown(api_version)}" if name else shown(api_version)
     text = f"{given} is not a built-in resource. "
     known = meant(*filter(None, (name, api_version)))
     if known is not None:
@@ -366,11 +367,6 @@ def _unknown(api_version: object, name: object) -> str:
         return f"{text}Pass two names, such as 'v1', 'pods', or a Resource"
 
     return f"{text}Custom ones have a group, such as 'example.com/v1'"
-
-
-def _shown(given: object) -> str:
-    # The text of an object may be that of a Secret.
-    return repr(given) if isinstance(given, str | type | None) else type(given).__name__
 
 
 def _reflector_options(options: InformerOptions) -> ReflectorOptions:

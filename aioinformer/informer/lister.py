@@ -15,6 +15,7 @@ from aioinformer.cache.index import NAMESPACE_INDEX, index_by_label
 from aioinformer.errors import DecodeError, OptionsError
 from aioinformer.model.deep_json import check_json
 from aioinformer.model.selectors import LabelSelector
+from aioinformer.model.validation import shown
 
 if TYPE_CHECKING:
     import builtins
@@ -127,7 +128,7 @@ class Lister:
         try:
             where = self._namespace or key.rpartition("/")[0] or None
         except AttributeError:
-            raise OptionsError(f"a key must be a string, not {key!r}") from None
+            raise OptionsError(f"a key must be a string, not {shown(key)}") from None
 
         self._check(max_staleness, allow_unsynced=allow_unsynced, namespace=where)
         if self._namespace and "/" not in key:

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeVar
 from aioinformer.errors import OptionsError
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.times import kube_time
-from aioinformer.model.validation import qualified_name_problem
+from aioinformer.model.validation import qualified_name_problem, shown
 
 __all__ = [
     "condition",
@@ -72,8 +72,7 @@ def is_ready(obj: Mapping[str, Any] | None) -> bool:
     Args:
         obj: Object, as a `KubeObject` or a dict; None, for an absent one, is not ready.
     """
-    found = condition(obj, "Ready")
-    return found is not None and found.get("status") == "True"
+    return _is_true(condition(obj, "Ready"))
 
 
 def set_status_condition(
@@ -164,7 +163,10 @@ def is_status_condition_true(
         >>> is_status_condition_true([{"type": "Ready", "status": "False"}], "Ready")
         False
     """
-    found = find_status_condition(conditions, type)
+    return _is_true(find_status_condition(conditions, type))
+
+
+def _is_true(found: Mapping[str, Any] | None) -> bool:
     return found is not None and found.get("status") == "True"
 
 
@@ -213,7 +215,7 @@ def _check(
 
 def _text_problem(what: str, given: object, most: int) -> str:
     if not isinstance(given, str):
-        return f"{what} must be a string, not {given!r}"
+        return f"{what} must be a string, not {shown(given)}"
 
     if len(given) > most:
         return f"{what} must have at most {most:,} characters, not {len(given):,}"

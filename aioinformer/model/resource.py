@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from aioinformer.errors import OptionsError
+from aioinformer.model.validation import shown
 
 __all__ = ["Resource"]
 
@@ -41,7 +42,7 @@ class Resource:
 
         for part, value in (("version", self.version), ("plural", self.plural)):
             if not value or "/" in value:
-                raise OptionsError(f"invalid {part} of a resource: {value!r}")
+                raise OptionsError(f"invalid {part} of a resource: {shown(value)}")
 
         # Discovery may name others with capitals: aggregated servers choose the names.
         if self.plural[:1].isupper():
@@ -86,13 +87,15 @@ class Resource:
         given: object = namespace
         if not isinstance(given, str | None):
             raise OptionsError(
-                f"a namespace must be a string, not {given!r}: requests are for one "
+                f"a namespace must be a string, not {shown(given)}: requests are for one "
                 "namespace, or without it for all"
             )
 
         for part in (namespace or "", name, subresource):
             if not isinstance(part, str):
-                raise OptionsError(f"names for {self} must be strings, not {part!r}")
+                raise OptionsError(
+                    f"names for {self} must be strings, not {shown(part)}"
+                )
 
             if part in {".", ".."} or "/" in part or "%" in part:
                 raise OptionsError(

@@ -10,6 +10,7 @@ import re
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.resource import Resource
+from aioinformer.model.validation import shown
 
 __all__ = [
     "CLUSTER_ROLES",
@@ -275,6 +276,4 @@ def check_resource(given: object) -> None:
         OptionsError: If it is not a resource.
     """
     if not isinstance(given, Resource):
-        # The text of an object may be that of a Secret.
-        shown = repr(given) if isinstance(given, str | type) else type(given).__name__
-        raise OptionsError(f"not a Resource: {shown}. Write {spelled(given)}")
+        raise OptionsError(f"not a Resource: {shown(given)}. Write {spelled(given)}")

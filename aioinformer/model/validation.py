@@ -11,6 +11,7 @@ __all__ = [
     "is_name",
     "is_subdomain",
     "qualified_name_problem",
+    "shown",
 ]
 
 NAME_LENGTH: Final = 63
@@ -57,3 +58,13 @@ def qualified_name_problem(text: object, what: str) -> str:
         return f"the prefix of {what} must be a DNS subdomain, not {prefix!r}"
 
     return "" if is_name(name) else f"{name!r} cannot be {what}: {NAME_RULE}"
+
+
+def shown(given: object) -> str:
+    """Return a value of a wrong type for an error message.
+
+    Of anything but a name, number or type only the type: the text of an object may be
+    that of a Secret.
+    """
+    is_plain = isinstance(given, str | int | float | type | None)
+    return repr(given) if is_plain else type(given).__name__

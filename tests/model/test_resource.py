@@ -133,6 +133,17 @@ def test_path_rejects_other_values_than_one_namespace(namespace: Any) -> None:
         resources.PODS.path(namespace)
 
 
+@pytest.mark.parametrize("place", ["namespace", "name", "subresource"])
+def test_path_rejects_objects_without_their_text(place: str) -> None:
+    secret = {"metadata": {"name": "tls"}, "data": {"password": "aHVudGVyMg=="}}
+    parts: dict[str, Any] = {"namespace": "shop", "name": "tls", place: secret}
+
+    with pytest.raises(OptionsError, match="not dict") as caught:
+        resources.SECRETS.path(**parts)
+
+    assert "aHVudGVyMg" not in str(caught.value)
+
+
 def test_cluster_scoped_path_rejects_namespace() -> None:
     with pytest.raises(OptionsError, match="nodes is cluster-scoped"):
         resources.NODES.path("shop")

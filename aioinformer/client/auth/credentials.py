@@ -93,8 +93,8 @@ class Credentials:
             but proxies in front of them do. Ignored with a token.
         password: Password of `username`.
         source: Coroutine function that returns credentials, such as
-            `ExecPlugin.auth_info`. It may have a `token`, which is used until the
-            source has returned. Excludes the other arguments.
+            `ExecPlugin.auth_info`. Excludes the other arguments except `token`, which is
+            used until the source has returned.
 
     Raises:
         OptionsError: If the token has characters that a header cannot contain.

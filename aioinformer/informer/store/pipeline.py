@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from aioinformer.cache.queue import Queue
     from aioinformer.cache.store import Contents, Indexer
     from aioinformer.informer.handlers.processor import Processor
+    from aioinformer.informer.store.difference import Difference
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.views import DecodedBodies
@@ -676,21 +677,12 @@ class Pipeline:
         now = await self._complete(new)
         before = self._current()
         first = not self.synced
-        changes: list[Notification] = []
+        difference: Difference | None = None
         reset = self._reset_list is new
         if before and (reset or self._processor.listeners):
             difference = await difference_of(before, now, initial=first)
-            changes = difference.changes
-            logger.log(
-                logging.WARNING if reset else logging.INFO,
-                "%s: %s changed the store (added=%d updated=%d deleted=%d objects=%d)",
-                self._name,
-                "list after a history reset" if reset else "relist",
-                difference.added,
-                difference.updated,
-                difference.deleted,
-                len(now),
-            )
+
+        changes = [] if difference is None else difference.changes
 
         # May be newer than the list, if a bookmark was queued after it.
         version = self._fifo.applied() or replacement.resource_version
@@ -701,6 +693,9 @@ class Pipeline:
             self._indexer.swap(new, version if shared is None else shared.version)
             if self._committed is new:
                 self._committed = self._reset_list = None
+
+            if difference is not None and (reset or changes):
+                self._log_difference(difference, len(now), reset=reset)
 
             if not before:
                 self._processor.publish(Snapshot(list(now.values()), initial=first))
@@ -730,6 +725,20 @@ class Pipeline:
         del before
         await release(changes)
         await release(replaced)
+
+    def _log_difference(
+        self, difference: Difference, objects: int, *, reset: bool
+    ) -> None:
+        logger.log(
+            logging.WARNING if reset else logging.INFO,
+            "%s: %s changed the store (added=%d updated=%d deleted=%d objects=%d)",
+            self._name,
+            "list after a history reset" if reset else "relist",
+            difference.added,
+            difference.updated,
+            difference.deleted,
+            objects,
+        )
 
     def _current(self) -> Mapping[str, KubeObject]:
         """Return the stored objects that the next list replaces."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from aioinformer.budget import LoopBudget
 from aioinformer.model.callables import check_plain
+from aioinformer.model.validation import shown
 from aioinformer.watch.events import WatchEvent
 from aioinformer.watch.interface import Watch
 
@@ -137,7 +138,7 @@ class _Filtered(Watch):
         if found is None or isinstance(found, WatchEvent):
             return found
 
-        raise TypeError(f"a filter must return an event or None, not {found!r}")
+        raise TypeError(f"a filter must return an event or None, not {shown(found)}")
 
     def _raise_failure(self) -> None:
         failure, self._failure = self._failure, None
