@@ -205,7 +205,7 @@ class HandlerCalls(TimedCoroutine):
         self.forget_cancels()
 
     def _step(self, step: Callable[..., Any], *arguments: Any) -> Any:
-        self.longest = 0.0
+        self.longest: float = 0.0
         try:
             waits_for = super()._step(step, *arguments)
         finally:
