@@ -63,8 +63,9 @@ class Client:
     Bodies are dicts, `KubeObject`, `msgspec.Struct`, Pydantic models (written by alias
     and without None) or kubernetes_asyncio models, also nested in dicts. `create`,
     `update` and apply patches fill in a missing `apiVersion` and `kind` from the
-    `Resource`, apply patches also the name and the namespace. `dry_run=True` makes the server do everything except store the object.
-    `field_manager` is the name under which the server records the fields set.
+    `Resource`, apply patches also the name and the namespace. `dry_run=True` makes the
+    server do everything except store the object. `field_manager` is the name under
+    which the server records the fields set.
 
     Args:
         source: Configuration, or a function that reads it in a thread on each entry.

@@ -7,8 +7,10 @@ import contextlib
 import functools
 import http.server
 import json
+import os
 import re
 import shutil
+import signal
 import tempfile
 import threading
 from typing import TYPE_CHECKING, Any
@@ -19,13 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-__all__ = ["Browser", "browser_problems", "find_chromium", "started"]
+__all__ = ["BROWSERS", "Browser", "browser_problems", "find_chromium", "started"]
 
 _NARROW, _WIDE = 390, 1280
 _OPTIONS = (
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-dev-shm-usage",
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
@@ -61,10 +64,18 @@ _TOO_WIDE = """
 """
 
 
+BROWSERS = (
+    "chromium",
+    "chromium-browser",
+    "chromium-headless-shell",
+    "chrome-headless-shell",
+    "google-chrome",
+)
+
+
 def find_chromium() -> str | None:
     """Return the path of an installed Chromium or Chrome."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    return next((it for it in map(shutil.which, names) if it), None)
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 class Browser:
@@ -135,8 +146,10 @@ async def started(chromium: str) -> AsyncIterator[Browser]:
             *_OPTIONS,
             f"--user-data-dir={profile}",
             "about:blank",
+            stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,  # it has child processes, which are to end with it
         )
         try:
             async with asyncio.timeout(_SECONDS):
@@ -155,7 +168,7 @@ async def started(chromium: str) -> AsyncIterator[Browser]:
 
                 yield browser
         finally:
-            process.terminate()
+            os.killpg(process.pid, signal.SIGKILL)
             await process.communicate()
 
 

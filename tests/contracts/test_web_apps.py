@@ -9,18 +9,15 @@ import asyncio
 import importlib.util
 import json
 import logging
-import os
-import shutil
-import signal
 import socket
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
 from factory_helpers import Bug, break_requests
 from informers import plain
-from processes import PATIENCE_SECONDS, ROOT, start
+from processes import ROOT, start
+from site_browser import BROWSERS, find_chromium, started
 from web_helpers import SentEvents
 from web_hosts import by_aiohttp, by_uvicorn
 
@@ -31,14 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-BROWSERS = (
-    "chromium",
-    "chromium-browser",
-    "chromium-headless-shell",
-    "chrome-headless-shell",
-    "google-chrome",
-)
-BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
+    from site_browser import Browser
+
+BROWSER = find_chromium()
 
 
 @pytest.fixture
@@ -164,85 +156,9 @@ async def test_reconnecting_browser_misses_nothing(
 # ---------------------------------------------------------------- in a browser
 
 
-class Tab:
-    """A browser tab, controlled by the DevTools protocol."""
-
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        self._socket = socket
-        self._last_id = 0
-
-    async def ask(self, method: str, **options: Any) -> Any:
-        """Call a method of the browser."""
-        self._last_id += 1
-        message = {"id": self._last_id, "method": method, "params": options}
-        await self._socket.send_json(message)
-        while True:
-            answer = await self._socket.receive_json(timeout=PATIENCE_SECONDS)
-            if answer.get("id") == self._last_id:
-                return answer["result"]
-
-    async def value(self, script: str) -> Any:
-        """Return the result of a script, after its promises."""
-        options = {"awaitPromise": True, "returnByValue": True}
-        answer = await self.ask("Runtime.evaluate", expression=script, **options)
-        assert "exceptionDetails" not in answer, answer
-        return answer["result"].get("value")
-
-    async def until(self, condition: str) -> None:
-        """Wait until an expression is true; it is evaluated after each change."""
-        await self.value(
-            f"""new Promise((done) => {{
-              const look = () => {{ if ({condition}) done(true); }};
-              const options = {{childList: true, subtree: true, characterData: true}};
-              new MutationObserver(look).observe(document, options);
-              look();
-            }})"""
-        )
-
-    async def shows(self, text: str, *, at_all: bool = True) -> None:
-        found = f"document.body?.innerText.includes({json.dumps(text)})"
-        await self.until(found if at_all else f"!{found}")
-
-
-@asynccontextmanager
-async def browser(url: str, profile: Path) -> AsyncIterator[Tab]:
-    assert BROWSER is not None
-    process = await asyncio.create_subprocess_exec(
-        BROWSER,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--remote-debugging-port=0",
-        f"--user-data-dir={profile}",
-        "about:blank",
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,  # it has child processes, which are to end with it
-    )
-    try:
-        assert process.stderr is not None
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while b"DevTools listening on ws://" not in (
-                line := await process.stderr.readline()
-            ):
-                assert line, "the browser has ended"
-
-        address = line.decode().split("ws://")[1].split("/")[0]
-        async with aiohttp.ClientSession(f"http://{address}") as http:
-            async with http.get("/json/list") as answer:
-                tabs = [it for it in await answer.json() if it["type"] == "page"]
-
-            async with http.ws_connect(tabs[0]["webSocketDebuggerUrl"]) as devtools:
-                tab = Tab(devtools)
-                await tab.ask(
-                    "Page.navigate", url=url
-                )  # returns when the page is loaded
-                yield tab
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        await process.communicate()
+async def shows(tab: Browser, text: str, *, at_all: bool = True) -> None:
+    found = f"document.body?.innerText.includes({json.dumps(text)})"
+    await tab.until(found if at_all else f"!{found}")
 
 
 @pytest.mark.skipif(BROWSER is None, reason=f"no browser here: none of {BROWSERS}")
@@ -261,21 +177,23 @@ async def test_page_shows_pod_and_its_deletion_within_a_second(
         while "running on" not in await process.error_line():
             pass
 
-        async with browser(f"http://127.0.0.1:{port}/", tmp_path / "profile") as tab:
-            await tab.shows("live")
-            await tab.shows("web-0")
+        assert BROWSER is not None
+        async with started(BROWSER) as tab:
+            await tab.open(f"http://127.0.0.1:{port}/")
+            await shows(tab, "live")
+            await shows(tab, "web-0")
             taken: list[float] = []
             for name in ("first", "second", "third"):
                 began = loop.time()
                 server.create(PODS, plain(name))
-                await tab.shows(name)
+                await shows(tab, name)
                 created = loop.time() - began
                 began = loop.time()
                 server.delete(PODS, name, namespace="default")
-                await tab.shows(name, at_all=False)
+                await shows(tab, name, at_all=False)
                 taken.append(max(created, loop.time() - began))
 
-            rows = await tab.value("document.querySelectorAll('tr').length")
+            rows = await tab.run("document.querySelectorAll('tr').length")
 
     assert rows == 2
     assert min(taken) < 1.0, "of three tries on a machine that may be busy"
