@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from contract_servers import WIDGETS
-from widget_helpers import bench, widget
+from widget_helpers import Bench, bench, widget
 
 from aioinformer.errors import AlreadyOwned, OptionsError
 from aioinformer.model.resources import CONFIG_MAPS
@@ -25,7 +25,7 @@ def settings(colour: str = "blue", **metadata: Any) -> dict[str, Any]:
     }
 
 
-async def apply_settings(obj: KubeObject, ctx: Context) -> None:
+async def apply_settings(it: Bench, obj: KubeObject, ctx: Context) -> None:
     await ctx.apply(settings())
 
 
@@ -51,7 +51,7 @@ async def test_apply_creates_child_with_controller_reference() -> None:
 async def test_apply_of_unchanged_child_sends_nothing() -> None:
     shown: list[KubeObject] = []
 
-    async def act(obj: KubeObject, ctx: Context) -> None:
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
         shown.append(await ctx.apply(settings()))
 
     async with bench(act) as it:
@@ -82,7 +82,7 @@ async def test_apply_removes_fields_that_the_body_lacks() -> None:
     body = settings()
     body["data"]["size"] = "7"
 
-    async def act(obj: KubeObject, ctx: Context) -> None:
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
         await ctx.apply(body)
 
     async with bench(act) as it:
@@ -114,7 +114,7 @@ async def test_apply_refuses_child_of_another_controller() -> None:
 
 
 async def test_apply_refuses_cluster_scoped_child_of_namespaced_owner() -> None:
-    async def act(obj: KubeObject, ctx: Context) -> None:
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
         await ctx.apply(
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}}
         )
@@ -127,7 +127,7 @@ async def test_apply_refuses_cluster_scoped_child_of_namespaced_owner() -> None:
 
 
 async def test_memory_of_children_ends_with_their_owner() -> None:
-    async def act(obj: KubeObject, ctx: Context) -> None:
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
         await ctx.apply(settings(name=obj.name))
 
     async with bench(act) as it:

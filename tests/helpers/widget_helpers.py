@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from contract_servers import WIDGETS
 
-from aioinformer import Controller, Manager, SharedInformerFactory
+from aioinformer import Controller, Manager
 from aioinformer.controller import with_object
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.resources import CONFIG_MAPS
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
     from aioinformer.controller import Context
 
-    Act = Callable[[KubeObject, Context], Awaitable[Any]]
+    Act = Callable[["Bench", KubeObject, Context], Awaitable[Any]]
 
 
 class Bench:
     """A running controller, whose reconcile is `act`."""
 
-    def __init__(self, server: APIServer, act: Act, **options: Any) -> None:
+    def __init__(
+        self, server: APIServer, act: Act, informer: dict[str, Any], **options: Any
+    ) -> None:
         self.server = server
         self.act = act
         self.failures: list[BaseException | None] = []
         self.reconciles = 0
-        client = server.client()
-        factory = SharedInformerFactory(client, **options)
-        self.manager = Manager(client, factory=factory)
-        self.widgets = self.manager.informer(WIDGETS)
+        self.manager = Manager(server.client())
+        self.widgets = self.manager.informer(WIDGETS, **informer)
         self.maps = self.manager.informer(CONFIG_MAPS)
 
         @with_object(KubeObject)
         async def reconcile(widget: KubeObject, ctx: Context) -> None:
             self.reconciles += 1
-            await self.act(widget, ctx)
+            await self.act(self, widget, ctx)
 
         self.controller = Controller(
             "gadgets",
@@ -47,6 +47,7 @@ class Bench:
             for_=self.widgets,
             owns=[self.maps],
             on_error=lambda exc: self.failures.append(exc.__cause__),
+            **options,
         )
         self.manager.add(self.controller)
 
@@ -77,11 +78,24 @@ def widget(name: str = "web", **more: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def bench(act: Act, **options: Any) -> AsyncIterator[Bench]:
-    """Run a controller on a server with the widget `default/web`, and settle."""
+async def bench(
+    act: Act,
+    *,
+    informer: dict[str, Any] | None = None,
+    status: dict[str, Any] | None = None,
+    **options: Any,
+) -> AsyncIterator[Bench]:
+    """Run a controller on a server with the widget `default/web`, and settle.
+
+    Args:
+        act: The reconcile.
+        informer: Options of the informer of widgets.
+        status: Status of the widget.
+        options: Options of the controller.
+    """
     async with APIServer(resources=[WIDGETS]) as server:
-        server.create(WIDGETS, widget())
-        it = Bench(server, act, **options)
+        server.create(WIDGETS, widget(status=status or {}))
+        it = Bench(server, act, informer or {}, **options)
         async with it.manager:
             await asyncio.sleep(5)
             yield it
