@@ -19,6 +19,7 @@ from aioinformer.controller.context import check_reconcile
 from aioinformer.controller.metrics import ControllerMetrics
 from aioinformer.controller.source import sources_of
 from aioinformer.controller.workers import Workers
+from aioinformer.controller.writer import ControllerEvents
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError
 from aioinformer.informer.handlers.error_reporter import ErrorReporter
 from aioinformer.informer.lifecycle import Lifecycle
@@ -176,6 +177,7 @@ class Controller(Lifecycle):
             if queue is None
             else _claim_queue(queue)
         )
+        self._events = ControllerEvents(name)
         self._new_workers = partial(
             Workers,
             name,
@@ -184,6 +186,7 @@ class Controller(Lifecycle):
             self.informers,
             concurrency=concurrency,
             timeout=seconds,
+            events=self._events,
             metrics=self._reconcile_metrics,
         )
         self._workers = self._new_workers()
@@ -256,6 +259,17 @@ class Controller(Lifecycle):
         """
         self._workers.hurry()
 
+    async def write_events(self) -> None:
+        """Write the events of `ctx.event()` until cancelled.
+
+        `run()` does this, unless it runs already. A `Manager` runs it on every replica,
+        so that events outlive the leader's work.
+
+        Cancellation:
+            Stops it once the waiting events are written, or after 5 s.
+        """
+        await self._events.run()
+
     async def start(self) -> None:
         """Start it in a task of its own, and return when its handlers are added.
 
@@ -324,6 +338,12 @@ class Controller(Lifecycle):
         self._reconcile_metrics.concurrency(self._concurrency)
         registrations: list[Registration] = []
         async with asyncio.TaskGroup() as work:  # pragma: no branch - see above
+            events = None
+            if not self._events.running:
+                events = work.create_task(
+                    self.write_events(), name=f"{self.name} events"
+                )
+
             try:
                 registrations += map(self._listen, self._sources)
                 ready()
@@ -337,6 +357,8 @@ class Controller(Lifecycle):
                     registration.remove()
 
                 await workers.drain(self._drain_seconds)
+                if events is not None:
+                    events.cancel()
 
     def _listen(self, source: Source) -> Registration:
         return source.informer.add_event_handler(
