@@ -173,6 +173,11 @@ class PrometheusSink:
     def __repr__(self) -> str:
         return f"<PrometheusSink metrics={len(self._families)}>"
 
+    @property
+    def registry(self) -> CollectorRegistry:
+        """Registry of the measurements."""
+        return self._registry
+
     def register(self, report: Callable[[], None], /) -> None:
         """Call the bound method `report` now, and each time before values are read."""
         self._shared.reporters.append(WeakMethod(report))

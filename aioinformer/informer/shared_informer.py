@@ -785,6 +785,10 @@ class SharedInformer:
         """Log and count a failure of other user code, and pass it to `on_error`."""
         self._reporter.report(failure)
 
+    def set_metrics(self, sink: MetricsSink) -> None:
+        """Set the sink of metrics, unless the informer has one."""
+        self._metrics.connect(sink)
+
     def forget_metrics(self) -> None:
         """Make the metrics sink drop the series of this informer and its handlers.
 
