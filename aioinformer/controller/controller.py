@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from aioinformer.controller.predicates import Predicate
     from aioinformer.controller.reconcile import ReconcileRequest
     from aioinformer.controller.source import Owned, Source, Watched
+    from aioinformer.controller.status import ControllerStatus
     from aioinformer.errors import HandlerError
     from aioinformer.informer.handlers.registration import Registration
     from aioinformer.informer.shared_informer import SharedInformer
@@ -215,6 +216,21 @@ class Controller(Lifecycle):
         Reconciles begin then. It stays True after the end, until the next run.
         """
         return self._synced
+
+    def set_metrics(self, sink: MetricsSink) -> None:
+        """Set the sink of metrics of the controller and its queue, unless they have one.
+
+        A `Manager` with a sink calls it.
+        """
+        self._metrics.connect(sink)
+        self._queue.set_metrics(sink)
+
+    def status(self) -> ControllerStatus:
+        """Return what the controller does at the moment, to show it to people.
+
+        Call it in the event loop of the controller.
+        """
+        return self._workers.status(self.name, synced=self._synced)
 
     # ------------------------------------------------------------ lifetime
 
