@@ -68,7 +68,7 @@ class Endpoint:
 
         self._source = source
         self._throttle = Throttle.of(qps, burst)
-        self._sink = metrics if metrics.enabled else None
+        self._sink: MetricsSink | None = None
         self._metrics: RequestMetrics | None = None
         self._config = source if isinstance(source, ClientConfig) else None
         # Token of the `start()` in progress. `close()` removes it to abort that.
@@ -79,6 +79,7 @@ class Endpoint:
         self._loop: asyncio.AbstractEventLoop | None = None
         # Transport that a `close()` in progress is closing.
         self._closing: Transport | None = None
+        self.set_metrics(metrics)
 
     def __str__(self) -> str:
         if self._config is None:
@@ -106,6 +107,14 @@ class Endpoint:
             raise OptionsError(_NOT_ENTERED)
 
         return self._config
+
+    def set_metrics(self, sink: MetricsSink) -> None:
+        """Set the sink of metrics, unless there is one."""
+        if self._sink is None and sink.enabled:
+            self._sink = sink
+            if self._transport is not None:
+                self._metrics = RequestMetrics(sink, self.config.server)
+                self._transport.meter = self._metrics
 
     async def start(self) -> None:
         """Read the configuration and prepare requests; see `Client.start()`.

@@ -27,9 +27,11 @@ from aioinformer.controller.reconcile import (
     outcome_of_answer,
     outcome_of_failure,
 )
+from aioinformer.controller.status import ControllerStatus, Failures, RunningReconcile
 from aioinformer.controller.writer import Writer, Writers
 from aioinformer.errors import HistoryReset, LeadershipLost, OptionsError
 from aioinformer.informer.handlers.handler_calls import BLOCKING_SECONDS, TimedCoroutine
+from aioinformer.informer.lifecycle import running_loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -134,6 +136,7 @@ class Workers:
         self._waiting: set[asyncio.Task[Any]] = set()
         # Invariant: an entry is removed once its writes are shown.
         self._unshown: dict[ReconcileRequest, _Unshown] = {}
+        self._failures = Failures()
         self._draining = False
         self._hurried = False
         self._aborting = False
@@ -152,7 +155,36 @@ class Workers:
             self._causes.add(request, cause)
             self._queue.add(request, priority)
 
+    def status(self, name: str, *, synced: bool) -> ControllerStatus:
+        """Return what the controller does at the moment."""
+        # Before its start, there is nothing whose time counts.
+        loop = running_loop()
+        now = 0.0 if loop is None else loop.time()
+        return ControllerStatus(
+            name=name,
+            synced=synced,
+            queued=len(self._queue),
+            delayed=self._queue.delayed,
+            unshown=len(self._waiting),
+            running=tuple(
+                RunningReconcile(
+                    request=run.request,
+                    seconds=now - run.began,
+                    attempt=run.context.attempt,
+                    causes=run.context.causes,
+                    stale=run.context.stale,
+                )
+                for run in self._running.values()
+            ),
+            failing=self._failures.newest_first(now, self._queue.seconds_until),
+        )
+
     # ------------------------------------------------------------ lifetime
+
+    def reopen_queue(self) -> None:
+        """Open the queue of an earlier run, without its requests and failures."""
+        for request in self._queue.reopen():
+            self._forget(request)
 
     async def run(self, work: asyncio.TaskGroup) -> None:
         """Start a reconcile for each request of the queue, until cancelled.
@@ -352,9 +384,13 @@ class Workers:
                 queue.add_after(request, outcome.after, run.priority)
 
         self._metrics.ended(outcome, now - run.began)
-        if outcome.failure is not None:
+        if outcome.failure is None:
+            self._failures.succeeded(request)
+        else:
+            attempt = run.context.attempt
+            self._failures.failed(request, outcome.failure, attempt, now)
             self._metrics.failed(
-                request, outcome, run.context.attempt, now, stopping=self._draining
+                request, outcome, attempt, now, stopping=self._draining
             )
 
     def _retry(self, request: ReconcileRequest, priority: int) -> None:
