@@ -100,8 +100,9 @@ class Controller(Lifecycle):
         requests: those of the first list and of resyncs have a lower priority.
 
     Lifetime:
-        It runs once, by `run()`, `async with controller:`, or `start()` and
-        `shutdown()`. Its owner runs the informers, for example in a factory, and enters
+        It runs by `run()`, `async with controller:`, or `start()` and `shutdown()`,
+        and can run again after it has ended. Another run begins with all objects again:
+        earlier requests, delays and failures are dropped. Its owner runs the informers, for example in a factory, and enters
         the client. Handlers are added at the start, and the first reconcile begins when
         they have processed the initial objects. It owns a task for each running
         reconcile and each request with pending writes, one for each informer, and two
@@ -198,7 +199,8 @@ class Controller(Lifecycle):
             if queue is None
             else _claim_queue(queue)
         )
-        self._workers = Workers(
+        self._new_workers = partial(
+            Workers,
             name,
             called,
             self._queue,
@@ -207,7 +209,9 @@ class Controller(Lifecycle):
             timeout=seconds,
             metrics=self._reconcile_metrics,
         )
-        self._begun = False
+        self._workers = self._new_workers()
+        self._running = False
+        self._ended = False  # True after its first run
         self._synced = False
         self._supervisor = Supervisor(self._run_supervised, f"controller {name}")
 
@@ -228,7 +232,7 @@ class Controller(Lifecycle):
     def has_synced(self) -> bool:
         """True once the handlers have processed the initial objects.
 
-        Reconciles begin then. It never becomes False again.
+        Reconciles begin then. It stays True after the end, until the next run.
         """
         return self._synced
 
@@ -250,7 +254,7 @@ class Controller(Lifecycle):
             NotSynced: If an informer is not synced within `cache_sync_timeout`. It has
                 the reason.
             QueueShutDown: If the queue was shut down by other code.
-            OptionsError: If it was called before, or the queue contained anything but
+            OptionsError: If it runs already, or the queue contained anything but
                 requests.
             Exception: After a bug of this package.
 
@@ -279,7 +283,7 @@ class Controller(Lifecycle):
         """Start it in a task of its own, and return when its handlers are added.
 
         Raises:
-            OptionsError: If it was started before.
+            OptionsError: If it runs already.
             InformerStopped: If an informer has ended.
 
         Cancellation:
@@ -312,15 +316,26 @@ class Controller(Lifecycle):
         client: Client | None = None,
         elector: Elector | None = None,
     ) -> None:
-        if self._begun:
-            raise OptionsError(f"controller {self.name} runs only once")
+        if self._running:
+            raise OptionsError(f"controller {self.name} is already running")
 
-        self._begun = True
+        if self._ended:
+            self._renew()
+
+        self._running = True
         try:
             await self._work(ready, client, elector)
         finally:
+            self._running, self._ended = False, True
             self._metrics.end()
             self._queue.forget_metrics()
+
+    def _renew(self) -> None:
+        """Begin anew, with nothing of the previous run."""
+        self._synced = False
+        self._metrics.resume()
+        self._workers = self._new_workers()
+        self._workers.reopen_queue()
 
     async def _work(
         self, ready: Callable[[], None], client: Client | None, elector: Elector | None

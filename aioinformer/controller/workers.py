@@ -159,6 +159,11 @@ class Workers:
 
     # ------------------------------------------------------------ lifetime
 
+    def reopen_queue(self) -> None:
+        """Open the queue of an earlier run, without its requests and failures."""
+        for request in self._queue.reopen():
+            self._forget(request)
+
     async def run(self, work: asyncio.TaskGroup) -> None:
         """Start a reconcile for each request of the queue, until cancelled.
 
