@@ -151,8 +151,8 @@ class Controller(Lifecycle):
         metrics: Sink of the metrics: see `aioinformer.controller.metrics`.
 
     Raises:
-        OptionsError: If an option is invalid, such as a reconcile that is not a
-            coroutine function of two arguments, or a queue of another controller.
+        OptionsError: If an option is invalid, such as a reconcile that does not take
+            two arguments, or a queue of another controller.
     """
 
     def __init__(
