@@ -21,6 +21,7 @@ from aioinformer.controller.metrics import ControllerMetrics
 from aioinformer.controller.run_parts import PartOptions, RunParts
 from aioinformer.controller.source import sources_of
 from aioinformer.controller.workers import Workers
+from aioinformer.controller.writer import ControllerEvents
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError
 from aioinformer.informer.handlers.error_reporter import ErrorReporter
 from aioinformer.informer.lifecycle import Lifecycle
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from aioinformer.controller.predicates import Predicate
     from aioinformer.controller.reconcile import ReconcileRequest
     from aioinformer.controller.source import Owned, Source, Watched
+    from aioinformer.controller.status import ControllerStatus
     from aioinformer.controller.timers import Every
     from aioinformer.errors import HandlerError
     from aioinformer.informer.handlers.registration import Registration
@@ -199,6 +201,7 @@ class Controller(Lifecycle):
             if queue is None
             else _claim_queue(queue)
         )
+        self._events = ControllerEvents(name)
         self._new_workers = partial(
             Workers,
             name,
@@ -207,6 +210,7 @@ class Controller(Lifecycle):
             self.informers,
             concurrency=concurrency,
             timeout=seconds,
+            events=self._events,
             metrics=self._reconcile_metrics,
         )
         self._workers = self._new_workers()
@@ -235,6 +239,21 @@ class Controller(Lifecycle):
         Reconciles begin then. It stays True after the end, until the next run.
         """
         return self._synced
+
+    def set_metrics(self, sink: MetricsSink) -> None:
+        """Set the sink of metrics of the controller and its queue, unless they have one.
+
+        A `Manager` with a sink calls it.
+        """
+        self._metrics.connect(sink)
+        self._queue.set_metrics(sink)
+
+    def status(self) -> ControllerStatus:
+        """Return what the controller does at the moment, to show it to people.
+
+        Call it in the event loop of the controller.
+        """
+        return self._workers.status(self.name, synced=self._synced)
 
     # ------------------------------------------------------------ lifetime
 
@@ -278,6 +297,17 @@ class Controller(Lifecycle):
         It does not stop the controller.
         """
         self._workers.hurry()
+
+    async def write_events(self) -> None:
+        """Write the events of `ctx.event()` until cancelled.
+
+        `run()` does this, unless it runs already. A `Manager` runs it on every replica,
+        so that events outlive the leader's work.
+
+        Cancellation:
+            Stops it once the waiting events are written, or after 5 s.
+        """
+        await self._events.run()
 
     async def start(self) -> None:
         """Start it in a task of its own, and return when its handlers are added.
@@ -348,6 +378,12 @@ class Controller(Lifecycle):
         registrations: list[Registration] = []
         async with asyncio.TaskGroup() as work:  # pragma: no branch - see above
             parts = RunParts(self._part_options, workers, work, self._reporter)
+            events = None
+            if not self._events.running:
+                events = work.create_task(
+                    self.write_events(), name=f"{self.name} events"
+                )
+
             try:
                 registrations.extend(
                     self._listen(source, parts) for source in self._sources
@@ -365,6 +401,8 @@ class Controller(Lifecycle):
 
                 parts.close()
                 await workers.drain(self._drain_seconds, parts.background)
+                if events is not None:
+                    events.cancel()
 
     def _listen(self, source: Source, parts: RunParts) -> Registration:
         enqueue = partial(self._workers.enqueue, source)

@@ -75,6 +75,10 @@ class DelayedItems(Generic[T]):
             if not self._deadlines:
                 self.take_all()  # cancels the timer
 
+    def deadline(self, item: T) -> float | None:
+        """Return the time of the loop at which an item is added, or None."""
+        return self._deadlines.get(item)
+
     def take_all(self) -> list[T]:
         """Remove and return all items, the earliest first."""
         if self._timer is not None:
