@@ -184,8 +184,10 @@ class Context:
             OptionsError: If the controller has no client, or the server would refuse
                 the event.
         """
-        self._writer.recorder().event(
-            regarding, type, reason, note, action=action, related=related
+        self._threads.in_loop(
+            lambda: self._writer.recorder().event(
+                regarding, type, reason, note, action=action, related=related
+            )
         )
 
     def set_status(self, status: Body = None, /, **fields: Any) -> bool:
@@ -217,7 +219,8 @@ class Context:
             OptionsError: If the controller has no client, the resource of the informer
                 is unknown, or a value is not JSON.
         """
-        return self._writer.status.set_fields(status, fields)
+        set_fields = self._writer.status.set_fields
+        return self._threads.in_loop(lambda: set_fields(status, fields))
 
     def set_condition(
         self,
@@ -252,8 +255,9 @@ class Context:
             OptionsError: If the server would refuse the condition; for other reasons
                 see `set_status`.
         """
-        return self._writer.status.set_condition(
-            type, status, reason=reason, message=message
+        set_condition = self._writer.status.set_condition
+        return self._threads.in_loop(
+            lambda: set_condition(type, status, reason=reason, message=message)
         )
 
     async def write_status(self) -> KubeObject | None:
@@ -305,8 +309,9 @@ class Context:
         reconcile has at most 8 threads, and further calls wait.
 
         Args:
-            function: Plain function. It uses objects of the event loop, such as
-                `ctx.client`, by `ctx.wait()` only.
+            function: Plain function. It may use `ctx.lister`, `ctx.event`,
+                `ctx.set_status` and `ctx.set_condition`, and coroutines of `ctx` by
+                `ctx.wait()`, but no other objects of the event loop.
             args: Positional arguments of the function.
             kwargs: Keyword arguments of the function.
 

@@ -134,6 +134,16 @@ class Threads:
 
     # ------------------------------------------------------------ in a thread
 
+    def in_loop(self, function: Callable[[], T]) -> T:
+        """Call a function in the loop: at once there, or from a thread."""
+        if _in_loop():
+            return function()
+
+        async def call() -> T:
+            return function()
+
+        return self.wait(call())
+
     def wait(self, awaitable: Awaitable[T]) -> T:
         """Await something in the loop: see `Context.wait`."""
         if not inspect.isawaitable(awaitable):

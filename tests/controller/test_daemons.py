@@ -8,11 +8,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from contract_servers import WIDGETS
 from controller_helpers import Notes, controlled, informed, informer_of, managed, named
 from informer_helpers import running, settle
+from widget_helpers import bench
 
-from aioinformer import Controller, KubeObject, Result
+from aioinformer import Controller, KubeObject, Manager, Result
 from aioinformer.controller import Context, Daemon, with_object
+from aioinformer.controller.event_recorder import EVENTS
 from aioinformer.errors import (
     HandlerError,
     LeadershipLost,
@@ -359,6 +362,36 @@ async def test_writes_of_a_daemon_are_settled() -> None:
             await asyncio.sleep(5)
 
     assert shown == ["yes"]
+
+
+async def test_daemon_writes_status_and_children() -> None:
+    async def idle(obj: KubeObject, ctx: Context) -> None: ...
+
+    @with_object(KubeObject)
+    async def watch(obj: KubeObject, ctx: Context) -> None:
+        child = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web"}}
+        await ctx.apply(child)
+        ctx.set_status(ready=1)
+        await ctx.write_status()
+        await ctx.settled()
+        ctx.event(obj, "Normal", "Watched", "once")
+        ctx.set_status(ready=2)  # written at the end of the call
+
+    async with bench(idle) as it:
+        manager = Manager(it.server.client())
+        widgets, maps = manager.informer(WIDGETS), manager.informer(CONFIG_MAPS)
+        controller = Controller(
+            "watch", Notes(), for_=widgets, owns=[maps], daemons=[watch]
+        )
+        manager.add(controller)
+        async with manager:
+            await asyncio.sleep(10)
+
+        assert it.widget()["status"] == {"ready": 2}
+        assert it.map()["metadata"]["ownerReferences"]
+        assert [dict(event)["reason"] for event in it.server.objects(EVENTS)] == [
+            "Watched"
+        ]
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from controller_helpers import controlled, informed, informer_of, managed, named
 from informer_helpers import settle
+from widget_helpers import bench
 
 from aioinformer import Controller, KubeObject, ReconcileRequest, Result
 from aioinformer.controller import Context, finalizer, with_object
+from aioinformer.controller.event_recorder import EVENTS
 from aioinformer.errors import LeadershipLost, NotFound, OptionsError
 from aioinformer.model.resources import CONFIG_MAPS
 from aioinformer.testing import APIServer, FakeListerWatcher
@@ -179,6 +181,28 @@ async def test_plain_reconcile_writes_by_wait() -> None:
         async with managed(server, reconcile):
             await until(lambda: done)
             assert server.get(CONFIG_MAPS, "a")["metadata"]["labels"] == {"seen": "yes"}
+
+
+async def test_plain_reconcile_applies_reports_and_records() -> None:
+    def act(obj: KubeObject, ctx: Context) -> None:
+        child = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web"}}
+        ctx.wait(ctx.apply(child))
+        if ctx.set_condition("Ready", True, reason="Deployed"):
+            ctx.event(obj, "Normal", "Deployed", "created web")
+
+        ctx.set_status(ready=1)
+
+    async def in_thread(obj: KubeObject, ctx: Context) -> None:
+        await ctx.run_in_thread(act, obj, ctx)
+
+    async with bench(in_thread) as it:
+        await until(lambda: it.server.objects(EVENTS))
+        await until(lambda: it.widget().get("status"))
+        assert it.map()["metadata"]["ownerReferences"]
+        assert it.widget()["status"]["ready"] == 1
+        assert it.widget()["status"]["conditions"][0]["type"] == "Ready"
+
+    assert it.failures == []
 
 
 async def test_wait_raises_error_of_coroutine() -> None:
