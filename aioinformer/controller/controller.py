@@ -17,6 +17,7 @@ from aioinformer._user_code import guarded_logger
 from aioinformer.controller.context import check_reconcile
 from aioinformer.controller.metrics import ControllerMetrics
 from aioinformer.controller.source import sources_of
+from aioinformer.controller.storm_breaker import StormBreaker
 from aioinformer.controller.workers import Workers
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError
 from aioinformer.informer.handlers.error_reporter import ErrorReporter
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from aioinformer.client.client import Client
     from aioinformer.controller.client import Elector
     from aioinformer.controller.context import Reconcile
+    from aioinformer.controller.event_recorder import EventRecorder
     from aioinformer.controller.predicates import Predicate
     from aioinformer.controller.reconcile import ReconcileRequest
     from aioinformer.controller.source import Source, Watched
@@ -125,6 +127,10 @@ class Controller(Lifecycle):
             raises `LeadershipLost`.
         on_error: Callback for failures of reconciles, mappings and predicates.
         metrics: Sink of the metrics: see `aioinformer.controller.metrics`.
+        recorder: Recorder of Events about reconcile storms, or None.
+        storm_breaker: True to slow a key down to one reconcile a second while its
+            reconciles trigger each other by their own writes, or fight with others
+            over a field. False for no limit.
 
     Raises:
         OptionsError: If an option is invalid, such as a reconcile that is not a
@@ -148,6 +154,8 @@ class Controller(Lifecycle):
         elector: Elector | None = None,
         on_error: Callable[[HandlerError], None] | None = None,
         metrics: MetricsSink = NULL_SINK,
+        recorder: EventRecorder | None = None,
+        storm_breaker: bool = True,
     ) -> None:
         _check(name, concurrency)
         check_reconcile(reconcile)
@@ -174,7 +182,9 @@ class Controller(Lifecycle):
             concurrency=concurrency,
             timeout=seconds,
             metrics=self._reconcile_metrics,
+            breaker=StormBreaker() if storm_breaker else None,
         )
+        self._workers.recorder = recorder
         self._begun = False
         self._synced = False
         self._supervisor = Supervisor(self._run_supervised, f"controller {name}")

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.model.objects import KubeObject
 
-__all__ = ["READ_METHODS", "ExpectedState", "ObjectPath", "PendingWrites"]
+__all__ = [
+    "READ_METHODS",
+    "ExpectedState",
+    "ObjectPath",
+    "OwnWrite",
+    "PendingWrites",
+]
 
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -83,14 +89,34 @@ class ExpectedState:
 _NOTHING = ExpectedState()
 
 
+class OwnWrite(NamedTuple):
+    """Successful write of a reconcile to an object of an informer.
+
+    Attributes:
+        informer: Informer of the object's resource.
+        key: Key of the object.
+        version: Resource version of the response, empty for a deletion.
+        request: Request of the write.
+    """
+
+    informer: SharedInformer
+    key: str
+    version: str
+    request: Request
+
+
 class PendingWrites:
     """Writes of one reconcile to resources that its controller watches.
 
     Args:
         informers: Informers of the controller.
+
+    Attributes:
+        own: Writes of the running reconcile, shown or not.
     """
 
     def __init__(self, informers: Iterable[SharedInformer]) -> None:
+        self.own: list[OwnWrite] = []
         self._informers = tuple(informers)
         self._expected: dict[tuple[SharedInformer, str], ExpectedState] = {}
 
@@ -121,10 +147,16 @@ class PendingWrites:
 
             if request.method == "DELETE":
                 self._expect_deletion(informer, path, answer)
+                ended = answer.kind == "Status"
+                version = "" if ended else answer.resource_version
+                self.own.append(OwnWrite(informer, path.key, version, request))
             else:
                 self._expect_version(informer, answer)
+                version = answer.resource_version
+                self.own.append(OwnWrite(informer, answer.key, version, request))
                 if _released_last_finalizer(answer):
                     self._expect_end(informer, answer.key, answer.uid, marked=False)
+                    self.own.append(OwnWrite(informer, answer.key, "", request))
 
     async def applied(self) -> None:
         """Wait until the informers show all writes, and forget them.

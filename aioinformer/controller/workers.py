@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from aioinformer.client.client import Client
     from aioinformer.controller.client import Elector
     from aioinformer.controller.context import Reconcile
+    from aioinformer.controller.event_recorder import EventRecorder
     from aioinformer.controller.metrics import ControllerMetrics
     from aioinformer.controller.source import Source
+    from aioinformer.controller.storm_breaker import Storm, StormBreaker
     from aioinformer.informer.notifications import Notification
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.workqueue.priority import PriorityQueue
@@ -96,6 +98,7 @@ class Workers:
         concurrency: Maximum number of concurrent reconciles.
         timeout: Maximum seconds of a reconcile, or None.
         metrics: Metrics of the controller.
+        breaker: Breaker that slows down keys in a storm, or None.
     """
 
     def __init__(
@@ -108,12 +111,16 @@ class Workers:
         concurrency: int,
         timeout: float | None,
         metrics: ControllerMetrics,
+        breaker: StormBreaker | None = None,
     ) -> None:
         self.client: Client | None = None
         """Client that `Context.client` wraps."""
         self.elector: Elector | None = None
         """Elector that fences its writes."""
+        self.recorder: EventRecorder | None = None
+        """Recorder of Events about storms."""
         self._name = name
+        self._breaker = breaker
         self._reconcile = reconcile
         self._queue = queue
         self._informers = tuple(informers)
@@ -142,6 +149,9 @@ class Workers:
             return
 
         requests, cause, priority = found
+        if self._breaker is not None and self._breaker.inspects:
+            self._breaker.observe(requests, source.informer, source.kind, event)
+
         for request in requests:
             self._causes.add(request, cause)
             self._queue.add(request, priority)
@@ -167,7 +177,7 @@ class Workers:
             if not isinstance(request, ReconcileRequest):
                 raise OptionsError(_NO_REQUEST.format(request))
 
-            run = self._begin(request, priority)
+            run = self._begin(request, priority, work)
             task = work.create_task(self._work(run), name=f"{self._name} {request.key}")
             self._running[task] = run
             if self._metrics.enabled:
@@ -239,7 +249,9 @@ class Workers:
 
     # ------------------------------------------------------------ one reconcile
 
-    def _begin(self, request: ReconcileRequest, priority: int) -> _Run:
+    def _begin(
+        self, request: ReconcileRequest, priority: int, work: asyncio.TaskGroup
+    ) -> _Run:
         now = asyncio.get_running_loop().time()
         unshown = self._unshown.pop(request, None)
         if unshown is not None:
@@ -256,10 +268,16 @@ class Workers:
             client = ReconcileClient(self.client, writes, self.elector)
 
         threads = Threads(request, self._metrics.thread_overdue)
+        causes = self._causes.take(request, now)
+        if self._breaker is not None and self._breaker.inspects:
+            storm = self._breaker.began(request, causes, now)
+            if storm is not None:
+                self._slow_down(self._breaker, request, storm, work)
+
         context = Context(
             request,
             self._lister,
-            causes=self._causes.take(request, now),
+            causes=causes,
             attempt=self._attempt(request),
             stale=unshown is not None,
             client=client,
@@ -306,8 +324,9 @@ class Workers:
             if outcome is not None:
                 self._conclude(run, outcome)
         finally:
-            if run.writes and not self._draining:
-                self._await_shown(run.request, run.writes, work)
+            pause = self._pause_after(run)
+            if run.writes is not None and (run.writes or pause) and not self._draining:
+                self._await_shown(run.request, run.writes, pause, work)
             else:
                 self._queue.done(run.request)
 
@@ -380,11 +399,15 @@ class Workers:
         self,
         request: ReconcileRequest,
         writes: PendingWrites,
+        pause: float,
         work: asyncio.TaskGroup,
     ) -> None:
-        """Keep a request in work until its writes are shown, or the wait times out."""
+        """Keep a request in work until its writes are shown, or the wait times out.
+
+        In a storm, also for a pause.
+        """
         wait = work.create_task(
-            self._not_shown(writes), name=f"{self._name} {request.key} shown"
+            self._not_shown(writes, pause), name=f"{self._name} {request.key} shown"
         )
         self._waiting.add(wait)
         wait.add_done_callback(lambda wait: self._end_wait(wait, request, work))
@@ -425,8 +448,13 @@ class Workers:
             ctx.stale = True
             self._metrics.stale(ctx.request, unshown.why)
 
-    async def _not_shown(self, writes: PendingWrites) -> _Unshown | None:
+    async def _not_shown(
+        self, writes: PendingWrites, pause: float = 0.0
+    ) -> _Unshown | None:
         """Wait until all writes are shown. Return them if that fails."""
+        if pause:
+            await asyncio.sleep(pause)
+
         try:
             async with asyncio.timeout(SETTLE_SECONDS):
                 await writes.applied()
@@ -437,3 +465,47 @@ class Workers:
             return _Unshown(writes, exc)
 
         return None
+
+    # ------------------------------------------------------------ storms
+
+    def _pause_after(self, run: _Run) -> float:
+        """Return the seconds to wait before the next reconcile of the request."""
+        if self._breaker is None or run.writes is None:
+            return 0.0
+
+        own, run.writes.own = run.writes.own, []
+        now = asyncio.get_running_loop().time()
+        return self._breaker.ended(run.request, own, now)
+
+    def _slow_down(
+        self,
+        breaker: StormBreaker,
+        request: ReconcileRequest,
+        storm: Storm,
+        work: asyncio.TaskGroup,
+    ) -> None:
+        """Report a storm, and end it in time."""
+        now = asyncio.get_running_loop().time()
+        self._metrics.storm(request, storm, breaker.storms, now)
+        obj = self._lister.get(request.key)
+        if self.recorder is not None and obj is not None:
+            note = f"Slowed down to one reconcile a second: {storm}. {storm.advice}"
+            self.recorder.event(obj, "Warning", "ReconcileStorm", note)
+
+        end = work.create_task(
+            self._end_storm(breaker, request), name=f"{self._name} {request.key} storm"
+        )
+        self._waiting.add(end)
+        end.add_done_callback(self._waiting.discard)
+
+    async def _end_storm(
+        self, breaker: StormBreaker, request: ReconcileRequest
+    ) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            seconds = breaker.proceed(request, clock())
+            if seconds is None:
+                self._metrics.storm_ended(request, breaker.storms)
+                return
+
+            await asyncio.sleep(seconds)
