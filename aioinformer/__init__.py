@@ -4,8 +4,8 @@ The layers, from the user's side down. Each imports only from layers below it:
 
     cli/          the `aioinformer` command
     testing/      API server for tests, with faults
-    web/          health, metrics and event streams for web apps
     controller/   Controller, Manager, LeaderElector, EventRecorder
+    web/          health, metrics and event streams for web apps
     informer/     SharedInformer, its factory, Lister; reflector, pipeline, processor
     client/       Client: HTTP, configuration, credentials, discovery
     cache/        Store, Indexer, DeltaFIFO, OrderedFIFO

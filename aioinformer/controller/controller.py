@@ -8,6 +8,7 @@ error.
 from __future__ import annotations
 
 import asyncio
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
@@ -27,7 +28,7 @@ from aioinformer.model.times import seconds_of, timeout_of
 from aioinformer.workqueue.priority import PriorityQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from aioinformer.client.client import Client
     from aioinformer.controller.client import Elector
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from aioinformer.controller.event_recorder import EventRecorder
     from aioinformer.controller.predicates import Predicate
     from aioinformer.controller.reconcile import ReconcileRequest
-    from aioinformer.controller.source import Source, Watched
+    from aioinformer.controller.source import Owned, Source, Watched
     from aioinformer.errors import HandlerError
     from aioinformer.informer.handlers.registration import Registration
     from aioinformer.informer.shared_informer import SharedInformer
@@ -112,16 +113,19 @@ class Controller(Lifecycle):
         for_: Informer of the objects to reconcile. Each change queues a request for the
             object.
         owns: Informers of objects that those of `for_` own. Each change queues a
-            request for the owner marked as controller.
-        watches: Informers of other objects, each with a mapping to requests, and
-            optionally a predicate: see `aioinformer.controller.source`.
+            request for the owner marked as controller. A tuple of an informer and
+            predicates filters the changes.
+        watches: Tuples of an informer of other objects, a mapping to requests, and
+            optionally predicates: see `aioinformer.controller.source`.
         concurrency: Maximum number of concurrent reconciles.
-        predicates: Filters of the changes of `for_`. All must return True: see
-            `aioinformer.controller.predicates`.
+        predicates: Filters of the changes of `for_`. All must return True; combine them
+            with `&`, `|` and `~`: see `aioinformer.controller.predicates`.
         queue: Queue to use instead of a `PriorityQueue` with the default rate limiter.
             The controller owns it and shuts it down.
         timeout: Maximum seconds of a reconcile, or None.
         drain_timeout: Seconds that running reconciles may continue after a stop.
+        cache_sync_timeout: Maximum seconds from the start until the initial objects are
+            processed, as `CacheSyncTimeout` of controller-runtime. None for no limit.
         client: Client that `ctx.client` wraps.
         elector: Elector checked right before each write of `ctx.client`. Its `check()`
             raises `LeadershipLost`.
@@ -143,13 +147,14 @@ class Controller(Lifecycle):
         reconcile: Reconcile,
         *,
         for_: SharedInformer,
-        owns: Iterable[SharedInformer] = (),
+        owns: Iterable[Owned] = (),
         watches: Iterable[Watched] = (),
         concurrency: int = 4,
         predicates: Iterable[Predicate] = (),
         queue: PriorityQueue[ReconcileRequest] | None = None,
         timeout: Duration | None = None,
         drain_timeout: Duration = 10.0,
+        cache_sync_timeout: Duration | None = 120.0,
         client: Client | None = None,
         elector: Elector | None = None,
         on_error: Callable[[HandlerError], None] | None = None,
@@ -163,7 +168,11 @@ class Controller(Lifecycle):
         self._client = client
         self._elector = elector
         self._drain_seconds = _not_negative(drain_timeout)
-        seconds = _positive(timeout)
+        self.cache_sync_timeout: float | None = _positive(
+            "cache_sync_timeout", cache_sync_timeout
+        )
+        """Maximum seconds from the start until the first reconcile, or None."""
+        seconds = _positive("timeout", timeout)
         self._concurrency = concurrency
         self._metrics = ScopedSink(metrics, f"controller {name}")
         self._reconcile_metrics = ControllerMetrics(name, self._metrics, on_error)
@@ -225,6 +234,8 @@ class Controller(Lifecycle):
         Raises:
             InformerStopped: If an informer has ended, so that there are no more
                 changes.
+            NotSynced: If an informer is not synced within `cache_sync_timeout`. It has
+                the reason.
             QueueShutDown: If the queue was shut down by other code.
             OptionsError: If it was called before, or the queue contained anything but
                 requests.
@@ -331,27 +342,73 @@ class Controller(Lifecycle):
     async def _serve(
         self, registrations: Sequence[Registration], work: asyncio.TaskGroup
     ) -> None:
+        deadline = deadline_in(self.cache_sync_timeout)
         for source, registration in zip(self._sources, registrations, strict=True):
-            await self._sync(source.informer, registration)
+            await self._sync(source.informer, registration, deadline)
 
         self._synced = True
         await self._workers.run(work)
 
-    async def _sync(self, informer: SharedInformer, registration: Registration) -> None:
-        while not registration.has_synced:
-            try:
-                await registration.wait_synced(timeout=SYNC_WARNING_SECONDS)
-            except NotSynced as exc:
-                logger.warning(
-                    "controller %s: waiting for informer %s: %s",
-                    self.name,
-                    informer.name,
-                    exc if informer.has_synced else informer.why_not_synced(),
-                )
+    async def _sync(
+        self, informer: SharedInformer, registration: Registration, deadline: float
+    ) -> None:
+        def why(exc: NotSynced) -> str:
+            return str(exc) if informer.has_synced else informer.why_not_synced()
+
+        def warn(exc: NotSynced) -> None:
+            logger.warning(
+                "controller %s: waiting for informer %s: %s",
+                self.name,
+                informer.name,
+                why(exc),
+            )
+
+        try:
+            await wait_with_warnings(registration.wait_synced, deadline, warn)
+        except NotSynced as exc:
+            raise NotSynced(
+                f"controller {self.name}: informer {informer.name} is not synced after "
+                f"{self.cache_sync_timeout:g} s: {why(exc)}. Increase cache_sync_timeout= "
+                "to wait longer.",
+                results={informer.name: why(exc)},
+            ) from None
 
     async def _end_with(self, registration: Registration) -> None:
         await registration.wait_ended()
         raise InformerStopped(f"informer of handler {registration.name} has stopped")
+
+
+def deadline_in(seconds: float | None) -> float:
+    """Return the time of the loop when a timeout expires, infinity for None."""
+    now = asyncio.get_running_loop().time()
+    return math.inf if seconds is None else now + seconds
+
+
+async def wait_with_warnings(
+    wait: Callable[[float], Awaitable[None]],
+    deadline: float,
+    warn: Callable[[NotSynced], None],
+) -> None:
+    """Wait for caches until a deadline, with a warning every 30 s.
+
+    Args:
+        wait: Coroutine function that raises `NotSynced` after the given seconds.
+        deadline: Time of the loop.
+        warn: Function that logs the warning.
+
+    Raises:
+        NotSynced: If the deadline has passed.
+    """
+    loop = asyncio.get_running_loop()
+    while True:
+        left = max(deadline - loop.time(), 0.0)
+        try:
+            return await wait(min(left, SYNC_WARNING_SECONDS))
+        except NotSynced as exc:
+            if left <= SYNC_WARNING_SECONDS:
+                raise
+
+            warn(exc)
 
 
 def _check(name: str, concurrency: object) -> None:
@@ -385,10 +442,10 @@ def _not_negative(timeout: Duration) -> float:
     return seconds
 
 
-def _positive(timeout: Duration | None) -> float | None:
+def _positive(option: str, timeout: Duration | None) -> float | None:
     seconds = timeout_of(timeout)
     if seconds is not None and seconds <= 0:
-        raise OptionsError(f"timeout must be positive, not {timeout!r}")
+        raise OptionsError(f"{option} must be positive, not {timeout!r}")
 
     return seconds
 

@@ -13,7 +13,11 @@ from aioinformer._runnables import Runnable, Runnables
 from aioinformer._tasks import Supervisor
 from aioinformer._user_code import guarded_logger
 from aioinformer.client.keep_open import keep_open
-from aioinformer.controller.controller import SYNC_WARNING_SECONDS, Controller
+from aioinformer.controller.controller import (
+    Controller,
+    deadline_in,
+    wait_with_warnings,
+)
 from aioinformer.errors import (
     InformerStopped,
     LeadershipLost,
@@ -85,9 +89,10 @@ class Manager(Lifecycle, WebLifespan):
             after the work has ended.
 
     Not guaranteed:
-        That controllers start: the manager waits for caches that cannot sync, for
-        example for lack of permissions, and logs a warning every 30 s. To fail instead,
-        call `wait_for_cache_sync()` before `run()`. A client that cannot be entered for
+        That controllers start: if a cache cannot sync, for example for lack of
+        permissions, the manager logs a warning every 30 s, and fails after the shortest
+        `cache_sync_timeout` of its controllers (2 minutes). To fail earlier, call
+        `wait_for_cache_sync()` before `run()`. A client that cannot be entered for
         a local reason, such as a full disk, is retried with backoff and a warning.
 
     Lifetime:
@@ -426,11 +431,18 @@ class Manager(Lifecycle, WebLifespan):
             self._fail("leading", exc)
 
     async def _wait_for_caches(self) -> None:
-        while not all(it.has_synced for it in self.factory.lasting):
-            try:
-                await self.wait_for_cache_sync(SYNC_WARNING_SECONDS, fail_fast=False)
-            except NotSynced as exc:
-                logger.warning("controllers are waiting for caches: %s", exc)
+        """Wait as long as the first controller does: see its `cache_sync_timeout`."""
+        limits = (it.cache_sync_timeout for it in self._controllers)
+        limit = min((it for it in limits if it is not None), default=None)
+
+        def warn(exc: NotSynced) -> None:
+            logger.warning("controllers are waiting for caches: %s", exc)
+
+        async def wait(seconds: float) -> None:
+            if not all(it.has_synced for it in self.factory.lasting):
+                await self.wait_for_cache_sync(seconds, fail_fast=False)
+
+        await wait_with_warnings(wait, deadline_in(limit), warn)
 
     async def _control(
         self, controller: Controller, elector: LeaderElector | None

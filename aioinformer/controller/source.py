@@ -8,6 +8,9 @@ A mapping is a plain function that takes an object and returns requests or their
     Controller("rotate", reconcile, for_=pods, watches=[(secrets, users_of)])
 
 An update maps both the old and the new object, so that a former owner is notified, too.
+Predicates after an informer, or after its mapping, filter its changes:
+
+    Controller("sites", reconcile, for_=sites, owns=[(deployments, generation_changed)])
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Mapping",
+    "Owned",
     "Source",
     "Watched",
     "enqueue_owner",
@@ -45,10 +49,11 @@ T = TypeVar("T")
 Mapping: TypeAlias = Callable[[KubeObject], Iterable[ReconcileRequest | str]]
 """Function that returns the requests of an object: none, one or many."""
 
-Watched: TypeAlias = (
-    tuple[SharedInformer, Mapping] | tuple[SharedInformer, Mapping, Predicate]
-)
-"""Informer, mapping, and optionally a predicate."""
+Owned: TypeAlias = SharedInformer | tuple[SharedInformer, *tuple[Predicate, ...]]
+"""Informer, alone or followed by predicates."""
+
+Watched: TypeAlias = tuple[SharedInformer, Mapping, *tuple[Predicate, ...]]
+"""Informer and mapping, optionally followed by predicates."""
 
 # Changes that are not urgent.
 _LOW_PRIORITY_CHANGES = frozenset({"initial", "resync"})
@@ -208,7 +213,7 @@ class Source:
 
 def sources_of(
     for_: SharedInformer,
-    owns: Iterable[SharedInformer],
+    owns: Iterable[Owned],
     watches: Iterable[Watched],
     predicates: Iterable[Predicate],
     reporter: ErrorReporter,
@@ -222,7 +227,8 @@ def sources_of(
     """
     filters = _listed("predicates", predicates)
     sources = [Source.of(for_, enqueue_self, filters, reporter)]
-    for informer in _listed("owns", owns):
+    for owned in _listed("owns", owns):
+        informer, *optional = _owned(owned)
         if for_.resource is None:
             raise OptionsError(
                 f"owns= needs the resource of {for_.name}, which is unknown: use "
@@ -230,7 +236,7 @@ def sources_of(
             )
 
         mapping = enqueue_owner(for_.resource)
-        sources.append(Source.of(informer, mapping, (), reporter))
+        sources.append(Source.of(informer, mapping, optional, reporter))
 
     for watched in _listed("watches", watches):
         _check_watched(watched)
@@ -240,11 +246,18 @@ def sources_of(
     return sources
 
 
+def _owned(owned: Owned) -> tuple[SharedInformer, *tuple[Predicate, ...]]:
+    if isinstance(owned, tuple) and not owned:
+        raise OptionsError("owns= takes informers, or tuples of one and predicates")
+
+    return owned if isinstance(owned, tuple) else (owned,)
+
+
 def _check_watched(watched: object) -> None:
-    if not isinstance(watched, tuple) or len(watched) not in {2, 3}:
+    if not isinstance(watched, tuple) or len(watched) < 2:
         raise OptionsError(
-            "watches= takes tuples of an informer, a mapping, and optionally a "
-            f"predicate, not {watched!r}"
+            "watches= takes tuples of an informer, a mapping, and optionally "
+            f"predicates, not {watched!r}"
         )
 
 

@@ -20,9 +20,10 @@ from aiohttp import web
 
 from aioinformer._runnables import wait_until_cancelled
 from aioinformer._tasks import finish
+from aioinformer.web.checks import CHECK_SECONDS
 from aioinformer.web.health import health_responders
 from aioinformer.web.metrics import metrics_responders
-from aioinformer.web.responses import HEADERS, HTTPResponse
+from aioinformer.web.responses import HEADERS, EndpointRequest, HTTPResponse
 from aioinformer.web.streams import (
     MAX_READERS,
     WRITE_SECONDS,
@@ -31,13 +32,14 @@ from aioinformer.web.streams import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
     from typing import NoReturn
 
     from prometheus_client import CollectorRegistry
 
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.model.times import Duration
+    from aioinformer.web.checks import Check
     from aioinformer.web.health import HasInformers
     from aioinformer.web.responses import Render, Responder
 
@@ -51,6 +53,9 @@ def health_routes(
     *sources: HasInformers | SharedInformer,
     max_staleness: Duration | None = None,
     reasons: bool = False,
+    checks: Mapping[str, Check] | None = None,
+    livez_checks: Mapping[str, Check] | None = None,
+    check_timeout: Duration = CHECK_SECONDS,
 ) -> list[web.RouteDef]:
     """Return the routes `/livez` and `/readyz`.
 
@@ -63,17 +68,34 @@ def health_routes(
     - `/livez`: 503 when an informer has failed, as only then a restart helps. It stays
       200 during an outage of the API server.
 
+    Own checks are functions without arguments, plain or async. One that returns a text,
+    raises or times out has failed, and so has the endpoint. The log has the text.
+    `/readyz/NAME` runs one alone, `/readyz?exclude=NAME` all others, and
+    `/readyz?verbose` returns lines of text.
+
     Args:
         *sources: Factories, managers or informers.
         max_staleness: Maximum age of a cache, in seconds or a timedelta. None keeps the
             app ready during an outage. See `aioinformer.web.health.readyz`.
         reasons: True to include error messages, which name servers, users and files.
+        checks: Own checks of `/readyz` by name. Plain functions are called in the event
+            loop, so they must not block.
+        livez_checks: Own checks of `/livez` by name: what only a restart mends.
+        check_timeout: Maximum duration of each check, below the timeout of the probe.
 
     Raises:
-        OptionsError: If there are no sources, or the time is not positive.
+        OptionsError: If there are no sources, a time is not positive, or a check or its
+            name is invalid.
     """
-    return _routes(
-        health_responders(*sources, max_staleness=max_staleness, reasons=reasons)
+    return routes_of(
+        health_responders(
+            *sources,
+            max_staleness=max_staleness,
+            reasons=reasons,
+            checks=checks,
+            livez_checks=livez_checks,
+            check_timeout=check_timeout,
+        )
     )
 
 
@@ -90,7 +112,7 @@ def metrics_routes(
     Raises:
         OptionsError: If prometheus-client is missing, or the path has no leading slash.
     """
-    return _routes(metrics_responders(registry, path=path))
+    return routes_of(metrics_responders(registry, path=path))
 
 
 async def serve(
@@ -119,6 +141,22 @@ async def serve(
     Cancellation:
         Closes all connections, within 2 s.
     """
+    async with listening(routes, port=port, host=host):
+        await wait_until_cancelled()
+
+
+@contextlib.asynccontextmanager
+async def listening(
+    routes: Iterable[web.AbstractRouteDef], *, port: int, host: str | None = None
+) -> AsyncIterator[None]:
+    """Serve routes during the block; see `serve`.
+
+    Raises:
+        OSError: See `serve`.
+
+    Cancellation:
+        Deferred until all connections are closed, within 2 s.
+    """
     app = web.Application()
     app.add_routes(routes)
     # aiohttp waits up to twice that long: for responses in progress, and for connections.
@@ -132,7 +170,7 @@ async def serve(
             reason = exc.strerror or exc
             raise OSError(exc.errno, f"cannot listen on {where}: {reason}") from None
 
-        await wait_until_cancelled()
+        yield
     finally:
         await finish(runner.cleanup(), within_seconds=CLOSE_SECONDS)
 
@@ -230,12 +268,15 @@ async def _send(stream: EventStream, request: web.Request) -> web.StreamResponse
     return response
 
 
-def _routes(responders: Mapping[str, Responder]) -> list[web.RouteDef]:
+def routes_of(responders: Mapping[str, Responder]) -> list[web.RouteDef]:
+    """Return the routes of responders."""
     return [web.get(path, partial(_answer, it)) for path, it in responders.items()]
 
 
 async def _answer(responder: Responder, request: web.Request) -> web.Response:
-    return _response(await responder(request.headers.get("Accept", "")))
+    query = tuple(request.query.items())
+    asked = EndpointRequest(request.headers.get("Accept", ""), query)
+    return _response(await responder(asked))
 
 
 def _response(answer: HTTPResponse) -> web.Response:

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import parse_qsl, quote
 
 from aioinformer._tasks import run_concurrently
+from aioinformer.web.checks import CHECK_SECONDS
 from aioinformer.web.health import health_responders
 from aioinformer.web.metrics import metrics_responders
-from aioinformer.web.responses import HEADERS, HTTPResponse, refusal
+from aioinformer.web.responses import HEADERS, EndpointRequest, HTTPResponse, refusal
 from aioinformer.web.streams import (
     MAX_READERS,
     WRITE_SECONDS,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.model.times import Duration
+    from aioinformer.web.checks import Check
     from aioinformer.web.health import HasInformers
     from aioinformer.web.responses import Render, Responder
     from aioinformer.web.streams import StreamRequest
@@ -57,6 +59,9 @@ def health_routes(
     *sources: HasInformers | SharedInformer,
     max_staleness: Duration | None = None,
     reasons: bool = False,
+    checks: Mapping[str, Check] | None = None,
+    livez_checks: Mapping[str, Check] | None = None,
+    check_timeout: Duration = CHECK_SECONDS,
 ) -> Routes:
     """Return an app with `/livez` and `/readyz`.
 
@@ -69,17 +74,34 @@ def health_routes(
     - `/livez`: 503 when an informer has failed, as only then a restart helps. It stays
       200 during an outage of the API server.
 
+    Own checks are functions without arguments, plain or async. One that returns a text,
+    raises or times out has failed, and so has the endpoint. The log has the text.
+    `/readyz/NAME` runs one alone, `/readyz?exclude=NAME` all others, and
+    `/readyz?verbose` returns lines of text.
+
     Args:
         *sources: Factories, managers or informers.
         max_staleness: Maximum age of a cache, in seconds or a timedelta. None keeps the
             app ready during an outage. See `aioinformer.web.health.readyz`.
         reasons: True to include error messages, which name servers, users and files.
+        checks: Own checks of `/readyz` by name. Plain functions are called in the event
+            loop, so they must not block.
+        livez_checks: Own checks of `/livez` by name: what only a restart mends.
+        check_timeout: Maximum duration of each check, below the timeout of the probe.
 
     Raises:
-        OptionsError: If there are no sources, or the time is not positive.
+        OptionsError: If there are no sources, a time is not positive, or a check or its
+            name is invalid.
     """
     return Routes(
-        health_responders(*sources, max_staleness=max_staleness, reasons=reasons)
+        health_responders(
+            *sources,
+            max_staleness=max_staleness,
+            reasons=reasons,
+            checks=checks,
+            livez_checks=livez_checks,
+            check_timeout=check_timeout,
+        )
     )
 
 
@@ -186,7 +208,15 @@ class Routes:
         if responder is None:
             return _without_slash(scope) or refusal(404, "not found")
 
-        return _not_allowed(scope) or await responder(_header(scope, b"accept"))
+        refused = _not_allowed(scope)
+        if refused is not None:
+            return refused
+
+        query = _query(scope)
+        if isinstance(query, HTTPResponse):
+            return query
+
+        return await responder(EndpointRequest(_header(scope, b"accept"), query))
 
 
 class StreamApp:
@@ -250,13 +280,12 @@ class StreamApp:
         if refused is not None:
             return refused
 
-        text = scope["query_string"].decode("latin-1")
-        try:
-            query = parse_qsl(text, max_num_fields=MAX_PARAMETERS)
-        except ValueError:
-            return refusal(400, f"more than {MAX_PARAMETERS} parameters")
+        query = _query(scope)
+        if isinstance(query, HTTPResponse):
+            return query
 
-        return self.stream.check_or_refuse(query, _header(scope, b"last-event-id"))
+        given = [(name, value) for name, value in query if value]
+        return self.stream.check_or_refuse(given, _header(scope, b"last-event-id"))
 
 
 class _StreamEnded(Exception):
@@ -323,6 +352,17 @@ def _path_below(scope: Scope) -> str:
             return path[len(mount) :]
 
     return path
+
+
+def _query(scope: Scope) -> tuple[tuple[str, str], ...] | HTTPResponse:
+    """Return the parameters of the query, or a refusal if there are too many."""
+    text = scope.get("query_string", b"").decode("latin-1")
+    try:
+        return tuple(
+            parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
+        )
+    except ValueError:
+        return refusal(400, f"more than {MAX_PARAMETERS} parameters")
 
 
 def _not_allowed(scope: Scope) -> HTTPResponse | None:

@@ -6,16 +6,19 @@ is unreachable, slow or refuses requests is no reason for a restart, which would
 cache that still answers.
 
 Responses contain names and phases of informers, and their trouble in one word, as
-anybody may reach a probe. Error messages are included with `reasons`.
+anybody may reach a probe. Error messages are included with `reasons`. Own checks of the
+app have paths of their own, too: `/readyz/database`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
-from aioinformer.controller.manager import Manager
+from aioinformer.client.redaction import redacted
 from aioinformer.errors import (
     ApiError,
     InformerStopped,
@@ -27,15 +30,24 @@ from aioinformer.errors import (
 from aioinformer.informer.factory import why_not_ready
 from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.model.times import seconds_of
+from aioinformer.web.checks import CHECK_SECONDS, Checks
 from aioinformer.web.responses import HTTPResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from aioinformer.model.times import Duration
-    from aioinformer.web.responses import Responder
+    from aioinformer.web.checks import Check, CheckResult
+    from aioinformer.web.responses import EndpointRequest, Responder
 
-__all__ = ["HasInformers", "health_responders", "livez", "readyz"]
+__all__ = [
+    "CanFail",
+    "HasInformers",
+    "health_responders",
+    "report_of",
+    "livez",
+    "readyz",
+]
 
 
 class HasInformers(Protocol):
@@ -54,20 +66,41 @@ class HasInformers(Protocol):
         """Permanent informers, which the app depends on."""
 
 
+@runtime_checkable
+class CanFail(Protocol):
+    """Owner of informers that may fail as a whole, such as a `Manager`."""
+
+    def why_dead(self) -> str:
+        """Return the reason for a restart of the process, or an empty string."""
+
+    def why_not_elected(self) -> str:
+        """Return why it cannot take part in its election, or an empty string."""
+
+
 def health_responders(
     *sources: HasInformers | SharedInformer,
     max_staleness: Duration | None = None,
     reasons: bool = False,
+    checks: Mapping[str, Check] | None = None,
+    livez_checks: Mapping[str, Check] | None = None,
+    check_timeout: Duration = CHECK_SECONDS,
 ) -> dict[str, Responder]:
-    """Return the responders of `/livez` and `/readyz`, by path.
+    """Return the responders of `/livez`, `/readyz` and each check, by path.
+
+    The first two run the own checks, too, except for those of `?exclude=NAME`. With
+    `?verbose`, they return lines of text.
 
     Args:
         *sources: Factories, managers or informers.
         max_staleness: See `readyz`.
         reasons: See `livez`.
+        checks: Own checks of `/readyz` by name; `/readyz/NAME` runs one alone.
+        livez_checks: Own checks of `/livez` by name.
+        check_timeout: Maximum duration of each check.
 
     Raises:
-        OptionsError: If there are no sources, or the time is not positive.
+        OptionsError: If there are no sources, a time is not positive, or a check or its
+            name is invalid.
     """
     if not sources:
         raise OptionsError(
@@ -78,17 +111,45 @@ def health_responders(
     if seconds is not None and seconds <= 0:
         raise OptionsError(f"max_staleness must be positive, not {max_staleness}")
 
-    async def is_alive(_: str) -> HTTPResponse:
-        return livez(*sources, reasons=reasons)
+    live = Checks("/livez", livez_checks or {}, check_timeout)
+    ready = Checks("/readyz", checks or {}, check_timeout)
 
-    async def is_ready(_: str) -> HTTPResponse:
-        return readyz(*sources, max_staleness=seconds, reasons=reasons)
+    async def is_alive(request: EndpointRequest) -> HTTPResponse:
+        results = await live.run(request.values("exclude"))
+        return _shown(livez(*sources, reasons=reasons, checks=results), request)
 
-    return {"/livez": is_alive, "/readyz": is_ready}
+    async def is_ready(request: EndpointRequest) -> HTTPResponse:
+        results = await ready.run(request.values("exclude"))
+        answer = readyz(
+            *sources, max_staleness=seconds, reasons=reasons, checks=results
+        )
+        return _shown(answer, request)
+
+    responders: dict[str, Responder] = {"/livez": is_alive, "/readyz": is_ready}
+    for own in (live, ready):
+        for name in own.names:
+            responders[f"{own.endpoint}/{name}"] = partial(
+                _one, own, name, reasons=reasons
+            )
+
+    return responders
+
+
+async def _one(
+    own: Checks, name: str, request: EndpointRequest, *, reasons: bool
+) -> HTTPResponse:
+    """Run one check alone."""
+    result = await own.run_one(name)
+    body: dict[str, object] = {"status": "unavailable" if result.label else "ok"}
+    body |= _report_of_check(result, reasons=reasons)
+    answer = _response(body, ok=not result.label)
+    return _shown(answer, request)
 
 
 def livez(
-    *sources: HasInformers | SharedInformer, reasons: bool = False
+    *sources: HasInformers | SharedInformer,
+    reasons: bool = False,
+    checks: Sequence[CheckResult] = (),
 ) -> HTTPResponse:
     """Return 200 unless an informer of the app has failed, or its factory ended.
 
@@ -98,11 +159,13 @@ def livez(
         *sources: Factories, managers or informers.
         reasons: True to include error messages. They name servers, users and files, so
             only operators of the app should be able to read them.
+        checks: Results of own checks.
     """
     return _answer(
         sources,
         lambda it: _why_not_ready(it) if it.status.phase == "stopped" else None,
         _why_dead(sources),
+        checks,
         reasons=reasons,
     )
 
@@ -111,6 +174,7 @@ def readyz(
     *sources: HasInformers | SharedInformer,
     max_staleness: Duration | None = None,
     reasons: bool = False,
+    checks: Sequence[CheckResult] = (),
 ) -> HTTPResponse:
     """Return 200 if each informer that the app depends on is alive, synced and fresh.
 
@@ -123,11 +187,16 @@ def readyz(
             one that is too low takes all replicas out of service at once, in an outage
             or a quiet hour.
         reasons: See `livez`.
+        checks: Results of own checks.
     """
-    elections = (it.why_not_elected() for it in sources if isinstance(it, Manager))
+    elections = (it.why_not_elected() for it in sources if isinstance(it, CanFail))
     trouble = _why_dead(sources) or _joined("no election", elections)
     return _answer(
-        sources, lambda it: _why_unready(it, max_staleness), trouble, reasons=reasons
+        sources,
+        lambda it: _why_unready(it, max_staleness),
+        trouble,
+        checks,
+        reasons=reasons,
     )
 
 
@@ -143,7 +212,7 @@ class _Trouble(NamedTuple):
 
 def _why_dead(sources: Sequence[HasInformers | SharedInformer]) -> _Trouble | None:
     return _joined(
-        "manager failed", (it.why_dead() for it in sources if isinstance(it, Manager))
+        "manager failed", (it.why_dead() for it in sources if isinstance(it, CanFail))
     )
 
 
@@ -194,11 +263,12 @@ def _answer(
     sources: Sequence[HasInformers | SharedInformer],
     why: Callable[[SharedInformer], _Trouble | None],
     trouble: _Trouble | None,
+    checks: Sequence[CheckResult],
     *,
     reasons: bool,
 ) -> HTTPResponse:
     reports = []
-    ok = trouble is None
+    ok = trouble is None and not any(it.label for it in checks)
     for informer, lasting in _informers_of(sources):
         problem = why(informer)
         ok = ok and not (problem and lasting)
@@ -206,14 +276,51 @@ def _answer(
         trouble_now = problem or _current_trouble(informer)
         reports.append(report | _details(trouble_now, reasons=reasons))
 
-    status = "ok" if ok else "unavailable"
-    body = {"status": status} | _details(trouble, reasons=reasons)
+    body: dict[str, object] = {"status": "ok" if ok else "unavailable"}
+    body |= _details(trouble, reasons=reasons)
+    if checks:
+        body["checks"] = [_report_of_check(it, reasons=reasons) for it in checks]
+
+    return _response(body | {"informers": reports}, ok=ok)
+
+
+def _response(body: dict[str, object], *, ok: bool) -> HTTPResponse:
     return HTTPResponse(
         200 if ok else 503,
-        msgspec.json.encode(body | {"informers": reports}),
+        msgspec.json.encode(body),
         "application/json",
         {"Cache-Control": "no-store"},
     )
+
+
+def _shown(answer: HTTPResponse, request: EndpointRequest) -> HTTPResponse:
+    """Return a response as JSON, or with `?verbose` as the text of a kube-apiserver."""
+    if not request.values("verbose"):
+        return answer
+
+    body = msgspec.json.decode(answer.body)
+    # One check alone is the only row of its own response.
+    rows = [*body.get("checks", [body] if "name" in body else [])]
+    rows += [it for it in body.get("informers", ()) if it["lasting"]]
+    if body["trouble"] and "name" not in body:
+        rows.insert(0, body | {"name": "manager", "ok": False})
+
+    lines = [
+        f"[+]{it['name']} ok"
+        if it["ok"]
+        else f"[-]{it['name']} failed: {it.get('reason') or it['trouble']}"
+        for it in rows
+    ]
+    lines.append("check passed" if answer.status == HTTPStatus.OK else "check failed")
+    text = "".join(f"{line}\n" for line in lines)
+    headers = {**answer.headers, "X-Content-Type-Options": "nosniff"}
+    return HTTPResponse(answer.status, text.encode(), headers=headers)
+
+
+def _report_of_check(result: CheckResult, *, reasons: bool) -> dict[str, object]:
+    trouble = _Trouble(result.label, redacted(result.reason)) if result.label else None
+    named = {"name": result.name, "ok": not result.label}
+    return named | _details(trouble, reasons=reasons)
 
 
 def _details(trouble: _Trouble | None, *, reasons: bool) -> dict[str, object]:
@@ -233,6 +340,19 @@ def _informers_of(
         else:
             lasting = set(source.lasting)
             yield from ((it, it in lasting) for it in source.informers)
+
+
+def report_of(informer: SharedInformer, *, reasons: bool) -> dict[str, Any]:
+    """Return the state of an informer, with the trouble of its last attempts.
+
+    Args:
+        informer: Informer to report.
+        reasons: See `livez`.
+    """
+    report = _report(informer, ok=_why_not_ready(informer) is None, lasting=True)
+    del report["lasting"]
+    trouble = _why_not_ready(informer) or _current_trouble(informer)
+    return report | _details(trouble, reasons=reasons)
 
 
 def _report(informer: SharedInformer, *, ok: bool, lasting: bool) -> dict[str, object]:

@@ -13,7 +13,7 @@ from aioinformer.web.responses import HTTPResponse
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from aioinformer.web.responses import Responder
+    from aioinformer.web.responses import EndpointRequest, Responder
 
 __all__ = ["exposition", "metrics_responders"]
 
@@ -62,9 +62,11 @@ def exposition(
     return HTTPResponse(200, encode(registry), content_type)
 
 
-async def _exposition(registry: CollectorRegistry | None, accept: str) -> HTTPResponse:
+async def _exposition(
+    registry: CollectorRegistry | None, request: EndpointRequest
+) -> HTTPResponse:
     # Collectors read files, and many metrics take time to format.
-    return await asyncio.to_thread(exposition, registry, accept)
+    return await asyncio.to_thread(exposition, registry, request.accept)
 
 
 def _library(module: str) -> Any:

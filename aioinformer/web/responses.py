@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HEADERS",
+    "EndpointRequest",
     "EventID",
     "HTTPResponse",
     "Render",
@@ -43,8 +44,22 @@ class HTTPResponse:
     """Headers besides `Content-Type`."""
 
 
-Responder: TypeAlias = Callable[[str], Awaitable[HTTPResponse]]
-"""Endpoint, called with the `Accept` header or an empty string."""
+class EndpointRequest(NamedTuple):
+    """Request of an endpoint."""
+
+    accept: str = ""
+    """Header `Accept`, or an empty string."""
+
+    query: tuple[tuple[str, str], ...] = ()
+    """Parameters of the query, in their order."""
+
+    def values(self, name: str) -> list[str]:
+        """Return the values of a parameter, which may be empty."""
+        return [value for it, value in self.query if it == name]
+
+
+Responder: TypeAlias = Callable[[EndpointRequest], Awaitable[HTTPResponse]]
+"""Endpoint."""
 
 
 def refusal(status: int, text: str, **headers: str) -> HTTPResponse:

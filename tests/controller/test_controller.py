@@ -23,12 +23,13 @@ from aioinformer import (
     Forbidden,
     InformerStopped,
     KubeObject,
+    NotSynced,
     QueueShutDown,
     ReconcileRequest,
     Result,
     SharedInformerFactory,
 )
-from aioinformer.controller import Context, generation_changed
+from aioinformer.controller import Context, generation_changed, matches_labels
 from aioinformer.errors import OptionsError
 from aioinformer.model.resources import CONFIG_MAPS, PODS
 from aioinformer.testing import APIServer, FakeListerWatcher
@@ -115,6 +116,27 @@ async def test_change_of_watched_object_reconciles_mapped_requests() -> None:
     assert notes.names == ["a", "b"]
 
 
+async def test_predicates_filter_changes_of_owned_objects() -> None:
+    source = FakeListerWatcher(resource=CONFIG_MAPS)
+    pods, maps = informer_of(FakeListerWatcher()), informer_of(source, "configmaps")
+    filters = matches_labels("tier=web"), ~matches_labels("skip=yes")
+    notes = Notes()
+    controller = Controller("owners", notes, for_=pods, owns=[(maps, *filters)])
+    async with informed(pods, maps), running(controller.run()):
+        for name, labels in {
+            "a": {"tier": "web"},
+            "b": {"tier": "db"},
+            "c": {"tier": "web", "skip": "yes"},
+        }.items():
+            child = owned(name, name, controller=True)
+            child["metadata"]["labels"] = labels
+            source.add(child)
+
+        await settle()
+
+    assert notes.names == ["a"]
+
+
 async def test_predicates_filter_changes_of_for_objects() -> None:
     source = FakeListerWatcher(named("a", generation=1))
     notes = Notes()
@@ -167,6 +189,30 @@ async def test_reconciles_begin_after_handlers_have_synced() -> None:
             await controller.shutdown()
 
     assert synced == [False, True]
+    assert notes.names == ["a"]
+
+
+async def test_controller_fails_after_cache_sync_timeout() -> None:
+    source = FakeListerWatcher()
+    source.refuse(Forbidden("no", status=403), times=100)
+    pods = informer_of(source)
+    controller = Controller("pods", Notes(), for_=pods)
+    async with running(pods.run()):
+        with pytest.raises(NotSynced, match=r"informer pods .* 120 s: .*403") as caught:
+            await controller.run()
+
+        assert asyncio.get_running_loop().time() == pytest.approx(120)
+        assert list(caught.value.results) == ["pods"]
+
+
+async def test_controller_without_cache_sync_timeout_waits_for_its_informers() -> None:
+    source = FakeListerWatcher(named("a"))
+    source.refuse(Forbidden("no", status=403), times=20)
+    pods, notes = informer_of(source), Notes()
+    controller = Controller("pods", notes, for_=pods, cache_sync_timeout=None)
+    async with running(pods.run()), running(controller.run()):
+        await asyncio.sleep(2000)
+
     assert notes.names == ["a"]
 
 

@@ -13,7 +13,7 @@ from informer_helpers import running, settle
 from leader_helpers import MemoryLease, forever, now
 
 from aioinformer import Client, Controller, Manager, SharedInformerFactory
-from aioinformer.errors import OptionsError, WrongLoop
+from aioinformer.errors import NotSynced, OptionsError, WrongLoop
 from aioinformer.model.resources import CONFIG_MAPS, PODS
 from aioinformer.testing import APIServer
 from aioinformer_apiserver.faults import Refuse
@@ -164,13 +164,31 @@ async def test_controllers_begin_after_all_caches_are_synced(
     controller = Controller("maps", notes, for_=manager.informer(CONFIG_MAPS))
     manager.add(controller, leader_only=leader_only)
     async with manager:
-        await asyncio.sleep(100)
+        await asyncio.sleep(40)
         assert notes.names == []
         assert "controllers are waiting for caches: not synced: pods: " in caplog.text
         server.faults.clear()
         await pods.wait_synced(timeout=100, fail_fast=False)
         await asyncio.sleep(1)
         assert notes.names == ["a"]
+
+
+@pytest.mark.parametrize("leader_only", [True, False])
+async def test_manager_fails_after_the_shortest_cache_sync_timeout(
+    server: APIServer, leader_only: bool
+) -> None:
+    manager = Manager(server.client())
+    server.faults.add(Refuse(resource="pods", verb="list", status=403, times=None))
+    manager.informer(PODS)
+    for name, seconds in {"ever": None, "slow": 300, "quick": 90}.items():
+        maps = manager.informer(CONFIG_MAPS)
+        controller = Controller(name, Notes(), for_=maps, cache_sync_timeout=seconds)
+        manager.add(controller, leader_only=leader_only)
+
+    with pytest.raises(NotSynced, match=r"pods: .*403 Forbidden"):
+        await manager.run()
+
+    assert asyncio.get_running_loop().time() == pytest.approx(90, abs=1)
 
 
 # ---------------------------------------------------------------- whose things are whose

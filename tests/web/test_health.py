@@ -17,6 +17,7 @@ from aioinformer.errors import Forbidden, OptionsError
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
 from aioinformer.web.health import health_responders, livez, readyz
+from aioinformer.web.responses import EndpointRequest
 from aioinformer_apiserver.faults import Refuse
 
 if TYPE_CHECKING:
@@ -225,7 +226,9 @@ async def test_health_has_livez_and_readyz() -> None:
     factory = SharedInformerFactory(FakeClient())
     responders = health_responders(factory)
 
-    assert {path: (await it("")).status for path, it in responders.items()} == {
+    assert {
+        path: (await it(EndpointRequest())).status for path, it in responders.items()
+    } == {
         "/livez": 200,
         "/readyz": 200,
     }, "nothing to be unready for"

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from aioinformer.errors import OptionsError
 from aioinformer.metrics_prometheus import PrometheusSink
 from aioinformer.web.metrics import exposition, metrics_responders
+from aioinformer.web.responses import EndpointRequest
 
 
 def registry() -> CollectorRegistry:
@@ -53,7 +54,9 @@ def test_metrics_are_in_text_format_for_invalid_accept_header(accept: str) -> No
 async def test_default_registry_is_that_of_process() -> None:
     (responder,) = metrics_responders().values()
 
-    assert b"process_open_fds" in (await responder("")).body, "read in a thread"
+    assert b"process_open_fds" in (await responder(EndpointRequest())).body, (
+        "read in a thread"
+    )
 
 
 def test_metrics_path_is_configurable() -> None:

@@ -15,20 +15,24 @@ import pytest
 import yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
+    import aiohttp
     from contract_servers import ServerUnderTest
 
 __all__ = [
     "ADDED_CHANGED_DELETED",
+    "ALL_GROUPS",
     "SHARED_SSL",
     "config_map",
     "definition",
     "deployment",
+    "discovered",
     "gadget",
     "in_a_thread",
     "kubeconfig_of",
+    "settled_groups",
     "short_name",
 ]
 
@@ -39,6 +43,16 @@ ADDED_CHANGED_DELETED = [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
 
 
 SHARED_SSL = pytest.mark.usefixtures("shared_ssl_contexts")
+
+# kr8s reads every group that the server lists, and fails if one disappears meanwhile. So
+# tests of kr8s, and tests that define a group, run in one process, each after the other.
+ALL_GROUPS = pytest.mark.xdist_group("all groups")
+
+# Polls in a row that must agree. The real server updates the list of its groups, and then
+# the documents of the groups, some time after it has accepted or removed a definition.
+_SETTLED = 3
+_POLL_SECONDS = 0.05
+_PATIENCE_SECONDS = 20.0
 
 
 @pytest.fixture
@@ -51,6 +65,45 @@ def shared_ssl_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 _ssl_context = functools.cache(ssl.create_default_context)
+
+
+@pytest.fixture
+async def settled_groups(target: ServerUnderTest) -> AsyncIterator[None]:
+    """Wait, after a test that defines gadgets, until the server lists no such group."""
+    yield
+    await _discovery_settles(target, listed=False)
+
+
+async def discovered(target: ServerUnderTest) -> None:
+    """Wait until discovery shows the group of `definition()` and its kind."""
+    await _discovery_settles(target, listed=True)
+
+
+async def _discovery_settles(target: ServerUnderTest, *, listed: bool) -> None:
+    if not target.real:
+        return
+
+    agreeing = 0
+    async with asyncio.timeout(_PATIENCE_SECONDS), target.session() as session:
+        while agreeing < _SETTLED:
+            agrees = await _discovery(session, target) == (listed, listed)
+            agreeing = agreeing + 1 if agrees else 0
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _discovery(
+    session: aiohttp.ClientSession, target: ServerUnderTest
+) -> tuple[bool, bool]:
+    """Return whether the list of groups has the group, and whether it has its kind."""
+    group = f"{target.namespace}.example.org"
+    async with session.get("/apis") as answer:
+        groups = (await answer.json())["groups"]
+
+    async with session.get(f"/apis/{group}/v1") as answer:
+        kinds = (await answer.json())["resources"] if answer.ok else []
+
+    in_list = any(it["name"] == group for it in groups)
+    return in_list, any(it["name"] == "gadgets" for it in kinds)
 
 
 def kubeconfig_of(

@@ -19,10 +19,12 @@ from kr8s.asyncio.objects import (
 )
 from kr8s_calls import NEWER_THAN_IT_KNOWS, connected, made
 from peer_servers import (
+    ALL_GROUPS,
     SHARED_SSL,
     config_map,
     definition,
     deployment,
+    discovered,
     gadget,
     kubeconfig_of,
     short_name,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
     from contract_servers import ServerUnderTest
 
-pytestmark = [NEWER_THAN_IT_KNOWS, SHARED_SSL]
+pytestmark = [ALL_GROUPS, NEWER_THAN_IT_KNOWS, SHARED_SSL]
 
 
 @pytest.fixture
@@ -239,11 +241,13 @@ async def defined(api: Any, target: ServerUnderTest) -> AsyncIterator[None]:
         while not established(it):
             await it.refresh()
 
+        await discovered(target)
         yield
     finally:
         await it.delete()
 
 
+@pytest.mark.usefixtures("settled_groups")
 async def test_kr8s_reads_and_writes_custom_objects(
     api: Any, target: ServerUnderTest
 ) -> None:
@@ -266,6 +270,7 @@ async def test_kr8s_reads_and_writes_custom_objects(
     ]
 
 
+@pytest.mark.usefixtures("settled_groups")
 async def test_kr8s_makes_class_from_discovery(
     api: Any, target: ServerUnderTest
 ) -> None:

@@ -14,6 +14,7 @@ from kr8s.objects import ConfigMap as BlockingConfigMap
 from kr8s_calls import NEWER_THAN_IT_KNOWS, connected, made
 from peer_servers import (
     ADDED_CHANGED_DELETED,
+    ALL_GROUPS,
     SHARED_SSL,
     config_map,
     deployment,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from contract_servers import ServerUnderTest
 
-pytestmark = [NEWER_THAN_IT_KNOWS, SHARED_SSL]
+pytestmark = [ALL_GROUPS, NEWER_THAN_IT_KNOWS, SHARED_SSL]
 
 
 @pytest.fixture

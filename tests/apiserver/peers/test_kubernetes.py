@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,12 @@ import yaml
 from kubernetes import client, config, dynamic, utils
 from official_clients import APPLY, JSON_PATCH, MERGE_PATCH, established
 from peer_servers import (
+    ALL_GROUPS,
     SHARED_SSL,
     config_map,
     definition,
     deployment,
+    discovered,
     gadget,
     in_a_thread,
     kubeconfig_of,
@@ -197,6 +200,7 @@ def defined(api: Any, target: ServerUnderTest) -> Iterator[dict[str, str]]:
         while not established(made):
             made = extensions.read_custom_resource_definition(name)
 
+        asyncio.run(discovered(target))
         yield {
             "group": body["spec"]["group"],
             "version": "v1",
@@ -207,6 +211,8 @@ def defined(api: Any, target: ServerUnderTest) -> Iterator[dict[str, str]]:
         extensions.delete_custom_resource_definition(name)
 
 
+@ALL_GROUPS
+@pytest.mark.usefixtures("settled_groups")
 @in_a_thread
 def test_kubernetes_client_reads_and_writes_custom_objects(
     api: Any, target: ServerUnderTest
@@ -229,6 +235,8 @@ def test_kubernetes_client_reads_and_writes_custom_objects(
     ]
 
 
+@ALL_GROUPS
+@pytest.mark.usefixtures("settled_groups")
 @in_a_thread
 def test_kubernetes_dynamic_client_reads_and_writes_any_kind(
     api: Any, target: ServerUnderTest, tmp_path: Path

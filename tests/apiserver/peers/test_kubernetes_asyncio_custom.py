@@ -15,9 +15,11 @@ from official_clients import (
 )
 from peer_servers import (
     ADDED_CHANGED_DELETED,
+    ALL_GROUPS,
     SHARED_SSL,
     config_map,
     definition,
+    discovered,
     gadget,
     kubeconfig_of,
 )
@@ -50,6 +52,7 @@ async def defined(k: Any, target: ServerUnderTest) -> AsyncIterator[dict[str, st
         while not established(made):
             made = await extensions.read_custom_resource_definition(name)
 
+        await discovered(target)
         yield {
             "group": body["spec"]["group"],
             "version": "v1",
@@ -60,6 +63,8 @@ async def defined(k: Any, target: ServerUnderTest) -> AsyncIterator[dict[str, st
         await extensions.delete_custom_resource_definition(name)
 
 
+@ALL_GROUPS
+@pytest.mark.usefixtures("settled_groups")
 async def test_kubernetes_asyncio_reads_and_writes_custom_objects(
     k: Any, target: ServerUnderTest
 ) -> None:
@@ -87,6 +92,8 @@ async def test_kubernetes_asyncio_reads_and_writes_custom_objects(
     assert left["items"] == []
 
 
+@ALL_GROUPS
+@pytest.mark.usefixtures("settled_groups")
 async def test_kubernetes_asyncio_gets_schema_error(
     k: Any, target: ServerUnderTest
 ) -> None:
@@ -125,6 +132,8 @@ async def test_kubernetes_asyncio_dynamic_client_finds_built_in_kinds(
     ]
 
 
+@ALL_GROUPS
+@pytest.mark.usefixtures("settled_groups")
 async def test_kubernetes_asyncio_dynamic_client_finds_new_kind(
     k: Any, target: ServerUnderTest, tmp_path: Path
 ) -> None:
