@@ -70,6 +70,9 @@ MAX_SLOW_SECONDS: Final = 300.0
 TRIAL_SECONDS: Final = 10.0
 """Duration of a trial, in which a key is not slowed down."""
 
+INSPECTED_SECONDS: Final = 2.0
+"""Time without evidence after which another key may be inspected instead."""
+
 # Bounds of the memory. Further keys are not inspected, further events not compared.
 MAX_KEYS: Final = 1024
 MAX_INSPECTED: Final = 64
@@ -180,6 +183,7 @@ class _Meter:
 class _Inspection:
     """Evidence about one key, with bounded memory."""
 
+    since: float
     phase: Literal["inspected", "slow", "trial"] = "inspected"
     began: float = 0.0
     """Time at which the last reconcile began."""
@@ -365,16 +369,20 @@ class StormBreaker:
             idle = (
                 it
                 for it, old in inspected.items()
-                if old.phase == "inspected" and old.rounds < 1.0
+                if old.phase == "inspected"
+                and old.rounds < 1.0
+                and now - old.since >= INSPECTED_SECONDS
             )
             oldest = next(idle, None)
             if oldest is None:
                 return
 
+            # Not suspicious for some time, so that each key has its turn.
             del inspected[oldest]
+            self._meters.pop(oldest, None)
 
         if len(inspected) < MAX_KEYS:
-            entry = inspected[request] = _Inspection(began=now, rounds_at=now)
+            entry = inspected[request] = _Inspection(now, began=now, rounds_at=now)
             entry.add_writes(writes)
 
 
