@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -12,12 +13,16 @@ from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.errors import AioInformerError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from typing import NoReturn
 
 __all__ = ["Runnable", "Runnables", "wait_until_cancelled"]
 
 logger: Final = guarded_logger(__name__)
+
+
+# Runnables of the running code: tasks inherit them from the tasks that create them.
+_RUNNABLES: ContextVar[tuple[Runnable, ...]] = ContextVar("runnables", default=())
 
 
 @dataclass(eq=False, frozen=True, slots=True)
@@ -37,6 +42,10 @@ class Runnable:
     run: Callable[[], Awaitable[object]]
     hurry: Callable[[], None] | None = None
     on_end: Callable[[BaseException | None], None] | None = None
+
+    def contains_caller(self) -> bool:
+        """Return True in the task of its run, or in a task created below it."""
+        return self in _RUNNABLES.get()
 
 
 async def wait_until_cancelled() -> NoReturn:
@@ -150,6 +159,8 @@ class Runnables:
     ) -> None:
         """Stop one runnable before the others. Idempotent.
 
+        If it takes longer than `drain_seconds`, its drain is skipped.
+
         Args:
             runnable: Runnable to stop, or to drop if it was never started.
             wait: False to return before it has ended.
@@ -170,6 +181,11 @@ class Runnables:
             return
 
         task.add_done_callback(lambda _: then())
+        if self._drain_seconds is not None and runnable not in self._ending:
+            loop = asyncio.get_running_loop()
+            timer = loop.call_later(self._drain_seconds, self._hurry_one, runnable)
+            task.add_done_callback(lambda _: timer.cancel())
+
         self._cancel(runnable)
         if wait:
             await wait_for_end(task)
@@ -180,13 +196,7 @@ class Runnables:
         if not (self.ended and self._tasks):
             return
 
-        names = ", ".join(runnable.name for runnable in self._tasks)
-        logger.warning("drain cut short (still running: %s)", names)
-        for runnable, task in self._tasks.items():
-            if runnable.hurry is None:
-                task.cancel()
-            else:
-                runnable.hurry()
+        self._skip_drains(self._tasks)
 
     async def wait_failed(self) -> BaseException | None:
         """Wait for the first failure. Return None if all ended without one.
@@ -228,6 +238,7 @@ class Runnables:
         task.add_done_callback(lambda task: self._remove(runnable, task))
 
     async def _run(self, runnable: Runnable) -> None:
+        _RUNNABLES.set((*_RUNNABLES.get(), runnable))
         try:
             await runnable.run()
         except asyncio.CancelledError as exc:
@@ -262,6 +273,19 @@ class Runnables:
         if runnable not in self._ending:
             self._ending.add(runnable)
             self._tasks[runnable].cancel()
+
+    def _hurry_one(self, runnable: Runnable) -> None:
+        self._skip_drains({runnable: self._tasks[runnable]})
+
+    @staticmethod
+    def _skip_drains(tasks: Mapping[Runnable, asyncio.Task[None]]) -> None:
+        names = ", ".join(runnable.name for runnable in tasks)
+        logger.warning("drain cut short (still running: %s)", names)
+        for runnable, task in tasks.items():
+            if runnable.hurry is None:
+                task.cancel()
+            else:
+                runnable.hurry()
 
     def _decide(self) -> None:
         if self.failure is not None or (self.ended and not self._tasks):

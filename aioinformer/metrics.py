@@ -179,6 +179,10 @@ class ScopedSink:
         for name, labels in series:
             forget(self._sink, self._owner, name, **dict(labels))
 
+    def resume(self) -> None:
+        """Undo `end()`: the component has started again."""
+        self.enabled = self._sink.enabled
+
 
 class GuardedSink:
     """Wrapper of a user's sink that catches its errors.

@@ -14,7 +14,8 @@ from aioinformer.client.authenticator import Authenticator
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.request_metrics import RequestMetrics
 from aioinformer.client.throttle import Throttle
-from aioinformer.errors import OptionsError, TransportError, WrongLoop
+from aioinformer.errors import DecodeError, OptionsError, TransportError, WrongLoop
+from aioinformer.model.objects import KubeObject
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -211,6 +212,21 @@ class Endpoint:
             yield response
         finally:
             response.close()
+
+    def object_in(self, body: bytes, request: Request) -> KubeObject:
+        """Return the object in the body of a response.
+
+        Raises:
+            DecodeError: If it is no object.
+        """
+        try:
+            return KubeObject.of(body)
+        except DecodeError as exc:
+            # Without an excerpt: it may be a Secret.
+            raise DecodeError(
+                f"{self.config.server} returned an invalid object for {request.method} "
+                f"{request.path}: {exc}"
+            ) from exc
 
     async def _wait_for_token(self, throttle: Throttle, request: Request) -> None:
         loop = asyncio.get_running_loop()

@@ -13,6 +13,10 @@ from aioinformer.controller.leader_election import LeaderElector, LeaderLock
 from aioinformer.controller.lease_lock import LeaseLock
 from aioinformer.controller.lease_record import LeaseRecord
 from aioinformer.controller.manager import Manager
+from aioinformer.controller.owner_references import (
+    set_controller_reference,
+    set_owner_reference,
+)
 from aioinformer.controller.predicates import (
     Predicate,
     annotations_changed,
@@ -55,6 +59,8 @@ __all__ = [
     "labels_changed",
     "matches_labels",
     "resource_version_changed",
+    "set_controller_reference",
+    "set_owner_reference",
     "set_status_condition",
     "with_object",
 ]

@@ -18,8 +18,8 @@ from aioinformer._user_code import guarded_logger
 from aioinformer.controller.context import check_reconcile
 from aioinformer.controller.metrics import ControllerMetrics
 from aioinformer.controller.source import sources_of
-from aioinformer.controller.storm_breaker import StormBreaker
 from aioinformer.controller.workers import Workers
+from aioinformer.controller.writer import ControllerEvents
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError
 from aioinformer.informer.handlers.error_reporter import ErrorReporter
 from aioinformer.informer.lifecycle import Lifecycle
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from aioinformer.client.client import Client
     from aioinformer.controller.client import Elector
     from aioinformer.controller.context import Reconcile
-    from aioinformer.controller.event_recorder import EventRecorder
     from aioinformer.controller.predicates import Predicate
     from aioinformer.controller.reconcile import ReconcileRequest
     from aioinformer.controller.source import Owned, Source, Watched
@@ -96,8 +95,9 @@ class Controller(Lifecycle):
         requests: those of the first list and of resyncs have a lower priority.
 
     Lifetime:
-        It runs once, by `run()`, `async with controller:`, or `start()` and
-        `shutdown()`. Its owner runs the informers, for example in a factory, and enters
+        It runs by `run()`, `async with controller:`, or `start()` and `shutdown()`,
+        and can run again after it has ended. Another run begins with all objects again:
+        earlier requests, delays and failures are dropped. Its owner runs the informers, for example in a factory, and enters
         the client. Handlers are added at the start, and the first reconcile begins when
         they have processed the initial objects. It owns a task for each running
         reconcile and each request with pending writes, one for each informer, and two
@@ -131,7 +131,6 @@ class Controller(Lifecycle):
             raises `LeadershipLost`.
         on_error: Callback for failures of reconciles, mappings and predicates.
         metrics: Sink of the metrics: see `aioinformer.controller.metrics`.
-        recorder: Recorder of Events about reconcile storms, or None.
         storm_breaker: True to slow a key down to one reconcile a second while its
             reconciles trigger each other by their own writes, or fight with others
             over a field. False for no limit.
@@ -159,7 +158,6 @@ class Controller(Lifecycle):
         elector: Elector | None = None,
         on_error: Callable[[HandlerError], None] | None = None,
         metrics: MetricsSink = NULL_SINK,
-        recorder: EventRecorder | None = None,
         storm_breaker: bool = True,
     ) -> None:
         _check(name, concurrency)
@@ -183,18 +181,22 @@ class Controller(Lifecycle):
             if queue is None
             else _claim_queue(queue)
         )
-        self._workers = Workers(
+        self._events = ControllerEvents(name)
+        self._new_workers = partial(
+            Workers,
             name,
             reconcile,
             self._queue,
             self.informers,
             concurrency=concurrency,
             timeout=seconds,
+            events=self._events,
             metrics=self._reconcile_metrics,
-            breaker=StormBreaker() if storm_breaker else None,
+            storm_breaker=storm_breaker,
         )
-        self._workers.recorder = recorder
-        self._begun = False
+        self._workers = self._new_workers()
+        self._running = False
+        self._ended = False  # True after its first run
         self._synced = False
         self._supervisor = Supervisor(self._run_supervised, f"controller {name}")
 
@@ -215,7 +217,7 @@ class Controller(Lifecycle):
     def has_synced(self) -> bool:
         """True once the handlers have processed the initial objects.
 
-        Reconciles begin then. It never becomes False again.
+        Reconciles begin then. It stays True after the end, until the next run.
         """
         return self._synced
 
@@ -237,7 +239,7 @@ class Controller(Lifecycle):
             NotSynced: If an informer is not synced within `cache_sync_timeout`. It has
                 the reason.
             QueueShutDown: If the queue was shut down by other code.
-            OptionsError: If it was called before, or the queue contained anything but
+            OptionsError: If it runs already, or the queue contained anything but
                 requests.
             Exception: After a bug of this package.
 
@@ -262,11 +264,22 @@ class Controller(Lifecycle):
         """
         self._workers.hurry()
 
+    async def write_events(self) -> None:
+        """Write the events of `ctx.event()` until cancelled.
+
+        `run()` does this, unless it runs already. A `Manager` runs it on every replica,
+        so that events outlive the leader's work.
+
+        Cancellation:
+            Stops it once the waiting events are written, or after 5 s.
+        """
+        await self._events.run()
+
     async def start(self) -> None:
         """Start it in a task of its own, and return when its handlers are added.
 
         Raises:
-            OptionsError: If it was started before.
+            OptionsError: If it runs already.
             InformerStopped: If an informer has ended.
 
         Cancellation:
@@ -299,15 +312,26 @@ class Controller(Lifecycle):
         client: Client | None = None,
         elector: Elector | None = None,
     ) -> None:
-        if self._begun:
-            raise OptionsError(f"controller {self.name} runs only once")
+        if self._running:
+            raise OptionsError(f"controller {self.name} is already running")
 
-        self._begun = True
+        if self._ended:
+            self._renew()
+
+        self._running = True
         try:
             await self._work(ready, client, elector)
         finally:
+            self._running, self._ended = False, True
             self._metrics.end()
             self._queue.forget_metrics()
+
+    def _renew(self) -> None:
+        """Begin anew, with nothing of the previous run."""
+        self._synced = False
+        self._metrics.resume()
+        self._workers = self._new_workers()
+        self._workers.reopen_queue()
 
     async def _work(
         self, ready: Callable[[], None], client: Client | None, elector: Elector | None
@@ -319,6 +343,12 @@ class Controller(Lifecycle):
         self._reconcile_metrics.concurrency(self._concurrency)
         registrations: list[Registration] = []
         async with asyncio.TaskGroup() as work:  # pragma: no branch - see above
+            events = None
+            if not self._events.running:
+                events = work.create_task(
+                    self.write_events(), name=f"{self.name} events"
+                )
+
             try:
                 registrations += map(self._listen, self._sources)
                 ready()
@@ -332,6 +362,8 @@ class Controller(Lifecycle):
                     registration.remove()
 
                 await workers.drain(self._drain_seconds)
+                if events is not None:
+                    events.cancel()
 
     def _listen(self, source: Source) -> Registration:
         return source.informer.add_event_handler(

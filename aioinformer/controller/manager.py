@@ -195,6 +195,10 @@ class Manager(Lifecycle, WebLifespan):
 
         group = self._leader_only if leader_only else self._all_replicas
         group.add(self._runnable(part, name, leader_only=leader_only))
+        if isinstance(part, Controller):
+            # Events outlive the leader's work.
+            events = Runnable(f"events of {part.name}", part.write_events)
+            self._all_replicas.add(events)
 
     def _runnable(self, part: Any, name: str | None, *, leader_only: bool) -> Runnable:
         if isinstance(part, Controller):

@@ -27,6 +27,8 @@ from aioinformer.controller.reconcile import (
     outcome_of_answer,
     outcome_of_failure,
 )
+from aioinformer.controller.storm_breaker import StormBreaker
+from aioinformer.controller.writer import Writer, Writers
 from aioinformer.errors import HistoryReset, LeadershipLost, OptionsError
 from aioinformer.informer.handlers.handler_calls import BLOCKING_SECONDS, TimedCoroutine
 
@@ -36,10 +38,9 @@ if TYPE_CHECKING:
     from aioinformer.client.client import Client
     from aioinformer.controller.client import Elector
     from aioinformer.controller.context import Reconcile
-    from aioinformer.controller.event_recorder import EventRecorder
     from aioinformer.controller.metrics import ControllerMetrics
     from aioinformer.controller.source import Source
-    from aioinformer.controller.storm_breaker import Storm, StormBreaker
+    from aioinformer.controller.writer import ControllerEvents
     from aioinformer.informer.notifications import Notification
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.workqueue.priority import PriorityQueue
@@ -72,6 +73,7 @@ class _Run:
     priority: int
     context: Context
     threads: Threads
+    writer: Writer
     writes: PendingWrites | None
     """Writes that the informers have not shown yet; None without a client."""
     began: float
@@ -97,8 +99,9 @@ class Workers:
         informers: Informers of the controller. Reconciles get the lister of the first.
         concurrency: Maximum number of concurrent reconciles.
         timeout: Maximum seconds of a reconcile, or None.
+        events: Recorder of `Context.event`.
         metrics: Metrics of the controller.
-        breaker: Breaker that slows down keys in a storm, or None.
+        storm_breaker: True to slow down keys in a reconcile storm.
     """
 
     def __init__(
@@ -108,23 +111,23 @@ class Workers:
         queue: PriorityQueue[ReconcileRequest],
         informers: Iterable[SharedInformer],
         *,
+        events: ControllerEvents,
         concurrency: int,
         timeout: float | None,
         metrics: ControllerMetrics,
-        breaker: StormBreaker | None = None,
+        storm_breaker: bool = True,
     ) -> None:
         self.client: Client | None = None
         """Client that `Context.client` wraps."""
         self.elector: Elector | None = None
         """Elector that fences its writes."""
-        self.recorder: EventRecorder | None = None
-        """Recorder of Events about storms."""
         self._name = name
-        self._breaker = breaker
+        self._breaker = StormBreaker() if storm_breaker else None
         self._reconcile = reconcile
         self._queue = queue
         self._informers = tuple(informers)
         self._lister = self._informers[0].lister
+        self._writers = Writers(name, self._informers, events)
         self._timeout = timeout
         self._metrics = metrics
         self._causes = PendingCauses()
@@ -158,6 +161,11 @@ class Workers:
 
     # ------------------------------------------------------------ lifetime
 
+    def reopen_queue(self) -> None:
+        """Open the queue of an earlier run, without its requests and failures."""
+        for request in self._queue.reopen():
+            self._forget(request)
+
     async def run(self, work: asyncio.TaskGroup) -> None:
         """Start a reconcile for each request of the queue, until cancelled.
 
@@ -177,7 +185,10 @@ class Workers:
             if not isinstance(request, ReconcileRequest):
                 raise OptionsError(_NO_REQUEST.format(request))
 
-            run = self._begin(request, priority, work)
+            run = self._begin(request, priority)
+            if self._breaker is not None and self._breaker.inspects:
+                self._check_storm(self._breaker, run, work)
+
             task = work.create_task(self._work(run), name=f"{self._name} {request.key}")
             self._running[task] = run
             if self._metrics.enabled:
@@ -249,9 +260,7 @@ class Workers:
 
     # ------------------------------------------------------------ one reconcile
 
-    def _begin(
-        self, request: ReconcileRequest, priority: int, work: asyncio.TaskGroup
-    ) -> _Run:
+    def _begin(self, request: ReconcileRequest, priority: int) -> _Run:
         now = asyncio.get_running_loop().time()
         unshown = self._unshown.pop(request, None)
         if unshown is not None:
@@ -267,26 +276,32 @@ class Workers:
             )
             client = ReconcileClient(self.client, writes, self.elector)
 
+        stale = unshown is not None
         threads = Threads(request, self._metrics.thread_overdue)
-        causes = self._causes.take(request, now)
-        if self._breaker is not None and self._breaker.inspects:
-            storm = self._breaker.began(request, causes, now)
-            if storm is not None:
-                self._slow_down(self._breaker, request, storm, work)
-
+        writer = Writer(self._writers, request, client, self.client, stale=stale)
         context = Context(
             request,
             self._lister,
-            causes=causes,
+            causes=self._causes.take(request, now),
             attempt=self._attempt(request),
-            stale=unshown is not None,
+            stale=stale,
             client=client,
             settle=lambda ctx: self._settle(ctx, writes),
             threads=threads,
+            writer=writer,
         )
-        return _Run(request, priority, context, threads, writes, now)
+        return _Run(request, priority, context, threads, writer, writes, now)
 
     async def _work(self, run: _Run) -> Outcome:
+        """Call the reconcile, and write the status that it has set."""
+        outcome = await self._call(run)
+        failure = await run.writer.end(outcome.failure)
+        if failure is None or failure is outcome.failure:
+            return outcome
+
+        return outcome_of_failure(failure, timed_out=outcome.timed_out)
+
+    async def _call(self, run: _Run) -> Outcome:
         """Call the reconcile, and wait for its threads."""
         timeout = asyncio.timeout(self._timeout)
         try:
@@ -477,20 +492,20 @@ class Workers:
         now = asyncio.get_running_loop().time()
         return self._breaker.ended(run.request, own, now)
 
-    def _slow_down(
-        self,
-        breaker: StormBreaker,
-        request: ReconcileRequest,
-        storm: Storm,
-        work: asyncio.TaskGroup,
+    def _check_storm(
+        self, breaker: StormBreaker, run: _Run, work: asyncio.TaskGroup
     ) -> None:
-        """Report a storm, and end it in time."""
-        now = asyncio.get_running_loop().time()
-        self._metrics.storm(request, storm, breaker.storms, now)
+        """Report a storm that is found now, and end it in time."""
+        request, ctx = run.request, run.context
+        storm = breaker.began(request, ctx.causes, run.began)
+        if storm is None:
+            return
+
+        self._metrics.storm(request, storm, breaker.storms, run.began)
         obj = self._lister.get(request.key)
-        if self.recorder is not None and obj is not None:
+        if obj is not None:
             note = f"Slowed down to one reconcile a second: {storm}. {storm.advice}"
-            self.recorder.event(obj, "Warning", "ReconcileStorm", note)
+            ctx.event(obj, "Warning", "ReconcileStorm", note)
 
         end = work.create_task(
             self._end_storm(breaker, request), name=f"{self._name} {request.key} storm"

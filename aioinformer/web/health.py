@@ -44,9 +44,9 @@ __all__ = [
     "CanFail",
     "HasInformers",
     "health_responders",
-    "report_of",
     "livez",
     "readyz",
+    "report_of",
 ]
 
 

@@ -76,7 +76,7 @@ class WorkQueueMetrics(Generic[T]):
         self, name: str, sink: MetricsSink, depths: Callable[[], Mapping[str, int]]
     ) -> None:
         self._name = name
-        self._sink = sink
+        self._given = self._sink = sink
         self._depths = depths
         self.retries = 0
         self._clock: Callable[[], float] = _no_time
@@ -168,6 +168,22 @@ class WorkQueueMetrics(Generic[T]):
 
         for name in METRICS:
             forget(sink, f"work queue {self._name!r}", name, name=self._name)
+
+    def resume(self) -> None:
+        """Measure again from 0, for a queue without queued items."""
+        with self._lock:
+            sink = self._sink = self._given
+            self._collecting = sink if isinstance(sink, CollectingSink) else None
+            # In place, as the hooks refer to these.
+            for each in (self._since, self._waits, self._works):
+                each.clear()
+
+            self._reported.clear()
+            self._reported_depths.clear()
+            self._past = self.retries = 0
+            self._ages_due = 0.0
+
+        self.changed()
 
     # ------------------------------------------------------------ reports
 

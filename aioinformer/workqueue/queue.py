@@ -509,10 +509,39 @@ class WorkQueue(Generic[T]):
 
         return self._give_up()
 
+    def reopen(self) -> frozenset[T]:
+        """Accept items again, after the queue was shut down. It is empty then.
+
+        Queued and delayed items are dropped. Items in work stay in work until their
+        `done()`. The rate limiter keeps its counts: call `forget()` for dropped items.
+
+        Returns:
+            Items that were not done: dropped, or in work.
+
+        Raises:
+            WrongLoop: If called from another loop.
+        """
+        self._check_loop()
+        self._add_from_inbox()
+        self._leave_delayed()
+        dropped = self._give_up()
+        self._left.clear()
+        self._granted.clear()
+        self._cuts_delays = True
+        self._phase = _OPEN
+        if self._loop is not None:
+            self._loop_thread.acquire(blocking=False)
+
+        if self._metrics is not None:
+            self._metrics.resume()
+
+        return dropped
+
     def forget_metrics(self) -> None:
         """Have the metrics sink drop the series of this queue, and stop measuring.
 
-        For a queue that is no longer used. Only a `ForgettingSink` drops series.
+        For a queue that is no longer used. `reopen()` measures again. Only a
+        `ForgettingSink` drops series.
         """
         if self._metrics is not None:
             self._metrics.forget()

@@ -30,7 +30,6 @@ from aioinformer import (
     SharedInformerFactory,
 )
 from aioinformer.controller import Context, generation_changed, matches_labels
-from aioinformer.errors import OptionsError
 from aioinformer.model.resources import CONFIG_MAPS, PODS
 from aioinformer.testing import APIServer, FakeListerWatcher
 
@@ -244,12 +243,6 @@ async def test_controller_accepts_synced_informers() -> None:
             await settle()
 
     assert sorted(notes.names) == ["a", "b"]
-
-
-async def test_controller_runs_only_once() -> None:
-    async with controlled(Notes()) as (_, controller):
-        with pytest.raises(OptionsError, match="runs only once"):
-            await controller.run()
 
 
 async def test_controller_can_be_entered_and_left_in_different_tasks() -> None:

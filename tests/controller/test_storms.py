@@ -21,13 +21,14 @@ from aioinformer import (
     Resource,
     Result,
 )
-from aioinformer.controller import Context, EventRecorder
 from aioinformer.informer.notifications import Notification, Updated
 from aioinformer.model.resources import CONFIG_MAPS, PODS
 from aioinformer.testing import APIServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from aioinformer.controller import Context
 
     Mind = Callable[[KubeObject, Context], Awaitable[Result | None]]
 
@@ -355,9 +356,7 @@ async def test_event_names_the_storm() -> None:
 
     async with world() as here:
         await here.create("a")
-        recorder = EventRecorder(here.client, "example.com/maps")
-        controller = here.controller(stamp, recorder=recorder)
-        async with recorder, running(controller.run()):
+        async with running(here.controller(stamp).run()):
             await asyncio.sleep(12)
 
         (event,) = here.server.objects(EVENTS)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from queue_helpers import error_in_thread, settle, take_all
 
-from aioinformer.errors import OptionsError, QueueShutDown
+from aioinformer.errors import OptionsError, QueueShutDown, WrongLoop
 from aioinformer.workqueue import WorkQueue
 
 # ---------------------------------------------------------------- shut_down
@@ -345,3 +345,62 @@ async def test_drain_refuses_invalid_timeout() -> None:
         await queue.shut_down_with_drain(float("nan"))
 
     assert not queue.shutting_down
+
+
+# ---------------------------------------------------------------- reopen
+
+
+async def test_reopened_queue_is_empty_and_takes_items() -> None:
+    queue = WorkQueue[str]()
+    for item in ("in work", "again", "queued"):
+        queue.add(item)
+
+    queue.add_after("delayed", 5)
+    assert [await queue.get(), await queue.get()] == ["in work", "again"]
+    queue.add("again")
+    queue.shut_down()
+
+    dropped = queue.reopen()
+
+    assert dropped == {"in work", "again", "queued", "delayed"}
+    assert len(queue) == 0
+    assert not queue.shutting_down
+    queue.add("in work")
+    queue.done("again")
+    await asyncio.sleep(10)
+    assert len(queue) == 0, "in work until its done(), and no delay is left"
+    queue.done("in work")
+    queue.add("queued")
+    assert [await queue.get(), await queue.get()] == ["in work", "queued"]
+
+
+async def test_workers_wait_for_items_of_a_reopened_queue() -> None:
+    queue = WorkQueue[str]()
+    queue.shut_down()
+    queue.reopen()
+    getter = asyncio.create_task(queue.get())
+    await settle()
+
+    await asyncio.to_thread(queue.add_threadsafe, "a")
+
+    assert await getter == "a"
+
+
+async def test_reopened_queue_refuses_other_threads() -> None:
+    queue = WorkQueue[str]()
+    queue.add("a")
+    queue.shut_down()
+    queue.reopen()
+
+    assert isinstance(error_in_thread(lambda: queue.add("b")), WrongLoop)
+
+
+async def test_drain_of_a_reopened_queue_returns_nothing_of_the_past() -> None:
+    queue = WorkQueue[str]()
+    queue.add_after("delayed", 5)
+    assert await queue.shut_down_with_drain(delayed="return") == {"delayed"}
+    queue.reopen()
+    queue.add("a")
+    queue.done(await queue.get())
+
+    assert await queue.shut_down_with_drain(1) == frozenset()
