@@ -26,7 +26,7 @@ import time
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from aioinformer._user_code import guarded_logger, user_errors
 
@@ -42,6 +42,8 @@ logger: Final = guarded_logger(__name__)
 
 MAX_CHANGES: Final = 10
 """Maximum number of changes of one reconcile that are traced."""
+
+_PORTS: Final = {"http": 80, "https": 443}
 
 # Tracer of the reconcile that the current task runs.
 _current: ContextVar[ReconcileTracer | None] = ContextVar(
@@ -129,7 +131,7 @@ class ReconcileTracer:
         try:
             span = self._start(changes, earlier, key, attempt)
         except user_errors():  # of the provider's processors and samplers
-            logger.exception("controller %s: cannot trace", self._controller)
+            self._log_failure()
             span = None
 
         token = _current.set(self)
@@ -189,11 +191,20 @@ class ReconcileTracer:
 
     @contextmanager
     def _used(self, span: Span) -> Iterator[None]:
-        """Make a span the current one, and end it."""
+        """Make a span the current one, and end it with the exception of the block."""
         from opentelemetry.trace import use_span
 
-        with use_span(span, end_on_exit=True):
-            yield
+        try:
+            with use_span(span):
+                yield
+        finally:
+            try:
+                span.end()
+            except user_errors():  # of the provider's processors
+                self._log_failure()
+
+    def _log_failure(self) -> None:
+        logger.exception("controller %s: tracing failed", self._controller)
 
     def failed(self, span: Span | None, failure: BaseException | None) -> None:
         """Record the failure of a reconcile, if there is one."""
@@ -213,38 +224,68 @@ class ReconcileTracer:
 
         Its name and the URL have no query, which may contain secrets.
         """
-        from opentelemetry.trace import SpanKind, Status, StatusCode
+        from opentelemetry.trace import SpanKind
 
         template, namespace = _template(path)
-        url = urlsplit(server)
-        attributes: dict[str, Any] = {
-            "http.request.method": method,
-            "server.address": url.hostname or "",
-            "url.full": f"{url.scheme}://{_host(url.netloc)}{url.path}{path}",
-            "url.template": template,
-        }
-        port = url.port or {"http": 80, "https": 443}.get(url.scheme)
-        if port is not None:
-            attributes["server.port"] = port
-
+        attributes = _attributes(method, path, urlsplit(server))
+        attributes["url.template"] = template
         if namespace:
             attributes["k8s.namespace.name"] = namespace
 
-        with self._tracer.start_as_current_span(
-            f"{method} {template}",
-            kind=SpanKind.CLIENT,
-            attributes=attributes,
-            record_exception=True,
-            set_status_on_exception=True,
-        ) as span:
+        try:
+            span = self._tracer.start_span(
+                f"{method} {template}", kind=SpanKind.CLIENT, attributes=attributes
+            )
+        except user_errors():  # of the provider's processors and samplers
+            self._log_failure()
+            yield RequestSpan()
+            return
+
+        with self._used(span):
             recorder = RequestSpan(span)
             try:
                 yield recorder
             except Exception as exc:
-                status = getattr(exc, "status", None)
-                if isinstance(status, int) and status:
+                status = getattr(exc, "status", 0)
+                if status:
                     recorder.answered(status)
                 else:
                     recorder.failed(exc)
 
                 raise
+
+
+def _attributes(method: str, path: str, url: SplitResult) -> dict[str, Any]:
+    """Return the attributes of a request, without the query and without passwords."""
+    host = url.netloc.rpartition("@")[2]
+    attributes: dict[str, Any] = {
+        "http.request.method": method,
+        "server.address": url.hostname or "",
+        "url.full": f"{url.scheme}://{host}{url.path}{path}",
+    }
+    port = url.port or _PORTS.get(url.scheme)
+    if port is not None:
+        attributes["server.port"] = port
+
+    return attributes
+
+
+def _template(path: str) -> tuple[str, str]:
+    """Return a path with placeholders for names, and the namespace or "".
+
+    Example:
+        >>> _template("/apis/apps/v1/namespaces/shop/deployments/web/scale")
+        ('/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale', 'shop')
+    """
+    _, *parts = path.split("/")
+    # Of `/api/v1` and `/apis/apps/v1`; other paths, such as `/version`, have no names.
+    place = {"api": 2, "apis": 3}.get(parts[0], len(parts))
+    namespace = ""
+    if parts[place : place + 1] == ["namespaces"] and len(parts) > place + 2:
+        namespace, parts[place + 1] = unquote(parts[place + 1]), "{namespace}"
+        place += 2
+
+    if len(parts) > place + 1:
+        parts[place + 1] = "{name}"
+
+    return "/" + "/".join(parts), namespace

@@ -16,6 +16,7 @@ from aioinformer.client.request_metrics import RequestMetrics
 from aioinformer.client.throttle import Throttle
 from aioinformer.errors import DecodeError, OptionsError, TransportError, WrongLoop
 from aioinformer.model.objects import KubeObject
+from aioinformer.tracing import request_span
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -68,7 +69,7 @@ class Endpoint:
 
         self._source = source
         self._throttle = Throttle.of(qps, burst)
-        self._sink = metrics if metrics.enabled else None
+        self._sink: MetricsSink | None = None
         self._metrics: RequestMetrics | None = None
         self._config = source if isinstance(source, ClientConfig) else None
         # Token of the `start()` in progress. `close()` removes it to abort that.
@@ -79,6 +80,7 @@ class Endpoint:
         self._loop: asyncio.AbstractEventLoop | None = None
         # Transport that a `close()` in progress is closing.
         self._closing: Transport | None = None
+        self.set_metrics(metrics)
 
     def __str__(self) -> str:
         if self._config is None:
@@ -106,6 +108,14 @@ class Endpoint:
             raise OptionsError(_NOT_ENTERED)
 
         return self._config
+
+    def set_metrics(self, sink: MetricsSink) -> None:
+        """Set the sink of metrics, unless there is one."""
+        if self._sink is None and sink.enabled:
+            self._sink = sink
+            if self._transport is not None:
+                self._metrics = RequestMetrics(sink, self.config.server)
+                self._transport.meter = self._metrics
 
     async def start(self) -> None:
         """Read the configuration and prepare requests; see `Client.start()`.
@@ -198,7 +208,15 @@ class Endpoint:
             self.transport()
             await self._wait_for_token(self._throttle, request)
 
-        return await self.transport().send(request)
+        transport = self.transport()
+        tracing = request_span(request.method, request.path, self.config.server)
+        if tracing is None:
+            return await transport.send(request)
+
+        with tracing as span:
+            response = await transport.send(request)
+            span.answered(response.status)
+            return response
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Response]:

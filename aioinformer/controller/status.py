@@ -1,253 +1,152 @@
-"""`StatusWriter`: collects changes of a status, and writes them at once."""
+"""`ControllerStatus`: what a controller does at one moment, for people."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
-from aioinformer.client import verbs
-from aioinformer.client.conflicts import (
-    is_absent,
-    merge_difference,
-    retry_on_conflict,
-)
-from aioinformer.errors import NotFound, OptionsError
-from aioinformer.model.conditions import find_status_condition, set_status_condition
-from aioinformer.model.object_meta import version_number
-from aioinformer.model.objects import METADATA_KIND
-from aioinformer.model.transforms import strip_managed_fields
+from aioinformer._user_code import user_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
-    from aioinformer.client.verbs import Body
-    from aioinformer.controller.client import ReconcileClient
-    from aioinformer.informer.shared_informer import SharedInformer
-    from aioinformer.model.objects import KubeObject
-    from aioinformer.model.resource import Resource
+    from aioinformer.controller.reconcile import Cause, ReconcileRequest
 
-__all__ = ["StatusChanges", "StatusWriter"]
+__all__ = [
+    "ControllerStatus",
+    "FailingRequest",
+    "Failures",
+    "RunningReconcile",
+]
 
-# Parts of a condition that a reader notices.
-_NOTICED: Final = ("status", "reason", "message")
+MOST_FAILURES = 100
+"""Number of failing requests that a controller remembers: the latest ones."""
+
+MOST_CHARACTERS = 1000
+"""Maximum length of the text of an error that is remembered."""
 
 
-@dataclass(slots=True)
-class StatusChanges:
-    """Changes of a status, which can be applied to any version of it. Pure.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningReconcile:
+    """Reconcile that is running.
 
     Attributes:
-        fields: Values of fields; None removes one.
-        conditions: Arguments of `set_status_condition` by type.
+        request: Request of the reconcile.
+        seconds: Time since its start.
+        attempt: Number of the attempt since the last success, from 1.
+        causes: Reasons for the reconcile.
+        stale: True if it began before the informers showed earlier writes.
     """
 
-    fields: dict[str, Any] = field(default_factory=dict)
-    conditions: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return bool(self.fields or self.conditions)
-
-    def applied(self, status: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a status with the changes."""
-        changed = {**status, **self.fields}
-        conditions = changed.get("conditions")
-        for kind, values in self.conditions.items():
-            conditions = set_status_condition(conditions, kind, **values)
-
-        if self.conditions:
-            changed["conditions"] = conditions
-
-        return {key: value for key, value in changed.items() if value is not None}
-
-    def before(self, later: StatusChanges) -> StatusChanges:
-        """Return these changes followed by later ones."""
-        return StatusChanges(
-            self.fields | later.fields, self.conditions | later.conditions
-        )
+    request: ReconcileRequest
+    seconds: float
+    attempt: int
+    causes: tuple[Cause, ...]
+    stale: bool
 
 
-class StatusWriter:
-    """Writer of the status of the object of one reconcile.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailingRequest:
+    """Request whose last reconcile failed.
 
-    Args:
-        informer: Informer of the object.
-        key: Key of the object.
-        field_manager: Name under which the server records the fields set.
-        client: Client of the reconcile, or None.
-        stale: True if the informer does not show earlier writes.
+    Attributes:
+        request: Request of the reconcile.
+        attempts: Number of failures in a row.
+        error: Class of the last error, such as `"Conflict"`.
+        message: Text of that error, cut to 1000 characters. It may contain anything.
+        seconds_ago: Time since the failure.
+        retry_in: Seconds until the next attempt. None if there is no timer: the request
+            is queued or running, or waits for a change of its object.
     """
 
-    def __init__(
-        self,
-        informer: SharedInformer,
-        key: str,
-        field_manager: str,
-        client: ReconcileClient | None,
-        *,
-        stale: bool,
+    request: ReconcileRequest
+    attempts: int
+    error: str
+    message: str
+    seconds_ago: float
+    retry_in: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerStatus:
+    """State of a controller at one moment.
+
+    Attributes:
+        name: Name of the controller.
+        synced: True once the handlers have processed the initial objects.
+        queued: Number of requests that wait for a worker.
+        delayed: Number of requests that are retried or requeued later.
+        unshown: Number of requests whose writes the informers do not show yet.
+        running: Running reconciles, the oldest first.
+        failing: Latest failing requests, at most 100, the newest first.
+    """
+
+    name: str
+    synced: bool
+    queued: int
+    delayed: int
+    unshown: int
+    running: tuple[RunningReconcile, ...]
+    failing: tuple[FailingRequest, ...]
+
+
+class _Failure(NamedTuple):
+    """Last failure of a request. It keeps no exception, whose frames have objects."""
+
+    attempts: int
+    error: str
+    message: str
+    at: float
+
+
+class Failures:
+    """Last failures of the requests of one controller, within bounded memory."""
+
+    def __init__(self) -> None:
+        # In the order of the failures.
+        self._failures: dict[ReconcileRequest, _Failure] = {}
+
+    def __len__(self) -> int:
+        return len(self._failures)
+
+    def failed(
+        self, request: ReconcileRequest, failure: BaseException, attempt: int, at: float
     ) -> None:
-        self._informer = informer
-        self._key = key
-        self._field_manager = field_manager
-        self._client = client
-        self._stale = stale
-        self._changes = StatusChanges()
-        self._uid = ""  # of the object that the changes are for
-        self._written: KubeObject | None = None
-
-    def set_fields(self, status: Body, fields: Mapping[str, Any]) -> bool:
-        """Collect fields: see `Context.set_status`."""
-        given = {} if status is None else verbs.plain(status)
-        given |= verbs.plain(dict(fields))
-        before = self._current()
-        if before is None:
-            return False
-
-        self._changes.fields |= given
-        # A whole list of conditions replaces single ones that were set before.
-        if "conditions" in given:
-            self._changes.conditions.clear()
-
-        return any(before.get(key) != value for key, value in given.items())
-
-    def set_condition(
-        self,
-        kind: str,
-        status: bool | Literal["True", "False", "Unknown"],
-        *,
-        reason: str,
-        message: str,
-    ) -> bool:
-        """Collect a condition: see `Context.set_condition`."""
-        before = self._current()
-        values: dict[str, Any] = {
-            "status": status,
-            "reason": reason,
-            "message": message,
-            "observed_generation": self._generation(),
-            "now": datetime.now(UTC),
-        }
-        # Also checks it for a missing object.
-        changed = set_status_condition((before or {}).get("conditions"), kind, **values)
-        if before is None:
-            return False
-
-        self._changes.conditions[kind] = values
-        old = find_status_condition(before.get("conditions"), kind) or {}
-        new = find_status_condition(changed, kind) or {}
-        return any(old.get(part, "") != new.get(part, "") for part in _NOTICED)
-
-    async def write(self) -> KubeObject | None:
-        """Write the collected changes: see `Context.write_status`."""
-        changes, self._changes = self._changes, StatusChanges()
-        base = self._base() if changes else None
-        if base is None or base.uid != self._uid:
-            return None
-
+        """Record a failed attempt at a time of the loop."""
         try:
-            written = await self._write(changes, base)
-        except BaseException:
-            self._changes = changes.before(self._changes)
-            raise
+            message = str(failure)[:MOST_CHARACTERS]
+        except user_errors():  # an exception of the user, which cannot be shown
+            message = ""
 
-        self._written = written or self._written
-        return written
+        self._failures.pop(request, None)
+        if len(self._failures) >= MOST_FAILURES:
+            del self._failures[next(iter(self._failures))]
 
-    async def _write(
-        self, changes: StatusChanges, base: KubeObject
-    ) -> KubeObject | None:
-        client, resource = self._target()
-        name, namespace = base.name, base.namespace or None
-        # What the server has may differ from what the informer shows.
-        known = None if self._stale or not self._is_complete(base) else base
+        name = type(failure).__name__
+        self._failures[request] = _Failure(attempt, name, message, at)
 
-        async def attempt() -> KubeObject | None:
-            nonlocal known
-            if known is None:
-                known = await client.get(resource, name, namespace=namespace)
+    def succeeded(self, request: ReconcileRequest) -> None:
+        """Forget the failure of a request."""
+        if self._failures:
+            self._failures.pop(request, None)
 
-            now, known = known, None
-            if now.uid != base.uid:
-                return None
+    def newest_first(
+        self, now: float, retry_in: Callable[[ReconcileRequest], float | None]
+    ) -> tuple[FailingRequest, ...]:
+        """Return all failing requests.
 
-            old = _status_of(now)
-            difference = merge_difference(old, changes.applied(old))
-            if not difference:
-                return None
-
-            body = {
-                "metadata": {"resourceVersion": now.resource_version},
-                "status": difference,
-            }
-            return await client.patch_status(
-                resource,
-                name,
-                body,
-                namespace=namespace,
-                field_manager=self._field_manager,
+        Args:
+            now: Time of the loop.
+            retry_in: Function that returns the seconds until the next attempt.
+        """
+        return tuple(
+            FailingRequest(
+                request=request,
+                attempts=it.attempts,
+                error=it.error,
+                message=it.message,
+                seconds_ago=now - it.at,
+                retry_in=retry_in(request),
             )
-
-        try:
-            return await retry_on_conflict(attempt)
-        except NotFound as exc:
-            if is_absent(exc, name):
-                return None
-
-            text = (
-                f"cannot write the status of {resource} {self._key}: {exc}. Does its "
-                "CustomResourceDefinition have `subresources: {status: {}}`?"
-            )
-            raise NotFound(text, status=404, reason="NotFound") from exc
-
-    def _target(self) -> tuple[ReconcileClient, Resource]:
-        resource = self._informer.resource
-        if self._client is None:
-            raise OptionsError(
-                "this controller has no client: pass Controller(client=...)"
-            )
-
-        if resource is None:
-            raise OptionsError(
-                f"the resource of informer {self._informer.name} is unknown: use "
-                "ctx.client.patch_status()"
-            )
-
-        return self._client, resource
-
-    def _base(self) -> KubeObject | None:
-        """Return the newest known version of the object, or None if it is deleted."""
-        cached, written = self._informer.lister.get(self._key), self._written
-        if cached is None or written is None or written.uid != cached.uid:
-            return cached
-
-        newer = version_number(written.resource_version) > version_number(
-            cached.resource_version
+            for request, it in reversed(self._failures.items())
         )
-        return written if newer else cached
-
-    def _current(self) -> dict[str, Any] | None:
-        """Return the status with the collected changes; None without an object."""
-        self._target()
-        base = self._base()
-        if base is None:
-            return None
-
-        if base.uid != self._uid:
-            self._changes, self._uid = StatusChanges(), base.uid
-
-        return self._changes.applied(_status_of(base))
-
-    def _generation(self) -> int | None:
-        base = self._base()
-        return (base.generation or None) if base is not None else None
-
-    def _is_complete(self, obj: KubeObject) -> bool:
-        """Return False if the informer may not store the whole status."""
-        whole = self._informer.transform in {None, strip_managed_fields}
-        return obj is self._written or (whole and obj.kind != METADATA_KIND)
-
-
-def _status_of(obj: KubeObject) -> dict[str, Any]:
-    status = obj.to_dict().get("status")
-    return status if isinstance(status, dict) else {}

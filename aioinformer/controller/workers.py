@@ -27,10 +27,12 @@ from aioinformer.controller.reconcile import (
     outcome_of_answer,
     outcome_of_failure,
 )
+from aioinformer.controller.status import ControllerStatus, Failures, RunningReconcile
 from aioinformer.controller.storm_breaker import StormBreaker
 from aioinformer.controller.writer import Writer, Writers
 from aioinformer.errors import HistoryReset, LeadershipLost, OptionsError
 from aioinformer.informer.handlers.handler_calls import BLOCKING_SECONDS, TimedCoroutine
+from aioinformer.informer.lifecycle import running_loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from aioinformer.controller.writer import ControllerEvents
     from aioinformer.informer.notifications import Notification
     from aioinformer.informer.shared_informer import SharedInformer
+    from aioinformer.tracing import ReconcileTracer
     from aioinformer.workqueue.priority import PriorityQueue
 
 __all__ = ["LONG_SECONDS", "SETTLE_SECONDS", "Workers"]
@@ -121,6 +124,8 @@ class Workers:
         """Client that `Context.client` wraps."""
         self.elector: Elector | None = None
         """Elector that fences its writes."""
+        self.tracer: ReconcileTracer | None = None
+        """Tracer of its reconciles."""
         self._name = name
         self._breaker = StormBreaker() if storm_breaker else None
         self._reconcile = reconcile
@@ -136,8 +141,11 @@ class Workers:
         self._running: dict[asyncio.Task[Outcome], _Run] = {}
         # Tasks that wait for pending writes.
         self._waiting: set[asyncio.Task[Any]] = set()
+        # Tasks that end storms.
+        self._storm_ends: set[asyncio.Task[None]] = set()
         # Invariant: an entry is removed once its writes are shown.
         self._unshown: dict[ReconcileRequest, _Unshown] = {}
+        self._failures = Failures()
         self._draining = False
         self._hurried = False
         self._aborting = False
@@ -157,7 +165,34 @@ class Workers:
 
         for request in requests:
             self._causes.add(request, cause)
+            if self.tracer is not None:
+                self.tracer.received(request, cause.change, cause.kind, cause.key)
+
             self._queue.add(request, priority)
+
+    def status(self, name: str, *, synced: bool) -> ControllerStatus:
+        """Return what the controller does at the moment."""
+        # Before its start, there is nothing whose time counts.
+        loop = running_loop()
+        now = 0.0 if loop is None else loop.time()
+        return ControllerStatus(
+            name=name,
+            synced=synced,
+            queued=len(self._queue),
+            delayed=self._queue.delayed,
+            unshown=len(self._waiting),
+            running=tuple(
+                RunningReconcile(
+                    request=run.request,
+                    seconds=now - run.began,
+                    attempt=run.context.attempt,
+                    causes=run.context.causes,
+                    stale=run.context.stale,
+                )
+                for run in self._running.values()
+            ),
+            failing=self._failures.newest_first(now, self._queue.seconds_until),
+        )
 
     # ------------------------------------------------------------ lifetime
 
@@ -218,7 +253,7 @@ class Workers:
         """
         self._draining = True
         self._queue.shut_down()
-        for task in self._waiting:
+        for task in self._waiting | self._storm_ends:
             task.cancel()
 
         try:
@@ -293,6 +328,20 @@ class Workers:
         return _Run(request, priority, context, threads, writer, writes, now)
 
     async def _work(self, run: _Run) -> Outcome:
+        """Call the reconcile and write its status, in a span."""
+        tracer, request = self.tracer, run.request
+        if tracer is None:
+            return await self._call_and_write(run)
+
+        with tracer.reconcile(request, request.key, run.context.attempt) as span:
+            outcome = await self._call_and_write(run)
+            tracer.failed(span, outcome.failure)
+            if outcome.retry or outcome.after is not None:
+                tracer.again(request, span)
+
+            return outcome
+
+    async def _call_and_write(self, run: _Run) -> Outcome:
         """Call the reconcile, and write the status that it has set."""
         outcome = await self._call(run)
         failure = await run.writer.end(outcome.failure)
@@ -368,9 +417,13 @@ class Workers:
                 queue.add_after(request, outcome.after, run.priority)
 
         self._metrics.ended(outcome, now - run.began)
-        if outcome.failure is not None:
+        if outcome.failure is None:
+            self._failures.succeeded(request)
+        else:
+            attempt = run.context.attempt
+            self._failures.failed(request, outcome.failure, attempt, now)
             self._metrics.failed(
-                request, outcome, run.context.attempt, now, stopping=self._draining
+                request, outcome, attempt, now, stopping=self._draining
             )
 
     def _retry(self, request: ReconcileRequest, priority: int) -> None:
@@ -510,8 +563,8 @@ class Workers:
         end = work.create_task(
             self._end_storm(breaker, request), name=f"{self._name} {request.key} storm"
         )
-        self._waiting.add(end)
-        end.add_done_callback(self._waiting.discard)
+        self._storm_ends.add(end)
+        end.add_done_callback(self._storm_ends.discard)
 
     async def _end_storm(
         self, breaker: StormBreaker, request: ReconcileRequest

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 from aioinformer.client import verbs
 from aioinformer.controller.children import AppliedChildren, Child
 from aioinformer.controller.event_recorder import EventRecorder
+from aioinformer.controller.object_status import StatusWriter
 from aioinformer.controller.owner_references import (
     check_controller,
     owner_reference,
     set_controller_reference,
 )
-from aioinformer.controller.status import StatusWriter
 from aioinformer.errors import LeadershipLost, NotFound, OptionsError
 from aioinformer.model.validation import qualified_name_problem
 

@@ -119,6 +119,45 @@ def test_trial_without_rounds_ends_the_storm_and_forgets_the_key() -> None:
     assert not it.breaker.inspects
 
 
+def test_trial_counts_only_its_own_rounds() -> None:
+    it = Simulation(StormBreaker())
+    loop(it, SLOW_SECONDS)
+    while (wait := it.breaker.proceed(it.request, it.now)) != TRIAL_SECONDS:
+        assert wait is not None
+        loop(it, wait)
+
+    it.others_write("wish")
+    for _ in range(4):
+        assert it.reconcile("seen") == 0.0
+
+    assert it.reconcile() == 0.0
+    assert it.breaker.proceed(it.request, it.now + TRIAL_SECONDS) is None
+
+
+def test_inspection_ends_when_the_key_calms_down() -> None:
+    it = Simulation(StormBreaker())
+    loop(it, 3.5)
+    assert it.breaker.inspects
+    it.now += 60
+    it.reconcile("seen")
+    it.now += 60
+    it.reconcile()
+
+    assert not it.breaker.inspects
+
+
+def test_one_change_of_others_is_one_round_of_a_conflict() -> None:
+    it = Simulation(StormBreaker())
+    loop(it, 3.5)
+    it.others_write("mode")
+    for _ in range(100):
+        it.others_write("wish")
+        it.reconcile("mode")
+        it.now += 0.1
+
+    assert not it.storms
+
+
 def test_creation_of_new_objects_is_progress() -> None:
     it = Simulation(StormBreaker())
     for number in range(400):

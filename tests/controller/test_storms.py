@@ -230,6 +230,7 @@ async def test_own_loop_of_deletions_and_creations_is_a_storm(
 
     (line,) = warnings_of(caplog)
     assert "Pod default/child" in line
+    assert "which triggers the next reconcile" in line
 
 
 async def test_failing_reconcile_that_writes_each_failure_is_a_storm() -> None:
