@@ -54,4 +54,3 @@ async def test_page_is_json_on_request(accept: str, query: dict[str, str]) -> No
     assert answer.content_type == "application/json"
     assert json.loads(answer.body) == TABLES
     assert answer.headers["Cache-Control"] == "no-store"
-
