@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import pytest
 from informer_helpers import settle
@@ -20,7 +21,6 @@ from leader_helpers import (
 )
 from metrics_helpers import PlainSink
 
-from aioinformer import LeaderElector
 from aioinformer.controller import LeaseRecord
 from aioinformer.errors import (
     Forbidden,
@@ -29,6 +29,9 @@ from aioinformer.errors import (
     OptionsError,
     TransportError,
 )
+
+if TYPE_CHECKING:
+    from aioinformer import LeaderElector
 
 BROKEN = TransportError("no route")
 
