@@ -31,15 +31,20 @@ if TYPE_CHECKING:
         Store,
         index_by,
     )
-    from aioinformer.client import Client, ListWatch
+    from aioinformer.client import Client, ListWatch, retry_on_conflict
     from aioinformer.controller import (
         Context,
         Controller,
         EventRecorder,
         LeaderElector,
+        LeaseLock,
         Manager,
         ReconcileRequest,
         Result,
+        finalizer,
+        generation_changed,
+        set_controller_reference,
+        with_object,
     )
     from aioinformer.errors import (
         AioInformerError,
@@ -84,6 +89,7 @@ if TYPE_CHECKING:
         Resource,
         condition,
         is_ready,
+        rolled_out,
         strip_managed_fields,
     )
     from aioinformer.tables import pod_trouble
@@ -120,6 +126,7 @@ __all__ = [
     "LabelSelector",
     "LeaderElector",
     "LeadershipLost",
+    "LeaseLock",
     "ListWatch",
     "Lister",
     "Manager",
@@ -150,13 +157,19 @@ __all__ = [
     "WorkQueue",
     "WrongLoop",
     "condition",
+    "finalizer",
+    "generation_changed",
     "index_by",
     "is_ready",
     "pod_trouble",
+    "retry_on_conflict",
+    "rolled_out",
+    "set_controller_reference",
     "strip_managed_fields",
     "until",
     "until_with_sync",
     "wait_for_cache_sync",
+    "with_object",
 ]
 
 # Layers that export the names, each after those that it imports.

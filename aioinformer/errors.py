@@ -27,6 +27,7 @@ The tree::
     ├─ QueueShutDown                the queue is closed and empty
     ├─ HandlerError                 user code failed (reported, not raised to others)
     ├─ TerminalError                raised BY a reconciler: do not retry
+    ├─ AlreadyOwned                 another object controls the one to write
     ├─ LeadershipLost               the Lease is not held any more
     └─ InternalError                a broken invariant: our bug, please report it
 """
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AioInformerError",
     "AlreadyExists",
+    "AlreadyOwned",
     "ApiError",
     "Conflict",
     "DecodeError",
@@ -351,6 +353,20 @@ class HandlerError(AioInformerError):
 
 class TerminalError(AioInformerError):
     """Error raised by a reconciler whose request must not be retried."""
+
+
+class AlreadyOwned(AioInformerError):
+    """Object that another object controls, so that this one must not write it.
+
+    Attributes:
+        owner: Owner reference of its controller.
+
+    Recovery: delete the object, or choose another name.
+    """
+
+    def __init__(self, message: str, *, owner: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.owner: Mapping[str, Any] = owner or {}
 
 
 class LeadershipLost(AioInformerError):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from threading import RLock
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from weakref import WeakMethod, WeakSet
 
 from aioinformer._user_code import guarded_logger, user_errors
 
@@ -119,7 +120,8 @@ def forget(sink: MetricsSink, owner: str, name: str, /, **labels: str) -> None:
 class ScopedSink:
     """Wrapper of a sink for one component, whose series end with the component.
 
-    Scopes nest: series of an inner scope belong to the outer one as well.
+    Scopes nest: series of an inner scope belong to the outer one as well. A scope
+    without a sink may get one later: see `connect`.
 
     Args:
         sink: Receiver of the measurements.
@@ -134,6 +136,36 @@ class ScopedSink:
         self._lock = RLock()
         # Metrics and labels, in the order of their first measurements.
         self._series: dict[tuple[str, tuple[tuple[str, str], ...]], None] = {}
+        # What `connect()` enables. Components keep their own flag, as most check it for
+        # each event.
+        self._followers: WeakSet[ScopedSink | GuardedSink] = WeakSet()
+        self._reports: list[WeakMethod[Callable[[], None]]] = []
+        _follow(sink, self)
+
+    def connect(self, sink: MetricsSink) -> None:
+        """Use a sink from now on, unless this scope has one, or has ended.
+
+        Components that use this scope begin to measure.
+        """
+        if not self._sink.enabled and sink.enabled:
+            self._sink = sink
+            self.follow()
+
+    def follow(self) -> None:
+        """Begin to measure, as the sink has been enabled."""
+        self.enabled = True
+        followers, self._followers = self._followers, WeakSet()
+        reports, self._reports = self._reports, []
+        for follower in followers:
+            follower.follow()
+
+        for report in filter(None, (it() for it in reports)):
+            self.before_reads(report)
+
+    def add_follower(self, follower: ScopedSink | GuardedSink) -> None:
+        """Enable another wrapper when this one is enabled."""
+        if not self.enabled:
+            self._followers.add(follower)
 
     def count(self, name: str, amount: float = 1.0, /, **labels: str) -> None:
         """Add to a counter."""
@@ -159,6 +191,10 @@ class ScopedSink:
 
         Errors of the sink are logged and dropped.
         """
+        if not self.enabled:
+            self._reports.append(WeakMethod(report))
+            return
+
         if isinstance(self._sink, CollectingSink):
             try:
                 self._sink.register(report)
@@ -202,6 +238,11 @@ class GuardedSink:
         self._owner = owner
         self._labels = labels
         self._logged = False
+        _follow(sink, self)
+
+    def follow(self) -> None:
+        """Begin to measure, as the sink has been enabled."""
+        self.enabled = True
 
     def count(self, name: str, amount: float = 1.0, /, **labels: str) -> None:
         """Add to a counter."""
@@ -231,3 +272,8 @@ class GuardedSink:
             if not self._logged:
                 self._logged = True
                 logger.exception("%s: the metrics sink failed", self._owner)
+
+
+def _follow(sink: MetricsSink, follower: ScopedSink | GuardedSink) -> None:
+    if isinstance(sink, ScopedSink):
+        sink.add_follower(follower)

@@ -73,6 +73,9 @@ _HELP = {
         "Reconciles that did not see earlier writes in time."
     ),
     "controller_runtime_active_workers": _Help("Reconciles in progress."),
+    "controller_runtime_client_consistency_wait_duration_seconds": _Help(
+        "Waits until an informer showed a write."
+    ),
     "controller_runtime_max_concurrent_reconciles": _Help(
         "Maximum number of reconciles in progress."
     ),
@@ -172,6 +175,11 @@ class PrometheusSink:
 
     def __repr__(self) -> str:
         return f"<PrometheusSink metrics={len(self._families)}>"
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """Registry of the measurements."""
+        return self._registry
 
     def register(self, report: Callable[[], None], /) -> None:
         """Call the bound method `report` now, and each time before values are read."""

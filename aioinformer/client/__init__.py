@@ -9,6 +9,7 @@ from aioinformer.client.auth.credentials import Credentials
 from aioinformer.client.auth.tls import TLSOptions
 from aioinformer.client.client import Client
 from aioinformer.client.config import ClientConfig
+from aioinformer.client.conflicts import create_or_patch, retry_on_conflict
 from aioinformer.client.discovery import Discovery
 from aioinformer.client.list_watch import ListWatch
 from aioinformer.client.pager import PagedList, Pager
@@ -24,4 +25,6 @@ __all__ = [
     "Pager",
     "ServedResource",
     "TLSOptions",
+    "create_or_patch",
+    "retry_on_conflict",
 ]

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from aioinformer.client import verbs
-from aioinformer.client.auth.credentials import Credentials
-from aioinformer.client.auth.tls import TLSOptions
-from aioinformer.client.config import ClientConfig, proxy_of_environment
+from aioinformer.client import config_sources, verbs
 from aioinformer.client.discovery import Discovery
 from aioinformer.client.endpoint import Endpoint
 from aioinformer.client.list_watch import ListWatch
 from aioinformer.client.pager import PAGE_SIZE, Pager
 from aioinformer.client.verbs import Request
-from aioinformer.errors import DecodeError
 from aioinformer.metrics import NULL_SINK
 from aioinformer.model.misuse import ToBeEntered, methods_with_advice
-from aioinformer.model.objects import KubeObject
 from aioinformer.watch.interface import ListOptions, WatchOptions
 
 if TYPE_CHECKING:
     import builtins
     from collections.abc import AsyncGenerator, Mapping
     from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
 
-    from aioinformer.client.config import ConfigSource
+    from aioinformer.client.config import ClientConfig, ConfigSource
     from aioinformer.client.response import Response
     from aioinformer.client.verbs import Body, PatchType, Propagation
     from aioinformer.metrics import MetricsSink
+    from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
     from aioinformer.watch.interface import Watch
 
@@ -113,13 +108,8 @@ class Client:
             burst: See the class.
             metrics: See the class.
         """
-
-        def read() -> ClientConfig:
-            from aioinformer.client.environment import load_from_environment
-
-            return replace(load_from_environment(context), gzip=gzip)
-
-        return cls(read, qps=qps, burst=burst, metrics=metrics)
+        source = config_sources.source_of_environment(context, gzip=gzip)
+        return cls(source, qps=qps, burst=burst, metrics=metrics)
 
     @classmethod
     def from_kubeconfig(
@@ -142,13 +132,8 @@ class Client:
             burst: See the class.
             metrics: See the class.
         """
-
-        def read() -> ClientConfig:
-            from aioinformer.client.kubeconfig import load_kubeconfig
-
-            return replace(load_kubeconfig(path, context), gzip=gzip)
-
-        return cls(read, qps=qps, burst=burst, metrics=metrics)
+        source = config_sources.source_of_kubeconfig(path, context, gzip=gzip)
+        return cls(source, qps=qps, burst=burst, metrics=metrics)
 
     @classmethod
     def in_cluster(
@@ -167,13 +152,8 @@ class Client:
             burst: See the class.
             metrics: See the class.
         """
-
-        def read() -> ClientConfig:
-            from aioinformer.client.environment import load_in_cluster
-
-            return replace(load_in_cluster(), gzip=gzip)
-
-        return cls(read, qps=qps, burst=burst, metrics=metrics)
+        source = config_sources.source_of_pod(gzip=gzip)
+        return cls(source, qps=qps, burst=burst, metrics=metrics)
 
     @classmethod
     def from_url(
@@ -207,15 +187,13 @@ class Client:
         Raises:
             OptionsError: If the URL or the token is malformed.
         """
-        # Absolute: they are reread later, when the working directory may have changed.
-        ca = Path(ca_file).absolute() if ca_file is not None else None
-        file = Path(token_file).absolute() if token_file is not None else None
-        config = ClientConfig(
-            server=url,
+        config = config_sources.config_of_url(
+            url,
+            token=token,
+            token_file=token_file,
+            ca_file=ca_file,
+            verify=verify,
             namespace=namespace,
-            credentials=Credentials(token=token or "", token_file=file),
-            tls=TLSOptions(ca=ca, verify=verify),
-            proxy=proxy_of_environment(url),
             gzip=gzip,
         )
         return cls(config, qps=qps, burst=burst, metrics=metrics)
@@ -243,13 +221,8 @@ class Client:
             burst: See the class.
             metrics: See the class.
         """
-
-        def read() -> ClientConfig:
-            from aioinformer.client import kubernetes_asyncio as bridge
-
-            return replace(bridge.load_kubernetes_asyncio(client), gzip=gzip)
-
-        return cls(read, qps=qps, burst=burst, metrics=metrics)
+        source = config_sources.source_of_kubernetes_asyncio(client, gzip=gzip)
+        return cls(source, qps=qps, burst=burst, metrics=metrics)
 
     # ------------------------------------------------------------ lifetime
 
@@ -384,15 +357,8 @@ class Client:
         """Read all objects in pages, and iterate over them as they arrive.
 
         Each step yields the complete objects, at most a page. To leave early, close it:
-        `async with aclosing(client.list_pages(PODS)) as pages:`.
-
-        Args:
-            resource: Resource to list.
-            namespace: Namespace of the objects; None for all.
-            label_selector: Selector in kubectl's syntax.
-            field_selector: Selector in kubectl's syntax.
-            limit: Objects per page; 0 for all in one response.
-            resource_version: Same as in `list()`. Servers answer `"0"` without pages.
+        `async with aclosing(client.list_pages(PODS)) as pages:`. Arguments are those of
+        `list()`. Servers answer `resource_version="0"` without pages.
 
         Raises:
             ResourceExpired: If the list expired between two pages.
@@ -418,13 +384,10 @@ class Client:
         """Watch changes: `async with client.watch(PODS) as stream:`, then iterate.
 
         A single watch: the server or the network may end it, and it yields ERROR
-        events. Informers and `RetryWatch` resume by themselves.
+        events. Informers and `RetryWatch` resume by themselves. Arguments that are not
+        described here are those of `list()`.
 
         Args:
-            resource: Resource to watch.
-            namespace: Namespace of the objects; None for all.
-            label_selector: Selector in kubectl's syntax.
-            field_selector: Selector in kubectl's syntax.
             resource_version: Version after which changes are sent; `""` starts with the
                 existing objects.
             timeout_seconds: Time after which the server ends the watch; None for its
@@ -592,6 +555,54 @@ class Client:
             body,
             namespace=namespace,
             type=type,
+            subresource=subresource,
+            dry_run=dry_run,
+            field_manager=field_manager,
+            force=force,
+        )
+        return await self._object(request)
+
+    async def apply(
+        self,
+        obj: Body,
+        *,
+        field_manager: str,
+        resource: Resource | None = None,
+        namespace: str | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+        subresource: str | None = None,
+    ) -> KubeObject:
+        """Create or change an object by server-side apply.
+
+        The server sets the fields of the body, and removes those that this field
+        manager applied before and that the body lacks.
+
+        Args:
+            obj: The object, with its name and all fields that the manager owns.
+            field_manager: Name of the owner of the fields.
+            resource: Resource of the object; None to find it by `apiVersion` and kind.
+                Kinds that are not built in need `client.discovery` then.
+            namespace: Namespace; None for that of the object.
+            force: True to take over fields of other managers.
+            dry_run: See the class.
+            subresource: Subresource, such as `"status"`.
+
+        Returns:
+            The object as stored by the server.
+
+        Raises:
+            Conflict: If another manager owns a field, without `force`.
+            NotFound: If the kind or the namespace does not exist; for other errors see
+                the class.
+
+        Cancellation:
+            The connection is closed; the object may have been changed.
+        """
+        request = verbs.apply(
+            resource or await self.discovery.resource_of(obj),
+            obj,
+            namespace=namespace,
             subresource=subresource,
             dry_run=dry_run,
             field_manager=field_manager,
@@ -772,27 +783,15 @@ class Client:
             return await response.read(discard=discard)
 
     async def _object(self, request: Request) -> KubeObject:
-        body = await self._fetch(request)
-        try:
-            return KubeObject.of(body)
-        except DecodeError as exc:
-            # Without an excerpt: it may be a Secret.
-            raise DecodeError(
-                f"{self.config.server} returned an invalid object for {request.method} "
-                f"{request.path}: {exc}"
-            ) from exc
+        return self._endpoint.object_in(await self._fetch(request), request)
 
     def _list_watch(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        label_selector: str,
-        field_selector: str,
+        self, resource: Resource, namespace: str | None, labels: str, fields: str
     ) -> ListWatch:
         return ListWatch(
             self,
             resource,
             namespace=namespace,
-            label_selector=label_selector,
-            field_selector=field_selector,
+            label_selector=labels,
+            field_selector=fields,
         )

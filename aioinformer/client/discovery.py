@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from aioinformer._tasks import in_thread, run_concurrently
 from aioinformer._user_code import guarded_logger
+from aioinformer.client import verbs
 from aioinformer.client.discovery_cache import folder_of, load, save
 from aioinformer.client.discovery_documents import (
     AGGREGATED,
@@ -29,6 +30,7 @@ from aioinformer.errors import (
     ServerError,
     TransportError,
 )
+from aioinformer.model.resources import find_kind
 from aioinformer.model.times import seconds_of
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from aioinformer.client.discovery_documents import Group, GroupVersion
     from aioinformer.client.response import Response
     from aioinformer.client.rest_mapper import ServedResource
+    from aioinformer.client.verbs import Body
     from aioinformer.model.resource import Resource
     from aioinformer.model.times import Duration
 
@@ -170,6 +173,26 @@ class Discovery:
             Safe.
         """
         return (await self.served(word, api_version)).resource
+
+    async def resource_of(self, body: Body) -> Resource:
+        """Find the resource of an object by its `apiVersion` and kind.
+
+        Those that Kubernetes has built in need no request.
+
+        Args:
+            body: Object, as a dict, a `KubeObject` or a model.
+
+        Raises:
+            NotFound: If the server has no such kind. Other errors are those of
+                `resource()`.
+            OptionsError: If the body has no `apiVersion` or no kind.
+
+        Cancellation:
+            Safe.
+        """
+        api_version, kind = verbs.type_of(body)
+        known = find_kind(api_version, kind)
+        return known or await self.resource(kind, api_version)
 
     async def served(self, word: str, api_version: str = "") -> ServedResource:
         """Find a resource with its names, verbs and subresources.

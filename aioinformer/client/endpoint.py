@@ -14,7 +14,8 @@ from aioinformer.client.authenticator import Authenticator
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.request_metrics import RequestMetrics
 from aioinformer.client.throttle import Throttle
-from aioinformer.errors import OptionsError, TransportError, WrongLoop
+from aioinformer.errors import DecodeError, OptionsError, TransportError, WrongLoop
+from aioinformer.model.objects import KubeObject
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -67,7 +68,7 @@ class Endpoint:
 
         self._source = source
         self._throttle = Throttle.of(qps, burst)
-        self._sink = metrics if metrics.enabled else None
+        self._sink: MetricsSink | None = None
         self._metrics: RequestMetrics | None = None
         self._config = source if isinstance(source, ClientConfig) else None
         # Token of the `start()` in progress. `close()` removes it to abort that.
@@ -78,6 +79,7 @@ class Endpoint:
         self._loop: asyncio.AbstractEventLoop | None = None
         # Transport that a `close()` in progress is closing.
         self._closing: Transport | None = None
+        self.set_metrics(metrics)
 
     def __str__(self) -> str:
         if self._config is None:
@@ -105,6 +107,14 @@ class Endpoint:
             raise OptionsError(_NOT_ENTERED)
 
         return self._config
+
+    def set_metrics(self, sink: MetricsSink) -> None:
+        """Set the sink of metrics, unless there is one."""
+        if self._sink is None and sink.enabled:
+            self._sink = sink
+            if self._transport is not None:
+                self._metrics = RequestMetrics(sink, self.config.server)
+                self._transport.meter = self._metrics
 
     async def start(self) -> None:
         """Read the configuration and prepare requests; see `Client.start()`.
@@ -211,6 +221,21 @@ class Endpoint:
             yield response
         finally:
             response.close()
+
+    def object_in(self, body: bytes, request: Request) -> KubeObject:
+        """Return the object in the body of a response.
+
+        Raises:
+            DecodeError: If it is no object.
+        """
+        try:
+            return KubeObject.of(body)
+        except DecodeError as exc:
+            # Without an excerpt: it may be a Secret.
+            raise DecodeError(
+                f"{self.config.server} returned an invalid object for {request.method} "
+                f"{request.path}: {exc}"
+            ) from exc
 
     async def _wait_for_token(self, throttle: Throttle, request: Request) -> None:
         loop = asyncio.get_running_loop()

@@ -85,7 +85,8 @@ class Transport:
     ) -> None:
         self._config = config
         self._authenticator = authenticator
-        self._meter = meter
+        self.meter = meter
+        """Receiver of request metrics, or None."""
         # Weak, so that closed sockets drop out.
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._closed = False
@@ -273,16 +274,16 @@ class Transport:
         return await self._request(request, auth, head)
 
     def _count_retry(self, request: Request, code: int | str) -> None:
-        if self._meter is not None:
-            self._meter.repeated(request.method, code)
+        if self.meter is not None:
+            self.meter.repeated(request.method, code)
 
     async def _request(
         self, request: Request, auth: RequestAuth, head: PendingResponse
     ) -> aiohttp.ClientResponse:
-        if self._meter is None:
+        if self.meter is None:
             return await self._request_once(request, auth, head)
 
-        with self._meter.attempt(request.method) as answered:
+        with self.meter.attempt(request.method) as answered:
             raw = await self._request_once(request, auth, head)
             answered(raw.status)
             return raw

@@ -24,10 +24,13 @@ __all__ = [
     "PatchType",
     "Propagation",
     "Request",
+    "apply",
     "create",
     "delete",
     "patch",
+    "plain",
     "selection",
+    "type_of",
     "update",
 ]
 
@@ -199,6 +202,38 @@ def patch(
     return Request("PATCH", path, params, content, _PATCHES[type])
 
 
+def apply(
+    resource: Resource,
+    body: Body,
+    *,
+    namespace: str | None = None,
+    subresource: str | None = None,
+    dry_run: bool = False,
+    field_manager: str,
+    force: bool = False,
+) -> Request:
+    """Build the request to apply the object that the body names.
+
+    Raises:
+        OptionsError: If name or namespace are missing or the body cannot be sent.
+    """
+    identity = _identity(encode(body))
+    if not identity.name:
+        raise OptionsError("the body of an apply needs metadata.name")
+
+    return patch(
+        resource,
+        identity.name,
+        body,
+        namespace=namespace or identity.namespace or None,
+        type="apply",
+        subresource=subresource,
+        dry_run=dry_run,
+        field_manager=field_manager,
+        force=force,
+    )
+
+
 def delete(
     resource: Resource,
     name: str = "",
@@ -293,6 +328,33 @@ def encode(body: Body) -> bytes:
         "a body must be a dict, KubeObject, msgspec Struct, Pydantic or kubernetes_asyncio "
         f"model, not {type(body).__name__}"
     )
+
+
+def plain(body: Body) -> dict[str, Any]:
+    """Return a new dict of a body.
+
+    Raises:
+        OptionsError: If it is no object, or contains a value of an unsupported type.
+    """
+    decoded = json_codec.loads(encode(body))
+    if not isinstance(decoded, dict):
+        raise OptionsError(f"the body is not a Kubernetes object: {shown(decoded)}")
+
+    return decoded
+
+
+def type_of(body: Body) -> tuple[str, str]:
+    """Return the `apiVersion` and the kind of a body.
+
+    Raises:
+        OptionsError: If one of them is missing.
+    """
+    given = _read(encode(body))
+    for key, text in (("apiVersion", given.apiVersion), ("kind", given.kind)):
+        if not text or not isinstance(text, str):
+            raise OptionsError(f"the body has no {key}: add it, or pass resource=")
+
+    return given.apiVersion, given.kind
 
 
 class _Metadata(msgspec.Struct):

@@ -13,6 +13,10 @@ from aioinformer.controller.leader_election import LeaderElector, LeaderLock
 from aioinformer.controller.lease_lock import LeaseLock
 from aioinformer.controller.lease_record import LeaseRecord
 from aioinformer.controller.manager import Manager
+from aioinformer.controller.owner_references import (
+    set_controller_reference,
+    set_owner_reference,
+)
 from aioinformer.controller.predicates import (
     Predicate,
     annotations_changed,
@@ -23,6 +27,11 @@ from aioinformer.controller.predicates import (
 )
 from aioinformer.controller.reconcile import Cause, ReconcileRequest, Result
 from aioinformer.controller.source import enqueue_owner, enqueue_self
+from aioinformer.controller.status import (
+    ControllerStatus,
+    FailingRequest,
+    RunningReconcile,
+)
 from aioinformer.model.conditions import (
     find_status_condition,
     is_status_condition_true,
@@ -33,8 +42,10 @@ __all__ = [
     "Cause",
     "Context",
     "Controller",
+    "ControllerStatus",
     "Elector",
     "EventRecorder",
+    "FailingRequest",
     "LeaderElector",
     "LeaderLock",
     "LeaseLock",
@@ -45,6 +56,7 @@ __all__ = [
     "ReconcileClient",
     "ReconcileRequest",
     "Result",
+    "RunningReconcile",
     "annotations_changed",
     "enqueue_owner",
     "enqueue_self",
@@ -55,6 +67,8 @@ __all__ = [
     "labels_changed",
     "matches_labels",
     "resource_version_changed",
+    "set_controller_reference",
+    "set_owner_reference",
     "set_status_condition",
     "with_object",
 ]

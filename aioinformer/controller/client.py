@@ -250,6 +250,29 @@ class ReconcileClient:
         )
         return await self._write(request)
 
+    async def apply(
+        self,
+        obj: Body,
+        *,
+        field_manager: str,
+        resource: Resource | None = None,
+        namespace: str | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+        subresource: str | None = None,
+    ) -> KubeObject:
+        """Create or change an object by server-side apply: see `Client.apply`."""
+        request = verbs.apply(
+            resource or await self.discovery.resource_of(obj),
+            obj,
+            namespace=namespace,
+            subresource=subresource,
+            dry_run=dry_run,
+            field_manager=field_manager,
+            force=force,
+        )
+        return await self._write(request)
+
     async def patch_status(
         self,
         resource: Resource,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeAlias, TypeVar
 
 from aioinformer._tasks import in_thread_until_done, wait_through_cancellation
 from aioinformer.controller.reconcile import ReconcileRequest, Result
@@ -19,9 +19,14 @@ from aioinformer.model.callables import (
 from aioinformer.model.objects import KubeObject
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aioinformer.client.verbs import Body
     from aioinformer.controller.client import ReconcileClient
     from aioinformer.controller.reconcile import Cause
+    from aioinformer.controller.writer import Writer
     from aioinformer.informer.lister import Lister
+    from aioinformer.model.resource import Resource
 
 __all__ = ["Context", "Reconcile", "Threads", "check_reconcile", "with_object"]
 
@@ -115,6 +120,7 @@ class Context:
         "_client",
         "_settle",
         "_threads",
+        "_writer",
         "attempt",
         "causes",
         "lister",
@@ -133,6 +139,7 @@ class Context:
         client: ReconcileClient | None,
         settle: Callable[[Context], Awaitable[None]],
         threads: Threads,
+        writer: Writer,
     ) -> None:
         self.request: ReconcileRequest = request
         self.lister: Lister = lister
@@ -142,6 +149,7 @@ class Context:
         self._client = client
         self._settle = settle
         self._threads = threads
+        self._writer = writer
 
     def __repr__(self) -> str:
         return f"<Context of {self.request.key} attempt={self.attempt}>"
@@ -162,6 +170,169 @@ class Context:
             )
 
         return self._client
+
+    # ------------------------------------------------------------ writing
+
+    async def apply(
+        self, child: Body, *, resource: Resource | None = None
+    ) -> KubeObject:
+        """Create or change an object that the object of this reconcile owns.
+
+        ::
+
+            deployment = await ctx.apply(deployment_of(site))
+
+        It adds an owner reference, as `set_controller_reference`, and applies the body
+        by server-side apply, as `Client.apply` with `force=True`. The controller's name
+        is the field manager. A missing namespace is that of the owner.
+
+        A write that would change nothing is skipped: the body is that of the last
+        apply, and an informer of this controller (`owns=`) shows the state that the
+        server returned then. The status may differ. After a restart, or if a transform
+        removes fields that others change, it applies once more than necessary, which
+        the server ignores. Without an informer of the child it always applies.
+
+        Args:
+            child: Complete body: dict, `KubeObject` or model. Fields that earlier
+                bodies had, and that this one lacks, are removed.
+            resource: Resource of the child; None to find it by `apiVersion` and kind.
+
+        Returns:
+            The child, as returned by the server or shown by the informer.
+
+        Raises:
+            AlreadyOwned: If an informer shows that another object controls the child.
+                Nothing is written.
+            NotFound: If the object of this reconcile does not exist, or the server has
+                no such kind or namespace.
+            LeadershipLost: If another process may lead by now.
+            OptionsError: If the controller has no client, or the child is in another
+                namespace, or cluster-scoped with a namespaced owner; for other errors
+                see `Client.apply`.
+
+        Cancellation:
+            The connection is closed; the child may have been changed.
+        """
+        return await self._writer.apply(self.client, child, resource)
+
+    def event(
+        self,
+        regarding: KubeObject | Mapping[str, Any],
+        type: Literal["Normal", "Warning"],  # noqa: A002 - the API's own word
+        reason: str,
+        note: str,
+        *,
+        action: str | None = None,
+        related: KubeObject | Mapping[str, Any] | None = None,
+    ) -> None:
+        """Record a Kubernetes Event, without waiting: see `EventRecorder.event`.
+
+        The recorder needs no setup: the controller creates and runs it, and its name is
+        that of the controller. At the end of the controller, or of its `Manager`,
+        remaining events get 5 s to be written.
+
+        Args:
+            regarding: Object of the event, its body, or a reference.
+            type: `"Warning"` if it needs attention, else `"Normal"`.
+            reason: Reason as one CamelCase word, such as `"Deployed"`.
+            note: Explanation for people.
+            action: Action that was taken or failed, as one word; None for the reason.
+            related: Related object.
+
+        Raises:
+            OptionsError: If the controller has no client, or the server would refuse
+                the event.
+        """
+        self._writer.recorder().event(
+            regarding, type, reason, note, action=action, related=related
+        )
+
+    def set_status(self, status: Body = None, /, **fields: Any) -> bool:
+        """Set fields of the status of the object of this reconcile.
+
+        ::
+
+            ctx.set_status(ready=2, url="https://blog.example.com")
+
+        Changes are collected. One request writes them when the reconcile has ended,
+        also if it failed or timed out, but not if it was cancelled or leadership was
+        lost. Nothing is written if the status has them already, or the object does not
+        exist any more. The next reconcile of the request sees the write. If it fails,
+        the reconcile counts as failed.
+
+        The write has the version that was read. After a `Conflict` the object is read
+        again and the changes are applied to it, up to 5 times. Fields and conditions of
+        other writers are kept.
+
+        Args:
+            status: Fields as a dict or a model.
+            fields: Further fields. Each value replaces the whole field; None removes
+                it.
+
+        Returns:
+            True if a field differs from the cached object, with changes so far.
+
+        Raises:
+            OptionsError: If the controller has no client, the resource of the informer
+                is unknown, or a value is not JSON.
+        """
+        return self._writer.status.set_fields(status, fields)
+
+    def set_condition(
+        self,
+        type: str,  # noqa: A002 - the API's own word
+        status: bool | Literal["True", "False", "Unknown"],
+        *,
+        reason: str,
+        message: str = "",
+    ) -> bool:
+        """Set a condition in the status of the object of this reconcile.
+
+        ::
+
+            if ctx.set_condition("Ready", done, reason="Deployed" if done else "Deploying"):
+                ctx.event(site, "Normal", "Changed", "...")
+
+        It is written as by `set_status`. Other conditions are kept. `observedGeneration`
+        is that of the cached object, and `lastTransitionTime` changes with the status
+        of the condition only.
+
+        Args:
+            type: Type of the condition, such as `"Ready"`.
+            status: Status of the condition.
+            reason: Reason as one CamelCase word.
+            message: Explanation for people.
+
+        Returns:
+            True if its status, reason or message differs from the cached object, with
+            changes so far. A new `observedGeneration` is written, but returns False.
+
+        Raises:
+            OptionsError: If the server would refuse the condition; for other reasons
+                see `set_status`.
+        """
+        return self._writer.status.set_condition(
+            type, status, reason=reason, message=message
+        )
+
+    async def write_status(self) -> KubeObject | None:
+        """Write what `set_status` and `set_condition` collected, before the end.
+
+        Returns:
+            The object as stored by the server; None if there was nothing to write, or
+            the object does not exist any more.
+
+        Raises:
+            Conflict: If other writers changed the object during each of 5 attempts.
+            NotFound: If the resource has no subresource `status`.
+            LeadershipLost: If another process may lead by now.
+
+        Cancellation:
+            The connection is closed; the status may have been written.
+        """
+        return await self._writer.status.write()
+
+    # ------------------------------------------------------------ waiting
 
     async def settled(self) -> None:
         """Wait, within a reconcile, until the informers show its writes.

@@ -19,6 +19,7 @@ from aioinformer.controller.context import check_reconcile
 from aioinformer.controller.metrics import ControllerMetrics
 from aioinformer.controller.source import sources_of
 from aioinformer.controller.workers import Workers
+from aioinformer.controller.writer import ControllerEvents
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError
 from aioinformer.informer.handlers.error_reporter import ErrorReporter
 from aioinformer.informer.lifecycle import Lifecycle
@@ -32,9 +33,11 @@ if TYPE_CHECKING:
     from aioinformer.client.client import Client
     from aioinformer.controller.client import Elector
     from aioinformer.controller.context import Reconcile
+    from aioinformer.controller.event_recorder import EventRecorder
     from aioinformer.controller.predicates import Predicate
     from aioinformer.controller.reconcile import ReconcileRequest
     from aioinformer.controller.source import Owned, Source, Watched
+    from aioinformer.controller.status import ControllerStatus
     from aioinformer.errors import HandlerError
     from aioinformer.informer.handlers.registration import Registration
     from aioinformer.informer.shared_informer import SharedInformer
@@ -176,6 +179,7 @@ class Controller(Lifecycle):
             if queue is None
             else _claim_queue(queue)
         )
+        self._events = ControllerEvents(name)
         self._new_workers = partial(
             Workers,
             name,
@@ -184,6 +188,7 @@ class Controller(Lifecycle):
             self.informers,
             concurrency=concurrency,
             timeout=seconds,
+            events=self._events,
             metrics=self._reconcile_metrics,
         )
         self._workers = self._new_workers()
@@ -206,12 +211,32 @@ class Controller(Lifecycle):
         return self._queue
 
     @property
+    def recorder(self) -> EventRecorder | None:
+        """Recorder of `Context.event`; None before the first event of a run."""
+        return self._events.current
+
+    @property
     def has_synced(self) -> bool:
         """True once the handlers have processed the initial objects.
 
         Reconciles begin then. It stays True after the end, until the next run.
         """
         return self._synced
+
+    def set_metrics(self, sink: MetricsSink) -> None:
+        """Set the sink of metrics of the controller and its queue, unless they have one.
+
+        A `Manager` with a sink calls it.
+        """
+        self._metrics.connect(sink)
+        self._queue.set_metrics(sink)
+
+    def status(self) -> ControllerStatus:
+        """Return what the controller does at the moment, to show it to people.
+
+        Call it in the event loop of the controller.
+        """
+        return self._workers.status(self.name, synced=self._synced)
 
     # ------------------------------------------------------------ lifetime
 
@@ -255,6 +280,17 @@ class Controller(Lifecycle):
         It does not stop the controller.
         """
         self._workers.hurry()
+
+    async def write_events(self) -> None:
+        """Write the events of `ctx.event()` until cancelled.
+
+        `run()` does this, unless it runs already. A `Manager` runs it on every replica,
+        so that events outlive the leader's work.
+
+        Cancellation:
+            Stops it once the waiting events are written, or after 5 s.
+        """
+        await self._events.run()
 
     async def start(self) -> None:
         """Start it in a task of its own, and return when its handlers are added.
@@ -324,6 +360,12 @@ class Controller(Lifecycle):
         self._reconcile_metrics.concurrency(self._concurrency)
         registrations: list[Registration] = []
         async with asyncio.TaskGroup() as work:  # pragma: no branch - see above
+            events = None
+            if not self._events.running:
+                events = work.create_task(
+                    self.write_events(), name=f"{self.name} events"
+                )
+
             try:
                 registrations += map(self._listen, self._sources)
                 ready()
@@ -337,6 +379,8 @@ class Controller(Lifecycle):
                     registration.remove()
 
                 await workers.drain(self._drain_seconds)
+                if events is not None:
+                    events.cancel()
 
     def _listen(self, source: Source) -> Registration:
         return source.informer.add_event_handler(

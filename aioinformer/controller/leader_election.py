@@ -192,6 +192,13 @@ class LeaderElector:
         state = "leads" if self.is_leader else f"leader={self.leader!r}"
         return f"<LeaderElector {self.name} as {self.identity} {state}>"
 
+    def set_metrics(self, sink: MetricsSink) -> None:
+        """Set the sink of metrics, unless the elector has one.
+
+        A `Manager` with a sink calls it.
+        """
+        self._metrics.set_sink(sink)
+
     # ------------------------------------------------------------ status
 
     @property

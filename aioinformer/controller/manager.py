@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aioinformer._runnables import Runnable, Runnables
-from aioinformer._tasks import Supervisor, run_concurrently
+from aioinformer._tasks import Supervisor
 from aioinformer._user_code import guarded_logger
 from aioinformer.client.keep_open import keep_open
 from aioinformer.controller.controller import (
@@ -19,6 +19,7 @@ from aioinformer.controller.controller import (
     deadline_in,
     wait_with_warnings,
 )
+from aioinformer.controller.event_recorder import EventRecorder
 from aioinformer.errors import (
     InformerStopped,
     LeadershipLost,
@@ -31,17 +32,21 @@ from aioinformer.informer.lifecycle import Lifecycle, WebLifespan, running_loop
 from aioinformer.model.callables import check_runs, check_takes, is_coroutine_function
 from aioinformer.model.misuse import with_advice
 from aioinformer.model.times import seconds_of
+from aioinformer.web.checks import CHECK_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
     from typing import TypeAlias, Unpack
 
     from aioinformer.client.client import Client
     from aioinformer.controller.leader_election import LeaderElector
+    from aioinformer.controller.serving import Serving
     from aioinformer.informer.informer_spec import InformerOptions
     from aioinformer.informer.shared_informer import SharedInformer
+    from aioinformer.metrics import MetricsSink
     from aioinformer.model.resource import Resource
     from aioinformer.model.times import Duration
+    from aioinformer.web.checks import Check
 
     Function: TypeAlias = Callable[[], Awaitable[object]]
 
@@ -79,16 +84,16 @@ class Manager(Lifecycle, WebLifespan):
 
         client = Client.from_env()
         elector = LeaderElector(LeaseLock(client, "copier"))
-        async with Manager(client, elector=elector) as manager:
-            maps = manager.informer("v1", "configmaps")
-            manager.add(Controller("copier", reconcile, for_=maps))
-            manager.add(serve_health, leader_only=False)
-            await manager.run()
+        manager = Manager(client, elector=elector)
+        maps = manager.informer("v1", "configmaps")
+        manager.add(Controller("copier", reconcile, for_=maps))
+        manager.serve(port=8080)  # health, metrics, debug page
+        await manager.run(handle_signals=True)
 
     It starts the client, the informers, and the runnables of every replica. Once all
     caches are synced and this replica leads, it starts its controllers. It stops in
     reverse order: controllers drain, the lease is released, and the other runnables
-    stop. A health endpoint therefore answers until the end.
+    stop. What `serve()` serves is there from the beginning to the end.
 
     When leadership is lost, for example in an outage of the API server, only the
     leader's runnables stop. Informers and other runnables continue, and the manager
@@ -121,14 +126,17 @@ class Manager(Lifecycle, WebLifespan):
 
     Args:
         client: Client of the informers and reconciles.
-        factory: Factory of the informers, if it needs options such as a namespace or
-            metrics, or is already running.
+        factory: Factory of the informers, if it needs options such as a namespace, or
+            is already running.
         elector: Leader election among several replicas; None for one replica.
         drain_timeout: Seconds that the leader's runnables, and then all others, may
             take to end before they are cancelled again. Controllers have a shorter
             timeout of their own.
         exit_on_loss: True to end with `LeadershipLost` when leadership is lost, instead
             of waiting to lead again.
+        metrics: Sink of the metrics of all parts: the client, the factory, the elector,
+            and the controllers with their queues. A part with a sink of its own keeps
+            that. None for a `PrometheusSink` if `serve()` is called, else for none.
 
     Raises:
         OptionsError: If the client or the timeout is invalid.
@@ -142,6 +150,7 @@ class Manager(Lifecycle, WebLifespan):
         elector: LeaderElector | None = None,
         drain_timeout: Duration = 15.0,
         exit_on_loss: bool = False,
+        metrics: MetricsSink | None = None,
     ) -> None:
         self.factory: SharedInformerFactory = (
             SharedInformerFactory(client) if factory is None else factory
@@ -165,6 +174,11 @@ class Manager(Lifecycle, WebLifespan):
         self._idle.set()
         self._failure: BaseException | None = None
         self._raised = False  # True once `shutdown()` has raised the failure
+        self._recorders: list[EventRecorder] = []
+        self._serving: Serving | None = None
+        self._metrics: MetricsSink | None = None
+        if metrics is not None:
+            self._measure(metrics)
 
     def __repr__(self) -> str:
         state = "running" if self.running else "stopped" if self._begun else "idle"
@@ -224,6 +238,12 @@ class Manager(Lifecycle, WebLifespan):
         if not group.ended:  # the next group of the leader starts it
             group.add(runnable)
 
+        if isinstance(part, Controller):
+            # Events outlive the leader's work.
+            events = Runnable(f"events of {part.name}", part.write_events)
+            self._parts.append(_Part(part, events, leader_only=False))
+            self._all_replicas.add(events)
+
     async def remove(self, part: Controller | Runs | Function) -> None:
         """End a controller or another runnable, and forget it. Others continue.
 
@@ -250,7 +270,15 @@ class Manager(Lifecycle, WebLifespan):
         for entry in entries:
             entry.removed = True
 
-        await run_concurrently(*map(self._end_part, entries))
+        interrupted = None
+        for entry in entries:  # in order, as a controller ends before its events
+            try:
+                await self._end_part(entry)
+            except asyncio.CancelledError as exc:
+                interrupted = exc
+
+        if interrupted is not None:
+            raise interrupted
 
     async def _end_part(self, entry: _Part) -> None:
         group = self._leader_only if entry.leader_only else self._all_replicas
@@ -263,8 +291,9 @@ class Manager(Lifecycle, WebLifespan):
     def _forget(self, entry: _Part) -> None:
         if entry in self._parts:
             self._parts.remove(entry)
-            if entry.part in self._controllers:
-                self._controllers.remove(entry.part)
+            for known in (self._controllers, self._recorders):
+                if entry.part in known:
+                    known.remove(entry.part)
 
     def _group(self, *, leader_only: bool) -> Runnables:
         """Return a group of all parts for the leader, or for every replica."""
@@ -290,12 +319,18 @@ class Manager(Lifecycle, WebLifespan):
                 )
 
             self._controllers.append(part)
+            if self._metrics is not None:
+                part.set_metrics(self._metrics)
+
             elector = self.elector if leader_only else None
             return Runnable(
                 name or f"controller {part.name}",
                 lambda: self._control(part, elector),
                 part.hurry,
             )
+
+        if isinstance(part, EventRecorder):
+            self._recorders.append(part)
 
         run: Any = getattr(part, "run", part)
         if isinstance(part, type) or not is_coroutine_function(run):
@@ -310,30 +345,134 @@ class Manager(Lifecycle, WebLifespan):
         own: str = getattr(part, "__qualname__", type(part).__name__)
         return Runnable(name or own, run)
 
+    def serve(
+        self,
+        port: int = 8080,
+        *,
+        host: str | None = None,
+        checks: Mapping[str, Check] | None = None,
+        livez_checks: Mapping[str, Check] | None = None,
+        check_timeout: Duration = CHECK_SECONDS,
+        max_staleness: Duration | None = None,
+        reasons: bool = False,
+        debug: bool = True,
+    ) -> None:
+        """Serve health, metrics and a debug page, on every replica.
+
+        ::
+
+            manager.serve(port=8080, checks={"database": database.ping})
+
+        - `/readyz`: 503 while a cache is not synced, the Lease was never reached, or a
+          check fails.
+        - `/livez`: 503 if a restart helps, but not in an outage of the API server.
+        - `/metrics`: the metrics of all parts, for Prometheus. Requires the `metrics`
+          extra, or a sink with a registry.
+        - `/debug`: informers, queues, running reconciles with their causes, and failing
+          requests with the time of their next attempt. It shows names of objects and
+          classes of errors. With `?format=json` it is JSON.
+
+        The port is open before anything else starts, and until everything has ended.
+        Requests are neither authenticated nor logged.
+
+        Args:
+            port: Port to listen on.
+            host: Address to listen on. None for all addresses, as a kubelet sends
+                probes to that of the pod.
+            checks: Own checks of `/readyz` by name: functions without arguments, plain
+                or async. One that returns a text, raises or times out has failed. The
+                log has the text. Plain ones are called in the event loop.
+            livez_checks: Own checks of `/livez` by name: what only a restart mends.
+            check_timeout: Maximum duration of each check, below the timeout of the
+                probe.
+            max_staleness: Maximum age of a cache in `/readyz`. None keeps the replica
+                ready during an outage.
+            reasons: True to show error messages, which name servers, users and files.
+                Parts that look like secrets are left out.
+            debug: False for no debug page.
+
+        Raises:
+            OptionsError: If it was called before, the manager runs or has ended, or a
+                time, a check or its name is invalid. (If the port is in use, `start()`
+                and `run()` raise OSError.)
+            WrongLoop: If the manager runs in another event loop.
+        """
+        self._check_loop()
+        if self._serving is not None:
+            raise OptionsError(f"this manager already serves port {self._serving.port}")
+
+        if self.running or self._over.is_set():
+            raise OptionsError("call serve() before the manager starts")
+
+        from aioinformer.controller.serving import Serving, default_sink
+
+        metrics = default_sink() if self._metrics is None else self._metrics
+        self._serving = Serving(
+            self,
+            port=port,
+            host=host,
+            metrics=metrics,
+            debug=debug,
+            reasons=reasons,
+            checks=checks,
+            livez_checks=livez_checks,
+            check_timeout=check_timeout,
+            max_staleness=max_staleness,
+        )
+        if metrics is not None:
+            self._measure(metrics)
+
+    def _measure(self, sink: MetricsSink) -> None:
+        """Pass a sink to all parts that have none. Later ones get it, too."""
+        self._metrics = sink
+        self._client._endpoint.set_metrics(sink)  # noqa: SLF001
+        self.factory.set_metrics(sink)
+        if self.elector is not None:
+            self.elector.set_metrics(sink)
+
+        for controller in self._controllers:
+            controller.set_metrics(sink)
+
     # ------------------------------------------------------------ status
 
     @property
+    def controllers(self) -> tuple[Controller, ...]:
+        """All controllers that were added."""
+        return tuple(self._controllers)
+
+    @property
+    def recorders(self) -> tuple[EventRecorder, ...]:
+        """All event recorders that were added, and those of controllers."""
+        own = (it.recorder for it in tuple(self._controllers))
+        return (*self._recorders, *(it for it in own if it is not None))
+
+    @property
     def informers(self) -> tuple[SharedInformer, ...]:
-        """All informers of its factory, including temporary ones."""
-        return self.factory.informers
+        """All informers of its factory, including temporary ones, and of controllers."""
+        return self._with_controllers(self.factory.informers)
 
     @property
     def lasting(self) -> tuple[SharedInformer, ...]:
-        """All informers of its factory, without temporary ones."""
-        return self.factory.lasting
+        """Permanent informers of its factory, and those of controllers."""
+        return self._with_controllers(self.factory.lasting)
+
+    def _with_controllers(
+        self, informers: Iterable[SharedInformer]
+    ) -> tuple[SharedInformer, ...]:
+        of_controllers = (it.informers for it in tuple(self._controllers))
+        return tuple(dict.fromkeys(chain(informers, *of_controllers)))
 
     def not_ready(self) -> dict[str, str]:
         """Return reasons for not being ready, by name, for a readiness endpoint.
 
-        The names are those of informers, as in `SharedInformerFactory.not_ready`,
-        including those of controllers, and `"manager"`. A replica that waits to lead is
+        The names are those of informers, as in `SharedInformerFactory.not_ready`, and
+        `"manager"`. A replica that waits to lead is
         ready, once it has reached the Lease: one without permissions must not replace
         a leader. Thread-safe.
         """
         own = self.why_dead() or self.why_not_elected()
         own = own or ("" if self.running else "not running")
-        of_controllers = (it.informers for it in tuple(self._controllers))
-        found = not_ready(chain(self.lasting, *of_controllers))
+        found = not_ready(self.lasting)
         return found | ({"manager": own} if own else {})
 
     def why_dead(self) -> str:
@@ -388,6 +527,7 @@ class Manager(Lifecycle, WebLifespan):
 
         Raises:
             LeadershipLost: If leadership was lost, with `exit_on_loss`.
+            OSError: If the port of `serve()` is in use.
             OptionsError: If it has ended before, there is no usable configuration, or
                 signals should be handled outside of the main thread.
             BaseException: Failure of a runnable, or of an informer by a bug.
@@ -411,6 +551,7 @@ class Manager(Lifecycle, WebLifespan):
         Raises:
             OptionsError: If it is running, has ended, or there is no usable
                 configuration. In the last case it can be started again.
+            OSError: If the port of `serve()` is in use. It can be started again.
             WrongLoop: If it runs in another event loop.
 
         Cancellation:
@@ -458,6 +599,9 @@ class Manager(Lifecycle, WebLifespan):
     async def _run_supervised(self, ready: Callable[[], None]) -> None:
         try:
             async with AsyncExitStack() as stack:
+                if self._serving is not None:
+                    await stack.enter_async_context(self._serving.listening())
+
                 await stack.enter_async_context(keep_open(self._client))
                 if not self.factory.running:
                     await self.factory.start()

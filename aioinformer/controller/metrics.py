@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.errors import HandlerError, OptionsError, TransportError
 from aioinformer.informer.handlers.error_reporter import ErrorReporter, LogLimit
-from aioinformer.metrics import GuardedSink
+from aioinformer.metrics import GuardedSink, ScopedSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,13 +59,16 @@ class ControllerMetrics:
         on_error: Callable[[HandlerError], None] | None = None,
     ) -> None:
         self._name = name
-        self.enabled: bool = sink.enabled
-        """False without a sink of metrics."""
         self._sink = GuardedSink(sink, f"controller {name}", controller=name)
         self._on_error = on_error
         # By the class of the failure.
         self._limits: defaultdict[str, LogLimit] = defaultdict(LogLimit)
         self._blocking = LogLimit()
+
+    @property
+    def enabled(self) -> bool:
+        """False without a sink of metrics."""
+        return self._sink.enabled
 
     def concurrency(self, limit: int) -> None:
         """Set the maximum number of concurrent reconciles."""
@@ -251,11 +254,18 @@ class LeaderMetrics:
     ) -> None:
         self._name = name
         self._identity = identity
-        self._sink = GuardedSink(sink, name, name=name)
-        self._reporter = ErrorReporter(name, on_error, sink)
+        self._scope = ScopedSink(sink, name)
+        self._sink = GuardedSink(self._scope, name, name=name)
+        self._reporter = ErrorReporter(name, on_error, self._scope)
         # By the class of the failure.
         self._limits: defaultdict[str, LogLimit] = defaultdict(LogLimit)
+        self._leads = 0
         self._status(0)
+
+    def set_sink(self, sink: MetricsSink) -> None:
+        """Use a sink from now on, unless there is one."""
+        self._scope.connect(sink)
+        self._status(self._leads)
 
     def began(self) -> None:
         """Report that this replica has become the leader."""
@@ -316,5 +326,6 @@ class LeaderMetrics:
         """Report that a callback of the user raised."""
         self._reporter.failed(callback, self._name, subject, failure)
 
-    def _status(self, value: float) -> None:
+    def _status(self, value: int) -> None:
+        self._leads = value
         self._sink.gauge("leader_election_master_status", value)

@@ -1,19 +1,13 @@
-"""Writes of a reconcile that the informers of its controller do not show yet.
-
-A write is identified by the resource version in its response. A deletion has none: it
-is identified by the uid of the object, which then is missing or marked as being
-deleted.
-"""
+"""Writes of a reconcile that the informers of its controller do not show yet."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from aioinformer.errors import HistoryReset, InformerStopped, OptionsError
-from aioinformer.model.object_meta import version_number
+from aioinformer.informer.expected_state import NOTHING, ExpectedState, after_write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +16,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.model.objects import KubeObject
 
-__all__ = ["READ_METHODS", "ExpectedState", "ObjectPath", "PendingWrites"]
+__all__ = ["READ_METHODS", "ObjectPath", "PendingWrites"]
 
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -54,33 +48,6 @@ class ObjectPath(NamedTuple):
             namespace, parts = f"{parts[1]}/", parts[2:]
 
         return cls(group, parts[0], namespace + "".join(parts[1:2]))
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectedState:
-    """State of one object that an informer is to reach.
-
-    Attributes:
-        version: Resource version to reach, 0 for none.
-        left: True if the object left the informer's selection with that version.
-        deleted: Uid of the deleted object, empty for none.
-        marked: True if a deletion timestamp on that object is enough.
-    """
-
-    version: int = 0
-    left: bool = False
-    deleted: str = ""
-    marked: bool = False
-
-    def is_gone(self, obj: KubeObject | None) -> bool:
-        """Return True if a cached object shows the deletion."""
-        if obj is None or obj.uid != self.deleted:
-            return True
-
-        return self.marked and obj.at("metadata.deletionTimestamp") is not None
-
-
-_NOTHING = ExpectedState()
 
 
 class PendingWrites:
@@ -122,9 +89,7 @@ class PendingWrites:
             if request.method == "DELETE":
                 self._expect_deletion(informer, path, answer)
             else:
-                self._expect_version(informer, answer)
-                if _released_last_finalizer(answer):
-                    self._expect_end(informer, answer.key, answer.uid, marked=False)
+                self._expect_write(informer, answer)
 
     async def applied(self) -> None:
         """Wait until the informers show all writes, and forget them.
@@ -142,7 +107,8 @@ class PendingWrites:
         while self._expected:
             (informer, key), expected = next(iter(self._expected.items()))
             try:
-                await _shown(informer, key, expected)
+                with suppress(InformerStopped, OptionsError):
+                    await informer._waits.reached(key, expected)  # noqa: SLF001
             except HistoryReset:
                 self._expected.clear()
                 raise
@@ -151,21 +117,16 @@ class PendingWrites:
             if self._expected.get((informer, key)) is expected:
                 del self._expected[informer, key]
 
-    def _expect_version(self, informer: SharedInformer, obj: KubeObject) -> None:
-        version = version_number(obj.resource_version)
+    def _expect_write(self, informer: SharedInformer, obj: KubeObject) -> None:
         which = informer, obj.key
-        expected = self._expected.get(which)
-        selected = informer.selects(obj)
-        if expected is None:
-            # An object that leaves the selection is reported, if it was cached.
-            reported = selected or informer.store.get_by_key(obj.key) is not None
-        else:
-            reported = selected or not expected.left
-
-        if version > 0 and reported:
-            expected = expected or _NOTHING
-            changed = replace(expected, version=version, left=not selected)
-            self._expected[which] = changed
+        expected = after_write(
+            obj,
+            self._expected.get(which, NOTHING),
+            selected=informer.selects(obj),
+            cached=informer.store.get_by_key(obj.key) is not None,
+        )
+        if expected is not NOTHING:
+            self._expected[which] = expected
 
     def _expect_deletion(
         self, informer: SharedInformer, path: ObjectPath, answer: KubeObject
@@ -173,33 +134,6 @@ class PendingWrites:
         ended = answer.kind == "Status"
         uid = str(answer.at("details.uid", "")) if ended else answer.uid
         if uid:
-            self._expect_end(informer, path.key, uid, marked=not ended)
-
-    def _expect_end(
-        self, informer: SharedInformer, key: str, uid: str, *, marked: bool
-    ) -> None:
-        expected = self._expected.get((informer, key), _NOTHING)
-        self._expected[informer, key] = replace(expected, deleted=uid, marked=marked)
-
-
-async def _shown(informer: SharedInformer, key: str, expected: ExpectedState) -> None:
-    namespace = key.rpartition("/")[0]
-    with suppress(InformerStopped, OptionsError):
-        if expected.version:
-            version = str(expected.version)
-            await informer.wait_for_version(version, namespace=namespace or None)
-
-        if expected.deleted:
-            await informer.wait_until(expected.is_gone, key=key)
-
-
-def _released_last_finalizer(answer: KubeObject) -> bool:
-    """Return True if the write removed the last finalizer of a deleted object.
-
-    The answer may then have the version before the write, which informers show already.
-    """
-    return (
-        answer.deletion_timestamp is not None
-        and not answer.finalizers
-        and not answer.at("metadata.deletionGracePeriodSeconds")
-    )
+            which = informer, path.key
+            before = self._expected.get(which, NOTHING)
+            self._expected[which] = before.after_deletion(uid, marked=not ended)

@@ -27,8 +27,11 @@ from aioinformer.controller.reconcile import (
     outcome_of_answer,
     outcome_of_failure,
 )
+from aioinformer.controller.status import ControllerStatus, Failures, RunningReconcile
+from aioinformer.controller.writer import Writer, Writers
 from aioinformer.errors import HistoryReset, LeadershipLost, OptionsError
 from aioinformer.informer.handlers.handler_calls import BLOCKING_SECONDS, TimedCoroutine
+from aioinformer.informer.lifecycle import running_loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from aioinformer.controller.context import Reconcile
     from aioinformer.controller.metrics import ControllerMetrics
     from aioinformer.controller.source import Source
+    from aioinformer.controller.writer import ControllerEvents
     from aioinformer.informer.notifications import Notification
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.workqueue.priority import PriorityQueue
@@ -70,6 +74,7 @@ class _Run:
     priority: int
     context: Context
     threads: Threads
+    writer: Writer
     writes: PendingWrites | None
     """Writes that the informers have not shown yet; None without a client."""
     began: float
@@ -95,6 +100,7 @@ class Workers:
         informers: Informers of the controller. Reconciles get the lister of the first.
         concurrency: Maximum number of concurrent reconciles.
         timeout: Maximum seconds of a reconcile, or None.
+        events: Recorder of `Context.event`.
         metrics: Metrics of the controller.
     """
 
@@ -105,6 +111,7 @@ class Workers:
         queue: PriorityQueue[ReconcileRequest],
         informers: Iterable[SharedInformer],
         *,
+        events: ControllerEvents,
         concurrency: int,
         timeout: float | None,
         metrics: ControllerMetrics,
@@ -118,6 +125,7 @@ class Workers:
         self._queue = queue
         self._informers = tuple(informers)
         self._lister = self._informers[0].lister
+        self._writers = Writers(name, self._informers, events)
         self._timeout = timeout
         self._metrics = metrics
         self._causes = PendingCauses()
@@ -128,6 +136,7 @@ class Workers:
         self._waiting: set[asyncio.Task[Any]] = set()
         # Invariant: an entry is removed once its writes are shown.
         self._unshown: dict[ReconcileRequest, _Unshown] = {}
+        self._failures = Failures()
         self._draining = False
         self._hurried = False
         self._aborting = False
@@ -145,6 +154,30 @@ class Workers:
         for request in requests:
             self._causes.add(request, cause)
             self._queue.add(request, priority)
+
+    def status(self, name: str, *, synced: bool) -> ControllerStatus:
+        """Return what the controller does at the moment."""
+        # Before its start, there is nothing whose time counts.
+        loop = running_loop()
+        now = 0.0 if loop is None else loop.time()
+        return ControllerStatus(
+            name=name,
+            synced=synced,
+            queued=len(self._queue),
+            delayed=self._queue.delayed,
+            unshown=len(self._waiting),
+            running=tuple(
+                RunningReconcile(
+                    request=run.request,
+                    seconds=now - run.began,
+                    attempt=run.context.attempt,
+                    causes=run.context.causes,
+                    stale=run.context.stale,
+                )
+                for run in self._running.values()
+            ),
+            failing=self._failures.newest_first(now, self._queue.seconds_until),
+        )
 
     # ------------------------------------------------------------ lifetime
 
@@ -260,20 +293,32 @@ class Workers:
             )
             client = ReconcileClient(self.client, writes, self.elector)
 
+        stale = unshown is not None
         threads = Threads(request, self._metrics.thread_overdue)
+        writer = Writer(self._writers, request, client, self.client, stale=stale)
         context = Context(
             request,
             self._lister,
             causes=self._causes.take(request, now),
             attempt=self._attempt(request),
-            stale=unshown is not None,
+            stale=stale,
             client=client,
             settle=lambda ctx: self._settle(ctx, writes),
             threads=threads,
+            writer=writer,
         )
-        return _Run(request, priority, context, threads, writes, now)
+        return _Run(request, priority, context, threads, writer, writes, now)
 
     async def _work(self, run: _Run) -> Outcome:
+        """Call the reconcile, and write the status that it has set."""
+        outcome = await self._call(run)
+        failure = await run.writer.end(outcome.failure)
+        if failure is None or failure is outcome.failure:
+            return outcome
+
+        return outcome_of_failure(failure, timed_out=outcome.timed_out)
+
+    async def _call(self, run: _Run) -> Outcome:
         """Call the reconcile, and wait for its threads."""
         timeout = asyncio.timeout(self._timeout)
         try:
@@ -339,9 +384,13 @@ class Workers:
                 queue.add_after(request, outcome.after, run.priority)
 
         self._metrics.ended(outcome, now - run.began)
-        if outcome.failure is not None:
+        if outcome.failure is None:
+            self._failures.succeeded(request)
+        else:
+            attempt = run.context.attempt
+            self._failures.failed(request, outcome.failure, attempt, now)
             self._metrics.failed(
-                request, outcome, run.context.attempt, now, stopping=self._draining
+                request, outcome, attempt, now, stopping=self._draining
             )
 
     def _retry(self, request: ReconcileRequest, priority: int) -> None:

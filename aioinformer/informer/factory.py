@@ -142,6 +142,16 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         names = ", ".join(informer.name for informer in self.informers)
         return f"<{type(self).__name__} {names or 'without informers'}>"
 
+    def set_metrics(self, sink: MetricsSink) -> None:
+        """Set the sink of metrics, unless the factory has one.
+
+        Its informers begin to measure. A `Manager` with a sink calls it.
+        """
+        if not self._metrics.enabled:
+            self._metrics = sink
+            for informer in self.informers:
+                informer.set_metrics(sink)
+
     # ------------------------------------------------------------ informers
 
     @with_advice

@@ -8,26 +8,32 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.errors import NotSynced, OptionsError, Stale
 from aioinformer.informer.status import InformerStatus, combined, describe_state
+from aioinformer.informer.store.pipeline import SharedStore
 from aioinformer.metrics import GuardedSink
 from aioinformer.model.times import seconds_of
+from aioinformer.watch.interface import Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from aioinformer.cache.queue import Queue
     from aioinformer.cache.store import Indexer
     from aioinformer.informer.lifecycle import RunState
     from aioinformer.informer.listwatch.reflector import Reflector
     from aioinformer.informer.store.pipeline import Pipeline
     from aioinformer.metrics import ScopedSink
     from aioinformer.model.objects import KubeObject
+    from aioinformer.model.resource import Resource
     from aioinformer.model.times import Duration
     from aioinformer.watch.interface import ListerWatcher
 
-__all__ = ["NamespaceSource", "NamespaceSources", "sources_of"]
+__all__ = ["NamespaceSource", "NamespaceSources", "make_sources", "sources_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,7 @@ class NamespaceSources:
         indexer: Store that the sources fill.
         run_state: State of the informer's run.
         metrics: Sink of the informer; see `report`.
+        list_watches: List-watches of the sources.
     """
 
     def __init__(
@@ -108,8 +115,10 @@ class NamespaceSources:
         indexer: Indexer[KubeObject],
         run_state: RunState,
         metrics: ScopedSink,
+        list_watches: Iterable[ListerWatcher] = (),
     ) -> None:
         self.name = name
+        self._selections = tuple(it for it in list_watches if isinstance(it, Selection))
         self.all = sources
         """The sources."""
         self._indexer = indexer
@@ -125,6 +134,16 @@ class NamespaceSources:
 
     def __repr__(self) -> str:
         return f"<NamespaceSources {self.name} {len(self.all)}>"
+
+    @property
+    def resource(self) -> Resource | None:
+        """Resource of the objects; None if the list-watches do not know it."""
+        return self._selections[0].resource if self._selections else None
+
+    def selects(self, obj: KubeObject) -> bool:
+        """Return True if a list-watch selects an object, or none can tell."""
+        selections = self._selections
+        return not selections or any(it.selects(obj) for it in selections)
 
     @property
     def synced(self) -> bool:
@@ -264,3 +283,49 @@ def sources_of(
             raise OptionsError(f"invalid name of a namespace: {namespace!r}")
 
     return {namespace: source[namespace] for namespace in source}
+
+
+def make_sources(
+    name: str,
+    list_watches: Mapping[str | None, ListerWatcher],
+    queue: Queue[KubeObject] | None,
+    metrics: ScopedSink,
+    pipeline: Callable[..., Pipeline],
+    reflector: Callable[..., Reflector],
+) -> tuple[NamespaceSource, ...]:
+    """Return the sources of an informer.
+
+    Args:
+        name: Name of the informer.
+        list_watches: List-watches by namespace; None is the key of a single one.
+        queue: Queue between reflector and store. None for a `DeltaFIFO` of each.
+        metrics: Sink of the informer.
+        pipeline: Constructor of a pipeline, with the parts that all of them share.
+        reflector: Constructor of a reflector, with the options of all of them.
+
+    Raises:
+        OptionsError: If a queue is given for several namespaces.
+    """
+    several = len(list_watches) > 1
+    if queue is not None and several:
+        raise OptionsError(
+            "queue= cannot be combined with several namespaces: each has its own queue"
+        )
+
+    shared = SharedStore() if several else None
+    sources = []
+    for namespace, list_watch in list_watches.items():
+        own = name if shared is None else f"{name}/{namespace}"
+        filled = pipeline(
+            queue=queue
+            if queue is not None
+            else DeltaFIFO(key_func=attrgetter("key"), name=own, metrics=metrics),
+            metrics=GuardedSink(metrics, own, name=own),
+            name=own,
+            namespace=namespace or "",
+            shared=shared,
+        )
+        lists = reflector(list_watch, filled, name=own, metrics=metrics)
+        sources.append(NamespaceSource(namespace, lists, filled))
+
+    return tuple(sources)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from aioinformer._tasks import unwrap_group
-from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.index import NAMESPACE_INDEX, by_namespace
 from aioinformer.cache.store import Indexer
 from aioinformer.errors import OptionsError
@@ -28,19 +28,18 @@ from aioinformer.informer.lister import BodyJoiner, Lister
 from aioinformer.informer.listwatch.interface import ReflectorOptions
 from aioinformer.informer.listwatch.reflector import Reflector
 from aioinformer.informer.namespace_sources import (
-    NamespaceSource,
     NamespaceSources,
+    make_sources,
     sources_of,
 )
 from aioinformer.informer.store.compressor import BodyCompressor
-from aioinformer.informer.store.pipeline import Pipeline, SharedStore
+from aioinformer.informer.store.pipeline import Pipeline
 from aioinformer.informer.store.transformer import Transformer
 from aioinformer.informer.store.waiters import StoreWaiters
 from aioinformer.informer.waits import InformerWaits
 from aioinformer.metrics import NULL_SINK, GuardedSink, ScopedSink
 from aioinformer.model.callables import check_plain
 from aioinformer.model.misuse import with_advice
-from aioinformer.watch.interface import Selection
 
 if TYPE_CHECKING:
     import random
@@ -177,28 +176,33 @@ class SharedInformer:
         self._transformer.function = transform
         self._compressor = BodyCompressor(compression, name)
         self._processor = Processor()
-        sources = sources_of(source)
-        self._selections = tuple(
-            it for it in sources.values() if isinstance(it, Selection)
+        list_watches = sources_of(source)
+        pipeline = partial(
+            Pipeline,
+            self._indexer,
+            self._processor,
+            self._run_state.notify,
+            self._transformer,
+            waiters=self._waiters,
+            compressor=self._compressor,
         )
-        if queue is not None and len(sources) > 1:
-            raise OptionsError(
-                "queue= cannot be combined with several namespaces: each has its own queue"
-            )
-
-        shared = SharedStore() if len(sources) > 1 else None
+        reflector = partial(
+            Reflector, options=self.options, on_change=self._reflector_changed, rng=rng
+        )
         self._sources = NamespaceSources(
             name,
-            tuple(
-                self._new_source(namespace, it, shared, queue, rng)
-                for namespace, it in sources.items()
-            ),
+            make_sources(name, list_watches, queue, self._metrics, pipeline, reflector),
             self._indexer,
             self._run_state,
             self._metrics,
+            list_watches.values(),
         )
         self._waits = InformerWaits(
-            self._sources, self._indexer, self._waiters, self._run_state
+            self._sources,
+            self._indexer,
+            self._waiters,
+            self._run_state,
+            GuardedSink(self._metrics, name, name=name),
         )
         self._bodies = BodyJoiner(name)
         self._lister = Lister(
@@ -208,45 +212,6 @@ class SharedInformer:
             bodies=self._bodies,
         )
         self._resync_listing = ListOncePerTurn(self._indexer)
-
-    def _new_source(
-        self,
-        namespace: str | None,
-        list_watch: ListerWatcher,
-        shared: SharedStore | None,
-        queue: Queue[KubeObject] | None,
-        rng: random.Random | None,
-    ) -> NamespaceSource:
-        """Return a source of the whole store, or of one of several namespaces."""
-        name = self.name if shared is None else f"{self.name}/{namespace}"
-        if queue is None:
-            queue = DeltaFIFO(
-                key_func=attrgetter("key"), name=name, metrics=self._metrics
-            )
-
-        pipeline = Pipeline(
-            self._indexer,
-            self._processor,
-            self._run_state.notify,
-            self._transformer,
-            queue,
-            self._waiters,
-            self._compressor,
-            GuardedSink(self._metrics, name, name=name),
-            name=name,
-            namespace=namespace or "",
-            shared=shared,
-        )
-        reflector = Reflector(
-            list_watch,
-            pipeline,
-            name=name,
-            options=self.options,
-            on_change=self._reflector_changed,
-            metrics=self._metrics,
-            rng=rng,
-        )
-        return NamespaceSource(namespace, reflector, pipeline)
 
     def __repr__(self) -> str:
         return (
@@ -259,12 +224,11 @@ class SharedInformer:
     @property
     def resource(self) -> Resource | None:
         """Resource of the objects; None if the source does not know it."""
-        return self._selections[0].resource if self._selections else None
+        return self._sources.resource
 
     def selects(self, obj: KubeObject) -> bool:
         """Return True if a source selects an object, or the sources cannot tell."""
-        selections = self._selections
-        return not selections or any(it.selects(obj) for it in selections)
+        return self._sources.selects(obj)
 
     @property
     def indexer(self) -> Indexer[KubeObject]:
@@ -402,11 +366,8 @@ class SharedInformer:
     ) -> None:
         """Wait until the store has everything up to a version.
 
-        Pass the version of a response to a write, to read your own write afterwards.
-
-        With several namespaces, all of them have to reach the version. A namespace
-        without changes only advances with bookmarks, about one per minute. So pass the
-        namespace of a write.
+        After a write, use `has_seen`. With several namespaces, all of them have to reach the version. A namespace
+        without changes only advances with bookmarks, about one per minute.
 
         Args:
             resource_version: Version from the server; must be a decimal number.
@@ -430,6 +391,43 @@ class SharedInformer:
         await self._waits.wait_for_version(
             resource_version, timeout, namespace=namespace
         )
+
+    async def has_seen(
+        self,
+        written: KubeObject,
+        timeout: Duration | None = None,
+        *,
+        deleted: bool = False,
+    ) -> None:
+        """Wait until the store shows a write, or a later state of the object.
+
+        ::
+
+            web = await client.patch(DEPLOYMENTS, "web", change, namespace="shop")
+            await deployments.has_seen(web, timeout=10)
+
+        Reconciles wait by themselves: see `Context.client`.
+
+        Args:
+            written: Object that the write returned. If the informer neither selects nor
+                has it, there is nothing to wait for.
+            timeout: Seconds, or a timedelta; None for no limit.
+            deleted: True after a deletion: wait until the store does not have this
+                object, or has it with a deletion timestamp.
+
+        Raises:
+            TimeoutError: If the timeout expires. The message has the last state.
+            HistoryReset: If the server's versions go backwards meanwhile, so that the
+                write may be lost.
+            OptionsError: If it is not an object of this informer's kind, or has no
+                version that is a number (after a deletion, no uid).
+            InformerStopped: If the informer has ended.
+            WrongLoop: If called from another event loop or thread.
+
+        Cancellation:
+            Safe.
+        """
+        await self._waits.has_seen(written, timeout, deleted=deleted)
 
     @overload
     async def wait_until(
@@ -784,6 +782,10 @@ class SharedInformer:
     def report_failure(self, failure: HandlerError) -> None:
         """Log and count a failure of other user code, and pass it to `on_error`."""
         self._reporter.report(failure)
+
+    def set_metrics(self, sink: MetricsSink) -> None:
+        """Set the sink of metrics, unless the informer has one."""
+        self._metrics.connect(sink)
 
     def forget_metrics(self) -> None:
         """Make the metrics sink drop the series of this informer and its handlers.

@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import HistoryReset, OptionsError
+from aioinformer.informer.expected_state import NOTHING, after_write
 from aioinformer.model.callables import check_plain
 from aioinformer.model.object_meta import version_number
+from aioinformer.model.objects import KubeObject
 from aioinformer.model.times import timeout_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aioinformer.cache.store import Indexer
+    from aioinformer.informer.expected_state import ExpectedState
     from aioinformer.informer.lifecycle import RunState
     from aioinformer.informer.namespace_sources import NamespaceSource, NamespaceSources
     from aioinformer.informer.store.waiters import StoreWaiters
-    from aioinformer.model.objects import KubeObject
+    from aioinformer.metrics import GuardedSink
     from aioinformer.model.times import Duration
 
 __all__ = ["InformerWaits"]
@@ -29,6 +32,8 @@ logger: Final = guarded_logger(__name__)
 
 IDLE_SECONDS = 10.0
 """Seconds after which a wait for an informer that does not run logs a warning."""
+
+CONSISTENCY_WAIT = "controller_runtime_client_consistency_wait_duration_seconds"
 
 REFUSALS_TO_FAIL_FAST = 2
 """Refusals in a row after which a wait fails. A single one may come from a role that is
@@ -43,6 +48,7 @@ class InformerWaits:
         indexer: Store of the informer.
         waiters: Waiting tasks, which the pipelines wake.
         run_state: State of the informer's run.
+        metrics: Sink of `controller_runtime_client_consistency_wait_duration_seconds`.
     """
 
     def __init__(
@@ -51,11 +57,13 @@ class InformerWaits:
         indexer: Indexer[KubeObject],
         waiters: StoreWaiters,
         run_state: RunState,
+        metrics: GuardedSink,
     ) -> None:
         self._sources = sources
         self._indexer = indexer
         self._waiters = waiters
         self._run_state = run_state
+        self._metrics = metrics
 
     async def wait_synced(
         self, timeout: Duration | None = None, *, fail_fast: bool = True
@@ -105,6 +113,67 @@ class InformerWaits:
                 f"(version={self._sources.version(scope) or 'none'}): "
                 f"{self._describe(sources)}"
             ) from None
+
+    async def has_seen(
+        self, written: KubeObject, timeout: Duration | None = None, *, deleted: bool
+    ) -> None:
+        """Wait until the store shows a write, or a later state."""
+        self._run_state.check_open()
+        self._check_written(written)
+        key = written.key
+        selected = self._sources.selects(written)
+        cached = self._indexer.get_by_key(key) is not None
+        if not deleted:
+            _decimal(written.resource_version)
+            expected = after_write(written, NOTHING, selected=selected, cached=cached)
+        elif not written.uid:
+            raise OptionsError(f"cannot wait for the deletion of {key}: it has no uid")
+        elif selected or cached:
+            expected = NOTHING.after_deletion(written.uid, marked=True)
+        else:
+            expected = NOTHING
+
+        seconds = timeout_of(timeout)
+        try:
+            async with asyncio.timeout(seconds):
+                await self.reached(key, expected)
+        except TimeoutError:
+            sources = self._sources.of(_namespace_of(key))
+            what = "the deletion" if deleted else f"version {expected.version}"
+            raise TimeoutError(
+                f"{self._sources.name} did not show {what} of {key} within {seconds:g} s: "
+                f"{self._last_state(sources, key)} ({self._describe(sources)})"
+            ) from None
+
+    def _check_written(self, written: object) -> None:
+        if not isinstance(written, KubeObject):
+            raise OptionsError(
+                f"has_seen() takes the object that a write returned, not "
+                f"{type(written).__name__}: "
+                "after a deletion, pass the deleted object and deleted=True"
+            )
+
+        resource = self._sources.resource
+        kind = "" if resource is None else resource.kind
+        if kind and written.kind and kind != written.kind:
+            raise OptionsError(
+                f"{self._sources.name} has objects of kind {kind}, not {written.kind}"
+            )
+
+    async def reached(self, key: str, expected: ExpectedState) -> None:
+        """Wait until the store has an expected state of an object, and measure that."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            if expected.version:
+                version = str(expected.version)
+                await self.wait_for_version(version, namespace=_namespace_of(key))
+
+            if expected.deleted:
+                await self.wait_until(expected.is_gone, key=key)
+        finally:
+            if expected is not NOTHING:
+                self._metrics.observe(CONSISTENCY_WAIT, loop.time() - began)
 
     async def wait_until(
         self,

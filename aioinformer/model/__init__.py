@@ -4,7 +4,7 @@ Rule of this layer: pure and synchronous. Nothing here waits, logs, reads a cloc
 uses the network.
 """
 
-from aioinformer.model.conditions import condition, is_ready
+from aioinformer.model.conditions import condition, is_ready, rolled_out
 from aioinformer.model.keys import meta_namespace_key, split_key
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.resource import Resource
@@ -22,6 +22,7 @@ __all__ = [
     "is_ready",
     "kube_time",
     "meta_namespace_key",
+    "rolled_out",
     "split_key",
     "strip_managed_fields",
     "transform_dict",

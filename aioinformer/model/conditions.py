@@ -1,9 +1,10 @@
 """Conditions: entries of `status.conditions`, as in `metav1.Condition`. Pure.
 
-`condition` and `is_ready` read those of an object. The other functions work on a list of
-conditions. They are those of apimachinery (`pkg/api/meta/conditions.go`), with three
-differences: they return a new list, as cached objects are read-only; they fill in a
-missing transition time; and they refuse what the server would refuse.
+`condition`, `is_ready` and `rolled_out` read the status of an object. The other
+functions work on a list of conditions. They are those of apimachinery
+(`pkg/api/meta/conditions.go`), with three differences: they return a new list, as
+cached objects are read-only; they fill in a missing transition time; and they refuse
+what the server would refuse.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ __all__ = [
     "find_status_condition",
     "is_ready",
     "is_status_condition_true",
+    "rolled_out",
     "set_status_condition",
 ]
 
@@ -63,8 +65,8 @@ def condition(
 def is_ready(obj: Mapping[str, Any] | None) -> bool:
     """Return whether the condition `Ready` of an object is true.
 
-    Pods, nodes and most custom resources have it. (Deployments have `Available`: see
-    `condition`.) It also fits as a predicate or filter::
+    Pods, nodes and most custom resources have it. (Deployments do not: see
+    `rolled_out`.) It also fits as a predicate or filter::
 
         await pods.wait_until(is_ready, key="shop/web-0", timeout=30)
         pods.add_event_handler(on_add=..., filter=is_ready)
@@ -73,6 +75,30 @@ def is_ready(obj: Mapping[str, Any] | None) -> bool:
         obj: Object, as a `KubeObject` or a dict; None, for an absent one, is not ready.
     """
     return _is_true(condition(obj, "Ready"))
+
+
+def rolled_out(deployment: Mapping[str, Any] | None) -> bool:
+    """Return whether a Deployment runs its current template, as `kubectl rollout status`.
+
+    All replicas are updated and available, and none of an old template is left.
+
+    Args:
+        deployment: Deployment, as a `KubeObject` or a dict; None, for an absent one, is
+            not rolled out.
+    """
+    if not deployment:
+        return False
+
+    metadata, spec, status = (
+        deployment.get(key) or {} for key in ("metadata", "spec", "status")
+    )
+    wanted = spec.get("replicas", 1)  # the default of the server
+    total, updated, available = (
+        status.get(key, 0)
+        for key in ("replicas", "updatedReplicas", "availableReplicas")
+    )
+    observed = status.get("observedGeneration", 0) >= metadata.get("generation", 0)
+    return bool(observed and updated >= wanted and total <= updated <= available)
 
 
 def set_status_condition(

@@ -50,6 +50,7 @@ __all__ = [
     "STORAGE_CLASSES",
     "built_in_resources",
     "check_resource",
+    "find_kind",
     "kind_of_model",
     "lookup",
     "meant",
@@ -176,6 +177,9 @@ def built_in_resources() -> tuple[Resource, ...]:
     return *_KNOWN.values(), EVENTS_V1, HORIZONTAL_POD_AUTOSCALERS_V1
 
 
+_BY_KIND = {(it.api_version, it.kind): it for it in built_in_resources()}
+
+
 def short_names(resource: Resource) -> tuple[str, ...]:
     """Return the short names of a built-in resource.
 
@@ -194,6 +198,16 @@ def lookup(api_version: str, plural: str) -> Resource | None:
         plural: Plural in lower case, such as `"pods"`.
     """
     return _KNOWN.get((api_version, plural))
+
+
+def find_kind(api_version: str, kind: str) -> Resource | None:
+    """Find the built-in resource of a kind; return None if there is none.
+
+    Example:
+        >>> str(find_kind("apps/v1", "Deployment"))
+        'deployments.apps'
+    """
+    return _BY_KIND.get((api_version, kind))
 
 
 def similar(word: str) -> Resource | None:

@@ -73,6 +73,10 @@ class DelayedItems(Generic[T]):
 
         self._set_timer(loop, add_due)
 
+    def deadline(self, item: T) -> float | None:
+        """Return the time of the loop at which an item is added, or None."""
+        return self._deadlines.get(item)
+
     def take_all(self) -> list[T]:
         """Remove and return all items, the earliest first."""
         if self._timer is not None:

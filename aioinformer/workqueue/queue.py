@@ -149,7 +149,7 @@ class WorkQueue(Generic[T]):
         self._phase = _OPEN
 
         # Invariant: item in _queued  <=>  _states[item] is _QUEUED. No duplicates.
-        self._queued, depths = self._make_queued()
+        self._queued, self._depths = self._make_queued()
         self._states: dict[T, int] = {}
 
         # Plain methods notify it: the turn of the loop is its lock.
@@ -184,9 +184,7 @@ class WorkQueue(Generic[T]):
         self._on_added: Callable[[T], None] | None = None
         self._on_taken: Callable[[T], None] | None = None
         self._on_done: Callable[[T], None] | None = None
-        if metrics.enabled:
-            self._metrics = WorkQueueMetrics(name, metrics, depths)
-            self._on_added, self._on_taken, self._on_done = self._metrics.hooks()
+        self.set_metrics(metrics)
 
     def __len__(self) -> int:
         """Return the number of queued items, without those in work or delayed."""
@@ -509,6 +507,20 @@ class WorkQueue(Generic[T]):
 
         return self._give_up()
 
+    def set_metrics(self, sink: MetricsSink) -> None:
+        """Set the sink of metrics, unless the queue has one."""
+        if self._metrics is not None or not sink.enabled:
+            return
+
+        metrics = self._metrics = WorkQueueMetrics(self.name, sink, self._depths)
+        for item, state in self._states.items():
+            metrics.adopt(item, queued=state != _WORKING, working=state != _QUEUED)
+
+        if self._loop is not None:
+            metrics.start_clock(clock_of(self._loop))
+
+        self._on_added, self._on_taken, self._on_done = metrics.hooks()
+
     def reopen(self) -> frozenset[T]:
         """Accept items again, after the queue was shut down. It is empty then.
 
@@ -613,6 +625,16 @@ class WorkQueue(Generic[T]):
             self._left.add(item)
 
     # ------------------------------------------------------------ delays
+
+    @property
+    def delayed(self) -> int:
+        """Number of items that are to be added later."""
+        return len(self._delayed)
+
+    def seconds_until(self, item: T) -> float | None:
+        """Return the seconds until a delayed item is added; None without a delay."""
+        due = self._delayed.deadline(item)
+        return None if due is None else max(0.0, due - self._running_loop().time())
 
     def _limited(self, item: T) -> float:
         """Return the delay of the rate limiter."""

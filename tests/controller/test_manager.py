@@ -228,7 +228,7 @@ async def test_not_ready_names_informers_and_manager(server: APIServer) -> None:
     assert set(manager.not_ready()) == {"configmaps", "manager"}
     assert (
         repr(manager)
-        == "<Manager idle leader_only=<Runnables 1> all_replicas=<Runnables 0>>"
+        == "<Manager idle leader_only=<Runnables 1> all_replicas=<Runnables 1>>"
     )
 
     async with manager:

@@ -46,6 +46,7 @@ PUBLIC_NAMES: list[str] = [
     "LabelSelector",
     "LeaderElector",
     "LeadershipLost",
+    "LeaseLock",
     "ListWatch",
     "Lister",
     "Manager",
@@ -76,13 +77,19 @@ PUBLIC_NAMES: list[str] = [
     "WorkQueue",
     "WrongLoop",
     "condition",
+    "finalizer",
+    "generation_changed",
     "index_by",
     "is_ready",
     "pod_trouble",
+    "retry_on_conflict",
+    "rolled_out",
+    "set_controller_reference",
     "strip_managed_fields",
     "until",
     "until_with_sync",
     "wait_for_cache_sync",
+    "with_object",
 ]
 
 LONGEST_FILE = 800

@@ -267,8 +267,11 @@ class ReflectorMetrics:
 
     def __init__(self, name: str, sink: MetricsSink = NULL_SINK) -> None:
         self._sink = GuardedSink(sink, name, name=name)
-        self.enabled: bool = self._sink.enabled
+
+    @property
+    def enabled(self) -> bool:
         """False if nothing is recorded."""
+        return self._sink.enabled
 
     def list_began(self) -> None:
         """Record the start of a list."""

@@ -1,0 +1,253 @@
+"""`Writer`: applies children, records events and writes the status for a reconcile."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from aioinformer.client import verbs
+from aioinformer.controller.children import AppliedChildren, Child
+from aioinformer.controller.event_recorder import EventRecorder
+from aioinformer.controller.object_status import StatusWriter
+from aioinformer.controller.owner_references import (
+    check_controller,
+    owner_reference,
+    set_controller_reference,
+)
+from aioinformer.errors import LeadershipLost, NotFound, OptionsError
+from aioinformer.model.validation import qualified_name_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aioinformer.client.client import Client
+    from aioinformer.client.verbs import Body
+    from aioinformer.controller.client import ReconcileClient
+    from aioinformer.controller.reconcile import ReconcileRequest
+    from aioinformer.informer.shared_informer import SharedInformer
+    from aioinformer.model.objects import KubeObject
+    from aioinformer.model.resource import Resource
+
+__all__ = ["ControllerEvents", "Writer", "Writers"]
+
+STATUS_SECONDS: Final = 30.0
+"""Maximum time to write the status after a reconcile."""
+
+
+class ControllerEvents:
+    """Recorder of `Context.event`, which the first event creates.
+
+    Args:
+        name: Name of the controller.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.running = False
+        """True while `run()` writes them."""
+        self._name = name
+        self._recorder: EventRecorder | None = None
+        self._first = asyncio.Event()
+
+    @property
+    def current(self) -> EventRecorder | None:
+        """Recorder; None before the first event."""
+        return self._recorder
+
+    def recorder(self, client: Client) -> EventRecorder:
+        """Return the recorder."""
+        if self._recorder is None:
+            self._recorder = EventRecorder(client, _reporting(self._name))
+            self._first.set()
+
+        return self._recorder
+
+    async def run(self) -> None:
+        """Write events until cancelled.
+
+        Cancellation:
+            Stops it once the waiting events are written, or after 5 s.
+        """
+        self.running = True
+        try:
+            await self._first.wait()
+            if self._recorder is not None:
+                await self._recorder.run()
+        finally:
+            # The next run may have another client and loop.
+            self._recorder, self._first = None, asyncio.Event()
+            self.running = False
+
+
+def _reporting(name: str) -> str:
+    """Return the name of a controller as events require it."""
+    if not qualified_name_problem(name, "a controller"):
+        return name
+
+    return re.sub(r"[^A-Za-z0-9]+", "-", name)[:63].strip("-") or "controller"
+
+
+class Writers:
+    """Writers of one controller, with the memory that they share.
+
+    Args:
+        name: Name of the controller.
+        informers: Informers of the controller, that of `for_` first.
+        events: Recorder of events.
+    """
+
+    def __init__(
+        self, name: str, informers: Iterable[SharedInformer], events: ControllerEvents
+    ) -> None:
+        self.name = name
+        self.informers = tuple(informers)
+        self.events = events
+        self.children = AppliedChildren(self.informers)
+
+
+class Writer:
+    """Writes of one reconcile that `Context` offers besides its client.
+
+    Args:
+        shared: Name, informers and memory of the controller.
+        request: Request of the reconcile.
+        client: Client of the reconcile, or None.
+        recording: Client of the event recorder, or None.
+        stale: True if the informers do not show earlier writes.
+    """
+
+    def __init__(
+        self,
+        shared: Writers,
+        request: ReconcileRequest,
+        client: ReconcileClient | None,
+        recording: Client | None,
+        *,
+        stale: bool,
+    ) -> None:
+        self._shared = shared
+        self._request = request
+        self._recording = recording
+        self._used: set[Child] = set()
+        self._owner: KubeObject | None = None
+        informer = shared.informers[0]
+        self.status = StatusWriter(
+            informer, request.key, shared.name, client, stale=stale
+        )
+
+    def owner(self) -> KubeObject | None:
+        """Return the object of the reconcile, also if it was deleted meanwhile."""
+        found = self._shared.informers[0].lister.get(self._request.key)
+        self._owner = found or self._owner
+        return self._owner
+
+    def recorder(self) -> EventRecorder:
+        """Return the recorder of the controller.
+
+        Raises:
+            OptionsError: If the controller has no client.
+        """
+        if self._recording is None:
+            raise OptionsError(
+                "this controller has no client: pass Controller(client=...)"
+            )
+
+        return self._shared.events.recorder(self._recording)
+
+    async def apply(
+        self, client: ReconcileClient, child: Body, resource: Resource | None
+    ) -> KubeObject:
+        """Apply a child of the object: see `Context.apply`."""
+        owner = self.owner()
+        if owner is None:
+            raise NotFound(
+                f"no object {self._request.key} in the cache: ctx.apply() needs the owner"
+            )
+
+        children = self._shared.children
+        body = verbs.plain(child)
+        if resource is None:
+            resource = children.resource_of(*verbs.type_of(body))
+            resource = resource or await client.discovery.resource_of(body)
+
+        metadata: dict[str, Any] = dict(body.get("metadata") or {})
+        body["metadata"] = metadata
+        _place(owner, resource, metadata)
+        body = set_controller_reference(owner, body)
+        target = Child.of(resource, metadata)
+        shown = children.shown(target)
+        if shown is not None:
+            reference = owner_reference(owner, controller=True)
+            what = f"{shown.type_meta['kind']} {shown.key}"
+            check_controller(reference, shown.owner_references, what)
+            if children.is_applied(self._request, target, body, shown):
+                self._used.add(target)
+                return shown
+
+        answer = await client.apply(
+            body, field_manager=self._shared.name, resource=resource, force=True
+        )
+        self._used.add(target)
+        children.remember(self._request, target, body, answer)
+        return answer
+
+    async def end(self, failure: BaseException | None) -> BaseException | None:
+        """Write the status, and forget children that are gone.
+
+        Args:
+            failure: Failure of the reconcile, or None.
+
+        Returns:
+            Failure of the reconcile or of the write, a group of both, or None.
+
+        Cancellation:
+            The status may have been written.
+        """
+        cached = self._shared.informers[0].store.get_by_key(self._request.key)
+        used, exists = self._used, cached is not None
+        self._shared.children.end(self._request, used, exists=exists)
+        if isinstance(failure, LeadershipLost):
+            return failure
+
+        problem: Exception
+        try:
+            async with asyncio.timeout(STATUS_SECONDS):
+                await self.status.write()
+        except LeadershipLost as exc:
+            return failure or exc
+        except TimeoutError:
+            problem = TimeoutError(f"status not written within {STATUS_SECONDS:g} s")
+        except Exception as exc:  # noqa: BLE001 - reported as a failure of the reconcile
+            problem = exc
+        else:
+            return failure
+
+        if failure is None:
+            return problem
+
+        # The problem is retried, even if the failure is a `TerminalError`.
+        return BaseExceptionGroup(
+            "reconcile failed, and so did the write of its status", [failure, problem]
+        )
+
+
+def _place(owner: KubeObject, resource: Resource, metadata: dict[str, Any]) -> None:
+    """Fill in the namespace of a child, which is that of its owner.
+
+    Raises:
+        OptionsError: If a cluster-scoped child would have a namespaced owner.
+    """
+    if not owner.namespace:
+        return
+
+    if resource.namespaced:
+        if not metadata.get("namespace"):
+            metadata["namespace"] = owner.namespace
+
+        return
+
+    raise OptionsError(
+        f"{resource} {metadata.get('name')} cannot be owned by "
+        f"{owner.type_meta['kind']} {owner.key}: it is cluster-scoped, and its owner is "
+        "namespaced. Use ctx.client.apply(), and a finalizer to delete it"
+    )

@@ -1,0 +1,382 @@
+"""Health, metrics and debug page of a manager, by `Manager.serve()`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+from controller_helpers import Acts, Notes, Slow, config_map, elector_of, managed, named
+from leader_helpers import MemoryLease
+from prometheus_client import CollectorRegistry
+
+from aioinformer import (
+    Controller,
+    EventRecorder,
+    Manager,
+    Result,
+    SharedInformerFactory,
+)
+from aioinformer.errors import OptionsError
+from aioinformer.metrics import NULL_SINK
+from aioinformer.metrics_prometheus import PrometheusSink
+from aioinformer.model.resources import CONFIG_MAPS, SECRETS
+from aioinformer.testing import APIServer
+from aioinformer_apiserver.faults import Refuse
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aioinformer import ReconcileRequest
+    from aioinformer.controller import Context
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[APIServer]:
+    async with APIServer() as server:
+        server.create(CONFIG_MAPS, config_map("a"))
+        yield server
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        number: int = found.getsockname()[1]
+        return number
+
+
+async def read(port: int, path: str, **headers: str) -> tuple[int, str]:
+    async with (
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
+        session.get(path, headers=headers) as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+async def tables(port: int) -> dict[str, list[dict[str, Any]]]:
+    status, text = await read(port, "/debug/?format=json")
+    assert status == 200
+    shown: dict[str, list[dict[str, Any]]] = json.loads(text)
+    return shown
+
+
+# -------------------------------------------------------------------- endpoints
+
+
+async def test_manager_serves_health_metrics_and_debug_page(
+    server: APIServer, port: int
+) -> None:
+    manager = managed(server, Notes(), metrics=PrometheusSink(CollectorRegistry()))
+    manager.serve(port, host="127.0.0.1")
+    async with manager:
+        await manager.wait_for_cache_sync(timeout=10)
+        await asyncio.sleep(1)
+        pages = {
+            path: await read(port, path)
+            for path in ("/livez", "/readyz", "/metrics", "/debug", "/debug/", "/x")
+        }
+
+    assert {path: status for path, (status, _) in pages.items()} == {
+        "/livez": 200,
+        "/readyz": 200,
+        "/metrics": 200,
+        "/debug": 200,
+        "/debug/": 200,
+        "/x": 404,
+    }
+    assert (
+        'controller_runtime_reconcile_total{controller="maps"' in pages["/metrics"][1]
+    )
+    assert "<h2>informers</h2>" in pages["/debug"][1]
+
+
+async def test_endpoints_answer_before_the_caches_and_while_reconciles_drain(
+    server: APIServer, port: int
+) -> None:
+    slow = Slow()
+    manager = managed(server, slow)
+    manager.serve(port, host="127.0.0.1")
+    server.faults.add(Refuse(verb="list", status=503, times=None))
+    await manager.start()
+    assert (await read(port, "/livez"))[0] == 200
+    assert (await read(port, "/readyz"))[0] == 503, "nothing is listed"
+
+    server.faults.clear()
+    await slow.begun.wait()
+    stopping = asyncio.ensure_future(manager.shutdown())
+    await asyncio.sleep(5)
+    assert not stopping.done(), "the reconcile drains"
+    assert (await read(port, "/livez"))[0] == 200
+    await stopping
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await read(port, "/livez")
+
+
+async def test_candidate_serves_while_another_replica_leads(
+    server: APIServer, port: int
+) -> None:
+    lease = MemoryLease()
+    notes = Notes()
+    waiting = managed(server, notes, elector=elector_of(lease, "waiting"))
+    waiting.serve(port, host="127.0.0.1")
+    async with managed(server, Notes(), elector=elector_of(lease, "leading")):
+        await asyncio.sleep(5)
+        async with waiting:
+            await asyncio.sleep(5)
+            (row,) = (await tables(port))["manager"]
+            status, _ = await read(port, "/readyz")
+
+    assert status == 200
+    assert (row["leads"], row["identity"], row["leader"]) == (
+        False,
+        "waiting",
+        "leading",
+    )
+    assert notes.names == []
+
+
+async def test_port_in_use_ends_the_manager_at_its_start(server: APIServer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+        manager = managed(server, Notes())
+        manager.serve(port, host="127.0.0.1")
+        with pytest.raises(
+            OSError, match=rf"cannot listen on 127.0.0.1, port {port}: .*in use"
+        ):
+            await manager.run()
+
+    assert not manager.running
+
+
+async def test_second_manager_on_the_same_port_fails(
+    server: APIServer, port: int
+) -> None:
+    first, second = Manager(server.client()), Manager(server.client())
+    for manager in (first, second):
+        manager.serve(port)
+
+    async with first:
+        with pytest.raises(OSError, match=f"all addresses, port {port}"):
+            await second.start()
+
+
+async def test_manager_serves_once_and_before_its_start(
+    server: APIServer, port: int
+) -> None:
+    manager = Manager(server.client())
+    manager.serve(port, host="127.0.0.1")
+    with pytest.raises(OptionsError, match=f"already serves port {port}"):
+        manager.serve(port)
+
+    late = Manager(server.client())
+    async with late:
+        with pytest.raises(OptionsError, match="before the manager starts"):
+            late.serve(port)
+
+
+# -------------------------------------------------------------------- checks
+
+
+async def test_failed_check_makes_the_replica_unready_but_not_dead(
+    server: APIServer, port: int
+) -> None:
+    trouble = ["cannot reach db-7"]
+
+    async def database() -> str:
+        return trouble[0]
+
+    manager = managed(server, Notes())
+    manager.serve(port, host="127.0.0.1", checks={"database": database})
+    async with manager:
+        await manager.wait_for_cache_sync(timeout=10)
+        await asyncio.sleep(1)
+        unready, text = await read(port, "/readyz")
+        alone = await read(port, "/readyz/database")
+        without = await read(port, "/readyz?exclude=database")
+        verbose = await read(port, "/readyz?verbose")
+        live = await read(port, "/livez")
+        trouble[0] = ""
+        ready = await read(port, "/readyz")
+
+    assert (unready, alone[0], without[0], live[0], ready[0]) == (
+        503,
+        503,
+        200,
+        200,
+        200,
+    )
+    assert json.loads(text)["checks"] == [
+        {"name": "database", "ok": False, "trouble": "failed"}
+    ]
+    assert "db-7" not in text, "only with reasons=True"
+    assert verbose == (
+        503,
+        "[-]database failed: failed\n[+]configmaps ok\ncheck failed\n",
+    )
+
+
+# -------------------------------------------------------------------- metrics
+
+
+async def test_metrics_page_explains_a_missing_library(
+    server: APIServer, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    manager = Manager(server.client())
+    manager.serve(port, host="127.0.0.1")
+    async with manager:
+        status, text = await read(port, "/metrics")
+
+    assert status == 501
+    assert "pip install 'aioinformer[metrics]'" in text
+
+
+async def test_metrics_page_explains_a_sink_without_registry(
+    server: APIServer, port: int
+) -> None:
+    manager = Manager(server.client(), metrics=NULL_SINK)
+    manager.serve(port, host="127.0.0.1")
+    async with manager:
+        status, text = await read(port, "/metrics")
+
+    assert status == 501
+    assert "has no registry" in text
+
+
+# -------------------------------------------------------------------- debug page
+
+
+async def test_debug_page_shows_what_runs_and_what_fails(
+    server: APIServer, port: int
+) -> None:
+    async def act(request: ReconcileRequest, ctx: Context) -> Result | None:
+        if request.name == "a":
+            await asyncio.sleep(1000)
+
+        raise ValueError("bad value")
+
+    server.create(CONFIG_MAPS, config_map("b"))
+    manager = managed(server, Acts(act))
+    recorder = EventRecorder(server.client(), "maps-operator", instance="maps-1")
+    manager.add(recorder, leader_only=False)
+    manager.serve(port, host="127.0.0.1", reasons=True)
+    async with manager:
+        await asyncio.sleep(10.5)
+        shown = await tables(port)
+
+    (running,) = shown["running reconciles"]
+    assert running["key"] == "default/a"
+    assert running["causes"] == ["initial ConfigMap default/a"]
+    assert 10 <= running["seconds"] <= 11
+    (failing,) = shown["failing requests"]
+    assert failing["key"] == "default/b"
+    assert failing["attempts"] > 5
+    assert (failing["error"], failing["reason"]) == ("ValueError", "bad value")
+    assert 0 < failing["retry_in"] < 20
+    (maps,) = shown["controllers"]
+    assert (maps["running"], maps["failing"], maps["delayed"]) == (1, 1, 1)
+    (informer,) = shown["informers"]
+    assert (informer["phase"], informer["objects"]) == ("watching", 2)
+    assert shown["event recorders"] == [
+        {"name": "maps-operator", "instance": "maps-1", "waiting": 0, "dropped": 0}
+    ]
+    assert shown["event loop"][0]["stalls"] >= 0
+
+
+@pytest.mark.parametrize("reasons", [False, True])
+async def test_debug_page_shows_neither_secrets_nor_markup(
+    server: APIServer, port: int, reasons: bool
+) -> None:
+    server.create(SECRETS, named("key") | {"data": {"password": "aHVudGVyMg=="}})
+    server.create(CONFIG_MAPS, config_map("b"))
+
+    async def act(request: ReconcileRequest, ctx: Context) -> Result | None:
+        raise RuntimeError(
+            "<script>alert(1)</script> https://bob:hunter2@db?key=hunter3 "
+            "Authorization: Bearer hunter4 token=hunter5"
+        )
+
+    manager = managed(server, Acts(act))
+    manager.informer(SECRETS)
+    manager.serve(port, host="127.0.0.1", reasons=reasons)
+    async with manager:
+        await asyncio.sleep(5)
+        _, page = await read(port, "/debug/")
+        _, data = await read(port, "/debug/", Accept="application/json")
+
+    for text in (page, data):
+        assert "hunter" not in text
+        assert "aHVudGVyMg" not in text
+        assert "default/b" in text
+
+    assert "<script" not in page
+    assert ("&lt;script&gt;" in page) is reasons
+
+
+async def test_failed_manager_is_dead_and_its_secret_stays_hidden(
+    server: APIServer, port: int
+) -> None:
+    async def part() -> None:
+        await asyncio.sleep(1)
+        raise RuntimeError("login failed: password=hunter2")
+
+    slow = Slow()
+    manager = managed(server, slow)
+    manager.add(part, leader_only=False)
+    manager.serve(port, host="127.0.0.1", reasons=True)
+    await manager.start()
+    await asyncio.sleep(3)
+    status, text = await read(port, "/livez")
+    _, page = await read(port, "/debug")
+    with pytest.raises(RuntimeError):
+        await manager.shutdown()
+
+    assert status == 503
+    assert "login failed: password=..." in text
+    assert "hunter2" not in text + page
+
+
+async def test_informers_of_other_factories_count_for_readiness(
+    server: APIServer, port: int
+) -> None:
+    elsewhere = SharedInformerFactory(server.client())
+    manager = Manager(server.client())
+    maps = elsewhere.informer(CONFIG_MAPS)
+    manager.add(Controller("maps", Notes(), for_=maps))
+    manager.serve(port, host="127.0.0.1")
+    async with manager:
+        before, _ = await read(port, "/readyz")
+        async with elsewhere:
+            await maps.wait_synced(timeout=10)
+            after, _ = await read(port, "/readyz")
+            shown = await tables(port)
+            await manager.shutdown()
+
+    assert (before, after) == (503, 200)
+    assert [it["name"] for it in shown["informers"]] == ["configmaps"]
+
+
+async def test_recorders_of_controllers_are_shown(server: APIServer, port: int) -> None:
+    async def act(request: ReconcileRequest, ctx: Context) -> Result | None:
+        ctx.event(ctx.lister.get(request.key) or {}, "Normal", "Checked", "all is well")
+        return None
+
+    server.faults.add(Refuse(resource="events", status=500, times=None))
+    manager = managed(server, Acts(act))
+    manager.serve(port, host="127.0.0.1")
+    async with manager:
+        await asyncio.sleep(3)
+        (row,) = (await tables(port))["event recorders"]
+
+    assert (row["name"], row["waiting"]) == ("maps", 1)
+
+
+async def test_debug_page_can_be_left_out(server: APIServer, port: int) -> None:
+    manager = Manager(server.client())
+    manager.serve(port, host="127.0.0.1", debug=False)
+    async with manager:
+        assert (await read(port, "/debug/"))[0] == 404
