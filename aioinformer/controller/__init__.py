@@ -27,6 +27,11 @@ from aioinformer.controller.predicates import (
 )
 from aioinformer.controller.reconcile import Cause, ReconcileRequest, Result
 from aioinformer.controller.source import enqueue_owner, enqueue_self
+from aioinformer.controller.status import (
+    ControllerStatus,
+    FailingRequest,
+    RunningReconcile,
+)
 from aioinformer.model.conditions import (
     find_status_condition,
     is_status_condition_true,
@@ -37,8 +42,10 @@ __all__ = [
     "Cause",
     "Context",
     "Controller",
+    "ControllerStatus",
     "Elector",
     "EventRecorder",
+    "FailingRequest",
     "LeaderElector",
     "LeaderLock",
     "LeaseLock",
@@ -49,6 +56,7 @@ __all__ = [
     "ReconcileClient",
     "ReconcileRequest",
     "Result",
+    "RunningReconcile",
     "annotations_changed",
     "enqueue_owner",
     "enqueue_self",
