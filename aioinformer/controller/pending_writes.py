@@ -71,13 +71,18 @@ class PendingWrites:
 
     Args:
         informers: Informers of the controller.
+        limit: Maximum number of objects, beyond which the oldest are forgotten; None
+            for no limit.
 
     Attributes:
         own: Writes of the running reconcile, shown or not.
     """
 
-    def __init__(self, informers: Iterable[SharedInformer]) -> None:
+    def __init__(
+        self, informers: Iterable[SharedInformer], *, limit: int | None = None
+    ) -> None:
         self.own: list[OwnWrite] = []
+        self._limit = limit
         self._informers = tuple(informers)
         self._expected: dict[tuple[SharedInformer, str], ExpectedState] = {}
 
@@ -111,6 +116,9 @@ class PendingWrites:
             else:
                 self._expect_write(informer, answer)
 
+        if self._limit is not None:
+            while len(self._expected) > self._limit:
+                del self._expected[next(iter(self._expected))]
             self._note(informer, path.key, request, answer)
 
     async def applied(self) -> None:
