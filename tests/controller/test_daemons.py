@@ -271,7 +271,9 @@ async def test_G9_daemons_end_within_drain_timeout() -> None:
     assert loop.time() - began == pytest.approx(3)
 
 
-async def test_daemon_that_does_not_end_is_cancelled_again() -> None:
+async def test_daemon_that_does_not_end_is_cancelled_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Stubborn(Watcher):
         async def act(self, request: ReconcileRequest, ctx: Context) -> None:
             try:
@@ -285,6 +287,8 @@ async def test_daemon_that_does_not_end_is_cancelled_again() -> None:
         began = loop.time()
 
     assert loop.time() - began == pytest.approx(10)
+    assert "1 daemons and sources have not ended 10 s after their" in caplog.text
+    assert caplog.text.count("daemon Stubborn default/a") == 1
 
 
 async def test_G11_daemon_is_cancelled_and_fenced_when_leadership_is_lost() -> None:
