@@ -33,6 +33,11 @@ from aioinformer.controller.predicates import (
 )
 from aioinformer.controller.reconcile import Cause, ReconcileRequest, Result
 from aioinformer.controller.source import enqueue_owner, enqueue_self
+from aioinformer.controller.status import (
+    ControllerStatus,
+    FailingRequest,
+    RunningReconcile,
+)
 from aioinformer.controller.timers import Every
 from aioinformer.model.conditions import (
     find_status_condition,
@@ -44,10 +49,12 @@ __all__ = [
     "Cause",
     "Context",
     "Controller",
+    "ControllerStatus",
     "Daemon",
     "Elector",
     "EventRecorder",
     "Every",
+    "FailingRequest",
     "LeaderElector",
     "LeaderLock",
     "LeaseLock",
@@ -59,6 +66,7 @@ __all__ = [
     "ReconcileClient",
     "ReconcileRequest",
     "Result",
+    "RunningReconcile",
     "annotations_changed",
     "enqueue_owner",
     "enqueue_self",

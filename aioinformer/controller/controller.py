@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from aioinformer.controller.client import Elector
     from aioinformer.controller.context import PlainReconcile, Reconcile
     from aioinformer.controller.daemons import Daemon
+    from aioinformer.controller.event_recorder import EventRecorder
     from aioinformer.controller.event_sources import EventSource
     from aioinformer.controller.predicates import Predicate
     from aioinformer.controller.reconcile import ReconcileRequest
@@ -231,6 +232,11 @@ class Controller(Lifecycle):
     def queue(self) -> PriorityQueue[ReconcileRequest]:
         """Queue of requests: `controller.queue.add(ReconcileRequest("shop", "web"))`."""
         return self._queue
+
+    @property
+    def recorder(self) -> EventRecorder | None:
+        """Recorder of `Context.event`; None before the first event of a run."""
+        return self._events.current
 
     @property
     def has_synced(self) -> bool:

@@ -34,7 +34,7 @@ from aioinformer.model.times import seconds_of
 from aioinformer.web.checks import CHECK_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
     from typing import TypeAlias, Unpack
 
     from aioinformer.client.client import Client
@@ -351,31 +351,37 @@ class Manager(Lifecycle, WebLifespan):
 
     @property
     def recorders(self) -> tuple[EventRecorder, ...]:
-        """All event recorders that were added."""
-        return tuple(self._recorders)
+        """All event recorders that were added, and those of controllers."""
+        own = (it.recorder for it in tuple(self._controllers))
+        return (*self._recorders, *(it for it in own if it is not None))
 
     @property
     def informers(self) -> tuple[SharedInformer, ...]:
-        """All informers of its factory, including temporary ones."""
-        return self.factory.informers
+        """All informers of its factory, including temporary ones, and of controllers."""
+        return self._with_controllers(self.factory.informers)
 
     @property
     def lasting(self) -> tuple[SharedInformer, ...]:
-        """All informers of its factory, without temporary ones."""
-        return self.factory.lasting
+        """Permanent informers of its factory, and those of controllers."""
+        return self._with_controllers(self.factory.lasting)
+
+    def _with_controllers(
+        self, informers: Iterable[SharedInformer]
+    ) -> tuple[SharedInformer, ...]:
+        of_controllers = (it.informers for it in tuple(self._controllers))
+        return tuple(dict.fromkeys(chain(informers, *of_controllers)))
 
     def not_ready(self) -> dict[str, str]:
         """Return reasons for not being ready, by name, for a readiness endpoint.
 
-        The names are those of informers, as in `SharedInformerFactory.not_ready`,
-        including those of controllers, and `"manager"`. A replica that waits to lead is
+        The names are those of informers, as in `SharedInformerFactory.not_ready`, and
+        `"manager"`. A replica that waits to lead is
         ready, once it has reached the Lease: one without permissions must not replace
         a leader. Thread-safe.
         """
         own = self.why_dead() or self.why_not_elected()
         own = own or ("" if self.running else "not running")
-        of_controllers = (it.informers for it in tuple(self._controllers))
-        found = not_ready(chain(self.lasting, *of_controllers))
+        found = not_ready(self.lasting)
         return found | ({"manager": own} if own else {})
 
     def why_dead(self) -> str:

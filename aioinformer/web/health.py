@@ -217,7 +217,8 @@ def _why_dead(sources: Sequence[HasInformers | SharedInformer]) -> _Trouble | No
 
 
 def _joined(label: str, reasons: Iterable[str]) -> _Trouble | None:
-    reason = "; ".join(filter(None, reasons))
+    # The failure of a manager may be any exception of the program.
+    reason = redacted("; ".join(filter(None, reasons)))
     return _Trouble(label, reason) if reason else None
 
 

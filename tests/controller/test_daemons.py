@@ -11,7 +11,7 @@ import pytest
 from contract_servers import WIDGETS
 from controller_helpers import Notes, controlled, informed, informer_of, managed, named
 from informer_helpers import running, settle
-from widget_helpers import bench
+from widget_helpers import Bench, bench
 
 from aioinformer import Controller, KubeObject, Manager, Result
 from aioinformer.controller import Context, Daemon, with_object
@@ -369,7 +369,7 @@ async def test_writes_of_a_daemon_are_settled() -> None:
 
 
 async def test_daemon_writes_status_and_children() -> None:
-    async def idle(obj: KubeObject, ctx: Context) -> None: ...
+    async def idle(it: Bench, obj: KubeObject, ctx: Context) -> None: ...
 
     @with_object(KubeObject)
     async def watch(obj: KubeObject, ctx: Context) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from controller_helpers import controlled, informed, informer_of, managed, named
 from informer_helpers import settle
-from widget_helpers import bench
+from widget_helpers import Bench, bench
 
 from aioinformer import Controller, KubeObject, ReconcileRequest, Result
 from aioinformer.controller import Context, finalizer, with_object
@@ -193,7 +193,7 @@ async def test_plain_reconcile_applies_reports_and_records() -> None:
 
         ctx.set_status(ready=1)
 
-    async def in_thread(obj: KubeObject, ctx: Context) -> None:
+    async def in_thread(_: Bench, obj: KubeObject, ctx: Context) -> None:
         await ctx.run_in_thread(act, obj, ctx)
 
     async with bench(in_thread) as it:
