@@ -55,9 +55,14 @@ class PendingWrites:
 
     Args:
         informers: Informers of the controller.
+        limit: Maximum number of objects, beyond which the oldest are forgotten; None
+            for no limit.
     """
 
-    def __init__(self, informers: Iterable[SharedInformer]) -> None:
+    def __init__(
+        self, informers: Iterable[SharedInformer], *, limit: int | None = None
+    ) -> None:
+        self._limit = limit
         self._informers = tuple(informers)
         self._expected: dict[tuple[SharedInformer, str], ExpectedState] = {}
 
@@ -90,6 +95,10 @@ class PendingWrites:
                 self._expect_deletion(informer, path, answer)
             else:
                 self._expect_write(informer, answer)
+
+        if self._limit is not None:
+            while len(self._expected) > self._limit:
+                del self._expected[next(iter(self._expected))]
 
     async def applied(self) -> None:
         """Wait until the informers show all writes, and forget them.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.controller.client import ReconcileClient
-from aioinformer.controller.context import Context, Threads
+from aioinformer.controller.context import Context
 from aioinformer.controller.pending_writes import PendingWrites
 from aioinformer.controller.reconcile import (
     Cause,
@@ -28,6 +28,7 @@ from aioinformer.controller.reconcile import (
     outcome_of_failure,
 )
 from aioinformer.controller.status import ControllerStatus, Failures, RunningReconcile
+from aioinformer.controller.threads import Threads
 from aioinformer.controller.writer import Writer, Writers
 from aioinformer.errors import HistoryReset, LeadershipLost, OptionsError
 from aioinformer.informer.handlers.handler_calls import BLOCKING_SECONDS, TimedCoroutine
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aioinformer.client.client import Client
+    from aioinformer.controller.background import Background
     from aioinformer.controller.client import Elector
     from aioinformer.controller.context import Reconcile
     from aioinformer.controller.metrics import ControllerMetrics
@@ -55,6 +57,9 @@ SETTLE_SECONDS = 10.0
 
 FALLBACK_SECONDS = 10.0
 """Delay of a retry if the rate limiter raises."""
+
+MAX_DAEMON_WRITES = 256
+"""Number of objects whose writes `Context.settled()` of a daemon waits for."""
 
 LONG_SECONDS = 60.0
 """Duration of a reconcile after which a warning is logged."""
@@ -138,6 +143,8 @@ class Workers:
         self._unshown: dict[ReconcileRequest, _Unshown] = {}
         self._failures = Failures()
         self._draining = False
+        # Tasks of daemons and sources that have been cancelled.
+        self._background: set[asyncio.Task[Any]] = set()
         self._hurried = False
         self._aborting = False
 
@@ -152,8 +159,12 @@ class Workers:
 
         requests, cause, priority = found
         for request in requests:
-            self._causes.add(request, cause)
-            self._queue.add(request, priority)
+            self.add(request, cause, priority)
+
+    def add(self, request: ReconcileRequest, cause: Cause, priority: int) -> None:
+        """Queue a request with its cause."""
+        self._causes.add(request, cause)
+        self._queue.add(request, priority)
 
     def status(self, name: str, *, synced: bool) -> ControllerStatus:
         """Return what the controller does at the moment."""
@@ -205,7 +216,7 @@ class Workers:
             if not isinstance(request, ReconcileRequest):
                 raise OptionsError(_NO_REQUEST.format(request))
 
-            run = self._begin(request, priority)
+            run = self._begin(request, priority, work)
             task = work.create_task(self._work(run), name=f"{self._name} {request.key}")
             self._running[task] = run
             if self._metrics.enabled:
@@ -225,22 +236,25 @@ class Workers:
                         run.request, now - run.began, bounded=self._timeout is not None
                     )
 
-    async def drain(self, seconds: float) -> None:
+    async def drain(self, seconds: float, background: Background) -> None:
         """Shut the queue down, wait for running reconciles, and cancel the rest.
 
-        After leadership is lost they are cancelled at once.
+        After leadership is lost they are cancelled at once. Tasks in the background,
+        which have been cancelled before, are waited for and cancelled again, too.
 
         Cancellation:
             Running reconciles are cancelled at once.
         """
         self._draining = True
+        self._background = background.tasks
         self._queue.shut_down()
         for task in self._waiting:
             task.cancel()
 
         try:
-            if self._running and not (self._hurried or self._has_lost()):
-                await asyncio.wait(set(self._running), timeout=seconds)
+            tasks = {*self._running, *self._background}
+            if tasks and not (self._hurried or self._has_lost()):
+                await asyncio.wait(tasks, timeout=seconds)
         finally:
             self._abort()
 
@@ -272,12 +286,14 @@ class Workers:
                 "controller %s: cancelling running reconciles: %s", self._name, keys
             )
 
-        for task in self._running:
+        for task in (*self._running, *self._background):
             task.cancel()
 
     # ------------------------------------------------------------ one reconcile
 
-    def _begin(self, request: ReconcileRequest, priority: int) -> _Run:
+    def _begin(
+        self, request: ReconcileRequest, priority: int, work: asyncio.TaskGroup
+    ) -> _Run:
         now = asyncio.get_running_loop().time()
         unshown = self._unshown.pop(request, None)
         if unshown is not None:
@@ -294,7 +310,7 @@ class Workers:
             client = ReconcileClient(self.client, writes, self.elector)
 
         stale = unshown is not None
-        threads = Threads(request, self._metrics.thread_overdue)
+        threads = Threads(request, self._metrics.thread_overdue, work.create_task)
         writer = Writer(self._writers, request, client, self.client, stale=stale)
         context = Context(
             request,
@@ -427,6 +443,58 @@ class Workers:
                 request.key,
             )
             return 1
+
+    # ------------------------------------------------------------ daemons
+
+    async def call_daemon(
+        self,
+        work: asyncio.TaskGroup,
+        function: Reconcile,
+        request: ReconcileRequest,
+        attempt: int,
+    ) -> float | None:
+        """Call a daemon once, and wait for its threads.
+
+        Returns:
+            Seconds until the next call, or None for no other one.
+
+        Raises:
+            BaseException: Exception of the daemon.
+        """
+        client = writes = None
+        if self.client is not None:
+            writes = PendingWrites(self._informers, limit=MAX_DAEMON_WRITES)
+            client = ReconcileClient(self.client, writes, self.elector)
+
+        threads = Threads(request, self._metrics.thread_overdue, work.create_task)
+        # Of its own: the reconciles of the request apply other children.
+        writers = Writers(self._name, self._informers, self._writers.events)
+        writer = Writer(writers, request, client, self.client, stale=False)
+        context = Context(
+            request,
+            self._lister,
+            causes=(),
+            attempt=attempt,
+            stale=False,
+            client=client,
+            settle=lambda ctx: self._settle(ctx, writes),
+            threads=threads,
+            writer=writer,
+        )
+        try:
+            outcome = outcome_of_answer(await function(request, context))
+        except asyncio.CancelledError:
+            raise
+        except user_errors() as exc:
+            outcome = outcome_of_failure(exc)
+        finally:
+            await threads.ended()
+
+        failure = await writer.end(outcome.failure)
+        if failure is not None:
+            raise failure
+
+        return outcome.after
 
     # ------------------------------------------------------------ pending writes
 
