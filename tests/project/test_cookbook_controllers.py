@@ -46,6 +46,13 @@ async def test_requeue_an_object_in_ten_minutes() -> None:
         await asyncio.sleep(601)
 
 
+async def test_reconcile_each_object_every_five_minutes() -> None:
+    async with running("Reconcile each object every five minutes") as program:
+        settings(program)
+        while program.output.getvalue().count("timer") < 2:
+            await asyncio.sleep(1)
+
+
 async def test_reconcile_typed_objects() -> None:
     async with running("Reconcile typed objects") as program:
         program.server.load(SITE_CRD)
@@ -276,5 +283,17 @@ async def test_call_blocking_code_in_a_reconcile() -> None:
         return found["metadata"]["annotations"]["example.com/checksum"]
 
     async with running("Call blocking code in a reconcile") as program:
+        settings(program, text="hello")
+        assert await program.server.until(checksum, timeout=20) == "3287646509"
+
+
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_write_a_reconcile_without_async() -> None:
+    def checksum() -> Any:
+        found = program.server.get(CONFIG_MAPS, "settings", **SHOP)
+        return found["metadata"]["annotations"]["example.com/checksum"]
+
+    async with running("Write a reconcile without async") as program:
         settings(program, text="hello")
         assert await program.server.until(checksum, timeout=20) == "3287646509"
