@@ -25,7 +25,6 @@ import yaml
 from api_calls import ask, patch
 from credential_helpers import Authority
 from custom_definitions import OPEN, defined, definition, version
-from doc_sessions import files_of
 from peer_servers import kubeconfig_of
 from processes import ROOT, Process, in_real_time, start
 
@@ -119,7 +118,8 @@ OPERATORS = {
 
 
 @pytest.mark.parametrize(
-    "name", ["kopf", pytest.param("go", marks=[pytest.mark.e2e, pytest.mark.timeout(600)])]
+    "name",
+    ["kopf", pytest.param("go", marks=[pytest.mark.e2e, pytest.mark.timeout(600)])],
 )
 class TestOperators:
     pytestmark = in_real_time
@@ -243,7 +243,10 @@ async def check_site(
     status = {"observedGeneration": 1, **dict.fromkeys(counts, 2)}
     await patch(http, f"{deployment}/status", {"status": status})
     done = await until(
-        http, "GET", f"{sites}/blog", lambda _, it: it.get("status", {}).get("ready") == 2
+        http,
+        "GET",
+        f"{sites}/blog",
+        lambda _, it: it.get("status", {}).get("ready") == 2,
     )
     (ready,) = done["status"]["conditions"]
     assert (ready["type"], ready["status"]) == ("Ready", "True")
