@@ -69,6 +69,8 @@ _HELP = {
     ),
     "aioinformer_reflector_failures_total": _Help("Lists and watches that failed."),
     "aioinformer_user_errors_total": _Help("Exceptions in user code."),
+    "aioinformer_webhook_duration_seconds": _Help("Duration of webhooks."),
+    "aioinformer_webhook_requests_total": _Help("Calls of webhooks, by result."),
     "aioinformer_stale_reconciles_total": _Help(
         "Reconciles that did not see earlier writes in time."
     ),
