@@ -169,7 +169,7 @@ async def test_operator_with_one_permission_less_is_refused(
         found[name] = bool(await refusals(server, caplog))
 
     assert [name for name, refused in found.items() if not refused] == []
-    assert len(found) == 14
+    assert len(found) == 18
 
 
 # ---------------------------------------------------------------- scopes

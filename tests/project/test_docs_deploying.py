@@ -13,7 +13,6 @@ import socket
 import subprocess
 import sys
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -38,6 +37,7 @@ from aioinformer.webhooks import WebhookServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from processes import Process
 
