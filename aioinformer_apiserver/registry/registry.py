@@ -234,7 +234,7 @@ class Registry:
     ) -> DeleteResult:
         """Delete an object, or mark it for deletion.
 
-        Dependents stay, as there is no garbage collector. A pod on a node is marked
+        Dependents stay: they are the garbage collector's. A pod on a node is marked
         first. If it has no finalizers it is removed at once, as if its containers had
         stopped. Deleting a namespace deletes its content.
 
