@@ -683,7 +683,14 @@ class LocalAPIServer:
 
     def _collection(self, resource: Resource) -> Collection:
         self._check_thread()
-        return self._storage.collection(resource_of("resource", resource))
+        found = self._storage.collection(resource_of("resource", resource))
+        if found.unconverted:
+            raise OptionsError(
+                f"{resource} has objects that its conversion webhook must convert: use "
+                "a client, or the version in which they were written"
+            )
+
+        return found
 
     def _find(self, collection: Collection, name: str, place: str) -> StoredObject:
         name = name_of(collection.kind.resource, name)

@@ -313,7 +313,8 @@ class GarbageCollector:
         self, node: _Node, stored: StoredObject, propagation: Propagation
     ) -> None:
         options = DeleteOptions(uid=stored.uid, propagation=propagation)
-        self._registry.delete(node.collection, stored.namespace, stored.name, options)
+        collection, _ = node.collection.readable(node.key)
+        self._registry.delete(collection, stored.namespace, stored.name, options)
 
     def _drop_references(self, node: _Node, owners: set[str]) -> None:
         kept = [it for it in node.owners if it["uid"] not in owners]
@@ -335,8 +336,9 @@ class GarbageCollector:
         stored = node.stored
         if stored is not None:
             patch = {"metadata": {"uid": stored.uid, **metadata}}
+            collection, _ = node.collection.readable(node.key)
             self._registry.patch(
-                node.collection, stored.namespace, stored.name, patch, _WRITE
+                collection, stored.namespace, stored.name, patch, _WRITE
             )
 
     def _report_if_elsewhere(
