@@ -5,8 +5,14 @@ users can replace any part of it.
 """
 
 from aioinformer.controller.client import Elector, ReconcileClient
-from aioinformer.controller.context import Context, Reconcile, with_object
+from aioinformer.controller.context import (
+    Context,
+    PlainReconcile,
+    Reconcile,
+    with_object,
+)
 from aioinformer.controller.controller import Controller
+from aioinformer.controller.daemons import Daemon
 from aioinformer.controller.event_recorder import EventRecorder
 from aioinformer.controller.finalizers import finalizer
 from aioinformer.controller.leader_election import LeaderElector, LeaderLock
@@ -27,6 +33,12 @@ from aioinformer.controller.predicates import (
 )
 from aioinformer.controller.reconcile import Cause, ReconcileRequest, Result
 from aioinformer.controller.source import enqueue_owner, enqueue_self
+from aioinformer.controller.status import (
+    ControllerStatus,
+    FailingRequest,
+    RunningReconcile,
+)
+from aioinformer.controller.timers import Every
 from aioinformer.model.conditions import (
     find_status_condition,
     is_status_condition_true,
@@ -37,18 +49,24 @@ __all__ = [
     "Cause",
     "Context",
     "Controller",
+    "ControllerStatus",
+    "Daemon",
     "Elector",
     "EventRecorder",
+    "Every",
+    "FailingRequest",
     "LeaderElector",
     "LeaderLock",
     "LeaseLock",
     "LeaseRecord",
     "Manager",
+    "PlainReconcile",
     "Predicate",
     "Reconcile",
     "ReconcileClient",
     "ReconcileRequest",
     "Result",
+    "RunningReconcile",
     "annotations_changed",
     "enqueue_owner",
     "enqueue_self",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from aioinformer import json_codec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from aioinformer.controller.reconcile import ReconcileRequest
     from aioinformer.informer.shared_informer import SharedInformer
@@ -88,15 +88,10 @@ class AppliedChildren:
 
     def shown(self, child: Child) -> KubeObject | None:
         """Return a child as an informer shows it, or None."""
-        for informer in self._informers:
-            resource = informer.resource
-            if resource is None or not informer.has_synced:
-                continue
-
-            if (resource.group, resource.plural) == (child.group, child.plural):
-                found = informer.store.get_by_key(child.key)
-                if found is not None:
-                    return found
+        for informer in self._informers_of(child):
+            found = informer.store.get_by_key(child.key)
+            if found is not None:
+                return found
 
         return None
 
@@ -140,6 +135,9 @@ class AppliedChildren:
             body: Body that was applied.
             answer: Response of the server.
         """
+        if not any(True for _ in self._informers_of(child)):
+            return  # it is never skipped
+
         state = _state(answer.to_dict(), body)
         applied = self._applied.pop(owner, {})
         applied[child] = _Applied(_digest(body), answer.resource_version, state)
@@ -169,6 +167,15 @@ class AppliedChildren:
 
         if not applied:
             del self._applied[owner]
+
+    def _informers_of(self, child: Child) -> Iterator[SharedInformer]:
+        for informer in self._informers:
+            resource = informer.resource
+            if resource is None or not informer.has_synced:
+                continue
+
+            if (resource.group, resource.plural) == (child.group, child.plural):
+                yield informer
 
 
 def _state(obj: dict[str, Any], body: Mapping[str, Any]) -> bytes:

@@ -131,13 +131,9 @@ class Serving:
         """
         manager, reasons = self._manager, self._reasons
         statuses = [it.status() for it in manager.controllers]
-        informers = dict.fromkeys(manager.informers)
-        for controller in manager.controllers:
-            informers |= dict.fromkeys(controller.informers)
-
         return {
             "manager": [self._manager_row()],
-            "informers": [report_of(it, reasons=reasons) for it in informers],
+            "informers": [report_of(it, reasons=reasons) for it in manager.informers],
             "controllers": [
                 {
                     "name": it.name,

@@ -49,6 +49,11 @@ class ControllerEvents:
         self._recorder: EventRecorder | None = None
         self._first = asyncio.Event()
 
+    @property
+    def current(self) -> EventRecorder | None:
+        """Recorder; None before the first event."""
+        return self._recorder
+
     def recorder(self, client: Client) -> EventRecorder:
         """Return the recorder."""
         if self._recorder is None:

@@ -217,7 +217,8 @@ def _why_dead(sources: Sequence[HasInformers | SharedInformer]) -> _Trouble | No
 
 
 def _joined(label: str, reasons: Iterable[str]) -> _Trouble | None:
-    reason = "; ".join(filter(None, reasons))
+    # The failure of a manager may be any exception of the program.
+    reason = redacted("; ".join(filter(None, reasons)))
     return _Trouble(label, reason) if reason else None
 
 
@@ -311,6 +312,7 @@ def _shown(answer: HTTPResponse, request: EndpointRequest) -> HTTPResponse:
         else f"[-]{it['name']} failed: {it.get('reason') or it['trouble']}"
         for it in rows
     ]
+    lines = [it.removesuffix(": failed") for it in lines]
     lines.append("check passed" if answer.status == HTTPStatus.OK else "check failed")
     text = "".join(f"{line}\n" for line in lines)
     headers = {**answer.headers, "X-Content-Type-Options": "nosniff"}

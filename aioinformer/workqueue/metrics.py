@@ -114,6 +114,16 @@ class WorkQueueMetrics(Generic[T]):
         for times in (self._since, self._starts):
             times.update(dict.fromkeys(times, now))
 
+    def adopt(self, item: T, *, queued: bool, working: bool) -> None:
+        """Count an item that was added before, as if it had been added or taken now."""
+        now = self._clock()
+        if working:
+            self._starts[item] = now
+            self._past += 1
+
+        if queued:
+            self._since[item] = now
+
     def hooks(self) -> WorkQueueHooks[T]:
         """Return the functions that the queue calls.
 

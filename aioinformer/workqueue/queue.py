@@ -507,6 +507,20 @@ class WorkQueue(Generic[T]):
 
         return self._give_up()
 
+    def set_metrics(self, sink: MetricsSink) -> None:
+        """Set the sink of metrics, unless the queue has one."""
+        if self._metrics is not None or not sink.enabled:
+            return
+
+        metrics = self._metrics = WorkQueueMetrics(self.name, sink, self._depths)
+        for item, state in self._states.items():
+            metrics.adopt(item, queued=state != _WORKING, working=state != _QUEUED)
+
+        if self._loop is not None:
+            metrics.start_clock(clock_of(self._loop))
+
+        self._on_added, self._on_taken, self._on_done = metrics.hooks()
+
     def reopen(self) -> frozenset[T]:
         """Accept items again, after the queue was shut down. It is empty then.
 
@@ -534,27 +548,6 @@ class WorkQueue(Generic[T]):
             self._metrics.resume()
 
         return dropped
-
-    def set_metrics(self, sink: MetricsSink) -> None:
-        """Set the sink of metrics, unless the queue has one.
-
-        Items that the queue has already count as added now.
-        """
-        if self._metrics is not None or not sink.enabled:
-            return
-
-        self._metrics = WorkQueueMetrics(self.name, sink, self._depths)
-        if self._loop is not None:
-            self._metrics.start_clock(clock_of(self._loop))
-
-        hooks = self._metrics.hooks()
-        self._on_added, self._on_taken, self._on_done = hooks
-        for item, state in self._states.items():
-            hooks.added(item)
-            if state != _QUEUED:
-                hooks.taken(item)
-                if state == _AGAIN:
-                    hooks.added(item)
 
     def forget_metrics(self) -> None:
         """Have the metrics sink drop the series of this queue, and stop measuring.
@@ -640,11 +633,8 @@ class WorkQueue(Generic[T]):
 
     def seconds_until(self, item: T) -> float | None:
         """Return the seconds until a delayed item is added; None without a delay."""
-        deadline = self._delayed.deadline(item)
-        if deadline is None:
-            return None
-
-        return max(0.0, deadline - self._running_loop().time())
+        due = self._delayed.deadline(item)
+        return None if due is None else max(0.0, due - self._running_loop().time())
 
     def _limited(self, item: T) -> float:
         """Return the delay of the rate limiter."""

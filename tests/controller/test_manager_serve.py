@@ -14,7 +14,13 @@ from controller_helpers import Acts, Notes, Slow, config_map, elector_of, manage
 from leader_helpers import MemoryLease
 from prometheus_client import CollectorRegistry
 
-from aioinformer import EventRecorder, Manager, Result
+from aioinformer import (
+    Controller,
+    EventRecorder,
+    Manager,
+    Result,
+    SharedInformerFactory,
+)
 from aioinformer.errors import OptionsError
 from aioinformer.metrics import NULL_SINK
 from aioinformer.metrics_prometheus import PrometheusSink
@@ -209,7 +215,7 @@ async def test_failed_check_makes_the_replica_unready_but_not_dead(
     assert "db-7" not in text, "only with reasons=True"
     assert verbose == (
         503,
-        "[-]database failed: failed\n[+]configmaps ok\ncheck failed\n",
+        "[-]database failed\n[+]configmaps ok\ncheck failed\n",
     )
 
 
@@ -309,6 +315,64 @@ async def test_debug_page_shows_neither_secrets_nor_markup(
 
     assert "<script" not in page
     assert ("&lt;script&gt;" in page) is reasons
+
+
+async def test_failed_manager_is_dead_and_its_secret_stays_hidden(
+    server: APIServer, port: int
+) -> None:
+    async def part() -> None:
+        await asyncio.sleep(1)
+        raise RuntimeError("login failed: password=hunter2")
+
+    slow = Slow()
+    manager = managed(server, slow)
+    manager.add(part, leader_only=False)
+    manager.serve(port, host="127.0.0.1", reasons=True)
+    await manager.start()
+    await asyncio.sleep(3)
+    status, text = await read(port, "/livez")
+    _, page = await read(port, "/debug")
+    with pytest.raises(RuntimeError):
+        await manager.shutdown()
+
+    assert status == 503
+    assert "login failed: password=..." in text
+    assert "hunter2" not in text + page
+
+
+async def test_informers_of_other_factories_count_for_readiness(
+    server: APIServer, port: int
+) -> None:
+    elsewhere = SharedInformerFactory(server.client())
+    manager = Manager(server.client())
+    maps = elsewhere.informer(CONFIG_MAPS)
+    manager.add(Controller("maps", Notes(), for_=maps))
+    manager.serve(port, host="127.0.0.1")
+    async with manager:
+        before, _ = await read(port, "/readyz")
+        async with elsewhere:
+            await maps.wait_synced(timeout=10)
+            after, _ = await read(port, "/readyz")
+            shown = await tables(port)
+            await manager.shutdown()
+
+    assert (before, after) == (503, 200)
+    assert [it["name"] for it in shown["informers"]] == ["configmaps"]
+
+
+async def test_recorders_of_controllers_are_shown(server: APIServer, port: int) -> None:
+    async def act(request: ReconcileRequest, ctx: Context) -> Result | None:
+        ctx.event(ctx.lister.get(request.key) or {}, "Normal", "Checked", "all is well")
+        return None
+
+    server.faults.add(Refuse(resource="events", status=500, times=None))
+    manager = managed(server, Acts(act))
+    manager.serve(port, host="127.0.0.1")
+    async with manager:
+        await asyncio.sleep(3)
+        (row,) = (await tables(port))["event recorders"]
+
+    assert (row["name"], row["waiting"]) == ("maps", 1)
 
 
 async def test_debug_page_can_be_left_out(server: APIServer, port: int) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from contract_servers import WIDGETS
-from widget_helpers import bench, widget
+from controller_helpers import controlled
+from widget_helpers import Bench, bench, widget
 
-from aioinformer.errors import AlreadyOwned, OptionsError
-from aioinformer.model.resources import CONFIG_MAPS
+from aioinformer import ReconcileRequest
+from aioinformer.errors import AlreadyOwned, NotFound, OptionsError
+from aioinformer.model.resources import CONFIG_MAPS, DEPLOYMENTS
+from aioinformer.testing import APIServer, FakeListerWatcher
 
 if TYPE_CHECKING:
     from aioinformer.controller import Context
@@ -25,7 +29,21 @@ def settings(colour: str = "blue", **metadata: Any) -> dict[str, Any]:
     }
 
 
-async def apply_settings(obj: KubeObject, ctx: Context) -> None:
+def deployment() -> dict[str, Any]:
+    labels = {"app": "web"}
+    return {
+        "metadata": {"name": "web"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "web", "image": "nginx"}]},
+            },
+        },
+    }
+
+
+async def apply_settings(it: Bench, obj: KubeObject, ctx: Context) -> None:
     await ctx.apply(settings())
 
 
@@ -51,7 +69,7 @@ async def test_apply_creates_child_with_controller_reference() -> None:
 async def test_apply_of_unchanged_child_sends_nothing() -> None:
     shown: list[KubeObject] = []
 
-    async def act(obj: KubeObject, ctx: Context) -> None:
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
         shown.append(await ctx.apply(settings()))
 
     async with bench(act) as it:
@@ -82,7 +100,7 @@ async def test_apply_removes_fields_that_the_body_lacks() -> None:
     body = settings()
     body["data"]["size"] = "7"
 
-    async def act(obj: KubeObject, ctx: Context) -> None:
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
         await ctx.apply(body)
 
     async with bench(act) as it:
@@ -114,7 +132,7 @@ async def test_apply_refuses_child_of_another_controller() -> None:
 
 
 async def test_apply_refuses_cluster_scoped_child_of_namespaced_owner() -> None:
-    async def act(obj: KubeObject, ctx: Context) -> None:
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
         await ctx.apply(
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}}
         )
@@ -127,7 +145,7 @@ async def test_apply_refuses_cluster_scoped_child_of_namespaced_owner() -> None:
 
 
 async def test_memory_of_children_ends_with_their_owner() -> None:
-    async def act(obj: KubeObject, ctx: Context) -> None:
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
         await ctx.apply(settings(name=obj.name))
 
     async with bench(act) as it:
@@ -136,5 +154,92 @@ async def test_memory_of_children_ends_with_their_owner() -> None:
         await asyncio.sleep(5)
         assert len(memory) == 2
         it.server.delete(WIDGETS, "other", namespace="default")
+        await asyncio.sleep(5)
+        assert len(memory) == 1
+
+
+async def test_apply_after_restart_is_sent_once() -> None:
+    async with bench(apply_settings) as it:
+        version = it.map()["metadata"]["resourceVersion"]
+        again = Bench(it.server, apply_settings)
+        await it.manager.shutdown()
+        async with again.manager:
+            await asyncio.sleep(5)
+            assert it.writes("configmaps") == ["patch", "patch"]
+            await again.again()
+            await again.again()
+
+        assert it.writes("configmaps") == ["patch", "patch"]
+        assert it.map()["metadata"]["resourceVersion"] == version
+
+
+async def test_apply_ignores_changes_of_status_only() -> None:
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
+        await ctx.apply(deployment(), resource=DEPLOYMENTS)
+
+    async with bench(act, owned=DEPLOYMENTS) as it:
+        before = it.reconciles
+        status = {"status": {"replicas": 1, "updatedReplicas": 1}}
+        it.server.patch(DEPLOYMENTS, "web", status, namespace="default")
+        await asyncio.sleep(5)
+        assert it.reconciles > before
+        assert it.writes("deployments") == ["patch"]
+
+
+async def test_apply_without_informer_of_the_child_is_always_sent() -> None:
+    async with bench(apply_settings, owned=DEPLOYMENTS) as it:
+        await it.again()
+        assert it.writes("configmaps") == ["patch", "patch"]
+        assert len(it.controller._workers._writers.children) == 0
+
+
+async def test_apply_mends_fields_that_a_transform_hides() -> None:
+    async with bench(apply_settings, hidden="data") as it:
+        await it.again()
+        assert it.writes("configmaps") == ["patch"]
+        foreign: dict[str, Any] = {"data": {"colour": "red"}}
+        it.server.patch(CONFIG_MAPS, "web", foreign, namespace="default")
+        await asyncio.sleep(5)
+        assert it.map()["data"] == {"colour": "blue"}
+
+
+async def test_apply_without_object_of_the_reconcile_is_refused() -> None:
+    async def reconcile(request: ReconcileRequest, ctx: Context) -> None:
+        with pytest.raises(NotFound) as caught:
+            await ctx.apply(settings())
+
+        refused.append(str(caught.value))
+
+    refused: list[str] = []
+    async with APIServer() as server, server.client() as client:
+        pods = FakeListerWatcher()
+        async with controlled(reconcile, pods, client=client) as (_, controller):
+            controller.queue.add(ReconcileRequest("default", "x"))
+            await asyncio.sleep(1)
+
+    assert refused == ["no object default/x in the cache: ctx.apply() needs the owner"]
+
+
+async def test_child_of_object_deleted_meanwhile_is_applied() -> None:
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
+        await ctx.apply(settings(name="first"))
+        it.server.delete(WIDGETS, "web", namespace="default")
+        await asyncio.sleep(1)
+        await ctx.apply(settings(name="second"))
+
+    async with bench(act) as it:
+        assert it.failures == []
+        assert it.map("second")["metadata"]["ownerReferences"][0]["name"] == "web"
+
+
+async def test_memory_drops_children_that_vanished() -> None:
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
+        await ctx.apply(settings(name=f"web-{obj.generation}"))
+
+    async with bench(act) as it:
+        await it.again()
+        memory = it.controller._workers._writers.children
+        assert len(memory) == 2, "both exist"
+        it.server.delete(CONFIG_MAPS, "web-1", namespace="default")
         await asyncio.sleep(5)
         assert len(memory) == 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from controller_helpers import controlled, informed, informer_of, named
 from informer_helpers import running
-from widget_helpers import bench
+from widget_helpers import Bench, bench
 
 from aioinformer import Controller
 from aioinformer.controller import with_object
@@ -28,7 +28,7 @@ def events(server: APIServer) -> list[dict[str, Any]]:
 
 
 async def test_event_is_written_with_name_of_controller() -> None:
-    async def act(obj: KubeObject, ctx: Context) -> None:
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
         ctx.event(obj, "Normal", "Deployed", "created web")
 
     async with bench(act) as it:
@@ -42,7 +42,7 @@ async def test_event_is_written_with_name_of_controller() -> None:
 
 
 async def test_event_of_last_reconcile_is_written_at_the_end() -> None:
-    async def act(obj: KubeObject, ctx: Context) -> None:
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
         if obj.generation == 1:
             return
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from contract_servers import WIDGETS
 
-from aioinformer import Controller, Manager, SharedInformerFactory
+from aioinformer import Controller, Manager
 from aioinformer.controller import with_object
+from aioinformer.model import drop
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.resources import CONFIG_MAPS
 from aioinformer.testing import APIServer
@@ -17,29 +18,47 @@ from aioinformer.testing import APIServer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
+    from aioinformer import Resource
     from aioinformer.controller import Context
 
-    Act = Callable[[KubeObject, Context], Awaitable[Any]]
+    Act = Callable[["Bench", KubeObject, Context], Awaitable[Any]]
 
 
 class Bench:
-    """A running controller, whose reconcile is `act`."""
+    """A running controller, whose reconcile is `act`.
 
-    def __init__(self, server: APIServer, act: Act, **options: Any) -> None:
+    Args:
+        server: Server with the widget `default/web`.
+        act: The reconcile.
+        informer: Options of the informer of widgets.
+        owned: Resource of the objects that widgets own.
+        hidden: Path that the informer of these objects drops.
+        options: Options of the controller.
+    """
+
+    def __init__(
+        self,
+        server: APIServer,
+        act: Act,
+        *,
+        informer: dict[str, Any] | None = None,
+        owned: Resource = CONFIG_MAPS,
+        hidden: str = "",
+        **options: Any,
+    ) -> None:
         self.server = server
         self.act = act
         self.failures: list[BaseException | None] = []
         self.reconciles = 0
-        client = server.client()
-        factory = SharedInformerFactory(client, **options)
-        self.manager = Manager(client, factory=factory)
-        self.widgets = self.manager.informer(WIDGETS)
-        self.maps = self.manager.informer(CONFIG_MAPS)
+        self.manager = Manager(server.client())
+        self.widgets = self.manager.informer(WIDGETS, **(informer or {}))
+        transform = drop(hidden) if hidden else None
+        self.maps = self.manager.informer(owned, transform=transform)
 
         @with_object(KubeObject)
         async def reconcile(widget: KubeObject, ctx: Context) -> None:
             self.reconciles += 1
-            await self.act(widget, ctx)
+            await self.act(self, widget, ctx)
 
         self.controller = Controller(
             "gadgets",
@@ -47,6 +66,7 @@ class Bench:
             for_=self.widgets,
             owns=[self.maps],
             on_error=lambda exc: self.failures.append(exc.__cause__),
+            **options,
         )
         self.manager.add(self.controller)
 
@@ -77,10 +97,18 @@ def widget(name: str = "web", **more: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def bench(act: Act, **options: Any) -> AsyncIterator[Bench]:
-    """Run a controller on a server with the widget `default/web`, and settle."""
+async def bench(
+    act: Act, *, status: dict[str, Any] | None = None, **options: Any
+) -> AsyncIterator[Bench]:
+    """Run a controller on a server with the widget `default/web`, and settle.
+
+    Args:
+        act: The reconcile.
+        status: Status of the widget.
+        options: Options of `Bench`.
+    """
     async with APIServer(resources=[WIDGETS]) as server:
-        server.create(WIDGETS, widget())
+        server.create(WIDGETS, widget(status=status or {}))
         it = Bench(server, act, **options)
         async with it.manager:
             await asyncio.sleep(5)

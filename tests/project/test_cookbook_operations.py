@@ -14,6 +14,7 @@ import pytest
 import yaml
 from cookbook import apply, recipe_of, running, send_signal
 from doc_blocks import said
+from doc_requests import curl
 from doc_sessions import answers
 from processes import start
 
@@ -122,6 +123,17 @@ async def test_measure_your_own_work_in_the_metrics() -> None:
     assert 'reflector_lists_total{name="configmaps' in page
 
 
+async def test_trace_a_change_through_the_queue_to_its_writes() -> None:
+    title = "Trace a change through the queue to its writes"
+    async with running(title) as program:
+        body = {
+            "metadata": {"name": "web", "labels": {"app": "web"}},
+            "data": {"a": "b"},
+        }
+        program.server.create(CONFIG_MAPS, body, **SHOP)
+        await asyncio.sleep(10)
+
+
 async def test_find_what_uses_the_memory() -> None:
     async with running("Find what uses the memory") as program:
         await program.main
@@ -150,3 +162,27 @@ async def test_choose_the_cluster_and_the_credentials() -> None:
     ) as program:
         await program.main
         assert {it.user for it in program.server.requests} == {"kubernetes-admin"}
+
+
+async def run_requests(title: str) -> None:
+    """Run an operator, and compare the responses to the recipe's commands."""
+    port = free_port()
+    edits = {"port=8080": f'host="127.0.0.1", port={port}'}
+    async with (
+        running(title, edits=edits) as program,
+        aiohttp.ClientSession() as http,
+    ):
+        config(program, "settings", "web")
+        await asyncio.sleep(10)
+        blocks = [it for it in recipe_of(title).blocks if it.language == "console"]
+        for command, shown in [it for block in blocks for it in said(block)]:
+            mine = command.replace("localhost:8080", f"http://127.0.0.1:{port}")
+            await curl(http, mine, shown)
+
+
+async def test_check_a_database_in_the_readiness_probe() -> None:
+    await run_requests("Check a database in the readiness probe")
+
+
+async def test_show_what_an_operator_does_at_the_moment() -> None:
+    await run_requests("Show what an operator does at the moment")

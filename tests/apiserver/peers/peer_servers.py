@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ADDED_CHANGED_DELETED",
-    "ALL_GROUPS",
     "SHARED_SSL",
     "config_map",
     "definition",
@@ -43,10 +42,6 @@ ADDED_CHANGED_DELETED = [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
 
 
 SHARED_SSL = pytest.mark.usefixtures("shared_ssl_contexts")
-
-# kr8s reads every group that the server lists, and fails if one disappears meanwhile. So
-# tests of kr8s, and tests that define a group, run in one process, each after the other.
-ALL_GROUPS = pytest.mark.xdist_group("all groups")
 
 # Polls in a row that must agree. The real server updates the list of its groups, and then
 # the documents of the groups, some time after it has accepted or removed a definition.

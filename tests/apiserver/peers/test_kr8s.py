@@ -19,7 +19,6 @@ from kr8s.asyncio.objects import (
 )
 from kr8s_calls import NEWER_THAN_IT_KNOWS, connected, made
 from peer_servers import (
-    ALL_GROUPS,
     SHARED_SSL,
     config_map,
     definition,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
     from contract_servers import ServerUnderTest
 
-pytestmark = [ALL_GROUPS, NEWER_THAN_IT_KNOWS, SHARED_SSL]
+pytestmark = [pytest.mark.alone, NEWER_THAN_IT_KNOWS, SHARED_SSL]
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from kr8s.objects import ConfigMap as BlockingConfigMap
 from kr8s_calls import NEWER_THAN_IT_KNOWS, connected, made
 from peer_servers import (
     ADDED_CHANGED_DELETED,
-    ALL_GROUPS,
     SHARED_SSL,
     config_map,
     deployment,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from contract_servers import ServerUnderTest
 
-pytestmark = [ALL_GROUPS, NEWER_THAN_IT_KNOWS, SHARED_SSL]
+pytestmark = [pytest.mark.alone, NEWER_THAN_IT_KNOWS, SHARED_SSL]
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import yaml
 from kubernetes import client, config, dynamic, utils
 from official_clients import APPLY, JSON_PATCH, MERGE_PATCH, established
 from peer_servers import (
-    ALL_GROUPS,
     SHARED_SSL,
     config_map,
     definition,
@@ -211,7 +210,7 @@ def defined(api: Any, target: ServerUnderTest) -> Iterator[dict[str, str]]:
         extensions.delete_custom_resource_definition(name)
 
 
-@ALL_GROUPS
+@pytest.mark.alone
 @pytest.mark.usefixtures("settled_groups")
 @in_a_thread
 def test_kubernetes_client_reads_and_writes_custom_objects(
@@ -235,7 +234,7 @@ def test_kubernetes_client_reads_and_writes_custom_objects(
     ]
 
 
-@ALL_GROUPS
+@pytest.mark.alone
 @pytest.mark.usefixtures("settled_groups")
 @in_a_thread
 def test_kubernetes_dynamic_client_reads_and_writes_any_kind(

@@ -15,7 +15,6 @@ from official_clients import (
 )
 from peer_servers import (
     ADDED_CHANGED_DELETED,
-    ALL_GROUPS,
     SHARED_SSL,
     config_map,
     definition,
@@ -63,7 +62,7 @@ async def defined(k: Any, target: ServerUnderTest) -> AsyncIterator[dict[str, st
         await extensions.delete_custom_resource_definition(name)
 
 
-@ALL_GROUPS
+@pytest.mark.alone
 @pytest.mark.usefixtures("settled_groups")
 async def test_kubernetes_asyncio_reads_and_writes_custom_objects(
     k: Any, target: ServerUnderTest
@@ -92,7 +91,7 @@ async def test_kubernetes_asyncio_reads_and_writes_custom_objects(
     assert left["items"] == []
 
 
-@ALL_GROUPS
+@pytest.mark.alone
 @pytest.mark.usefixtures("settled_groups")
 async def test_kubernetes_asyncio_gets_schema_error(
     k: Any, target: ServerUnderTest
@@ -132,7 +131,7 @@ async def test_kubernetes_asyncio_dynamic_client_finds_built_in_kinds(
     ]
 
 
-@ALL_GROUPS
+@pytest.mark.alone
 @pytest.mark.usefixtures("settled_groups")
 async def test_kubernetes_asyncio_dynamic_client_finds_new_kind(
     k: Any, target: ServerUnderTest, tmp_path: Path

@@ -20,7 +20,6 @@ from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import ConfigMap, Namespace, Pod
 from lightkube.types import PatchType
 from peer_servers import (
-    ALL_GROUPS,
     SHARED_SSL,
     config_map,
     definition,
@@ -314,7 +313,7 @@ async def defined(client: AsyncClient, target: ServerUnderTest) -> AsyncIterator
         await client.delete(CustomResourceDefinition, name)
 
 
-@ALL_GROUPS
+@pytest.mark.alone
 @pytest.mark.usefixtures("settled_groups")
 async def test_lightkube_reads_and_writes_custom_objects(
     client: AsyncClient, target: ServerUnderTest
