@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
     from typing import TypeAlias, Unpack
 
+    from opentelemetry.trace import TracerProvider
+
     from aioinformer.client.client import Client
     from aioinformer.controller.leader_election import LeaderElector
     from aioinformer.controller.serving import Serving
@@ -117,6 +119,9 @@ class Manager(Lifecycle, WebLifespan):
         metrics: Sink of the metrics of all parts: the client, the factory, the elector,
             and the controllers with their queues. A part with a sink of its own keeps
             that. None for a `PrometheusSink` if `serve()` is called, else for none.
+        tracer_provider: OpenTelemetry's provider, such as `trace.get_tracer_provider()`,
+            to trace the reconciles of controllers without one: see
+            `aioinformer.tracing`. None for no traces.
 
     Raises:
         OptionsError: If the client or the timeout is invalid.
@@ -130,6 +135,7 @@ class Manager(Lifecycle, WebLifespan):
         elector: LeaderElector | None = None,
         drain_timeout: Duration = 15.0,
         metrics: MetricsSink | None = None,
+        tracer_provider: TracerProvider | None = None,
     ) -> None:
         self.factory: SharedInformerFactory = (
             SharedInformerFactory(client) if factory is None else factory
@@ -152,6 +158,7 @@ class Manager(Lifecycle, WebLifespan):
         self._raised = False  # True once `shutdown()` has raised the failure
         self._recorders: list[EventRecorder] = []
         self._serving: Serving | None = None
+        self._tracer_provider = tracer_provider
         self._metrics: MetricsSink | None = None
         if metrics is not None:
             self._measure(metrics)
@@ -230,6 +237,9 @@ class Manager(Lifecycle, WebLifespan):
             self._controllers.append(part)
             if self._metrics is not None:
                 part.set_metrics(self._metrics)
+
+            if self._tracer_provider is not None:
+                part.set_tracer_provider(self._tracer_provider)
 
             elector = self.elector if leader_only else None
             return Runnable(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from aioinformer import json_codec
-from aioinformer.errors import OptionsError
+from aioinformer.errors import AioInformerError, OptionsError
 from aioinformer.model.callables import is_coroutine_function
 from aioinformer.model.objects import KubeObject, json_default
 from aioinformer.model.resource import Resource
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Conversion", "ConversionError", "Converter", "conversion"]
 
 
-class ConversionError(Exception):
+class ConversionError(AioInformerError):
     """Failure to convert an object. The text is for the client.
 
     `__cause__` is the error of the function, or None.
