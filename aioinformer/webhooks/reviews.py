@@ -18,7 +18,7 @@ from aioinformer import json_codec
 from aioinformer._user_code import user_errors
 from aioinformer.errors import AioInformerError, DecodeError, OptionsError
 from aioinformer.informer.handlers.error_reporter import ErrorReporter
-from aioinformer.metrics import NULL_SINK, GuardedSink
+from aioinformer.metrics import NULL_SINK, GuardedSink, ScopedSink
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.resource import Resource
 from aioinformer.web.responses import HTTPResponse
@@ -162,8 +162,9 @@ class Webhooks:
     ) -> None:
         self.hooks = hooks_of(hooks)
         self.calls = Calls()
-        self._metrics = GuardedSink(metrics or NULL_SINK, "webhooks")
-        self._errors = ErrorReporter("webhooks", on_error, metrics or NULL_SINK)
+        self._scope = ScopedSink(metrics or NULL_SINK, "webhooks")
+        self._metrics = GuardedSink(self._scope, "webhooks")
+        self._errors = ErrorReporter("webhooks", on_error, self._scope)
         self._endpoints: dict[str, AdmissionHook | Converter] = {}
         endpoints: list[AdmissionHook | Converter] = [
             it for it in self.hooks if isinstance(it, AdmissionHook)
@@ -174,6 +175,10 @@ class Webhooks:
                 raise OptionsError(f"two webhooks are named {endpoint.name}: set name=")
 
             self._endpoints[endpoint.path] = endpoint
+
+    def set_metrics(self, sink: MetricsSink) -> None:
+        """Set the sink of metrics, unless there is one."""
+        self._scope.connect(sink)
 
     @property
     def paths(self) -> tuple[str, ...]:

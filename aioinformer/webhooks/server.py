@@ -101,6 +101,13 @@ class WebhookServer:
         state = "serving" if self._serving else "idle"
         return f"<WebhookServer {state} port={self._port}>"
 
+    def set_metrics(self, sink: MetricsSink) -> None:
+        """Set the sink of metrics, unless the server has one.
+
+        A `Manager` with a sink calls it.
+        """
+        self._webhooks.set_metrics(sink)
+
     @property
     def hooks(self) -> tuple[Hook, ...]:
         """Webhooks that it serves."""

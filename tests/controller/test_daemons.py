@@ -369,7 +369,7 @@ async def test_writes_of_a_daemon_are_settled() -> None:
 
 
 async def test_daemon_writes_status_and_children() -> None:
-    async def idle(_: Bench, obj: KubeObject, ctx: Context) -> None: ...
+    async def idle(it: Bench, obj: KubeObject, ctx: Context) -> None: ...
 
     @with_object(KubeObject)
     async def watch(obj: KubeObject, ctx: Context) -> None:
