@@ -68,6 +68,8 @@ _HELP = {
         "Times that a leader's work outlived its Lease."
     ),
     "aioinformer_reflector_failures_total": _Help("Lists and watches that failed."),
+    "aioinformer_reconcile_storms": _Help("Keys that are slowed down in a storm."),
+    "aioinformer_reconcile_storms_total": _Help("Reconcile storms, by cause."),
     "aioinformer_user_errors_total": _Help("Exceptions in user code."),
     "aioinformer_stale_reconciles_total": _Help(
         "Reconciles that did not see earlier writes in time."

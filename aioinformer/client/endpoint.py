@@ -17,6 +17,7 @@ from aioinformer.client.throttle import Throttle
 from aioinformer.client.verbs import Request
 from aioinformer.errors import DecodeError, OptionsError, TransportError, WrongLoop
 from aioinformer.model.objects import KubeObject
+from aioinformer.tracing import request_span
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -239,7 +240,15 @@ class Endpoint:
         """
         self.transport()
         await self._wait_for_turn(request)
-        return await self.transport().send(request, repeat=repeat)
+        transport = self.transport()
+        tracing = request_span(request.method, request.path, self.config.server)
+        if tracing is None:
+            return await transport.send(request, repeat=repeat)
+
+        with tracing as span:
+            response = await transport.send(request, repeat=repeat)
+            span.answered(response.status)
+            return response
 
     @asynccontextmanager
     async def stream(

@@ -27,10 +27,13 @@ from aioinformer.informer.handlers.error_reporter import ErrorReporter
 from aioinformer.informer.lifecycle import Lifecycle
 from aioinformer.metrics import NULL_SINK, ScopedSink
 from aioinformer.model.times import seconds_of, timeout_of
+from aioinformer.tracing import ReconcileTracer
 from aioinformer.workqueue.priority import PriorityQueue
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+    from opentelemetry.trace import TracerProvider
 
     from aioinformer.client.client import Client
     from aioinformer.controller.client import Elector
@@ -152,6 +155,11 @@ class Controller(Lifecycle):
         on_error: Callback for failures of reconciles, mappings, predicates, sources and
             daemons.
         metrics: Sink of the metrics: see `aioinformer.controller.metrics`.
+        storm_breaker: True to slow a key down to one reconcile a second while its
+            reconciles trigger each other by their own writes, or fight with others
+            over a field. False for no limit.
+        tracer_provider: OpenTelemetry's provider, such as `trace.get_tracer_provider()`,
+            to trace reconciles: see `aioinformer.tracing`. None for no traces.
 
     Raises:
         OptionsError: If an option is invalid, such as a reconcile that does not take
@@ -179,12 +187,15 @@ class Controller(Lifecycle):
         elector: Elector | None = None,
         on_error: Callable[[HandlerError], None] | None = None,
         metrics: MetricsSink = NULL_SINK,
+        storm_breaker: bool = True,
+        tracer_provider: TracerProvider | None = None,
     ) -> None:
         _check(name, concurrency)
         called = reconcile_of(reconcile)
         self.name = name
         self._client = client
         self._elector = elector
+        self._tracer_provider = tracer_provider
         self._drain_seconds = _not_negative(drain_timeout)
         self.cache_sync_timeout: float | None = _positive(
             "cache_sync_timeout", cache_sync_timeout
@@ -213,6 +224,7 @@ class Controller(Lifecycle):
             timeout=seconds,
             events=self._events,
             metrics=self._reconcile_metrics,
+            storm_breaker=storm_breaker,
         )
         self._workers = self._new_workers()
         self._running = False
@@ -253,6 +265,14 @@ class Controller(Lifecycle):
         """
         self._metrics.connect(sink)
         self._queue.set_metrics(sink)
+
+    def set_tracer_provider(self, provider: TracerProvider) -> None:
+        """Set the provider of the next run's tracer, unless the controller has one.
+
+        A `Manager` with a provider calls it.
+        """
+        if self._tracer_provider is None:
+            self._tracer_provider = provider
 
     def status(self) -> ControllerStatus:
         """Return what the controller does at the moment, to show it to people.
@@ -380,6 +400,9 @@ class Controller(Lifecycle):
         workers = self._workers
         workers.client = client if self._client is None else self._client
         workers.elector = elector if self._elector is None else self._elector
+        if self._tracer_provider is not None:
+            workers.tracer = ReconcileTracer(self.name, self._tracer_provider)
+
         self._reconcile_metrics.concurrency(self._concurrency)
         registrations: list[Registration] = []
         async with asyncio.TaskGroup() as work:  # pragma: no branch - see above

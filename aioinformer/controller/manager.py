@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
     from typing import TypeAlias, Unpack
 
+    from opentelemetry.trace import TracerProvider
+
     from aioinformer.client.client import Client
     from aioinformer.controller.leader_election import LeaderElector
     from aioinformer.controller.serving import Serving
@@ -140,8 +142,12 @@ class Manager(Lifecycle, WebLifespan):
         exit_on_loss: True to end with `LeadershipLost` when leadership is lost, instead
             of waiting to lead again.
         metrics: Sink of the metrics of all parts: the client, the factory, the elector,
-            controllers with their queues, and other parts with a `set_metrics()`, such
-            as a `WebhookServer`. A part with a sink of its own keeps that. None for a `PrometheusSink` if `serve()` is called, else for none.
+            controllers with their queues, and others with `set_metrics()`, such as a
+            `WebhookServer`. A part with a sink of its own keeps that. None for a
+            `PrometheusSink` if `serve()` is called, else for none.
+        tracer_provider: OpenTelemetry's provider, such as `trace.get_tracer_provider()`,
+            to trace the reconciles of controllers without one: see
+            `aioinformer.tracing`. None for no traces.
 
     Raises:
         OptionsError: If the client or the timeout is invalid.
@@ -156,6 +162,7 @@ class Manager(Lifecycle, WebLifespan):
         drain_timeout: Duration = 15.0,
         exit_on_loss: bool = False,
         metrics: MetricsSink | None = None,
+        tracer_provider: TracerProvider | None = None,
     ) -> None:
         self.factory: SharedInformerFactory = (
             SharedInformerFactory(client) if factory is None else factory
@@ -180,6 +187,7 @@ class Manager(Lifecycle, WebLifespan):
         self._failure: BaseException | None = None
         self._raised = False  # True once `shutdown()` has raised the failure
         self._serving: Serving | None = None
+        self._tracer_provider = tracer_provider
         self._metrics: MetricsSink | None = None
         if metrics is not None:
             self._measure(metrics)
@@ -325,6 +333,9 @@ class Manager(Lifecycle, WebLifespan):
                 )
 
             self._controllers.append(part)
+            if self._tracer_provider is not None:
+                part.set_tracer_provider(self._tracer_provider)
+
             elector = self.elector if leader_only else None
             return Runnable(
                 name or f"controller {part.name}",

@@ -143,6 +143,7 @@ class Serving:
                     "running": len(it.running),
                     "failing": len(it.failing),
                     "writes_not_shown": it.unshown,
+                    "storms": it.storms,
                 }
                 for it in statuses
             ],

@@ -77,6 +77,8 @@ class ControllerStatus:
         queued: Number of requests that wait for a worker.
         delayed: Number of requests that are retried or requeued later.
         unshown: Number of requests whose writes the informers do not show yet.
+        storms: Number of keys that are slowed down, as their reconciles trigger each
+            other.
         running: Running reconciles, the oldest first.
         failing: Latest failing requests, at most 100, the newest first.
     """
@@ -86,6 +88,7 @@ class ControllerStatus:
     queued: int
     delayed: int
     unshown: int
+    storms: int
     running: tuple[RunningReconcile, ...]
     failing: tuple[FailingRequest, ...]
 

@@ -28,6 +28,7 @@ from aioinformer.controller.reconcile import (
     outcome_of_failure,
 )
 from aioinformer.controller.status import ControllerStatus, Failures, RunningReconcile
+from aioinformer.controller.storm_breaker import StormBreaker
 from aioinformer.controller.threads import Threads
 from aioinformer.controller.writer import Writer, Writers
 from aioinformer.errors import HistoryReset, LeadershipLost, OptionsError
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from aioinformer.controller.writer import ControllerEvents
     from aioinformer.informer.notifications import Notification
     from aioinformer.informer.shared_informer import SharedInformer
+    from aioinformer.tracing import ReconcileTracer
     from aioinformer.workqueue.priority import PriorityQueue
 
 __all__ = ["LONG_SECONDS", "SETTLE_SECONDS", "Workers"]
@@ -107,6 +109,7 @@ class Workers:
         timeout: Maximum seconds of a reconcile, or None.
         events: Recorder of `Context.event`.
         metrics: Metrics of the controller.
+        storm_breaker: True to slow down keys in a reconcile storm.
     """
 
     def __init__(
@@ -120,12 +123,16 @@ class Workers:
         concurrency: int,
         timeout: float | None,
         metrics: ControllerMetrics,
+        storm_breaker: bool = True,
     ) -> None:
         self.client: Client | None = None
         """Client that `Context.client` wraps."""
         self.elector: Elector | None = None
         """Elector that fences its writes."""
+        self.tracer: ReconcileTracer | None = None
+        """Tracer of its reconciles."""
         self._name = name
+        self._breaker = StormBreaker() if storm_breaker else None
         self._reconcile = reconcile
         self._queue = queue
         self._informers = tuple(informers)
@@ -139,6 +146,8 @@ class Workers:
         self._running: dict[asyncio.Task[Outcome], _Run] = {}
         # Tasks that wait for pending writes.
         self._waiting: set[asyncio.Task[Any]] = set()
+        # Tasks that end storms.
+        self._storm_ends: set[asyncio.Task[None]] = set()
         # Invariant: an entry is removed once its writes are shown.
         self._unshown: dict[ReconcileRequest, _Unshown] = {}
         self._failures = Failures()
@@ -158,12 +167,18 @@ class Workers:
             return
 
         requests, cause, priority = found
+        if self._breaker is not None and self._breaker.inspects:
+            self._breaker.observe(requests, source.informer, source.kind, event)
+
         for request in requests:
             self.add(request, cause, priority)
 
     def add(self, request: ReconcileRequest, cause: Cause, priority: int) -> None:
         """Queue a request with its cause."""
         self._causes.add(request, cause)
+        if self.tracer is not None:
+            self.tracer.received(request, cause.change, cause.kind, cause.key)
+
         self._queue.add(request, priority)
 
     def status(self, name: str, *, synced: bool) -> ControllerStatus:
@@ -177,6 +192,7 @@ class Workers:
             queued=len(self._queue),
             delayed=self._queue.delayed,
             unshown=len(self._waiting),
+            storms=0 if self._breaker is None else self._breaker.storms,
             running=tuple(
                 RunningReconcile(
                     request=run.request,
@@ -217,6 +233,9 @@ class Workers:
                 raise OptionsError(_NO_REQUEST.format(request))
 
             run = self._begin(request, priority, work)
+            if self._breaker is not None and self._breaker.inspects:
+                self._check_storm(self._breaker, run, work)
+
             task = work.create_task(self._work(run), name=f"{self._name} {request.key}")
             self._running[task] = run
             if self._metrics.enabled:
@@ -248,7 +267,7 @@ class Workers:
         self._draining = True
         self._background = background.tasks
         self._queue.shut_down()
-        for task in self._waiting:
+        for task in self._waiting | self._storm_ends:
             task.cancel()
 
         try:
@@ -326,6 +345,20 @@ class Workers:
         return _Run(request, priority, context, threads, writer, writes, now)
 
     async def _work(self, run: _Run) -> Outcome:
+        """Call the reconcile and write its status, in a span."""
+        tracer, request = self.tracer, run.request
+        if tracer is None:
+            return await self._call_and_write(run)
+
+        with tracer.reconcile(request, request.key, run.context.attempt) as span:
+            outcome = await self._call_and_write(run)
+            tracer.failed(span, outcome.failure)
+            if outcome.retry or outcome.after is not None:
+                tracer.again(request, span)
+
+            return outcome
+
+    async def _call_and_write(self, run: _Run) -> Outcome:
         """Call the reconcile, and write the status that it has set."""
         outcome = await self._call(run)
         failure = await run.writer.end(outcome.failure)
@@ -372,8 +405,9 @@ class Workers:
             if outcome is not None:
                 self._conclude(run, outcome)
         finally:
-            if run.writes and not self._draining:
-                self._await_shown(run.request, run.writes, work)
+            pause = self._pause_after(run)
+            if run.writes is not None and (run.writes or pause) and not self._draining:
+                self._await_shown(run.request, run.writes, pause, work)
             else:
                 self._queue.done(run.request)
 
@@ -502,11 +536,15 @@ class Workers:
         self,
         request: ReconcileRequest,
         writes: PendingWrites,
+        pause: float,
         work: asyncio.TaskGroup,
     ) -> None:
-        """Keep a request in work until its writes are shown, or the wait times out."""
+        """Keep a request in work until its writes are shown, or the wait times out.
+
+        In a storm, also for a pause.
+        """
         wait = work.create_task(
-            self._not_shown(writes), name=f"{self._name} {request.key} shown"
+            self._not_shown(writes, pause), name=f"{self._name} {request.key} shown"
         )
         self._waiting.add(wait)
         wait.add_done_callback(lambda wait: self._end_wait(wait, request, work))
@@ -547,8 +585,13 @@ class Workers:
             ctx.stale = True
             self._metrics.stale(ctx.request, unshown.why)
 
-    async def _not_shown(self, writes: PendingWrites) -> _Unshown | None:
+    async def _not_shown(
+        self, writes: PendingWrites, pause: float = 0.0
+    ) -> _Unshown | None:
         """Wait until all writes are shown. Return them if that fails."""
+        if pause:
+            await asyncio.sleep(pause)
+
         try:
             async with asyncio.timeout(SETTLE_SECONDS):
                 await writes.applied()
@@ -559,3 +602,47 @@ class Workers:
             return _Unshown(writes, exc)
 
         return None
+
+    # ------------------------------------------------------------ storms
+
+    def _pause_after(self, run: _Run) -> float:
+        """Return the seconds to wait before the next reconcile of the request."""
+        if self._breaker is None or run.writes is None:
+            return 0.0
+
+        own, run.writes.own = run.writes.own, []
+        now = asyncio.get_running_loop().time()
+        return self._breaker.ended(run.request, own, now)
+
+    def _check_storm(
+        self, breaker: StormBreaker, run: _Run, work: asyncio.TaskGroup
+    ) -> None:
+        """Report a storm that is found now, and end it in time."""
+        request, ctx = run.request, run.context
+        storm = breaker.began(request, ctx.causes, run.began)
+        if storm is None:
+            return
+
+        self._metrics.storm(request, storm, breaker.storms, run.began)
+        obj = self._lister.get(request.key)
+        if obj is not None:
+            note = f"Slowed down to one reconcile a second: {storm}. {storm.advice}"
+            ctx.event(obj, "Warning", "ReconcileStorm", note)
+
+        end = work.create_task(
+            self._end_storm(breaker, request), name=f"{self._name} {request.key} storm"
+        )
+        self._storm_ends.add(end)
+        end.add_done_callback(self._storm_ends.discard)
+
+    async def _end_storm(
+        self, breaker: StormBreaker, request: ReconcileRequest
+    ) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            seconds = breaker.proceed(request, clock())
+            if seconds is None:
+                self._metrics.storm_ended(request, breaker.storms)
+                return
+
+            await asyncio.sleep(seconds)
