@@ -31,7 +31,7 @@ class Background:
     """
 
     def __init__(self, work: asyncio.TaskGroup) -> None:
-        self.closed = False
+        self.closed: bool = False
         """True once no function is called any more."""
         self.tasks: set[asyncio.Task[Ending]] = set()
         """Tasks of the running calls."""
@@ -104,7 +104,7 @@ class BackgroundFunction:
         failed: Callable[[BaseException], None],
         ended: Callable[[], None],
     ) -> None:
-        self.name = name
+        self.name: str = name
         """Name of the tasks."""
         self._background = background
         self._call = call

@@ -142,8 +142,8 @@ class Manager(Lifecycle, WebLifespan):
         exit_on_loss: True to end with `LeadershipLost` when leadership is lost, instead
             of waiting to lead again.
         metrics: Sink of the metrics of all parts: the client, the factory, the elector,
-            controllers with their queues, and others with `set_metrics()`, such as a
-            `WebhookServer`. A part with a sink of its own keeps that. None for a
+            controllers with their queues, and other parts with a `set_metrics()`, such
+            as a `WebhookServer`. A part with a sink of its own keeps that. None for a
             `PrometheusSink` if `serve()` is called, else for none.
         tracer_provider: OpenTelemetry's provider, such as `trace.get_tracer_provider()`,
             to trace the reconciles of controllers without one: see

@@ -116,10 +116,13 @@ class PendingWrites:
             else:
                 self._expect_write(informer, answer)
 
+            self._note(informer, path.key, request, answer)
+
         if self._limit is not None:
             while len(self._expected) > self._limit:
                 del self._expected[next(iter(self._expected))]
-            self._note(informer, path.key, request, answer)
+
+            del self.own[: -self._limit]
 
     async def applied(self) -> None:
         """Wait until the informers show all writes, and forget them.

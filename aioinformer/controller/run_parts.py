@@ -72,7 +72,7 @@ class RunParts:
         work: asyncio.TaskGroup,
         reporter: ErrorReporter,
     ) -> None:
-        self.background = Background(work)
+        self.background: Background = Background(work)
         """Running daemons and sources."""
         self._options = options
         self._workers = workers

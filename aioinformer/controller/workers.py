@@ -274,8 +274,21 @@ class Workers:
             tasks = {*self._running, *self._background}
             if tasks and not (self._hurried or self._has_lost()):
                 await asyncio.wait(tasks, timeout=seconds)
+                self._warn_of_background(seconds)
         finally:
             self._abort()
+
+    def _warn_of_background(self, seconds: float) -> None:
+        if self._background:
+            names = ", ".join(sorted(it.get_name() for it in self._background)[:5])
+            logger.warning(
+                "controller %s: %d daemons and sources have not ended %g s after their "
+                "cancellation, cancelling them again: %s",
+                self._name,
+                len(self._background),
+                seconds,
+                names,
+            )
 
     def hurry(self) -> None:
         """Skip the drain: cancel running reconciles once it has begun."""

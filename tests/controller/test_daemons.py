@@ -271,7 +271,9 @@ async def test_G9_daemons_end_within_drain_timeout() -> None:
     assert loop.time() - began == pytest.approx(3)
 
 
-async def test_daemon_that_does_not_end_is_cancelled_again() -> None:
+async def test_daemon_that_does_not_end_is_cancelled_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Stubborn(Watcher):
         async def act(self, request: ReconcileRequest, ctx: Context) -> None:
             try:
@@ -285,6 +287,8 @@ async def test_daemon_that_does_not_end_is_cancelled_again() -> None:
         began = loop.time()
 
     assert loop.time() - began == pytest.approx(10)
+    assert "1 daemons and sources have not ended 10 s after their" in caplog.text
+    assert caplog.text.count("daemon Stubborn default/a") == 1
 
 
 async def test_G11_daemon_is_cancelled_and_fenced_when_leadership_is_lost() -> None:
@@ -365,7 +369,7 @@ async def test_writes_of_a_daemon_are_settled() -> None:
 
 
 async def test_daemon_writes_status_and_children() -> None:
-    async def idle(_: Bench, obj: KubeObject, ctx: Context) -> None: ...
+    async def idle(it: Bench, obj: KubeObject, ctx: Context) -> None: ...
 
     @with_object(KubeObject)
     async def watch(obj: KubeObject, ctx: Context) -> None:

@@ -115,6 +115,8 @@ async def test_create_an_object_that_is_deleted_with_its_owner() -> None:
         await server.until(lambda: server.get(SERVICES, "web", **SHOP))
         await asyncio.sleep(60)
 
+    assert writes(program) == ["patch", "patch"]
+
 
 async def test_delete_objects_that_are_no_longer_wanted() -> None:
     def names() -> list[str]:
@@ -161,6 +163,7 @@ async def test_report_status_and_conditions() -> None:
         server.patch(SITES, "blog", {"spec": {"image": image}}, **SHOP)
         await server.until(lambda: condition()["status"] == "True")
         assert condition()["observedGeneration"] == 2
+        assert server.get(SITES, "blog", **SHOP)["status"]["url"]
         await asyncio.sleep(600)
 
     assert writes(program) == ["patch", "patch"]
