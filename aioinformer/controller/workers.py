@@ -203,6 +203,7 @@ class Workers:
                 )
                 for run in self._running.values()
             ),
+            failing_total=len(self._failures),
             failing=self._failures.newest_first(now, self._queue.seconds_until),
         )
 
