@@ -225,13 +225,19 @@ async def in_thread(
 
 
 async def in_thread_until_done(
-    call: Callable[[], T], name: str, *, overdue: Callable[[float], None]
+    call: Callable[[], T],
+    name: str,
+    *,
+    cancelled: Callable[[], None],
+    overdue: Callable[[float], None],
 ) -> T:
     """Call a function in a new thread, and always wait for its end.
 
     Args:
         call: Function, called with a copy of the caller's context variables.
         name: Name of the thread.
+        cancelled: Function called when the caller is cancelled, so that it can make the
+            call return early.
         overdue: Function called with the seconds since the first cancellation when the
             thread has not ended 10 s after it, and then once a minute.
 
@@ -257,6 +263,7 @@ async def in_thread_until_done(
         except asyncio.CancelledError as exc:
             if interrupted is None:
                 since, due = loop.time(), loop.time() + OVERDUE_SECONDS
+                cancelled()
 
             interrupted = exc
         else:
@@ -267,7 +274,7 @@ async def in_thread_until_done(
     result, failure = ended.result()
     try:
         if interrupted is not None:
-            if failure is not None:
+            if not isinstance(failure, asyncio.CancelledError | None):
                 interrupted.add_note(f"the thread also failed: {failure!r}")
 
             raise interrupted

@@ -68,10 +68,16 @@ _HELP = {
         "Times that a leader's work outlived its Lease."
     ),
     "aioinformer_reflector_failures_total": _Help("Lists and watches that failed."),
+    "aioinformer_reconcile_storms": _Help("Keys that are slowed down in a storm."),
+    "aioinformer_reconcile_storms_total": _Help("Reconcile storms, by cause."),
     "aioinformer_user_errors_total": _Help("Exceptions in user code."),
     "aioinformer_stale_reconciles_total": _Help(
         "Reconciles that did not see earlier writes in time."
     ),
+    "aioinformer_webhook_duration_seconds": _Help(
+        "Duration of webhook calls.", _REQUESTS
+    ),
+    "aioinformer_webhook_requests_total": _Help("Webhook calls, by result."),
     "controller_runtime_active_workers": _Help("Reconciles in progress."),
     "controller_runtime_client_consistency_wait_duration_seconds": _Help(
         "Waits until an informer showed a write."

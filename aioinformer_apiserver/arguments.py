@@ -26,6 +26,7 @@ __all__ = [
     "resource_of",
     "resources_of",
     "seconds_of",
+    "services_of",
     "text_of",
     "token_of",
     "tokens_of",
@@ -158,6 +159,25 @@ def tokens_of(option: str, value: object) -> dict[str, Any]:
         )
 
     return {token_of(f"a token of {option}", key): it for key, it in value.items()}
+
+
+def services_of(option: str, value: object) -> dict[str, str]:
+    """Check a mapping of services to URLs.
+
+    Raises:
+        OptionsError: If it is not a mapping, or a key or URL is malformed.
+    """
+    given = value if isinstance(value, Mapping) else {"": value}
+    for name, url in given.items():
+        parts = name.split("/") if isinstance(name, str) else []
+        is_url = isinstance(url, str) and url.startswith(("http://", "https://"))
+        if len(parts) != 2 or not all(parts) or not is_url:
+            raise OptionsError(
+                f"{option} must map services to URLs, such as "
+                f"{{'shop/operator': 'https://127.0.0.1:9443'}}, not {value!r}"
+            )
+
+    return dict(given)
 
 
 # ---------------------------------------------------------------- resources, names

@@ -39,6 +39,7 @@ from aioinformer_apiserver.arguments import (
     resource_of,
     resources_of,
     seconds_of,
+    services_of,
     text_of,
     token_of,
     tokens_of,
@@ -121,6 +122,9 @@ class LocalAPIServer:
         bookmark_seconds: Interval between the bookmarks of a watch.
         watch_seconds: Duration of a watch that does not request one.
         fresh_seconds: Maximum time that a request waits for a future version.
+        webhook_services: Base URLs of the services in webhook configurations, by
+            `"namespace/name"`, such as `{"shop/operator": "https://127.0.0.1:9443"}`.
+            The server has no network of services.
         load: YAML files to load at once; see `load()`.
         root: Folder of relative paths in `load`. None for the working directory.
 
@@ -152,6 +156,7 @@ class LocalAPIServer:
         bookmark_seconds: float = 60.0,
         watch_seconds: float = 1800.0,
         fresh_seconds: float = 3.0,
+        webhook_services: Mapping[str, str] | None = None,
         load: str | Path | Iterable[str | Path] = (),
         root: str | Path | None = None,
     ) -> None:
@@ -169,7 +174,10 @@ class LocalAPIServer:
         self._storage = Storage(history=whole_of("history", history, least=0))
         self._registry = Registry(self._storage, auto_namespaces=auto_namespaces)
         self._access_control = AccessControl(self._storage, token=token, users=named)
-        self._handler = RequestHandler(self._registry, self._access_control, options)
+        self._webhook_services = services_of("webhook_services", webhook_services or {})
+        self._handler = RequestHandler(
+            self._registry, self._access_control, options, self._webhook_services
+        )
         self._http_server = HTTPServer(self._handler, port=port)
         self._task = BackgroundTask(self._http_server.run, "the API server")
         # Loop and thread of the last start: all methods belong there.
@@ -296,6 +304,15 @@ class LocalAPIServer:
     def token(self, token: str | None) -> None:
         _check_token(token, self._access_control.users)
         self._access_control.token = token
+
+    @property
+    def webhook_services(self) -> dict[str, str]:
+        """Base URLs of services with webhooks, by `"namespace/name"`; may be changed.
+
+        `server.webhook_services["shop/operator"] = "https://127.0.0.1:9443"` is for a
+        webhook server that has started after this one. A plain `http://` URL works, too.
+        """
+        return self._webhook_services
 
     def kubeconfig(
         self,

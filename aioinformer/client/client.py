@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from aioinformer.client import config_sources, verbs
 from aioinformer.client.discovery import Discovery
-from aioinformer.client.endpoint import Endpoint
+from aioinformer.client.endpoint import Endpoint, RepeatingRequester
 from aioinformer.client.list_watch import ListWatch
 from aioinformer.client.pager import PAGE_SIZE, Pager
 from aioinformer.client.verbs import Request
@@ -41,7 +41,8 @@ class Client:
     and aiohttp is imported only then. A closed client can be entered again.
 
     Only `qps` limits requests. They are retried once after a 401 if the credentials
-    could be renewed, and a GET once if a kept-alive connection turned out to be dead.
+    could be renewed, a GET once if a kept-alive connection turned out to be dead, and all
+    but those of `stream()` by the `Retry-After` of a 429 or 5xx: see `ClientConfig`.
 
     Guarantees:
         After `close()`, none of its connections, tasks or timers is left.
@@ -779,7 +780,7 @@ class Client:
 
     async def _fetch(self, request: Request, *, discard: bool = False) -> bytes:
         """Send a request and read its whole response, which `discard` drops."""
-        async with self._stream(request) as response:
+        async with self._endpoint.stream(request, repeat=True) as response:
             return await response.read(discard=discard)
 
     async def _object(self, request: Request) -> KubeObject:
@@ -789,7 +790,7 @@ class Client:
         self, resource: Resource, namespace: str | None, labels: str, fields: str
     ) -> ListWatch:
         return ListWatch(
-            self,
+            RepeatingRequester(self._endpoint),
             resource,
             namespace=namespace,
             label_selector=labels,

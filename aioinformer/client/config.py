@@ -71,6 +71,15 @@ class ClientConfig:
     read_seconds: float = 30.0
     """Longest silence within a response body. Ignored for watches, which may be silent."""
 
+    max_retries: int = 10
+    """Maximum number of repetitions of a request after a 429 or 5xx with a `Retry-After`
+    of at most 2 minutes; 0 for none. Informers and elections have a backoff of their
+    own instead."""
+
+    on_warning: Callable[[str], object] | None = field(default=None, repr=False)
+    """Function called with the text of each `Warning:` header, such as that of a
+    deprecated version; None to log each warning once."""
+
     user_agent: str = ""
     """Value of the User-Agent header; empty for `aioinformer/<version>`."""
 
@@ -94,6 +103,11 @@ class ClientConfig:
             seconds = getattr(self, name)
             if not seconds > 0:
                 raise OptionsError(f"{name} must be positive, not {seconds}")
+
+        if self.max_retries < 0:
+            raise OptionsError(
+                f"max_retries must be at least 0, not {self.max_retries!r}"
+            )
 
     @property
     def secure(self) -> bool:

@@ -14,19 +14,21 @@ from aioinformer.client.authenticator import Authenticator
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.request_metrics import RequestMetrics
 from aioinformer.client.throttle import Throttle
+from aioinformer.client.verbs import Request
 from aioinformer.errors import DecodeError, OptionsError, TransportError, WrongLoop
 from aioinformer.model.objects import KubeObject
+from aioinformer.tracing import request_span
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from aioinformer.client.config import ConfigSource
     from aioinformer.client.response import Response
     from aioinformer.client.transport import Transport
-    from aioinformer.client.verbs import Request
     from aioinformer.metrics import MetricsSink
 
-__all__ = ["Endpoint"]
+__all__ = ["Endpoint", "RepeatingRequester"]
 
 logger: Final = guarded_logger(__name__)
 
@@ -36,6 +38,33 @@ LEAVE_SECONDS = 5.0
 _NOT_ENTERED = (
     "this client is not entered: use `async with client:`, or `await client.start()`"
 )
+
+
+class RepeatingRequester:
+    """Sender of lists and watches that are repeated as the server asks.
+
+    Implements `aioinformer.client.list_watch.Requester`. Informers do not use it: they
+    have a backoff of their own.
+
+    Args:
+        endpoint: Sender of the requests.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    def stream(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        gzip: bool | None = None,
+        accept: str = "",
+    ) -> AbstractAsyncContextManager[Response]:
+        """Send a request and read its response; see `Client.stream()`."""
+        request = Request(method, path, params or {}, gzip=gzip, accept=accept)
+        return self._endpoint.stream(request, repeat=True)
 
 
 class Endpoint:
@@ -154,7 +183,9 @@ class Endpoint:
         if self._sink is not None:
             self._metrics = RequestMetrics(self._sink, config.server)
 
-        self._transport = Transport(config, authenticator, self._metrics)
+        self._transport = Transport(
+            config, authenticator, self._metrics, self._wait_for_turn
+        )
         self._authenticator = authenticator
 
     async def close(self) -> None:
@@ -187,8 +218,12 @@ class Endpoint:
                 if self._closing is transport:
                     self._closing = None
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: Request, *, repeat: bool = False) -> Response:
         """Send a request when the rate limit allows it, and wait for the response.
+
+        Args:
+            request: The request.
+            repeat: True to repeat it as the server asks; see `Transport.send()`.
 
         Returns:
             Response, whose body is still to be read. The caller closes it.
@@ -203,20 +238,32 @@ class Endpoint:
         Cancellation:
             Safe: the connection is closed. The server may have executed a write.
         """
-        if self._throttle is not None and not request.urgent:
-            self.transport()
-            await self._wait_for_token(self._throttle, request)
+        self.transport()
+        await self._wait_for_turn(request)
+        transport = self.transport()
+        tracing = request_span(request.method, request.path, self.config.server)
+        if tracing is None:
+            return await transport.send(request, repeat=repeat)
 
-        return await self.transport().send(request)
+        with tracing as span:
+            response = await transport.send(request, repeat=repeat)
+            span.answered(response.status)
+            return response
 
     @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[Response]:
+    async def stream(
+        self, request: Request, *, repeat: bool = False
+    ) -> AsyncIterator[Response]:
         """Send a request for one `async with` block, and close the response after it.
+
+        Args:
+            request: The request.
+            repeat: Same as in `send()`.
 
         Raises:
             ApiError: Same errors as `send()`.
         """
-        response = await self.send(request)
+        response = await self.send(request, repeat=repeat)
         try:
             yield response
         finally:
@@ -237,10 +284,14 @@ class Endpoint:
                 f"{request.path}: {exc}"
             ) from exc
 
-    async def _wait_for_token(self, throttle: Throttle, request: Request) -> None:
+    async def _wait_for_turn(self, request: Request) -> None:
+        """Wait until the rate limit allows a request, or the endpoint is closed."""
+        if self._throttle is None or request.urgent:
+            return
+
         loop = asyncio.get_running_loop()
         before = loop.time()
-        await throttle.wait()
+        await self._throttle.wait()
         if self._metrics is not None:
             self._metrics.throttled(request.method, loop.time() - before)
 

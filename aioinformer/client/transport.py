@@ -22,6 +22,7 @@ from yarl import URL
 from aioinformer import __version__
 from aioinformer._tasks import finish, in_thread
 from aioinformer._user_code import guarded_logger
+from aioinformer.backoff import RETRY_AFTER_LIMIT_SECONDS
 from aioinformer.client.error_mapping import map_errors, refuse_web_page
 from aioinformer.client.redaction import redacted
 from aioinformer.client.request_metrics import NO_ANSWER
@@ -31,10 +32,16 @@ from aioinformer.client.response import (
     Response,
     keep_alive,
 )
-from aioinformer.errors import AioInformerError, OptionsError, TransportError
+from aioinformer.client.warning_headers import Warnings
+from aioinformer.errors import (
+    AioInformerError,
+    ApiError,
+    OptionsError,
+    TransportError,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from aiohttp.abc import AbstractStreamWriter
 
@@ -75,6 +82,7 @@ class Transport:
         config: Server and connection settings.
         authenticator: Source of credentials and SSL contexts.
         meter: Receiver of request metrics; None for none.
+        wait_for_turn: Function awaited before a request is repeated; None for none.
     """
 
     def __init__(
@@ -82,11 +90,14 @@ class Transport:
         config: ClientConfig,
         authenticator: Authenticator,
         meter: RequestMetrics | None = None,
+        wait_for_turn: Callable[[Request], Awaitable[None]] | None = None,
     ) -> None:
         self._config = config
         self._authenticator = authenticator
         self.meter = meter
         """Receiver of request metrics, or None."""
+        self._wait_for_turn = wait_for_turn
+        self._warnings = Warnings(config.server, config.on_warning)
         # Weak, so that closed sockets drop out.
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._closed = False
@@ -119,11 +130,16 @@ class Transport:
             middlewares=(self._send_once,),
         )
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: Request, *, repeat: bool = False) -> Response:
         """Send a request and wait for the head of its response.
 
         After a 401 the credentials are renewed. If they have changed, the request is
         sent once more.
+
+        Args:
+            request: The request. Its fence is called again before each repetition.
+            repeat: True to repeat it after a 429 or 5xx with a `Retry-After`, by which
+                the server says that it has not executed the request.
 
         Returns:
             The response. The caller closes it.
@@ -136,6 +152,32 @@ class Transport:
         Cancellation:
             Safe: the connection is closed. The server may have executed a write.
         """
+        left = self._config.max_retries if repeat and not request.urgent else 0
+        while True:
+            try:
+                return await self._send(request)
+            except ApiError as exc:
+                seconds = _repeat_after(exc)
+                if left == 0 or seconds is None:
+                    raise
+
+                left, status = left - 1, exc.status
+
+            logger.debug(
+                "%s %s got %d, repeating it in %g s (%d left)",
+                request.method,
+                request.path,
+                status,
+                seconds,
+                left,
+            )
+            await self._unless_closed(asyncio.sleep(seconds))
+            if self._wait_for_turn is not None:
+                await self._wait_for_turn(request)
+
+            self._count_retry(request, status)
+
+    async def _send(self, request: Request) -> Response:
         auth = await self._auth()
         response = await self._head(request, auth)
         try:
@@ -145,6 +187,10 @@ class Transport:
                 response.close()
                 self._count_retry(request, response.status)
                 response = await self._head(request, await self._auth())
+
+            if "Warning" in response.raw.headers:
+                values = response.raw.headers.getall("Warning")
+                self._warnings.report(values, f"{request.method} {request.path}")
 
             not_modified = response.status == 304 and request.etag
             if not (200 <= response.status < 300 or not_modified):
@@ -346,6 +392,18 @@ class Transport:
         keep_alive(opened)
         self._sockets.add(opened)
         return opened
+
+
+def _repeat_after(exc: ApiError) -> float | None:
+    """Return the seconds after which a refused request is repeated; None for never.
+
+    A server that asks for minutes gets the request no more: the caller shall decide.
+    """
+    wait = exc.retry_after
+    if wait is None or wait > RETRY_AFTER_LIMIT_SECONDS:
+        return None
+
+    return wait if exc.status == 429 or exc.status >= 500 else None
 
 
 def _is_tls_failure(exc: TransportError) -> bool:

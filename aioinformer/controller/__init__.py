@@ -5,8 +5,14 @@ users can replace any part of it.
 """
 
 from aioinformer.controller.client import Elector, ReconcileClient
-from aioinformer.controller.context import Context, Reconcile, with_object
+from aioinformer.controller.context import (
+    Context,
+    PlainReconcile,
+    Reconcile,
+    with_object,
+)
 from aioinformer.controller.controller import Controller
+from aioinformer.controller.daemons import Daemon
 from aioinformer.controller.event_recorder import EventRecorder
 from aioinformer.controller.finalizers import finalizer
 from aioinformer.controller.leader_election import LeaderElector, LeaderLock
@@ -32,6 +38,7 @@ from aioinformer.controller.status import (
     FailingRequest,
     RunningReconcile,
 )
+from aioinformer.controller.timers import Every
 from aioinformer.model.conditions import (
     find_status_condition,
     is_status_condition_true,
@@ -43,14 +50,17 @@ __all__ = [
     "Context",
     "Controller",
     "ControllerStatus",
+    "Daemon",
     "Elector",
     "EventRecorder",
+    "Every",
     "FailingRequest",
     "LeaderElector",
     "LeaderLock",
     "LeaseLock",
     "LeaseRecord",
     "Manager",
+    "PlainReconcile",
     "Predicate",
     "Reconcile",
     "ReconcileClient",

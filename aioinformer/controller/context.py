@@ -1,14 +1,14 @@
-"""`Reconcile`: the coroutine function that a user writes, and its `Context`."""
+"""`Reconcile`: the function that a user writes, and its `Context`."""
 
 from __future__ import annotations
 
-import asyncio
 import functools
+import inspect
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
-from aioinformer._tasks import in_thread_until_done, wait_through_cancellation
 from aioinformer.controller.reconcile import ReconcileRequest, Result
+from aioinformer.controller.threads import close_coroutine
 from aioinformer.errors import DecodeError, OptionsError, TerminalError
 from aioinformer.model.callables import (
     check_plain,
@@ -24,82 +24,23 @@ if TYPE_CHECKING:
     from aioinformer.client.verbs import Body
     from aioinformer.controller.client import ReconcileClient
     from aioinformer.controller.reconcile import Cause
+    from aioinformer.controller.threads import Threads
     from aioinformer.controller.writer import Writer
     from aioinformer.informer.lister import Lister
     from aioinformer.model.resource import Resource
 
-__all__ = ["Context", "Reconcile", "Threads", "check_reconcile", "with_object"]
+__all__ = [
+    "Context",
+    "PlainReconcile",
+    "Reconcile",
+    "check_reconcile",
+    "reconcile_of",
+    "with_object",
+]
 
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-MAX_THREADS: Final = 8
-"""Maximum number of concurrent threads of one reconcile."""
-
-
-class Threads:
-    """Threads of one reconcile, which does not end before they have ended.
-
-    Args:
-        request: Request of the reconcile.
-        overdue: Callback for a function that runs on after its cancellation, with the
-            request, its name and the seconds since then.
-    """
-
-    __slots__ = ("_calls", "_over", "_overdue", "_quiet", "_request", "_slots")
-
-    def __init__(
-        self,
-        request: ReconcileRequest,
-        overdue: Callable[[ReconcileRequest, str, float], None],
-    ) -> None:
-        self._request = request
-        self._overdue = overdue
-        self._slots = asyncio.Semaphore(MAX_THREADS)
-        # Running calls. While there are any, `_quiet` is pending.
-        self._calls = 0
-        self._quiet: asyncio.Future[None] | None = None
-        self._over = False
-
-    async def call(self, function: Callable[[], T], name: str) -> T:
-        """Call a function in a thread: see `Context.run_in_thread`."""
-        if self._over:
-            raise OptionsError(
-                f"cannot run {name} in a thread: its reconcile has ended"
-            )
-
-        if not self._calls:
-            self._quiet = asyncio.get_running_loop().create_future()
-
-        self._calls += 1
-        try:
-            async with self._slots:
-                return await in_thread_until_done(
-                    function,
-                    f"{self._request.key} {name}",
-                    overdue=functools.partial(self._overdue, self._request, name),
-                )
-        finally:
-            self._calls -= 1
-            if not self._calls and self._quiet is not None:
-                self._quiet.set_result(None)
-
-    async def ended(self) -> None:
-        """Wait until all calls have ended, and refuse further ones.
-
-        A call outlives its reconcile if it was made in a task that is not awaited.
-
-        Cancellation:
-            Deferred until all calls have ended.
-        """
-        interrupted = None
-        while self._calls and self._quiet is not None:
-            interrupted = await wait_through_cancellation(self._quiet) or interrupted
-
-        self._over = True
-        if interrupted is not None:
-            raise interrupted
 
 
 class Context:
@@ -243,8 +184,10 @@ class Context:
             OptionsError: If the controller has no client, or the server would refuse
                 the event.
         """
-        self._writer.recorder().event(
-            regarding, type, reason, note, action=action, related=related
+        self._threads.in_loop(
+            lambda: self._writer.recorder().event(
+                regarding, type, reason, note, action=action, related=related
+            )
         )
 
     def set_status(self, status: Body = None, /, **fields: Any) -> bool:
@@ -276,7 +219,8 @@ class Context:
             OptionsError: If the controller has no client, the resource of the informer
                 is unknown, or a value is not JSON.
         """
-        return self._writer.status.set_fields(status, fields)
+        set_fields = self._writer.status.set_fields
+        return self._threads.in_loop(lambda: set_fields(status, fields))
 
     def set_condition(
         self,
@@ -290,8 +234,9 @@ class Context:
 
         ::
 
-            if ctx.set_condition("Ready", done, reason="Deployed" if done else "Deploying"):
-                ctx.event(site, "Normal", "Changed", "...")
+            reason = "Deployed" if done else "Deploying"
+            if ctx.set_condition("Ready", done, reason=reason):
+                ctx.event(site, "Normal", reason, f"{ready} replicas are ready")
 
         It is written as by `set_status`. Other conditions are kept. `observedGeneration`
         is that of the cached object, and `lastTransitionTime` changes with the status
@@ -311,8 +256,9 @@ class Context:
             OptionsError: If the server would refuse the condition; for other reasons
                 see `set_status`.
         """
-        return self._writer.status.set_condition(
-            type, status, reason=reason, message=message
+        set_condition = self._writer.status.set_condition
+        return self._threads.in_loop(
+            lambda: set_condition(type, status, reason=reason, message=message)
         )
 
     async def write_status(self) -> KubeObject | None:
@@ -364,8 +310,9 @@ class Context:
         reconcile has at most 8 threads, and further calls wait.
 
         Args:
-            function: Plain function. It must not use objects of the event loop, such as
-                `ctx.client`.
+            function: Plain function. It may use `ctx.lister`, `ctx.event`,
+                `ctx.set_status` and `ctx.set_condition`, and coroutines of `ctx` by
+                `ctx.wait()`, but no other objects of the event loop.
             args: Positional arguments of the function.
             kwargs: Keyword arguments of the function.
 
@@ -389,10 +336,46 @@ class Context:
             functools.partial(function, *args, **kwargs), name
         )
 
+    def wait(self, awaitable: Awaitable[T], /) -> T:
+        """Await something in the event loop, and block this thread until it has ended.
+
+        For plain functions in threads: a plain reconcile, and functions of
+        `run_in_thread()`. Writes of `ctx.client` are fenced and recorded as usual.
+
+        ::
+
+            def reconcile(request: ReconcileRequest, ctx: Context) -> None:
+                ctx.wait(ctx.client.delete(PODS, request.name, namespace=request.namespace))
+
+        Args:
+            awaitable: Coroutine, or anything else that can be awaited.
+
+        Returns:
+            Its result.
+
+        Raises:
+            CancelledError: If the reconcile was cancelled, for example by its timeout.
+                It is `asyncio.CancelledError`, which `except Exception` does not catch.
+                Further calls raise it at once.
+            OptionsError: If it is called in the event loop, where `await` belongs, or
+                the argument cannot be awaited.
+            BaseException: Exception of the coroutine.
+        """
+        return self._threads.wait(awaitable)
+
+
+Reconcile: TypeAlias = Callable[[ReconcileRequest, Context], Awaitable[Result | None]]
+"""Coroutine function that brings an object to its desired state: see `Controller`."""
+
+PlainReconcile: TypeAlias = Callable[[ReconcileRequest, Context], Result | None]
+"""Plain function that does the same in a thread: see `Context.wait`."""
+
 
 def with_object(
     kind: type[T],
-) -> Callable[[Callable[[T, Context], Awaitable[Result | None]]], Reconcile]:
+) -> Callable[
+    [Callable[[T, Context], Awaitable[Result | None] | Result | None]], Reconcile
+]:
     """Decorate a reconcile that takes the object itself instead of its request.
 
     ::
@@ -402,7 +385,7 @@ def with_object(
 
     It is not called for an object that does not exist. Use a finalizer to clean up
     before a deletion. The request is in `ctx.request`. Wrap a method when it is bound:
-    `with_object(Site)(self.sync)`.
+    `with_object(Site)(self.sync)`. A plain function is called in a thread.
 
     Args:
         kind: Type of the argument, as for `KubeObject.into`. An object that does not
@@ -412,8 +395,11 @@ def with_object(
         OptionsError: If the decorated function is a generator.
     """
 
-    def adapt(function: Callable[[T, Context], Awaitable[Result | None]]) -> Reconcile:
+    def adapt(
+        function: Callable[[T, Context], Awaitable[Result | None] | Result | None],
+    ) -> Reconcile:
         check_runs(function, "a reconcile")
+        called = _called(function)
 
         @functools.wraps(function)
         async def reconcile(request: ReconcileRequest, ctx: Context) -> Result | None:
@@ -426,28 +412,69 @@ def with_object(
             except DecodeError as exc:
                 raise TerminalError(str(exc)) from exc
 
-            return await function(obj, ctx)
+            return await called(obj, ctx)
 
         return reconcile
 
     return adapt
 
 
-Reconcile: TypeAlias = Callable[[ReconcileRequest, Context], Awaitable[Result | None]]
-"""Coroutine function that brings an object to its desired state: see `Controller`."""
+def reconcile_of(function: Reconcile | PlainReconcile) -> Reconcile:
+    """Return a reconcile as a coroutine function. A plain one is called in a thread.
+
+    Raises:
+        OptionsError: If it is neither, is a generator, or does not take two arguments.
+    """
+    if isinstance(function, type) or not callable(function):
+        raise OptionsError(
+            "a reconcile must be a coroutine function (`async def`) or a plain function, "
+            f"not {function!r}"
+        )
+
+    check_runs(function, "a reconcile")
+    check_takes(function, "a reconcile", "reconcile(request, ctx)")
+    return _called(function)
 
 
-def check_reconcile(reconcile: object) -> None:
-    """Check that a reconcile can be called, instead of failing for each object.
+def check_reconcile(function: object, what: str) -> None:
+    """Check a function that is called like a reconcile, but never in a thread.
+
+    Args:
+        function: Function of a request and a context.
+        what: Description for the error, such as `"a daemon"`.
 
     Raises:
         OptionsError: If it is not a coroutine function (or an object whose `__call__`
             is one, or a decorated one), is a generator, or does not take two arguments.
     """
-    if not is_coroutine_function(reconcile):
+    if not is_coroutine_function(function):
         raise OptionsError(
-            f"a reconcile must be a coroutine function (`async def`), not {reconcile!r}"
+            f"{what} must be a coroutine function (`async def`), not {function!r}"
         )
 
-    check_runs(reconcile, "a reconcile")
-    check_takes(reconcile, "a reconcile", "reconcile(request, ctx)")
+    check_runs(function, what)
+    check_takes(function, what, "function(request, ctx)")
+
+
+def _called(
+    function: Callable[[T, Context], Awaitable[Result | None] | Result | None],
+) -> Callable[[T, Context], Awaitable[Result | None]]:
+    """Return a coroutine function, which calls a plain function in a thread."""
+    if is_coroutine_function(function):
+        return function
+
+    plain = cast("Callable[[T, Context], Any]", function)
+
+    @functools.wraps(plain)
+    async def called(subject: T, ctx: Context) -> Result | None:
+        answer = await ctx.run_in_thread(plain, subject, ctx)
+        if inspect.isawaitable(answer):
+            close_coroutine(answer)
+            raise TypeError(
+                f"{plain!r} was called in a thread, as it is a plain function, and "
+                "returned a coroutine: define it by `async def`"
+            )
+
+        return cast("Result | None", answer)
+
+    return called

@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import math
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from aioinformer._tasks import Supervisor, run_concurrently, unwrap_group
 from aioinformer._user_code import guarded_logger
-from aioinformer.controller.context import check_reconcile
+from aioinformer.controller.context import reconcile_of
 from aioinformer.controller.metrics import ControllerMetrics
+from aioinformer.controller.run_parts import PartOptions, RunParts
 from aioinformer.controller.source import sources_of
 from aioinformer.controller.workers import Workers
 from aioinformer.controller.writer import ControllerEvents
@@ -25,21 +27,28 @@ from aioinformer.informer.handlers.error_reporter import ErrorReporter
 from aioinformer.informer.lifecycle import Lifecycle
 from aioinformer.metrics import NULL_SINK, ScopedSink
 from aioinformer.model.times import seconds_of, timeout_of
+from aioinformer.tracing import ReconcileTracer
 from aioinformer.workqueue.priority import PriorityQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+    from opentelemetry.trace import TracerProvider
 
     from aioinformer.client.client import Client
     from aioinformer.controller.client import Elector
-    from aioinformer.controller.context import Reconcile
+    from aioinformer.controller.context import PlainReconcile, Reconcile
+    from aioinformer.controller.daemons import Daemon
     from aioinformer.controller.event_recorder import EventRecorder
+    from aioinformer.controller.event_sources import EventSource
     from aioinformer.controller.predicates import Predicate
     from aioinformer.controller.reconcile import ReconcileRequest
     from aioinformer.controller.source import Owned, Source, Watched
     from aioinformer.controller.status import ControllerStatus
+    from aioinformer.controller.timers import Every
     from aioinformer.errors import HandlerError
     from aioinformer.informer.handlers.registration import Registration
+    from aioinformer.informer.notifications import Notification
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.times import Duration
@@ -103,7 +112,7 @@ class Controller(Lifecycle):
         the client. Handlers are added at the start, and the first reconcile begins when
         they have processed the initial objects. It owns a task for each running
         reconcile and each request with pending writes, one for each informer, and two
-        more. When stopped, it waits `drain_timeout` for running reconciles, cancels
+        more. Each running daemon and each source has one, too. When stopped, it waits `drain_timeout` for running reconciles, cancels
         them, and drops queued requests. (A reconcile that swallows its cancellation
         keeps it from ending.)
 
@@ -111,7 +120,8 @@ class Controller(Lifecycle):
         name: Name in the log and in metrics.
         reconcile: Coroutine function of a `ReconcileRequest` and a `Context`. Use
             `with_object` for one that takes the object. It must reach the desired state
-            from any state, as it does not see each change.
+            from any state, as it does not see each change. A plain function is called
+            in a thread: see `Context.run_in_thread` and `Context.wait`.
         for_: Informer of the objects to reconcile. Each change queues a request for the
             object.
         owns: Informers of objects that those of `for_` own. Each change queues a
@@ -119,6 +129,16 @@ class Controller(Lifecycle):
             predicates filters the changes.
         watches: Tuples of an informer of other objects, a mapping to requests, and
             optionally predicates: see `aioinformer.controller.source`.
+        sources: Sources of events outside of the cluster, by name: async generator
+            functions that yield keys or requests. They are opened after the caches are
+            synced. One that raises or ends is reported, and opened again with backoff.
+        every: Interval of reconciles of each object of `for_`: seconds, a `timedelta`,
+            or an `Every`. The times differ between objects, and are kept over restarts.
+        daemons: Coroutine functions that run for each object of `for_`, beside its
+            reconciles, from its addition to the request of its deletion. One that
+            raises is reported and called again with backoff. One that returns is called
+            again after `Result(requeue_after=...)`, else for the next object of that
+            name. `Daemon` has options.
         concurrency: Maximum number of concurrent reconciles.
         predicates: Filters of the changes of `for_`. All must return True; combine them
             with `&`, `|` and `~`: see `aioinformer.controller.predicates`.
@@ -126,27 +146,37 @@ class Controller(Lifecycle):
             The controller owns it and shuts it down.
         timeout: Maximum seconds of a reconcile, or None.
         drain_timeout: Seconds that running reconciles may continue after a stop.
+            Daemons are cancelled at the stop, and have these seconds to end.
         cache_sync_timeout: Maximum seconds from the start until the initial objects are
             processed, as `CacheSyncTimeout` of controller-runtime. None for no limit.
         client: Client that `ctx.client` wraps.
         elector: Elector checked right before each write of `ctx.client`. Its `check()`
             raises `LeadershipLost`.
-        on_error: Callback for failures of reconciles, mappings and predicates.
+        on_error: Callback for failures of reconciles, mappings, predicates, sources and
+            daemons.
         metrics: Sink of the metrics: see `aioinformer.controller.metrics`.
+        storm_breaker: True to slow a key down to one reconcile a second while its
+            reconciles trigger each other by their own writes, or fight with others
+            over a field. False for no limit.
+        tracer_provider: OpenTelemetry's provider, such as `trace.get_tracer_provider()`,
+            to trace reconciles: see `aioinformer.tracing`. None for no traces.
 
     Raises:
-        OptionsError: If an option is invalid, such as a reconcile that is not a
-            coroutine function of two arguments, or a queue of another controller.
+        OptionsError: If an option is invalid, such as a reconcile that does not take
+            two arguments, or a queue of another controller.
     """
 
     def __init__(
         self,
         name: str,
-        reconcile: Reconcile,
+        reconcile: Reconcile | PlainReconcile,
         *,
         for_: SharedInformer,
         owns: Iterable[Owned] = (),
         watches: Iterable[Watched] = (),
+        sources: Mapping[str, EventSource] = MappingProxyType({}),
+        every: Duration | Every | None = None,
+        daemons: Iterable[Reconcile | Daemon] = (),
         concurrency: int = 4,
         predicates: Iterable[Predicate] = (),
         queue: PriorityQueue[ReconcileRequest] | None = None,
@@ -157,12 +187,15 @@ class Controller(Lifecycle):
         elector: Elector | None = None,
         on_error: Callable[[HandlerError], None] | None = None,
         metrics: MetricsSink = NULL_SINK,
+        storm_breaker: bool = True,
+        tracer_provider: TracerProvider | None = None,
     ) -> None:
         _check(name, concurrency)
-        check_reconcile(reconcile)
+        called = reconcile_of(reconcile)
         self.name = name
         self._client = client
         self._elector = elector
+        self._tracer_provider = tracer_provider
         self._drain_seconds = _not_negative(drain_timeout)
         self.cache_sync_timeout: float | None = _positive(
             "cache_sync_timeout", cache_sync_timeout
@@ -172,8 +205,9 @@ class Controller(Lifecycle):
         self._concurrency = concurrency
         self._metrics = ScopedSink(metrics, f"controller {name}")
         self._reconcile_metrics = ControllerMetrics(name, self._metrics, on_error)
-        reporter = ErrorReporter(f"controller {name}", on_error, self._metrics)
-        self._sources = sources_of(for_, owns, watches, predicates, reporter)
+        self._reporter = ErrorReporter(f"controller {name}", on_error, self._metrics)
+        self._sources = sources_of(for_, owns, watches, predicates, self._reporter)
+        self._part_options = PartOptions.of(every, daemons, sources)
         self._queue: PriorityQueue[ReconcileRequest] = (
             PriorityQueue(name, metrics=metrics)
             if queue is None
@@ -183,13 +217,14 @@ class Controller(Lifecycle):
         self._new_workers = partial(
             Workers,
             name,
-            reconcile,
+            called,
             self._queue,
             self.informers,
             concurrency=concurrency,
             timeout=seconds,
             events=self._events,
             metrics=self._reconcile_metrics,
+            storm_breaker=storm_breaker,
         )
         self._workers = self._new_workers()
         self._running = False
@@ -230,6 +265,14 @@ class Controller(Lifecycle):
         """
         self._metrics.connect(sink)
         self._queue.set_metrics(sink)
+
+    def set_tracer_provider(self, provider: TracerProvider) -> None:
+        """Set the provider of the next run's tracer, unless the controller has one.
+
+        A `Manager` with a provider calls it.
+        """
+        if self._tracer_provider is None:
+            self._tracer_provider = provider
 
     def status(self) -> ControllerStatus:
         """Return what the controller does at the moment, to show it to people.
@@ -357,9 +400,13 @@ class Controller(Lifecycle):
         workers = self._workers
         workers.client = client if self._client is None else self._client
         workers.elector = elector if self._elector is None else self._elector
+        if self._tracer_provider is not None:
+            workers.tracer = ReconcileTracer(self.name, self._tracer_provider)
+
         self._reconcile_metrics.concurrency(self._concurrency)
         registrations: list[Registration] = []
         async with asyncio.TaskGroup() as work:  # pragma: no branch - see above
+            parts = RunParts(self._part_options, workers, work, self._reporter)
             events = None
             if not self._events.running:
                 events = work.create_task(
@@ -367,10 +414,13 @@ class Controller(Lifecycle):
                 )
 
             try:
-                registrations += map(self._listen, self._sources)
+                registrations.extend(
+                    self._listen(source, parts) for source in self._sources
+                )
+
                 ready()
                 await run_concurrently(
-                    self._serve(registrations, work),
+                    self._serve(registrations, work, parts),
                     workers.warn_of_long(),
                     *map(self._end_with, registrations),
                 )
@@ -378,24 +428,35 @@ class Controller(Lifecycle):
                 for registration in registrations:
                     registration.remove()
 
-                await workers.drain(self._drain_seconds)
+                parts.close()
+                await workers.drain(self._drain_seconds, parts.background)
                 if events is not None:
                     events.cancel()
 
-    def _listen(self, source: Source) -> Registration:
+    def _listen(self, source: Source, parts: RunParts) -> Registration:
+        enqueue = partial(self._workers.enqueue, source)
+
+        def changed(event: Notification) -> None:
+            enqueue(event)
+            parts.changed(event)
+
+        follows = self._part_options.follow_objects and source is self._sources[0]
         return source.informer.add_event_handler(
-            on_event=partial(self._workers.enqueue, source),
-            name=f"controller {self.name}",
+            on_event=changed if follows else enqueue, name=f"controller {self.name}"
         )
 
     async def _serve(
-        self, registrations: Sequence[Registration], work: asyncio.TaskGroup
+        self,
+        registrations: Sequence[Registration],
+        work: asyncio.TaskGroup,
+        parts: RunParts,
     ) -> None:
         deadline = deadline_in(self.cache_sync_timeout)
         for source, registration in zip(self._sources, registrations, strict=True):
             await self._sync(source.informer, registration, deadline)
 
         self._synced = True
+        parts.start()
         await self._workers.run(work)
 
     async def _sync(

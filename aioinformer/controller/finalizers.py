@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from aioinformer.controller.context import check_reconcile
+from aioinformer.controller.context import reconcile_of
 from aioinformer.errors import Conflict, NotFound, OptionsError
 from aioinformer.model.resources import check_resource
 from aioinformer.model.validation import qualified_name_problem
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioinformer.controller.client import ReconcileClient
-    from aioinformer.controller.context import Context, Reconcile
+    from aioinformer.controller.context import Context, PlainReconcile, Reconcile
     from aioinformer.controller.reconcile import ReconcileRequest, Result
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
@@ -26,8 +26,8 @@ ATTEMPTS: Final = 5
 
 
 def finalizer(
-    resource: Resource, name: str, *, cleanup: Reconcile
-) -> Callable[[Reconcile], Reconcile]:
+    resource: Resource, name: str, *, cleanup: Reconcile | PlainReconcile
+) -> Callable[[Reconcile | PlainReconcile], Reconcile]:
     """Decorate a reconcile that creates something outside of the object.
 
     ::
@@ -84,11 +84,10 @@ def finalizer(
     if "/" not in name:
         raise OptionsError(f"a finalizer needs a domain, such as 'example.com/{name}'")
 
-    check_reconcile(cleanup)
+    clean = reconcile_of(cleanup)
 
-    def adapt(function: Reconcile) -> Reconcile:
-        check_reconcile(function)
-        return _Finalized(resource, name, cleanup, function)
+    def adapt(function: Reconcile | PlainReconcile) -> Reconcile:
+        return _Finalized(resource, name, clean, reconcile_of(function))
 
     return adapt
 

@@ -8,7 +8,7 @@ import threading
 from contextlib import AsyncExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from aioinformer._runnables import Runnable, Runnables
 from aioinformer._tasks import Supervisor
@@ -37,6 +37,8 @@ from aioinformer.web.checks import CHECK_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
     from typing import TypeAlias, Unpack
+
+    from opentelemetry.trace import TracerProvider
 
     from aioinformer.client.client import Client
     from aioinformer.controller.leader_election import LeaderElector
@@ -68,6 +70,11 @@ class _Part:
     leader_only: bool
     removed: bool = False
     """True once it is not started any more. It may still be ending."""
+
+
+@runtime_checkable
+class _Measured(Protocol):
+    def set_metrics(self, sink: MetricsSink) -> None: ...
 
 
 class Runs(Protocol):
@@ -135,8 +142,12 @@ class Manager(Lifecycle, WebLifespan):
         exit_on_loss: True to end with `LeadershipLost` when leadership is lost, instead
             of waiting to lead again.
         metrics: Sink of the metrics of all parts: the client, the factory, the elector,
-            and the controllers with their queues. A part with a sink of its own keeps
-            that. None for a `PrometheusSink` if `serve()` is called, else for none.
+            controllers with their queues, and other parts with a `set_metrics()`, such
+            as a `WebhookServer`. A part with a sink of its own keeps that. None for a
+            `PrometheusSink` if `serve()` is called, else for none.
+        tracer_provider: OpenTelemetry's provider, such as `trace.get_tracer_provider()`,
+            to trace the reconciles of controllers without one: see
+            `aioinformer.tracing`. None for no traces.
 
     Raises:
         OptionsError: If the client or the timeout is invalid.
@@ -151,6 +162,7 @@ class Manager(Lifecycle, WebLifespan):
         drain_timeout: Duration = 15.0,
         exit_on_loss: bool = False,
         metrics: MetricsSink | None = None,
+        tracer_provider: TracerProvider | None = None,
     ) -> None:
         self.factory: SharedInformerFactory = (
             SharedInformerFactory(client) if factory is None else factory
@@ -174,8 +186,8 @@ class Manager(Lifecycle, WebLifespan):
         self._idle.set()
         self._failure: BaseException | None = None
         self._raised = False  # True once `shutdown()` has raised the failure
-        self._recorders: list[EventRecorder] = []
         self._serving: Serving | None = None
+        self._tracer_provider = tracer_provider
         self._metrics: MetricsSink | None = None
         if metrics is not None:
             self._measure(metrics)
@@ -233,6 +245,9 @@ class Manager(Lifecycle, WebLifespan):
             raise OptionsError("cannot add to a manager that has ended")
 
         runnable = self._runnable(part, name, leader_only=leader_only)
+        if self._metrics is not None and isinstance(part, _Measured):
+            part.set_metrics(self._metrics)
+
         self._parts.append(_Part(part, runnable, leader_only))
         group = self._leader_only if leader_only else self._all_replicas
         if not group.ended:  # the next group of the leader starts it
@@ -291,9 +306,8 @@ class Manager(Lifecycle, WebLifespan):
     def _forget(self, entry: _Part) -> None:
         if entry in self._parts:
             self._parts.remove(entry)
-            for known in (self._controllers, self._recorders):
-                if entry.part in known:
-                    known.remove(entry.part)
+            if entry.part in self._controllers:
+                self._controllers.remove(entry.part)
 
     def _group(self, *, leader_only: bool) -> Runnables:
         """Return a group of all parts for the leader, or for every replica."""
@@ -319,8 +333,8 @@ class Manager(Lifecycle, WebLifespan):
                 )
 
             self._controllers.append(part)
-            if self._metrics is not None:
-                part.set_metrics(self._metrics)
+            if self._tracer_provider is not None:
+                part.set_tracer_provider(self._tracer_provider)
 
             elector = self.elector if leader_only else None
             return Runnable(
@@ -328,9 +342,6 @@ class Manager(Lifecycle, WebLifespan):
                 lambda: self._control(part, elector),
                 part.hurry,
             )
-
-        if isinstance(part, EventRecorder):
-            self._recorders.append(part)
 
         run: Any = getattr(part, "run", part)
         if isinstance(part, type) or not is_coroutine_function(run):
@@ -426,12 +437,9 @@ class Manager(Lifecycle, WebLifespan):
         """Pass a sink to all parts that have none. Later ones get it, too."""
         self._metrics = sink
         self._client._endpoint.set_metrics(sink)  # noqa: SLF001
-        self.factory.set_metrics(sink)
-        if self.elector is not None:
-            self.elector.set_metrics(sink)
-
-        for controller in self._controllers:
-            controller.set_metrics(sink)
+        for part in (self.factory, self.elector, *(it.part for it in self._parts)):
+            if isinstance(part, _Measured):
+                part.set_metrics(sink)
 
     # ------------------------------------------------------------ status
 
@@ -443,8 +451,9 @@ class Manager(Lifecycle, WebLifespan):
     @property
     def recorders(self) -> tuple[EventRecorder, ...]:
         """All event recorders that were added, and those of controllers."""
-        own = (it.recorder for it in tuple(self._controllers))
-        return (*self._recorders, *(it for it in own if it is not None))
+        own = [it.recorder for it in tuple(self._controllers)]
+        own += [it.part for it in self._parts if isinstance(it.part, EventRecorder)]
+        return tuple(it for it in own if it is not None)
 
     @property
     def informers(self) -> tuple[SharedInformer, ...]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioinformer.controller.reconcile import Outcome, ReconcileRequest
+    from aioinformer.controller.storm_breaker import Storm
     from aioinformer.metrics import MetricsSink
 
 __all__ = ["ControllerMetrics", "LeaderMetrics"]
@@ -38,10 +39,12 @@ class ControllerMetrics:
     * `controller_runtime_max_concurrent_reconciles`,
       `controller_runtime_active_workers`.
 
-    Two have no counterpart there. `aioinformer_stale_reconciles_total` counts
+    Others have no counterpart there. `aioinformer_stale_reconciles_total` counts
     reconciles that began before the informers showed earlier writes.
     `aioinformer_blocking_reconciles_total` counts those that blocked the event loop for
-    more than 50 ms.
+    more than 50 ms. `aioinformer_reconcile_storms_total` counts storms by `cause`
+    (`own_writes` or `conflict`), and `aioinformer_reconcile_storms` is the number of
+    keys that are slowed down.
 
     Failures are logged with their key and cause, unexpected ones with a traceback. Frequent failures of one class are
     limited to the first ones of each minute, and a count of the others.
@@ -64,6 +67,7 @@ class ControllerMetrics:
         # By the class of the failure.
         self._limits: defaultdict[str, LogLimit] = defaultdict(LogLimit)
         self._blocking = LogLimit()
+        self._storms = LogLimit()
 
     @property
     def enabled(self) -> bool:
@@ -166,6 +170,44 @@ class ControllerMetrics:
                 self._name,
                 number,
             )
+
+    def storm(
+        self, request: ReconcileRequest, storm: Storm, number: int, now: float
+    ) -> None:
+        """Report a key that is slowed down.
+
+        Args:
+            request: Request of the reconciles.
+            storm: Cause.
+            number: Number of keys that are slowed down.
+            now: Time of the loop.
+        """
+        self._sink.count("aioinformer_reconcile_storms_total", 1.0, cause=storm.cause)
+        self._sink.gauge("aioinformer_reconcile_storms", number)
+        limit = self._storms.note(now)
+        if limit.each:
+            logger.warning(
+                "controller %s: reconcile storm, slowed down to one reconcile a second "
+                "(key=%s): %s. %s",
+                self._name,
+                request.key,
+                storm,
+                storm.advice,
+            )
+
+        for count in limit.sums:
+            logger.warning(
+                "controller %s: %d reconcile storms began within a minute",
+                self._name,
+                count,
+            )
+
+    def storm_ended(self, request: ReconcileRequest, number: int) -> None:
+        """Report a key that is no longer slowed down; `number` are."""
+        self._sink.gauge("aioinformer_reconcile_storms", number)
+        logger.info(
+            "controller %s: reconcile storm has ended (key=%s)", self._name, request.key
+        )
 
     def long(self, request: ReconcileRequest, seconds: float, *, bounded: bool) -> None:
         """Report a reconcile that runs for long, with a timeout or without one."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.model.objects import KubeObject
 
-__all__ = ["READ_METHODS", "ObjectPath", "PendingWrites"]
+__all__ = ["READ_METHODS", "ObjectPath", "OwnWrite", "PendingWrites"]
 
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -50,14 +50,39 @@ class ObjectPath(NamedTuple):
         return cls(group, parts[0], namespace + "".join(parts[1:2]))
 
 
+class OwnWrite(NamedTuple):
+    """Successful write of a reconcile to an object of an informer.
+
+    Attributes:
+        informer: Informer of the object's resource.
+        key: Key of the object.
+        version: Resource version of the response, empty for a deletion.
+        request: Request of the write.
+    """
+
+    informer: SharedInformer
+    key: str
+    version: str
+    request: Request
+
+
 class PendingWrites:
     """Writes of one reconcile to resources that its controller watches.
 
     Args:
         informers: Informers of the controller.
+        limit: Maximum number of objects, beyond which the oldest are forgotten; None
+            for no limit.
+
+    Attributes:
+        own: Writes of the running reconcile, shown or not.
     """
 
-    def __init__(self, informers: Iterable[SharedInformer]) -> None:
+    def __init__(
+        self, informers: Iterable[SharedInformer], *, limit: int | None = None
+    ) -> None:
+        self.own: list[OwnWrite] = []
+        self._limit = limit
         self._informers = tuple(informers)
         self._expected: dict[tuple[SharedInformer, str], ExpectedState] = {}
 
@@ -91,6 +116,14 @@ class PendingWrites:
             else:
                 self._expect_write(informer, answer)
 
+            self._note(informer, path.key, request, answer)
+
+        if self._limit is not None:
+            while len(self._expected) > self._limit:
+                del self._expected[next(iter(self._expected))]
+
+            del self.own[: -self._limit]
+
     async def applied(self) -> None:
         """Wait until the informers show all writes, and forget them.
 
@@ -116,6 +149,18 @@ class PendingWrites:
             # A later write may have replaced this expectation.
             if self._expected.get((informer, key)) is expected:
                 del self._expected[informer, key]
+
+    def _note(
+        self, informer: SharedInformer, key: str, request: Request, answer: KubeObject
+    ) -> None:
+        ended = answer.kind == "Status"
+        if not ended:  # the path of a creation has no name
+            version = answer.resource_version
+            self.own.append(OwnWrite(informer, answer.key, version, request))
+
+        # Without its last finalizer, a deleted object ends, with a later version.
+        if ended or (answer.deletion_timestamp is not None and not answer.finalizers):
+            self.own.append(OwnWrite(informer, key, "", request))
 
     def _expect_write(self, informer: SharedInformer, obj: KubeObject) -> None:
         which = informer, obj.key

@@ -37,7 +37,15 @@ MAX_CAUSES = 10
 TIMER_RESOLUTION_SECONDS = 0.001
 
 Change: TypeAlias = Literal[
-    "initial", "added", "updated", "deleted", "resync", "retry", "requeue"
+    "initial",
+    "added",
+    "updated",
+    "deleted",
+    "resync",
+    "retry",
+    "requeue",
+    "timer",
+    "event",
 ]
 
 ResultLabel: TypeAlias = Literal["success", "requeue_after", "error"]
@@ -88,9 +96,11 @@ class Cause(msgspec.Struct, gc=False, frozen=True):
     Attributes:
         change: `"added"`, `"updated"` or `"deleted"`; `"initial"` for objects that
             existed when the controller started; `"resync"`; `"retry"` after a failure;
-            `"requeue"` after `Result.requeue_after`.
+            `"requeue"` after `Result.requeue_after`; `"timer"` of
+            `Controller(every=)`; `"event"` of `Controller(sources=)`.
         kind: Kind of the changed object, such as `"Pod"`, or the name of its informer
-            if the kind is unknown. Empty for a retry or a requeue.
+            if the kind is unknown. Name of the source for an event. Empty for a retry,
+            a requeue or a timer.
         key: Key of the changed object: that of the request, or of an object it owns.
     """
 
@@ -221,7 +231,11 @@ def outcome_of_failure(failure: BaseException, *, timed_out: bool = False) -> Ou
 
 
 def _is_terminal(failure: BaseException) -> bool:
-    """Return True for a `TerminalError`, or a group of only these."""
+    """Return True for a `TerminalError`, or a group of only these.
+
+    An `OptionsError` may pass without a change of the object: a failing exec plugin
+    raises it, too.
+    """
     if isinstance(failure, BaseExceptionGroup):
         return all(map(_is_terminal, failure.exceptions))
 

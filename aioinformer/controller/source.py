@@ -41,6 +41,7 @@ __all__ = [
     "Watched",
     "enqueue_owner",
     "enqueue_self",
+    "request_of",
     "sources_of",
 ]
 
@@ -103,16 +104,28 @@ def _group_of(api_version: object) -> str:
     return str(api_version or "").rpartition("/")[0]
 
 
+_RULE = "a mapping must return"
 _NO_LIST = "a mapping must return a list, not a {}"
 
 
-def _request_of(item: object) -> ReconcileRequest:
+def request_of(item: object, rule: str) -> ReconcileRequest:
+    """Return the request of a request or a key.
+
+    Args:
+        item: Item of a user's function.
+        rule: Begin of the error, such as `"a mapping must return"`.
+
+    Raises:
+        TypeError: If it is neither.
+        OptionsError: If the key is invalid.
+    """
+    if isinstance(item, ReconcileRequest):
+        return item
+
     if isinstance(item, str):
         return ReconcileRequest.of(item)
 
-    raise TypeError(
-        f"a mapping must return requests or keys, not a {type(item).__name__}"
-    )
+    raise TypeError(f"{rule} requests or keys, not a {type(item).__name__}")
 
 
 # ------------------------------------------------------------ sources
@@ -186,7 +199,9 @@ class Source:
 
                 found |= dict.fromkeys(
                     [
-                        it if isinstance(it, ReconcileRequest) else _request_of(it)
+                        it
+                        if isinstance(it, ReconcileRequest)
+                        else request_of(it, _RULE)
                         for it in answer
                     ]
                 )

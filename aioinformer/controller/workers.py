@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.controller.client import ReconcileClient
-from aioinformer.controller.context import Context, Threads
+from aioinformer.controller.context import Context
 from aioinformer.controller.pending_writes import PendingWrites
 from aioinformer.controller.reconcile import (
     Cause,
@@ -28,6 +28,8 @@ from aioinformer.controller.reconcile import (
     outcome_of_failure,
 )
 from aioinformer.controller.status import ControllerStatus, Failures, RunningReconcile
+from aioinformer.controller.storm_breaker import StormBreaker
+from aioinformer.controller.threads import Threads
 from aioinformer.controller.writer import Writer, Writers
 from aioinformer.errors import HistoryReset, LeadershipLost, OptionsError
 from aioinformer.informer.handlers.handler_calls import BLOCKING_SECONDS, TimedCoroutine
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aioinformer.client.client import Client
+    from aioinformer.controller.background import Background
     from aioinformer.controller.client import Elector
     from aioinformer.controller.context import Reconcile
     from aioinformer.controller.metrics import ControllerMetrics
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from aioinformer.controller.writer import ControllerEvents
     from aioinformer.informer.notifications import Notification
     from aioinformer.informer.shared_informer import SharedInformer
+    from aioinformer.tracing import ReconcileTracer
     from aioinformer.workqueue.priority import PriorityQueue
 
 __all__ = ["LONG_SECONDS", "SETTLE_SECONDS", "Workers"]
@@ -55,6 +59,9 @@ SETTLE_SECONDS = 10.0
 
 FALLBACK_SECONDS = 10.0
 """Delay of a retry if the rate limiter raises."""
+
+MAX_DAEMON_WRITES = 256
+"""Number of objects whose writes `Context.settled()` of a daemon waits for."""
 
 LONG_SECONDS = 60.0
 """Duration of a reconcile after which a warning is logged."""
@@ -102,6 +109,7 @@ class Workers:
         timeout: Maximum seconds of a reconcile, or None.
         events: Recorder of `Context.event`.
         metrics: Metrics of the controller.
+        storm_breaker: True to slow down keys in a reconcile storm.
     """
 
     def __init__(
@@ -115,12 +123,16 @@ class Workers:
         concurrency: int,
         timeout: float | None,
         metrics: ControllerMetrics,
+        storm_breaker: bool = True,
     ) -> None:
         self.client: Client | None = None
         """Client that `Context.client` wraps."""
         self.elector: Elector | None = None
         """Elector that fences its writes."""
+        self.tracer: ReconcileTracer | None = None
+        """Tracer of its reconciles."""
         self._name = name
+        self._breaker = StormBreaker() if storm_breaker else None
         self._reconcile = reconcile
         self._queue = queue
         self._informers = tuple(informers)
@@ -134,10 +146,14 @@ class Workers:
         self._running: dict[asyncio.Task[Outcome], _Run] = {}
         # Tasks that wait for pending writes.
         self._waiting: set[asyncio.Task[Any]] = set()
+        # Tasks that end storms.
+        self._storm_ends: set[asyncio.Task[None]] = set()
         # Invariant: an entry is removed once its writes are shown.
         self._unshown: dict[ReconcileRequest, _Unshown] = {}
         self._failures = Failures()
         self._draining = False
+        # Tasks of daemons and sources that have been cancelled.
+        self._background: set[asyncio.Task[Any]] = set()
         self._hurried = False
         self._aborting = False
 
@@ -151,9 +167,19 @@ class Workers:
             return
 
         requests, cause, priority = found
+        if self._breaker is not None and self._breaker.inspects:
+            self._breaker.observe(requests, source.informer, source.kind, event)
+
         for request in requests:
-            self._causes.add(request, cause)
-            self._queue.add(request, priority)
+            self.add(request, cause, priority)
+
+    def add(self, request: ReconcileRequest, cause: Cause, priority: int) -> None:
+        """Queue a request with its cause."""
+        self._causes.add(request, cause)
+        if self.tracer is not None:
+            self.tracer.received(request, cause.change, cause.kind, cause.key)
+
+        self._queue.add(request, priority)
 
     def status(self, name: str, *, synced: bool) -> ControllerStatus:
         """Return what the controller does at the moment."""
@@ -205,7 +231,10 @@ class Workers:
             if not isinstance(request, ReconcileRequest):
                 raise OptionsError(_NO_REQUEST.format(request))
 
-            run = self._begin(request, priority)
+            run = self._begin(request, priority, work)
+            if self._breaker is not None and self._breaker.inspects:
+                self._check_storm(self._breaker, run, work)
+
             task = work.create_task(self._work(run), name=f"{self._name} {request.key}")
             self._running[task] = run
             if self._metrics.enabled:
@@ -225,24 +254,40 @@ class Workers:
                         run.request, now - run.began, bounded=self._timeout is not None
                     )
 
-    async def drain(self, seconds: float) -> None:
+    async def drain(self, seconds: float, background: Background) -> None:
         """Shut the queue down, wait for running reconciles, and cancel the rest.
 
-        After leadership is lost they are cancelled at once.
+        After leadership is lost they are cancelled at once. Tasks in the background,
+        which have been cancelled before, are waited for and cancelled again, too.
 
         Cancellation:
             Running reconciles are cancelled at once.
         """
         self._draining = True
+        self._background = background.tasks
         self._queue.shut_down()
-        for task in self._waiting:
+        for task in self._waiting | self._storm_ends:
             task.cancel()
 
         try:
-            if self._running and not (self._hurried or self._has_lost()):
-                await asyncio.wait(set(self._running), timeout=seconds)
+            tasks = {*self._running, *self._background}
+            if tasks and not (self._hurried or self._has_lost()):
+                await asyncio.wait(tasks, timeout=seconds)
+                self._warn_of_background(seconds)
         finally:
             self._abort()
+
+    def _warn_of_background(self, seconds: float) -> None:
+        if self._background:
+            names = ", ".join(sorted(it.get_name() for it in self._background)[:5])
+            logger.warning(
+                "controller %s: %d daemons and sources have not ended %g s after their "
+                "cancellation, cancelling them again: %s",
+                self._name,
+                len(self._background),
+                seconds,
+                names,
+            )
 
     def hurry(self) -> None:
         """Skip the drain: cancel running reconciles once it has begun."""
@@ -272,12 +317,14 @@ class Workers:
                 "controller %s: cancelling running reconciles: %s", self._name, keys
             )
 
-        for task in self._running:
+        for task in (*self._running, *self._background):
             task.cancel()
 
     # ------------------------------------------------------------ one reconcile
 
-    def _begin(self, request: ReconcileRequest, priority: int) -> _Run:
+    def _begin(
+        self, request: ReconcileRequest, priority: int, work: asyncio.TaskGroup
+    ) -> _Run:
         now = asyncio.get_running_loop().time()
         unshown = self._unshown.pop(request, None)
         if unshown is not None:
@@ -294,7 +341,7 @@ class Workers:
             client = ReconcileClient(self.client, writes, self.elector)
 
         stale = unshown is not None
-        threads = Threads(request, self._metrics.thread_overdue)
+        threads = Threads(request, self._metrics.thread_overdue, work.create_task)
         writer = Writer(self._writers, request, client, self.client, stale=stale)
         context = Context(
             request,
@@ -310,6 +357,20 @@ class Workers:
         return _Run(request, priority, context, threads, writer, writes, now)
 
     async def _work(self, run: _Run) -> Outcome:
+        """Call the reconcile and write its status, in a span."""
+        tracer, request = self.tracer, run.request
+        if tracer is None:
+            return await self._call_and_write(run)
+
+        with tracer.reconcile(request, request.key, run.context.attempt) as span:
+            outcome = await self._call_and_write(run)
+            tracer.failed(span, outcome.failure)
+            if outcome.retry or outcome.after is not None:
+                tracer.again(request, span)
+
+            return outcome
+
+    async def _call_and_write(self, run: _Run) -> Outcome:
         """Call the reconcile, and write the status that it has set."""
         outcome = await self._call(run)
         failure = await run.writer.end(outcome.failure)
@@ -356,8 +417,9 @@ class Workers:
             if outcome is not None:
                 self._conclude(run, outcome)
         finally:
-            if run.writes and not self._draining:
-                self._await_shown(run.request, run.writes, work)
+            pause = self._pause_after(run)
+            if run.writes is not None and (run.writes or pause) and not self._draining:
+                self._await_shown(run.request, run.writes, pause, work)
             else:
                 self._queue.done(run.request)
 
@@ -428,17 +490,73 @@ class Workers:
             )
             return 1
 
+    # ------------------------------------------------------------ daemons
+
+    async def call_daemon(
+        self,
+        work: asyncio.TaskGroup,
+        function: Reconcile,
+        request: ReconcileRequest,
+        attempt: int,
+    ) -> float | None:
+        """Call a daemon once, and wait for its threads.
+
+        Returns:
+            Seconds until the next call, or None for no other one.
+
+        Raises:
+            BaseException: Exception of the daemon.
+        """
+        client = writes = None
+        if self.client is not None:
+            writes = PendingWrites(self._informers, limit=MAX_DAEMON_WRITES)
+            client = ReconcileClient(self.client, writes, self.elector)
+
+        threads = Threads(request, self._metrics.thread_overdue, work.create_task)
+        # Of its own: the reconciles of the request apply other children.
+        writers = Writers(self._name, self._informers, self._writers.events)
+        writer = Writer(writers, request, client, self.client, stale=False)
+        context = Context(
+            request,
+            self._lister,
+            causes=(),
+            attempt=attempt,
+            stale=False,
+            client=client,
+            settle=lambda ctx: self._settle(ctx, writes),
+            threads=threads,
+            writer=writer,
+        )
+        try:
+            outcome = outcome_of_answer(await function(request, context))
+        except asyncio.CancelledError:
+            raise
+        except user_errors() as exc:
+            outcome = outcome_of_failure(exc)
+        finally:
+            await threads.ended()
+
+        failure = await writer.end(outcome.failure)
+        if failure is not None:
+            raise failure
+
+        return outcome.after
+
     # ------------------------------------------------------------ pending writes
 
     def _await_shown(
         self,
         request: ReconcileRequest,
         writes: PendingWrites,
+        pause: float,
         work: asyncio.TaskGroup,
     ) -> None:
-        """Keep a request in work until its writes are shown, or the wait times out."""
+        """Keep a request in work until its writes are shown, or the wait times out.
+
+        In a storm, also for a pause.
+        """
         wait = work.create_task(
-            self._not_shown(writes), name=f"{self._name} {request.key} shown"
+            self._not_shown(writes, pause), name=f"{self._name} {request.key} shown"
         )
         self._waiting.add(wait)
         wait.add_done_callback(lambda wait: self._end_wait(wait, request, work))
@@ -479,8 +597,13 @@ class Workers:
             ctx.stale = True
             self._metrics.stale(ctx.request, unshown.why)
 
-    async def _not_shown(self, writes: PendingWrites) -> _Unshown | None:
+    async def _not_shown(
+        self, writes: PendingWrites, pause: float = 0.0
+    ) -> _Unshown | None:
         """Wait until all writes are shown. Return them if that fails."""
+        if pause:
+            await asyncio.sleep(pause)
+
         try:
             async with asyncio.timeout(SETTLE_SECONDS):
                 await writes.applied()
@@ -491,3 +614,47 @@ class Workers:
             return _Unshown(writes, exc)
 
         return None
+
+    # ------------------------------------------------------------ storms
+
+    def _pause_after(self, run: _Run) -> float:
+        """Return the seconds to wait before the next reconcile of the request."""
+        if self._breaker is None or run.writes is None:
+            return 0.0
+
+        own, run.writes.own = run.writes.own, []
+        now = asyncio.get_running_loop().time()
+        return self._breaker.ended(run.request, own, now)
+
+    def _check_storm(
+        self, breaker: StormBreaker, run: _Run, work: asyncio.TaskGroup
+    ) -> None:
+        """Report a storm that is found now, and end it in time."""
+        request, ctx = run.request, run.context
+        storm = breaker.began(request, ctx.causes, run.began)
+        if storm is None:
+            return
+
+        self._metrics.storm(request, storm, breaker.storms, run.began)
+        obj = self._lister.get(request.key)
+        if obj is not None:
+            note = f"Slowed down to one reconcile a second: {storm}. {storm.advice}"
+            ctx.event(obj, "Warning", "ReconcileStorm", note)
+
+        end = work.create_task(
+            self._end_storm(breaker, request), name=f"{self._name} {request.key} storm"
+        )
+        self._storm_ends.add(end)
+        end.add_done_callback(self._storm_ends.discard)
+
+    async def _end_storm(
+        self, breaker: StormBreaker, request: ReconcileRequest
+    ) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            seconds = breaker.proceed(request, clock())
+            if seconds is None:
+                self._metrics.storm_ended(request, breaker.storms)
+                return
+
+            await asyncio.sleep(seconds)

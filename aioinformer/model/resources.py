@@ -29,6 +29,7 @@ __all__ = [
     "JOBS",
     "LEASES",
     "LIMIT_RANGES",
+    "MUTATING_WEBHOOK_CONFIGURATIONS",
     "NAMESPACES",
     "NETWORK_POLICIES",
     "NODES",
@@ -48,6 +49,7 @@ __all__ = [
     "SERVICE_ACCOUNTS",
     "STATEFUL_SETS",
     "STORAGE_CLASSES",
+    "VALIDATING_WEBHOOK_CONFIGURATIONS",
     "built_in_resources",
     "check_resource",
     "find_kind",
@@ -70,6 +72,12 @@ def _apps(plural: str, kind: str) -> Resource:
 
 def _rbac(plural: str, kind: str, *, namespaced: bool) -> Resource:
     return Resource("rbac.authorization.k8s.io", "v1", plural, kind, namespaced)
+
+
+def _webhooks(plural: str, kind: str) -> Resource:
+    return Resource(
+        "admissionregistration.k8s.io", "v1", plural, kind, namespaced=False
+    )
 
 
 CONFIG_MAPS = _core("configmaps", "ConfigMap")
@@ -130,6 +138,12 @@ ROLE_BINDINGS = _rbac("rolebindings", "RoleBinding", namespaced=True)
 CLUSTER_ROLES = _rbac("clusterroles", "ClusterRole", namespaced=False)
 CLUSTER_ROLE_BINDINGS = _rbac(
     "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
+MUTATING_WEBHOOK_CONFIGURATIONS = _webhooks(
+    "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"
+)
+VALIDATING_WEBHOOK_CONFIGURATIONS = _webhooks(
+    "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"
 )
 
 _KNOWN: dict[tuple[str, str], Resource] = {

@@ -200,11 +200,11 @@ class Routes:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection."""
-        if await _is_request(scope, receive, send):
-            await _answer(scope, send, await self._answer(scope))
+        if await is_request(scope, receive, send):
+            await send_response(scope, send, await self._answer(scope))
 
     async def _answer(self, scope: Scope) -> HTTPResponse:
-        responder = self._routes.get(_path_below(scope))
+        responder = self._routes.get(path_below(scope))
         if responder is None:
             return _without_slash(scope) or refusal(404, "not found")
 
@@ -235,12 +235,12 @@ class StreamApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection."""
-        if not await _is_request(scope, receive, send):
+        if not await is_request(scope, receive, send):
             return
 
         checked = self._check(scope)
         if isinstance(checked, HTTPResponse):
-            await _answer(scope, send, checked)
+            await send_response(scope, send, checked)
             return
 
         if scope["method"] == "HEAD":
@@ -269,7 +269,7 @@ class StreamApp:
             await run_concurrently(read_on(), _disconnected(receive))
         except _StreamEnded as ended:
             if ended.complete and not started:
-                await _answer(scope, send, not_begun())
+                await send_response(scope, send, not_begun())
             elif ended.complete:
                 await send({"type": "http.response.body", "body": b""})
             elif _abort(receive, send):
@@ -322,7 +322,7 @@ async def _disconnected(receive: Receive) -> NoReturn:
     raise _StreamEnded(complete=False)
 
 
-async def _is_request(scope: Scope, receive: Receive, send: Send) -> bool:
+async def is_request(scope: Scope, receive: Receive, send: Send) -> bool:
     """Return True for an HTTP request. Accept lifespans and close websockets."""
     if scope["type"] == "lifespan":
         while True:
@@ -339,7 +339,7 @@ async def _is_request(scope: Scope, receive: Receive, send: Send) -> bool:
     return True
 
 
-def _path_below(scope: Scope) -> str:
+def path_below(scope: Scope) -> str:
     """Return the path relative to the mount, without a trailing slash.
 
     By the ASGI specification the path includes the mount, but some servers remove it.
@@ -379,7 +379,7 @@ def _without_slash(scope: Scope) -> HTTPResponse | None:
     if not name or not path.endswith("/") or _not_allowed(scope):
         return None
 
-    if not _path_below(scope):
+    if not path_below(scope):
         return None  # the framework has added the slash of the mount itself
 
     # Relative, as a proxy may have removed a prefix from the path.
@@ -388,7 +388,7 @@ def _without_slash(scope: Scope) -> HTTPResponse | None:
     return refusal(307, "the path has no trailing slash", Location=location)
 
 
-async def _answer(scope: Scope, send: Send, answer: HTTPResponse) -> None:
+async def send_response(scope: Scope, send: Send, answer: HTTPResponse) -> None:
     headers = {
         "Content-Type": answer.content_type,
         "Content-Length": str(len(answer.body)),

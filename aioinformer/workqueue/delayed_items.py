@@ -65,13 +65,15 @@ class DelayedItems(Generic[T]):
 
         self._deadlines[item] = deadline
         heappush(self._heap, (deadline, next(self._sequence), item))
-
-        stale = len(self._heap) - len(self._deadlines)
-        if stale > max(STALE_ENTRIES_KEPT, len(self._deadlines)):
-            self._heap = [entry for entry in self._heap if self._is_current(entry)]
-            heapify(self._heap)
-
+        self._drop_stale_entries()
         self._set_timer(loop, add_due)
+
+    def discard(self, item: T) -> None:
+        """Forget an item, if it is delayed."""
+        if self._deadlines.pop(item, None) is not None:
+            self._drop_stale_entries()
+            if not self._deadlines:
+                self.take_all()  # cancels the timer
 
     def deadline(self, item: T) -> float | None:
         """Return the time of the loop at which an item is added, or None."""
@@ -87,6 +89,12 @@ class DelayedItems(Generic[T]):
         self._deadlines.clear()
         self._heap.clear()
         return items
+
+    def _drop_stale_entries(self) -> None:
+        stale = len(self._heap) - len(self._deadlines)
+        if stale > max(STALE_ENTRIES_KEPT, len(self._deadlines)):
+            self._heap = [entry for entry in self._heap if self._is_current(entry)]
+            heapify(self._heap)
 
     def _is_current(self, entry: tuple[float, int, T]) -> bool:
         return self._deadlines.get(entry[2]) == entry[0]

@@ -21,6 +21,7 @@ from aioinformer_apiserver.auth.rbac import AUTHENTICATED, User
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.field_errors import FieldError, invalid_error
 from aioinformer_apiserver.registry.request_bodies import check_namespace, decode_body
+from aioinformer_apiserver.registry.strategy import admit
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
 
 if TYPE_CHECKING:
@@ -67,10 +68,12 @@ class ServiceTokens:
         """
         got = decode_body(_REQUEST, body, options)
         check_namespace(namespace, got["metadata"])
-        spec, account = got.get("spec") or {}, self._account(namespace, name)
+        account = self._account(namespace, name)
         if account is None:
             raise statuses.not_found(SERVICE_ACCOUNTS, name)
 
+        got = admit(_REQUEST, got, None, options)
+        spec = got.get("spec") or {}
         info = spec.get("expirationSeconds")
         seconds = _USUAL_SECONDS if info is None else info
         _check(name, got["metadata"].get("name") or "", seconds)

@@ -25,6 +25,7 @@ __all__ = [
     "expired_token",
     "failure",
     "forbidden",
+    "internal_error",
     "invalid",
     "invalid_options",
     "method_not_allowed",
@@ -174,6 +175,13 @@ def forbidden(resource: Resource, name: str, why: str) -> ApiError:
 def bad_request(message: str) -> ApiError:
     """Make the error for a malformed request."""
     return failure(400, "BadRequest", message)
+
+
+def internal_error(message: str) -> ApiError:
+    """Make the error for a failure that is not the client's."""
+    causes = {"causes": [{"message": message}]}
+    text = f"Internal error occurred: {message}"
+    return failure(500, "InternalError", text, causes)
 
 
 def invalid(

@@ -19,6 +19,7 @@ from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.faults import Faults
 from aioinformer_apiserver.http.request_log import RequestLog
 from aioinformer_apiserver.http.watch import WatchServer
+from aioinformer_apiserver.http.webhooks import admitted_request, send_calls
 from aioinformer_apiserver.reads.lists import page_of
 from aioinformer_apiserver.reads.watches import wait_until_fresh
 from aioinformer_apiserver.registry.pod_subresources import bind, evict, eviction_of
@@ -53,9 +54,11 @@ from aioinformer_apiserver.serialization.responses import (
 )
 from aioinformer_apiserver.storage.dispatcher import Waker
 from aioinformer_apiserver.storage.storage import StoredObject
+from aioinformer_apiserver.webhooks.admission import WebhookAdmission, has_webhooks
+from aioinformer_apiserver.webhooks.calls import CallsNeeded, Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from aioinformer_apiserver.auth.access import AccessControl
     from aioinformer_apiserver.auth.rbac import User
@@ -80,6 +83,7 @@ _CREATED = {
     "status": "Success",
     "code": 201,
 }
+_READING_VERBS = frozenset({"get", "list", "watch"})
 # The part of an object that a write to a subresource may change.
 _PARTS: dict[str, Part] = {"": "main", "finalize": "finalize", "status": "status"}
 
@@ -100,6 +104,7 @@ class RequestHandler:
         registry: Reads and writes the objects.
         access_control: Authenticates and authorizes users.
         options: Durations.
+        webhook_services: Base URLs of services with webhooks, by `"namespace/name"`.
 
     Attributes:
         faults: Pending faults.
@@ -111,6 +116,7 @@ class RequestHandler:
         registry: Registry,
         access_control: AccessControl,
         options: HandlerDurations,
+        webhook_services: Mapping[str, str],
     ) -> None:
         self.faults: Faults = Faults()
         self.records: deque[RequestRecord] = deque(maxlen=_RECORDS)
@@ -118,6 +124,7 @@ class RequestHandler:
         self._storage = registry.storage
         self._access_control = access_control
         self._options = options
+        self._webhook_services = webhook_services
         self._stopping = False
         self._wakers: set[Waker] = set()
 
@@ -221,7 +228,35 @@ class RequestHandler:
         if self._resources.would_create(request, target):
             self._access_control.authorize(user, replace(info, verb="create"))
 
-        return self._resources.handle(request, target, format_)
+        if target.verb in _READING_VERBS or not has_webhooks(
+            self._storage, target.collection
+        ):
+            return self._resources.handle(request, target, format_)
+
+        return await self._write_with_webhooks(request, target, format_, user)
+
+    async def _write_with_webhooks(
+        self, request: APIRequest, target: Target, format_: Format, user: User
+    ) -> APIResponse:
+        """Handle a write that may call webhooks.
+
+        The write is one synchronous step, which needs all answers. Until it has them,
+        it changes nothing, and says which calls are missing.
+        """
+        ledger, before = Ledger(), len(request.warnings)
+        admission = WebhookAdmission(
+            self._storage,
+            admitted_request(request, target, user),
+            self._webhook_services,
+            ledger,
+        )
+        request = replace(request, admission=admission)
+        while True:
+            try:
+                return self._resources.handle(request, target, format_)
+            except CallsNeeded as needed:
+                del request.warnings[before:]
+                await send_calls(needed.calls, ledger)
 
     def _admit(self, request: APIRequest, info: RequestInfo, log: RequestLog) -> User:
         """Authenticate and authorize the user, and record the request.
@@ -474,8 +509,10 @@ class _ResourceHandler:
                 bind(self._registry, collection, namespace, name, body, options)
             case _:
                 eviction = eviction_of(namespace, name, body, options)
+                # The deletion itself calls no webhook.
                 how = convert_delete_options(
-                    eviction.get("deleteOptions") or {}, request
+                    eviction.get("deleteOptions") or {},
+                    replace(request, admission=None),
                 )
                 evict(self._registry, collection, namespace, name, how)
 

@@ -14,7 +14,7 @@ from aioinformer.model.resources import POD_DISRUPTION_BUDGETS
 from aioinformer_apiserver.errors import field_errors, statuses
 from aioinformer_apiserver.registry import preconditions
 from aioinformer_apiserver.registry.request_bodies import check_namespace, decode_body
-from aioinformer_apiserver.registry.strategy import timestamp
+from aioinformer_apiserver.registry.strategy import admit, timestamp
 from aioinformer_apiserver.requests.options import WriteOptions
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
 
@@ -69,6 +69,7 @@ def bind(
     if not given:
         raise statuses.bad_request("Name parameter required.")
 
+    binding = admit(_BINDING, binding, None, options)
     _check_target(binding.get("target") or {})
     stored = registry.require(pods, namespace, given)
     preconditions.check_bound(pods.kind, stored, metadata)
@@ -166,7 +167,7 @@ def eviction_of(
         why = "name in URL does not match name in Eviction object"
         raise statuses.bad_request(why)
 
-    return eviction
+    return admit(_EVICTION, eviction, None, options)
 
 
 def evict(

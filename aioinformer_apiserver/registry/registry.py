@@ -43,6 +43,7 @@ from aioinformer_apiserver.registry.strategy import (
     is_unchanged,
     prepare_for_create,
     prepare_for_update,
+    time_of,
     timestamp,
     to_storage_version,
     with_generation,
@@ -68,6 +69,7 @@ __all__ = ["Registry"]
 
 _SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _ARRANGED_WRITE = WriteOptions(part="all")
+_MAIN_WRITE = WriteOptions()
 
 
 class Registry:
@@ -248,6 +250,7 @@ class Registry:
         warn_of_deletion(collection.kind, options)
         stored = self.require(collection, namespace, name)
         preconditions.check_deletion(collection.kind, stored, options)
+        self._admit_deletion(collection, stored, options)
         return self._deleter.remove(collection, stored, options)
 
     def delete_collection(
@@ -267,6 +270,11 @@ class Registry:
             ApiError: Error of the first deletion that fails; see `delete()`.
         """
         warn_of_deletion(collection.kind, options)
+        found = list(found)
+        for it in found:
+            # All webhooks answer before the first object is deleted.
+            self._admit_deletion(collection, it, options)
+
         return [
             self.delete(collection, it.namespace, it.name, options)
             for it in found
@@ -297,6 +305,9 @@ class Registry:
             new = with_generation(kind, old, new)
 
         validate_update(kind, old, new, options)
+        if options.admission is not None:
+            options.admission.validate(kind, "UPDATE", new, old)
+
         new = to_storage_version(kind, new, options)
         new = keep_unchanged_times(old, new)
         if is_unchanged(kind, old, new):
@@ -333,7 +344,7 @@ class Registry:
         if not creates_namespace:
             self._namespaces.check_open(kind, name, namespace)
 
-        name = name or self._generate_name(collection, namespace, metadata)
+        name = name or self._generate_name(collection, namespace, metadata, options)
         new = prepare_for_create(
             kind,
             got,
@@ -346,6 +357,9 @@ class Registry:
         validate_create(kind, new, options)
         preconditions.check_served(kind, name)
         preconditions.check_new(metadata)
+        if options.admission is not None:
+            options.admission.validate(kind, "CREATE", new, None)
+
         if collection.get(_key(namespace, name)) is not None:
             raise statuses.already_exists(kind.resource, name)
 
@@ -393,7 +407,7 @@ class Registry:
             manager=options.manager,
             force=options.force,
             api_version=kind.resource.api_version,
-            now=timestamp(),
+            now=time_of(options),
             kind=kind.resource.kind,
             subresource=subresource,
             reset=reset_fields(kind, subresource),
@@ -450,15 +464,30 @@ class Registry:
         self._deleter.remove(collection, stored, DeleteOptions())
 
     def _generate_name(
-        self, collection: Collection, namespace: str, metadata: Mapping[str, Any]
+        self,
+        collection: Collection,
+        namespace: str,
+        metadata: Mapping[str, Any],
+        options: WriteOptions,
     ) -> str:
         """Return an unused name for `generateName`; empty without one."""
-        start = metadata.get("generateName") or ""
-        name = start and generate_name(start)
+        start, admission = metadata.get("generateName") or "", options.admission
+        name = str(admission.generated_name if admission else "")
+        name = name or (start and generate_name(start))
         while name and collection.get(_key(namespace, name)) is not None:
             name = generate_name(start)
 
-        return str(name)
+        if admission is not None:
+            admission.generated_name = name
+
+        return name
+
+    def _admit_deletion(
+        self, collection: Collection, stored: StoredObject, options: DeleteOptions
+    ) -> None:
+        if options.admission is not None:
+            old = _state_of(collection.kind, stored, _MAIN_WRITE)
+            options.admission.check_deletion(collection.kind, old)
 
 
 def _decode(kind: Kind, body: object, options: WriteOptions) -> dict[str, Any]:

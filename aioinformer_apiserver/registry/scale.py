@@ -6,6 +6,7 @@ and writes one of them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.errors import statuses
@@ -28,7 +29,7 @@ from aioinformer_apiserver.registry.request_bodies import (
     decode_body,
     decode_patched,
 )
-from aioinformer_apiserver.registry.strategy import timestamp
+from aioinformer_apiserver.registry.strategy import admit, time_of
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind, value_at
 
 if TYPE_CHECKING:
@@ -173,6 +174,7 @@ class Scales:
         if metadata.get("resourceVersion"):
             preconditions.check_version(kind, stored, metadata)
 
+        got = admit(SCALE, got, scale_of(kind, owner), options)
         replicas = (got.get("spec") or {}).get("replicas") or 0
         _check_replicas(kind, name, replicas)
         new = _put_at(owner, _paths(kind).replicas, replicas)
@@ -190,7 +192,9 @@ class Scales:
             versions=kind.versions,
         )
         new["metadata"] = {**new["metadata"], "managedFields": fields}
-        written = self._registry.commit(collection, stored, new, options)
+        # Webhooks have seen the scale, not its owner.
+        unseen = replace(options, admission=None)
+        written = self._registry.commit(collection, stored, new, unseen)
         return scale_of(kind, written.stored.body())
 
 
@@ -280,7 +284,7 @@ def _update_managed_fields(
         new,
         manager=options.manager,
         api_version=SCALE_VERSION,
-        now=timestamp(),
+        now=time_of(options),
         subresource="scale",
     )
 
@@ -295,7 +299,7 @@ def _apply_patch(
         manager=options.manager,
         force=options.force,
         api_version=SCALE_VERSION,
-        now=timestamp(),
+        now=time_of(options),
         kind="Scale",
         subresource="scale",
     )

@@ -23,7 +23,11 @@ from aioinformer_apiserver.schema.creation_defaults import (
     restore_creation_defaults,
     with_creation_defaults,
 )
-from aioinformer_apiserver.schema.decoding import decode, decode_loosely
+from aioinformer_apiserver.schema.decoding import (
+    decode,
+    decode_loosely,
+    decode_metadata,
+)
 from aioinformer_apiserver.schema.defaults import with_defaults
 from aioinformer_apiserver.schema.service_allocation import with_addresses
 from aioinformer_apiserver.storage.encoding import canonical
@@ -32,18 +36,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from aioinformer.model import Resource
+    from aioinformer_apiserver.requests.admission import Admission, Operation
     from aioinformer_apiserver.requests.options import Part, WriteOptions
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import StoredObject
 
 __all__ = [
     "SUBRESOURCES",
+    "admit",
+    "decode_mutated",
     "decode_stored",
     "is_unchanged",
     "mark_namespace_for_deletion",
     "merge_update",
     "prepare_for_create",
     "prepare_for_update",
+    "time_of",
     "timestamp",
     "to_storage_version",
     "with_generation",
@@ -82,7 +90,7 @@ def prepare_for_create(
         others: All objects of the kind.
         has_managed_fields: Whether the body already has its new managed fields.
     """
-    arranged, now = options.part == "all", timestamp()
+    arranged, now = options.part == "all", time_of(options)
     desired = (
         _apply_defaults_loosely(kind, body) if arranged else _apply_defaults(kind, body)
     )
@@ -93,7 +101,7 @@ def prepare_for_create(
         desired,
         name=name,
         namespace=namespace,
-        uid=str(uuid.uuid4()),
+        uid=options.admission.uid if options.admission else str(uuid.uuid4()),
         now=age or now,
         keep_status=arranged or kind.resource == NODES,
     )
@@ -106,6 +114,9 @@ def prepare_for_create(
 
     if kind.typed and kind.schema is not None:
         new = with_creation_defaults(kind.resource, kind.schema, new, now=now)
+
+    if options.admission is not None:
+        new = _with_mutations(kind, new, desired, options.admission)
 
     return _with_addresses(new, None, others) if kind.resource == SERVICES else new
 
@@ -143,6 +154,14 @@ def prepare_for_update(
         new = _with_managed_fields(new, body["metadata"].get("managedFields"))
     elif part != "all":
         new = _with_updated_managers(kind, old, desired, new, options)
+
+    if options.admission is not None:
+        shown = {**desired, "metadata": new["metadata"]}
+        shown = options.admission.mutate(
+            kind, "UPDATE", shown, old, lambda it: decode_mutated(kind, it)
+        )
+        new = merge_update(kind, old, shown, part)
+        new = _with_managed_fields(new, shown["metadata"].get("managedFields"))
 
     if part == "main" and kind.typed:
         new = restore_creation_defaults(kind.resource, old, new)
@@ -202,6 +221,83 @@ def to_storage_version(
 def timestamp() -> str:
     """Return the current time as a Kubernetes timestamp."""
     return kube_time(datetime.now(tz=UTC))
+
+
+def decode_mutated(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+    """Return an object that a webhook has patched, pruned and with defaults.
+
+    Raises:
+        ApiError: 400 if it has values of wrong types.
+    """
+    body = {**body, "metadata": decode_metadata(body.get("metadata"))}
+    schema = kind.schema
+    if schema is None:
+        return body
+
+    return _apply_defaults(kind, decode(schema, body, custom=not kind.typed).body)
+
+
+def admit(
+    kind: Kind, body: dict[str, Any], old: dict[str, Any] | None, options: WriteOptions
+) -> dict[str, Any]:
+    """Return the body of a subresource as all webhooks admit it.
+
+    Args:
+        kind: Kind of the body.
+        body: Decoded body.
+        old: Stored object of that kind; None for a subresource that is only created.
+        options: Options of the write.
+
+    Raises:
+        ApiError: If a webhook rejects it, or fails.
+        CallsNeeded: If webhooks must be called first.
+    """
+    if options.admission is None:
+        return body
+
+    operation: Operation = "CREATE" if old is None else "UPDATE"
+    got = options.admission.mutate(
+        kind, operation, body, old, lambda it: decode_mutated(kind, it)
+    )
+    options.admission.validate(kind, operation, got, old)
+    return got
+
+
+def _with_mutations(
+    kind: Kind, new: dict[str, Any], desired: Mapping[str, Any], admission: Admission
+) -> dict[str, Any]:
+    """Return a new object as the mutating webhooks leave it.
+
+    They see neither a generated name nor what the server sets just before it stores the
+    object.
+    """
+    kept = {it: new["metadata"][it] for it in _SET_ON_CREATE if it in new["metadata"]}
+    shown = {it: value for it, value in new.items() if it != "status"}
+    if "status" in desired:
+        shown["status"] = desired["status"]
+
+    hidden = set(kept) if desired["metadata"].get("name") else {*kept, "name"}
+    metadata = {k: v for k, v in new["metadata"].items() if k not in hidden}
+    got = admission.mutate(
+        kind,
+        "CREATE",
+        {**shown, "metadata": metadata},
+        None,
+        lambda it: decode_mutated(kind, it),
+    )
+    own = {
+        it: new["metadata"][it] for it in ("name", "namespace") if it in new["metadata"]
+    }
+    mutated = {**got, "metadata": {**got["metadata"], **own, **kept}}
+    if kind.has_status:
+        _put(mutated, "status", new.get("status"))
+
+    return mutated
+
+
+def time_of(options: WriteOptions) -> str:
+    """Return the time of a write, which is the same when it runs again."""
+    return options.admission.now if options.admission else timestamp()
 
 
 def _apply_defaults(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
@@ -297,7 +393,7 @@ def _with_updated_managers(
         desired,
         manager=options.manager,
         api_version=kind.resource.api_version,
-        now=timestamp(),
+        now=time_of(options),
         subresource=subresource,
         reset=reset_fields(kind, subresource),
         versions=kind.versions,
@@ -314,6 +410,8 @@ def _with_managed_fields(body: dict[str, Any], entries: object) -> dict[str, Any
     return {**body, "metadata": metadata}
 
 
+# Metadata that the server sets on creation, after the webhooks have seen the object.
+_SET_ON_CREATE = ("uid", "creationTimestamp", "generation")
 # Metadata that only the server sets once the object exists.
 _SERVER_OWNED = (
     "name",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from aioinformer_apiserver.patches.patch_types import PatchType
+    from aioinformer_apiserver.requests.admission import Admission
     from aioinformer_apiserver.requests.request import APIRequest
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import StoredObject
@@ -94,6 +95,9 @@ class WriteOptions:
     warn: Callable[[str], object] = field(default=_ignore_warning, compare=False)
     """Receiver of warnings for the user, even if the write fails later."""
 
+    admission: Admission | None = field(default=None, compare=False)
+    """Admission by webhooks; None without any."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
@@ -119,6 +123,9 @@ class DeleteOptions:
 
     warn: Callable[[str], object] = field(default=_ignore_warning, compare=False)
     """Receiver of warnings for the user, even if the deletion fails later."""
+
+    admission: Admission | None = field(default=None, compare=False)
+    """Admission by webhooks; None without any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +199,7 @@ def write_options_of(
         force=patch_type == "apply" and flag(query, "force"),
         duplicate_fields=() if checked == "Ignore" else _find_duplicate_fields(request),
         warn=request.warnings.append,
+        admission=request.admission,
     )
 
 
@@ -247,6 +255,7 @@ def convert_delete_options(
         grace_seconds=options.get("gracePeriodSeconds"),
         propagation=propagation,
         warn=request.warnings.append,
+        admission=request.admission,
     )
 
 

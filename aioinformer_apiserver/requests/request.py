@@ -15,6 +15,8 @@ from aioinformer_apiserver.protobuf.decoding import UnknownKindError, decode_obj
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from aioinformer_apiserver.requests.admission import Admission
+
 __all__ = ["APIRequest", "query_of"]
 
 _JSON = "application/json"
@@ -35,6 +37,7 @@ class APIRequest:
         headers: Headers, case-insensitive.
         body: Body as it was sent, decompressed.
         warnings: Warnings for the user, to be sent with any response.
+        admission: Admission of its write by webhooks; None without any.
     """
 
     method: str
@@ -43,6 +46,7 @@ class APIRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     warnings: list[str] = field(default_factory=list)
+    admission: Admission | None = None
 
     @property
     def content_type(self) -> str:

@@ -221,7 +221,23 @@ Rule: TypeAlias = Callable[[Object], None]
 _RBAC = "rbac.authorization.k8s.io"
 # File modes are decimal in JSON.
 _READABLE = 0o644
+_WEBHOOK: Object = {
+    "failurePolicy": "Fail",
+    "matchPolicy": "Equivalent",
+    "namespaceSelector": {},
+    "objectSelector": {},
+    "timeoutSeconds": 10,
+}
+
 CONSTANTS: dict[str, Object] = {
+    "admissionregistration.v1.MutatingWebhook": {
+        **_WEBHOOK,
+        "reinvocationPolicy": "Never",
+    },
+    "admissionregistration.v1.RuleWithOperations": {"scope": "*"},
+    "admissionregistration.v1.ServiceReference": {"port": 443},
+    "admissionregistration.v1.ValidatingWebhook": _WEBHOOK,
+    "apiextensions.v1.ServiceReference": {"port": 443},
     "apps.v1.DeploymentSpec": {
         "replicas": 1,
         "revisionHistoryLimit": 10,

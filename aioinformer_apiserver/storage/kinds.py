@@ -431,13 +431,17 @@ _GENERATIONS: dict[Resource, GenerationRule] = {
     resources.NETWORK_POLICIES: "spec",
     resources.POD_DISRUPTION_BUDGETS: "spec",
     resources.CUSTOM_RESOURCE_DEFINITIONS: "spec",
+    resources.MUTATING_WEBHOOK_CONFIGURATIONS: "all but metadata",
+    resources.VALIDATING_WEBHOOK_CONFIGURATIONS: "all but metadata",
 }
 
 _CONDITIONAL = frozenset(
     {
         resources.CUSTOM_RESOURCE_DEFINITIONS,
         resources.LEASES,
+        resources.MUTATING_WEBHOOK_CONFIGURATIONS,
         resources.POD_DISRUPTION_BUDGETS,
+        resources.VALIDATING_WEBHOOK_CONFIGURATIONS,
     }
 )
 
@@ -480,6 +484,8 @@ _IN_ALL = (
 _CATEGORIES: dict[Resource, tuple[str, ...]] = {
     **dict.fromkeys(_IN_ALL, ("all",)),
     resources.CUSTOM_RESOURCE_DEFINITIONS: ("api-extensions",),
+    resources.MUTATING_WEBHOOK_CONFIGURATIONS: ("api-extensions",),
+    resources.VALIDATING_WEBHOOK_CONFIGURATIONS: ("api-extensions",),
 }
 
 _NAME = re.compile(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?")

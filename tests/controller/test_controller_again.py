@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from controller_helpers import Acts, Notes, Slow, informed, informer_of, named
@@ -19,6 +19,8 @@ from aioinformer.testing import FakeListerWatcher
 from aioinformer.workqueue import PriorityQueue
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from aioinformer.controller import Context
 
 
@@ -47,6 +49,41 @@ async def test_controller_reconciles_all_objects_in_each_run() -> None:
             assert notes.names == ["a", "b", "a", "by hand"]
 
     assert controller.queue is queue
+
+
+async def test_timers_daemons_and_sources_start_again_in_each_run() -> None:
+    begun: list[str] = []
+
+    async def watch(request: ReconcileRequest, ctx: Context) -> None:
+        begun.append(f"daemon {request.name}")
+        await asyncio.Event().wait()
+
+    async def events() -> AsyncIterator[str]:
+        begun.append("source")
+        yield "default/c"
+        await asyncio.Event().wait()
+
+    source = FakeListerWatcher(named("a"), named("b"))
+    pods, notes = informer_of(source), Notes()
+    parts: Any = {"every": 60, "daemons": [watch], "sources": {"events": events}}
+    controller = Controller("pods", notes, for_=pods, **parts)
+    async with informed(pods):
+        for number in range(3):
+            begun.clear()
+            notes.contexts.clear()
+            async with running(controller.run()):
+                await asyncio.sleep(119)
+
+            assert Counter(begun) == {"source": 1, "daemon a": 1} | (
+                {} if number else {"daemon b": 1}
+            )
+            changes = Counter(it.change for ctx in notes.contexts for it in ctx.causes)
+            assert changes["event"] == 1
+            assert changes["timer"] in ({1, 2} if number else {2, 3, 4})
+            if not number:
+                source.delete(named("b"))  # while it does not run
+
+            await asyncio.sleep(1000)
 
 
 async def test_controller_cannot_run_twice_at_once() -> None:

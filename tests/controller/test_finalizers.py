@@ -279,12 +279,12 @@ def test_invalid_finalizer_name_is_refused(name: Any, problem: str) -> None:
 
 
 def test_finalizer_refuses_invalid_reconcile_and_resource() -> None:
-    plain: Any = print
+    other: Any = 7
     with pytest.raises(OptionsError, match="not a Resource: 'pods'"):
         finalizer("pods", OURS, cleanup=Cleanup())  # type: ignore[arg-type]
 
     with pytest.raises(OptionsError, match="a reconcile must be a coroutine function"):
-        finalizer(PODS, OURS, cleanup=plain)
+        finalizer(PODS, OURS, cleanup=other)
 
     with pytest.raises(OptionsError, match="a reconcile must be a coroutine function"):
-        finalizer(PODS, OURS, cleanup=Cleanup())(plain)
+        finalizer(PODS, OURS, cleanup=Cleanup())(other)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         Resource,
         Result,
     )
-    from aioinformer.controller import Context
+    from aioinformer.controller import Context, PlainReconcile
     from aioinformer.testing import APIServer
     from aioinformer.watch import ListerWatcher, ListOptions, WatchEvent, WatchOptions
 
@@ -98,7 +98,9 @@ async def informed(*informers: SharedInformer) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def controlled(
-    reconcile: Reconcile, source: FakeListerWatcher | None = None, **options: Any
+    reconcile: Reconcile | PlainReconcile,
+    source: FakeListerWatcher | None = None,
+    **options: Any,
 ) -> AsyncIterator[tuple[FakeListerWatcher, Controller]]:
     """Run a controller of pods whose informer lists and watches a source."""
     source = FakeListerWatcher() if source is None else source

@@ -46,6 +46,13 @@ async def test_requeue_an_object_in_ten_minutes() -> None:
         await asyncio.sleep(601)
 
 
+async def test_reconcile_each_object_every_five_minutes() -> None:
+    async with running("Reconcile each object every five minutes") as program:
+        settings(program)
+        while program.output.getvalue().count("timer") < 2:
+            await asyncio.sleep(1)
+
+
 async def test_reconcile_typed_objects() -> None:
     async with running("Reconcile typed objects") as program:
         program.server.load(SITE_CRD)
@@ -108,6 +115,8 @@ async def test_create_an_object_that_is_deleted_with_its_owner() -> None:
         await server.until(lambda: server.get(SERVICES, "web", **SHOP))
         await asyncio.sleep(60)
 
+    assert writes(program) == ["patch", "patch"]
+
 
 async def test_delete_objects_that_are_no_longer_wanted() -> None:
     def names() -> list[str]:
@@ -154,6 +163,7 @@ async def test_report_status_and_conditions() -> None:
         server.patch(SITES, "blog", {"spec": {"image": image}}, **SHOP)
         await server.until(lambda: condition()["status"] == "True")
         assert condition()["observedGeneration"] == 2
+        assert server.get(SITES, "blog", **SHOP)["status"]["url"]
         await asyncio.sleep(600)
 
     assert writes(program) == ["patch", "patch"]
@@ -273,5 +283,17 @@ async def test_call_blocking_code_in_a_reconcile() -> None:
         return found["metadata"]["annotations"]["example.com/checksum"]
 
     async with running("Call blocking code in a reconcile") as program:
+        settings(program, text="hello")
+        assert await program.server.until(checksum, timeout=20) == "3287646509"
+
+
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_write_a_reconcile_without_async() -> None:
+    def checksum() -> Any:
+        found = program.server.get(CONFIG_MAPS, "settings", **SHOP)
+        return found["metadata"]["annotations"]["example.com/checksum"]
+
+    async with running("Write a reconcile without async") as program:
         settings(program, text="hello")
         assert await program.server.until(checksum, timeout=20) == "3287646509"

@@ -123,6 +123,17 @@ async def test_measure_your_own_work_in_the_metrics() -> None:
     assert 'reflector_lists_total{name="configmaps' in page
 
 
+async def test_trace_a_change_through_the_queue_to_its_writes() -> None:
+    title = "Trace a change through the queue to its writes"
+    async with running(title) as program:
+        body = {
+            "metadata": {"name": "web", "labels": {"app": "web"}},
+            "data": {"a": "b"},
+        }
+        program.server.create(CONFIG_MAPS, body, **SHOP)
+        await asyncio.sleep(10)
+
+
 async def test_find_what_uses_the_memory() -> None:
     async with running("Find what uses the memory") as program:
         await program.main

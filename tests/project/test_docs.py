@@ -148,7 +148,7 @@ def test_table_of_server_options_is_complete() -> None:
         ("GET", "/api/v1/namespaces/default/services/kubernetes"),
         (
             "GET",
-            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+            "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
         ),
         ("GET", "/metrics"),
     ],

@@ -1,0 +1,157 @@
+"""Daemons: coroutine functions that run for each object, as long as it exists.
+
+@with_object(KubeObject)
+async def watch_site(site: KubeObject, ctx: Context) -> None:
+    while True:
+        print(site.name, await probe(site))
+        await asyncio.sleep(10)
+
+Controller("sites", reconcile, for_=sites, daemons=[watch_site])
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aioinformer.controller.context import check_reconcile
+from aioinformer.controller.reconcile import ReconcileRequest
+from aioinformer.errors import OptionsError
+from aioinformer.informer.notifications import Deleted, Updated
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from aioinformer.controller.background import Background, BackgroundFunction
+    from aioinformer.controller.context import Reconcile
+    from aioinformer.informer.handlers.error_reporter import ErrorReporter
+    from aioinformer.informer.notifications import Notification
+
+__all__ = ["Daemon", "DaemonRuns", "daemons_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """Coroutine function that runs for each object of a controller.
+
+    Attributes:
+        function: Coroutine function of a `ReconcileRequest` and a `Context`, as a
+            reconcile. It may be decorated by `with_object`.
+        while_deleting: True to cancel it when the object is deleted. False to cancel it
+            as soon as its deletion is requested, even if finalizers delay that.
+
+    Raises:
+        OptionsError: If the function is not a coroutine function of two arguments.
+    """
+
+    function: Reconcile
+    while_deleting: bool = False
+
+    def __post_init__(self) -> None:
+        check_reconcile(self.function, "a daemon")
+
+    @property
+    def name(self) -> str:
+        """Name of the function, for logs."""
+        return getattr(self.function, "__qualname__", type(self.function).__name__)
+
+
+def daemons_of(given: Iterable[Reconcile | Daemon]) -> list[Daemon]:
+    """Return the daemons of the option `Controller(daemons=)`.
+
+    Raises:
+        OptionsError: If the option is invalid.
+    """
+    if callable(given):
+        raise OptionsError(f"daemons= takes a list, not {given!r}")
+
+    return [it if isinstance(it, Daemon) else Daemon(it) for it in given]
+
+
+class _Life:
+    """Life of an object, from its addition to its deletion."""
+
+    __slots__ = ()
+
+
+class DaemonRuns:
+    """Runs of one daemon, one for each object.
+
+    The next life of an object begins after the run for its previous life has ended.
+
+    Args:
+        daemon: Daemon to run.
+        background: Background functions of the controller.
+        call: Coroutine function that calls the daemon's function with a request and the
+            number of attempts. It returns the seconds until the next call, or None.
+        reporter: Reporter of failures.
+    """
+
+    def __init__(
+        self,
+        daemon: Daemon,
+        background: Background,
+        call: Callable[[Reconcile, ReconcileRequest, int], Awaitable[float | None]],
+        reporter: ErrorReporter,
+    ) -> None:
+        self._daemon = daemon
+        self._background = background
+        self._call = call
+        self._reporter = reporter
+        self._started = False
+        # Current lives by key, without those that the daemon must not run for.
+        self._lives: dict[str, _Life] = {}
+        # Last run of each key, and the life that it is for. It has ended if it is None.
+        # Invariant: has the keys of `_lives`, once started, and those that still run.
+        self._runs: dict[str, tuple[_Life, BackgroundFunction | None]] = {}
+
+    def start(self) -> None:
+        """Run the daemon for all objects seen so far, and from now on for new ones."""
+        self._started = True
+        for key in tuple(self._lives):
+            self._adjust(key)
+
+    def changed(self, event: Notification) -> None:
+        """Note a change of an object."""
+        obj = event.new if isinstance(event, Updated) else event.obj
+        if isinstance(event, Deleted) or (
+            not self._daemon.while_deleting
+            and obj.at("metadata.deletionTimestamp") is not None
+        ):
+            self._lives.pop(obj.key, None)
+        elif obj.key not in self._lives:  # a deletion precedes another object of it
+            self._lives[obj.key] = _Life()
+
+        if self._started:
+            self._adjust(obj.key)
+
+    def _adjust(self, key: str) -> None:
+        """Start or cancel the run of a key, if necessary."""
+        life = self._lives.get(key)
+        held, run = self._runs.get(key, (None, None))
+        if held is life or self._background.closed:
+            return
+
+        if run is not None:
+            run.cancel()  # `_ended()` follows
+            return
+
+        self._runs.pop(key, None)
+        if life is not None:
+            self._begin(key, life)
+
+    def _begin(self, key: str, life: _Life) -> None:
+        request = ReconcileRequest.of(key)
+        name = self._daemon.name
+        run = self._background.run(
+            f"daemon {name} {key}",
+            partial(self._call, self._daemon.function, request),
+            partial(self._reporter.failed, "daemon", name, request),
+            partial(self._ended, key, life),
+        )
+        self._runs[key] = life, run
+
+    def _ended(self, key: str, life: _Life) -> None:
+        self._runs[key] = life, None
+        self._adjust(key)

@@ -1,0 +1,403 @@
+"""`Webhooks`: reviews of the API server in, responses out, as bytes.
+
+A function that raises or takes too long is answered by an HTTP error. The API server then
+applies the failure policy of the webhook, as if it were down. A refusal would be one in
+spite of the policy `Ignore`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from aioinformer import json_codec
+from aioinformer._user_code import user_errors
+from aioinformer.errors import AioInformerError, DecodeError, OptionsError
+from aioinformer.informer.handlers.error_reporter import ErrorReporter
+from aioinformer.metrics import NULL_SINK, GuardedSink, ScopedSink
+from aioinformer.model.objects import KubeObject
+from aioinformer.model.resource import Resource
+from aioinformer.web.responses import HTTPResponse
+from aioinformer.webhooks.calls import Calls
+from aioinformer.webhooks.conversions import Conversion, ConversionError, Converter
+from aioinformer.webhooks.hooks import (
+    AdmissionHook,
+    AdmissionRequest,
+    AdmissionResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import TypeAlias
+
+    from aioinformer.errors import HandlerError
+    from aioinformer.metrics import MetricsSink
+
+    Hook: TypeAlias = AdmissionHook | Conversion
+
+__all__ = ["MAX_BYTES", "Webhooks", "hooks_of", "status_response"]
+
+MAX_BYTES: Final = 64 * 2**20
+"""Maximum size of a review. That of a list of objects to convert is the largest."""
+
+CONVERSION_SECONDS = 30.0
+"""Timeout of a conversion, which is fixed in the API server."""
+
+# Time before the API server's timeout to send the answer: a tenth, up to half a second.
+_MARGIN, _MAX_MARGIN_SECONDS = 0.1, 0.5
+
+_ADMISSION = "admission.k8s.io/v1", "AdmissionReview"
+_CONVERSION = "apiextensions.k8s.io/v1", "ConversionReview"
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|s|m)")
+
+
+class _Kind(msgspec.Struct):
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+    resource: str = ""
+
+
+class _User(msgspec.Struct):
+    username: str = ""
+    groups: list[str] | None = None
+
+
+class _Admission(msgspec.Struct, rename="camel"):
+    """Request in an AdmissionReview."""
+
+    uid: str
+    operation: str
+    resource: _Kind
+    kind: _Kind = msgspec.field(default_factory=_Kind)
+    sub_resource: str | None = None
+    name: str | None = None
+    namespace: str | None = None
+    user_info: _User = msgspec.field(default_factory=_User)
+    object: msgspec.Raw = msgspec.Raw(b"null")
+    old_object: msgspec.Raw = msgspec.Raw(b"null")
+    dry_run: bool | None = None
+    options: dict[str, Any] | None = None
+
+
+class _AdmissionReview(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    request: _Admission | None = None
+
+
+class _Conversion(msgspec.Struct, rename={"api_version": "desiredAPIVersion"}):
+    """Request in a ConversionReview."""
+
+    uid: str
+    api_version: str
+    objects: list[Any]
+
+
+class _ConversionReview(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    request: _Conversion | None = None
+
+
+_admission_review = msgspec.json.Decoder(_AdmissionReview)
+_conversion_review = msgspec.json.Decoder(_ConversionReview)
+
+
+class _Refused(Exception):
+    """Review that is not answered by a function."""
+
+    def __init__(self, code: int, reason: str, message: str, result: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.result = result
+
+
+def hooks_of(hooks: Iterable[Hook] | Hook) -> tuple[Hook, ...]:
+    """Return webhooks as a tuple.
+
+    Raises:
+        OptionsError: If there are none, or a value is no webhook.
+    """
+    given = (hooks,) if isinstance(hooks, AdmissionHook | Conversion) else tuple(hooks)
+    for it in given:
+        if not isinstance(it, AdmissionHook | Conversion):
+            raise OptionsError(
+                f"not a webhook: {it!r}. Decorate the function by @validating, "
+                "@mutating or @conversion"
+            )
+
+    if not given:
+        raise OptionsError("no webhooks: pass functions decorated by @validating etc.")
+
+    return given
+
+
+class Webhooks:
+    """Endpoints of webhooks, for any web framework.
+
+    Args:
+        hooks: Webhooks to serve.
+        metrics: Sink that counts calls and measures their durations.
+        on_error: Function called with each failure of a function.
+
+    Raises:
+        OptionsError: If there are no webhooks, two have the same name, or `on_error` is
+            not a plain function.
+    """
+
+    def __init__(
+        self,
+        hooks: Iterable[Hook] | Hook,
+        *,
+        metrics: MetricsSink | None = None,
+        on_error: Callable[[HandlerError], None] | None = None,
+    ) -> None:
+        self.hooks = hooks_of(hooks)
+        self.calls = Calls()
+        self._scope = ScopedSink(metrics or NULL_SINK, "webhooks")
+        self._metrics = GuardedSink(self._scope, "webhooks")
+        self._errors = ErrorReporter("webhooks", on_error, self._scope)
+        self._endpoints: dict[str, AdmissionHook | Converter] = {}
+        endpoints: list[AdmissionHook | Converter] = [
+            it for it in self.hooks if isinstance(it, AdmissionHook)
+        ]
+        endpoints += _converters(self.hooks)
+        for endpoint in endpoints:
+            if endpoint.path in self._endpoints:
+                raise OptionsError(f"two webhooks are named {endpoint.name}: set name=")
+
+            self._endpoints[endpoint.path] = endpoint
+
+    def set_metrics(self, sink: MetricsSink) -> None:
+        """Set the sink of metrics, unless there is one."""
+        self._scope.connect(sink)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Paths of the endpoints."""
+        return tuple(self._endpoints)
+
+    async def answer(self, path: str, body: bytes, timeout: str = "") -> HTTPResponse:
+        """Answer a review.
+
+        Args:
+            path: Path of an endpoint.
+            body: Body of the request.
+            timeout: Parameter `timeout` of the query, such as `"10s"`, or empty.
+
+        Cancellation:
+            Safe; see `Calls.call`.
+        """
+        endpoint = self._endpoints.get(path)
+        if endpoint is None:
+            return status_response(404, "NotFound", "no webhook has this path")
+
+        began = asyncio.get_running_loop().time()
+        limit = _limit_of(timeout, endpoint)
+        try:
+            async with asyncio.timeout(limit):
+                if isinstance(endpoint, AdmissionHook):
+                    result, response = await self._admission(endpoint, body)
+                else:
+                    result, response = await self._conversion(endpoint, body)
+        except _Refused as refused:
+            result = refused.result
+            response = status_response(refused.code, refused.reason, str(refused))
+        except TimeoutError as exc:
+            result = "timeout"
+            message = f"webhook {endpoint.name} did not answer within {limit:g} s"
+            self._errors.failed("webhook", endpoint.name, path, exc)
+            response = status_response(504, "Timeout", message)
+
+        labels = {"webhook": endpoint.name, "result": result}
+        seconds = asyncio.get_running_loop().time() - began
+        self._metrics.count("aioinformer_webhook_requests_total", **labels)
+        self._metrics.observe("aioinformer_webhook_duration_seconds", seconds, **labels)
+        return response
+
+    async def _admission(
+        self, hook: AdmissionHook, body: bytes
+    ) -> tuple[str, HTTPResponse]:
+        request = _request_of(body)
+        try:
+            answer = await hook.answer(request, self.calls)
+        except asyncio.CancelledError:
+            raise
+        except user_errors() as exc:
+            raise self._failed(hook.name, request, exc) from exc
+
+        response = _encoded(_ADMISSION, _admission_response(request.uid, answer))
+        return "allowed" if answer.allowed else "denied", response
+
+    async def _conversion(
+        self, converter: Converter, body: bytes
+    ) -> tuple[str, HTTPResponse]:
+        asked = _conversion_of(body)
+        result, status = "converted", {"status": "Success"}
+        converted: list[dict[str, Any]] = []
+        try:
+            converted = await converter.convert(
+                asked.objects, asked.api_version, self.calls
+            )
+        except ConversionError as exc:
+            result, status = "failed", {"status": "Failure", "message": str(exc)}
+            self._errors.failed(
+                "conversion", converter.name, str(exc), exc.__cause__ or exc
+            )
+        except asyncio.CancelledError:
+            raise
+        except user_errors() as exc:
+            raise self._failed(converter.name, asked.api_version, exc) from exc
+
+        body_of = {"uid": asked.uid, "result": status, "convertedObjects": converted}
+        return result, _encoded(_CONVERSION, body_of)
+
+    def _failed(self, name: str, subject: object, error: BaseException) -> _Refused:
+        """Report a failure, and return an answer that does not quote the object."""
+        self._errors.failed("webhook", name, subject, error)
+        text = f"webhook {name} failed: {type(error).__name__}, see its log"
+        return _Refused(500, "InternalError", text, "failed")
+
+
+def status_response(code: int, reason: str, message: str) -> HTTPResponse:
+    """Return an error as a `Status`, whose message the API server passes on."""
+    status = {
+        "apiVersion": "v1",
+        "kind": "Status",
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+    }
+    return HTTPResponse(code, json_codec.dumps(status), "application/json")
+
+
+# ------------------------------------------------------------ decoding
+
+
+def _request_of(body: bytes) -> AdmissionRequest:
+    """Decode an AdmissionReview.
+
+    Raises:
+        _Refused: If it is malformed.
+    """
+    try:
+        review = _admission_review.decode(body)
+        _check_kind(review, _ADMISSION)
+        asked = review.request
+        if asked is None or not asked.uid:
+            raise _malformed("its request has no uid")
+
+        what = asked.resource
+        return AdmissionRequest(
+            operation=asked.operation,
+            resource=Resource(
+                what.group,
+                what.version,
+                what.resource,
+                asked.kind.kind,
+                namespaced=bool(asked.namespace),
+            ),
+            subresource=asked.sub_resource or "",
+            name=asked.name or "",
+            namespace=asked.namespace or "",
+            object=_object(asked.object),
+            old_object=_object(asked.old_object),
+            user=asked.user_info.username,
+            groups=tuple(asked.user_info.groups or ()),
+            dry_run=bool(asked.dry_run),
+            options=asked.options or {},
+            uid=asked.uid,
+        )
+    except (ValueError, RecursionError, DecodeError, AioInformerError) as exc:
+        raise _malformed(str(exc)) from exc
+
+
+def _object(raw: msgspec.Raw) -> KubeObject | None:
+    body = bytes(raw)
+    return None if body == b"null" else KubeObject.of(body)
+
+
+def _conversion_of(body: bytes) -> _Conversion:
+    """Decode a ConversionReview.
+
+    Raises:
+        _Refused: If it is malformed.
+    """
+    try:
+        review = _conversion_review.decode(body)
+    except (ValueError, RecursionError) as exc:
+        raise _malformed(str(exc)) from exc
+
+    _check_kind(review, _CONVERSION)
+    if review.request is None or not review.request.uid:
+        raise _malformed("its request has no uid")
+
+    return review.request
+
+
+def _check_kind(
+    review: _AdmissionReview | _ConversionReview, expected: tuple[str, str]
+) -> None:
+    if (review.api_version, review.kind) != expected:
+        raise _malformed(f"it is not {' '.join(reversed(expected))}")
+
+
+def _malformed(reason: str) -> _Refused:
+    return _Refused(400, "BadRequest", f"malformed review: {reason}", "malformed")
+
+
+def _limit_of(text: str, endpoint: AdmissionHook | Converter) -> float:
+    """Return the seconds to answer in, a bit below the timeout of the API server."""
+    usual = (
+        endpoint.timeout_seconds
+        if isinstance(endpoint, AdmissionHook)
+        else CONVERSION_SECONDS
+    )
+    parts = _DURATION.findall(text)
+    given = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    complete = "".join(map("".join, parts)) == text
+    seconds = given if complete and 0 < given <= CONVERSION_SECONDS else usual
+    return float(seconds - min(seconds * _MARGIN, _MAX_MARGIN_SECONDS))
+
+
+# ------------------------------------------------------------ encoding
+
+
+def _admission_response(uid: str, answer: AdmissionResponse) -> dict[str, Any]:
+    response: dict[str, Any] = {"uid": uid, "allowed": answer.allowed}
+    if answer.warnings:
+        response["warnings"] = list(answer.warnings)
+
+    if not answer.allowed:
+        response["status"] = answer.status()
+
+    if answer.patch:
+        patch = json_codec.dumps(answer.patch)
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(patch).decode()
+
+    return response
+
+
+def _encoded(kind: tuple[str, str], response: dict[str, Any]) -> HTTPResponse:
+    review = {"apiVersion": kind[0], "kind": kind[1], "response": response}
+    return HTTPResponse(200, json_codec.dumps(review), "application/json")
+
+
+def _converters(hooks: Iterable[Hook]) -> list[Converter]:
+    """Return the conversions of each resource."""
+    found: dict[str, list[Conversion]] = {}
+    for hook in hooks:
+        if isinstance(hook, Conversion):
+            found.setdefault(str(hook.resource), []).append(hook)
+
+    return [Converter(it) for it in found.values()]
