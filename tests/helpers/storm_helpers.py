@@ -48,14 +48,26 @@ class Simulation:
         self._change(fields)
 
     def reconcile(
-        self, *fields: str, causes: Iterable[Cause] = (CHANGED,), method: str = "PATCH"
+        self,
+        *fields: str,
+        causes: Iterable[Cause] = (CHANGED,),
+        after: tuple[str, ...] = (),
     ) -> float:
-        """Run a reconcile that writes fields, and return its pause."""
+        """Run a reconcile that writes fields, and return its pause.
+
+        Args:
+            fields: Fields that it writes.
+            causes: Its causes.
+            after: Fields that others write while it runs, before its own write.
+        """
         storm = self.breaker.began(self.request, causes, self.now)
         if storm is not None:
             self.storms.append((self.now, storm))
 
-        writes = [self._own(self._change(fields), fields, method)] if fields else []
+        if after:
+            self.others_write(*after)
+
+        writes = [self._own(self._change(fields), fields, "PATCH")] if fields else []
         return self.breaker.ended(self.request, writes, self.now)
 
     def reconcile_idly(self, *fields: str) -> float:
