@@ -586,6 +586,29 @@ async def test_requeue_that_finds_new_states_outside_is_no_storm() -> None:
         assert here.storms == 0
 
 
+async def test_source_outside_of_the_cluster_is_no_storm() -> None:
+    async def changes() -> AsyncIterator[str]:
+        while True:
+            await asyncio.sleep(0.03)
+            yield "default/a"
+
+    async def report(obj: KubeObject, ctx: Context) -> None:
+        outside = str(int(now() * 100))
+        if obj.at("data.outside") != outside:
+            await write(ctx, obj, outside=outside)
+
+        await asyncio.sleep(0.05)
+
+    async with world() as here:
+        await here.create("a")
+        controller = here.controller(report, sources={"outside": changes})
+        async with running(controller.run()):
+            await asyncio.sleep(20)
+
+        assert len(here.times["maps"]) > 100
+        assert here.storms == 0
+
+
 async def test_retries_with_backoff_are_no_storm() -> None:
     async def fail(obj: KubeObject, ctx: Context) -> None:
         await write(ctx, obj, failed="yes")
