@@ -74,6 +74,10 @@ _HELP = {
     "aioinformer_stale_reconciles_total": _Help(
         "Reconciles that did not see earlier writes in time."
     ),
+    "aioinformer_webhook_duration_seconds": _Help(
+        "Duration of webhook calls.", _REQUESTS
+    ),
+    "aioinformer_webhook_requests_total": _Help("Webhook calls, by result."),
     "controller_runtime_active_workers": _Help("Reconciles in progress."),
     "controller_runtime_client_consistency_wait_duration_seconds": _Help(
         "Waits until an informer showed a write."

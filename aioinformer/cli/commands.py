@@ -466,6 +466,12 @@ def doctor(
     metavar="PATH",
     help="YAML file, folder or pattern of CRDs and objects to create. Repeatable.",
 )
+@click.option(
+    "--garbage-collector",
+    "garbage_collector",
+    is_flag=True,
+    help="Delete objects whose owners are gone, as a cluster does.",
+)
 @_for
 @click.option(
     "-v",
@@ -482,6 +488,7 @@ def apiserver(
     token: str | None,
     users: tuple[tuple[str, tuple[str, ...]], ...],
     manifests: tuple[str, ...],
+    garbage_collector: bool,
     seconds: float | None,
     verbose: int,
 ) -> None:
@@ -510,6 +517,7 @@ def apiserver(
             token=token,
             users=tuple(named),
             manifests=manifests,
+            garbage_collector=garbage_collector,
             kubeconfig=kubeconfig,
             seconds=seconds,
         )
@@ -517,6 +525,75 @@ def apiserver(
 
     loggers = ("aioinformer", "aioinformer_apiserver")
     _end(running.run(main, verbose=verbose, loggers=loggers))
+
+
+@aioinformer.command()
+@click.argument("hooks", metavar="MODULE:NAME")
+@click.option(
+    "--service", required=True, callback=given, help="Service of the webhook server."
+)
+@click.option(
+    "-n",
+    "--namespace",
+    required=True,
+    callback=given,
+    help="Namespace of the service.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=443,
+    show_default=True,
+    help="Port of the service.",
+)
+@click.option(
+    "--ca-file",
+    metavar="PATH",
+    callback=given,
+    help="PEM file of the CA that signed the server's certificate.",
+)
+@click.option(
+    "--cert-manager",
+    is_flag=True,
+    help="Let cert-manager create the certificate in the Secret SERVICE-tls, and add "
+    "the CA.",
+)
+@_verbose
+def webhooks(
+    hooks: str,
+    *,
+    service: str,
+    namespace: str,
+    port: int,
+    ca_file: str | None,
+    cert_manager: bool,
+    verbose: int,
+) -> None:
+    """Print the manifests of a program's webhooks.
+
+    NAME is a WebhookServer of the module, or a list of functions that are decorated by
+    validating, mutating or conversion. The module is imported from the current folder
+    or an installed package. The manifests are a ValidatingWebhookConfiguration, a
+    MutatingWebhookConfiguration, and spec.conversion of CRDs, which must exist. Without
+    --ca-file and --cert-manager, something else must add the caBundle.
+
+    \b
+    Example:
+      aioinformer webhooks site_webhooks:HOOKS --service sites -n prod --cert-manager \\
+        | kubectl apply --server-side -f -
+    """
+
+    from aioinformer.cli import webhooks as it
+
+    options = it.WebhooksOptions(
+        hooks=hooks,
+        service=service,
+        namespace=namespace,
+        port=port,
+        ca_file=ca_file,
+        cert_manager=cert_manager,
+    )
+    _end(running.run(lambda: it.print_manifests(options), verbose=verbose))
 
 
 @aioinformer.command()

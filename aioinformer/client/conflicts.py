@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar
+from collections.abc import Awaitable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    cast,
+)
 
 from aioinformer.client import verbs
 from aioinformer.errors import AlreadyExists, Conflict, NotFound, OptionsError
-from aioinformer.model.callables import check_plain, is_coroutine_function
+from aioinformer.model.callables import check_plain
 from aioinformer.model.times import seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
     from aioinformer.client.verbs import Body
     from aioinformer.model.objects import KubeObject
@@ -56,8 +66,9 @@ async def retry_on_conflict(
         await retry_on_conflict(scale_up)
 
     Args:
-        function: Coroutine function without arguments. It reads the object from the
-            server, since a cache may still show the old version, and writes it.
+        function: Function without arguments that returns an awaitable, such as a
+            coroutine function. It reads the object from the server, since a cache may
+            still show the old version, and writes it.
         attempts: Maximum number of calls.
         delay: Time between two calls; up to 10 % are added.
 
@@ -67,18 +78,12 @@ async def retry_on_conflict(
     Raises:
         Conflict: If the last attempt conflicted. `AlreadyExists`, and a conflict of
             field managers, are raised at once: they do not pass.
-        OptionsError: If it is no coroutine function, or a number is invalid.
+        OptionsError: If it returns nothing to await, or a number is invalid.
         Exception: Any other error of the function.
 
     Cancellation:
         That of the function.
     """
-    call: Any = function
-    if not is_coroutine_function(call):
-        raise OptionsError(
-            f"retry_on_conflict() calls a coroutine function (`async def`), not {call!r}"
-        )
-
     if attempts < 1:
         raise OptionsError(f"attempts must be at least 1, not {attempts!r}")
 
@@ -88,7 +93,14 @@ async def retry_on_conflict(
 
     for left in reversed(range(attempts)):
         try:
-            return await function()
+            step: object = function()
+            if not isinstance(step, Awaitable):
+                raise OptionsError(
+                    "retry_on_conflict() calls a coroutine function (`async def`), not "
+                    f"{function!r}"
+                )
+
+            return cast("T", await step)
         except Conflict as exc:
             if not left or _is_lasting(exc):
                 raise

@@ -234,8 +234,9 @@ class Context:
 
         ::
 
-            if ctx.set_condition("Ready", done, reason="Deployed" if done else "Deploying"):
-                ctx.event(site, "Normal", "Changed", "...")
+            reason = "Deployed" if done else "Deploying"
+            if ctx.set_condition("Ready", done, reason=reason):
+                ctx.event(site, "Normal", reason, f"{ready} replicas are ready")
 
         It is written as by `set_status`. Other conditions are kept. `observedGeneration`
         is that of the cached object, and `lastTransitionTime` changes with the status

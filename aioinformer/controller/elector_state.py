@@ -122,12 +122,16 @@ class ElectorState:
         unanswered: Number of claims in a row with a late response or none. Some of them
             may have been written.
         why_lost: Reason for lost leadership.
+        pauses: True after lost leadership, until this replica leads again. It then
+            waits before its first attempt, so that others are faster.
 
     Args:
         identity: Identity of this replica.
         timing: Durations of the election.
         metrics: Metrics of the elector.
         on_new_leader: Callback for each new leader.
+        on_started_leading: Callback for the begin of leadership.
+        on_stopped_leading: Callback for its end.
     """
 
     def __init__(
@@ -136,6 +140,8 @@ class ElectorState:
         timing: LeaseTiming,
         metrics: LeaderMetrics,
         on_new_leader: Callable[[str], object] | None = None,
+        on_started_leading: Callable[[], object] | None = None,
+        on_stopped_leading: Callable[[], object] | None = None,
     ) -> None:
         self.observed: ObservedRecord | None = None
         self.sent: float | None = None
@@ -143,10 +149,13 @@ class ElectorState:
         self.doubtful: bool = False
         self.unanswered: int = 0
         self.why_lost: str = NOT_RENEWED
+        self.pauses: bool = False
         self._identity = identity
         self._timing = timing
         self._metrics = metrics
         self._on_new_leader = on_new_leader
+        self._on_started_leading = on_started_leading
+        self._on_stopped_leading = on_stopped_leading
         self._reported_leader = ""
 
     # Properties read their attributes once, as other threads may call them.
@@ -227,8 +236,10 @@ class ElectorState:
             self.observed = lease_record.observe(self.observed, record, now)
 
         if self.leader != self._reported_leader:
-            self._reported_leader = self.leader
-            self._call_back(self._reported_leader)
+            leader = self._reported_leader = self.leader
+            call = self._on_new_leader
+            if call is not None:
+                self._call_back("on_new_leader", leader, lambda: call(leader))
 
     def written(self, record: LeaseRecord, sent: float, now: float) -> None:
         """Record a successful claim: this replica leads, unless its deadline passed.
@@ -242,20 +253,26 @@ class ElectorState:
         self.doubtful = False
         self.unanswered = 0 if in_time else self.unanswered + 1
         deadline = sent + self._timing.renew
+        begins = self.deadline is None and now < deadline
         if now < (deadline if self.deadline is None else self.deadline):
-            if self.deadline is None:
-                self.why_lost = NOT_RENEWED
-                self._metrics.began()
-
             self.sent, self.deadline = sent, deadline
 
+        if begins:
+            self.why_lost = NOT_RENEWED
+            self.pauses = False
+            self._metrics.began()
+
         self._note(record, now)
+        if begins:
+            self._call_back("on_started_leading", "", self._on_started_leading)
 
     def lost(self, why: str) -> None:
         """Record that leadership is lost. The leader's work may still be running."""
         self.deadline = None
         self.why_lost = why
+        self.pauses = True
         self._metrics.lost(why)
+        self._call_back("on_stopped_leading", "", self._on_stopped_leading)
 
     def work_ended(self, now: float) -> bool:
         """Record that the leader's work has ended.
@@ -264,19 +281,23 @@ class ElectorState:
             True if it ended before the deadline, so that the Lease may be released.
         """
         in_time = self.leads(now)
-        if in_time:
-            self._metrics.ended()
-        elif self.deadline is not None:
+        if not in_time and self.deadline is not None:
             self.lost(NOT_RENEWED)
 
         self.sent = self.deadline = None
+        if in_time:
+            self._metrics.ended()
+            self._call_back("on_stopped_leading", "", self._on_stopped_leading)
+
         return in_time
 
-    def _call_back(self, leader: str) -> None:
-        if self._on_new_leader is None:
+    def _call_back(
+        self, name: str, subject: str, call: Callable[[], object] | None
+    ) -> None:
+        if call is None:
             return
 
         try:
-            self._on_new_leader(leader)
+            call()
         except user_errors() as exc:
-            self._metrics.callback_failed(leader, exc)
+            self._metrics.callback_failed(name, subject, exc)

@@ -109,8 +109,8 @@ class LeaderElector:
     and cancels all tasks at once: end the leader's work before the program's main
     coroutine returns.
 
-    An elector can lead again after it lost, also in another loop. It runs one task
-    while it leads or waits to. `check()`, `healthy()` and the properties are
+    An elector can lead again after it lost, also in another loop. It then pauses before
+    its first attempt, so that other replicas are faster. It runs one task while it leads or waits to. `check()`, `healthy()` and the properties are
     thread-safe.
 
     Args:
@@ -123,9 +123,14 @@ class LeaderElector:
         on_new_leader: Plain function, called with the identity of each new leader,
             including this replica, and with an empty one if there is no leader any
             more.
+        on_started_leading: Plain function, called without arguments when this replica
+            becomes the leader.
+        on_stopped_leading: Plain function, called without arguments when it stops
+            leading: as soon as leadership is lost, or when the work has ended and
+            before the Lease is released.
         name: Name in the log and in metrics; None for that of the lock.
         metrics: Sink of `leader_election_master_status` and other metrics.
-        on_error: Callback for a `HandlerError` when `on_new_leader` fails.
+        on_error: Callback for a `HandlerError` when one of these functions fails.
         rng: Source of the jitter. Seed it for a reproducible sequence.
 
     Raises:
@@ -142,13 +147,21 @@ class LeaderElector:
         retry_period: Duration = 2.0,
         release_on_cancel: bool = True,
         on_new_leader: Callable[[str], object] | None = None,
+        on_started_leading: Callable[[], object] | None = None,
+        on_stopped_leading: Callable[[], object] | None = None,
         name: str | None = None,
         metrics: MetricsSink = NULL_SINK,
         on_error: Callable[[HandlerError], None] | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        if on_new_leader is not None:
-            check_plain(on_new_leader, "on_new_leader")
+        callbacks = {
+            "on_new_leader": on_new_leader,
+            "on_started_leading": on_started_leading,
+            "on_stopped_leading": on_stopped_leading,
+        }
+        for what, callback in callbacks.items():
+            if callback is not None:
+                check_plain(callback, what)
 
         if not lock.identity:
             raise OptionsError("the identity of a lock cannot be empty")
@@ -161,7 +174,12 @@ class LeaderElector:
         self._rng = random.Random() if rng is None else rng
 
         self._state = ElectorState(
-            lock.identity, self._timing, self._metrics, on_new_leader
+            lock.identity,
+            self._timing,
+            self._metrics,
+            on_new_leader,
+            on_started_leading,
+            on_stopped_leading,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         # Cancels the work at the deadline, while there is work.
@@ -345,10 +363,13 @@ class LeaderElector:
 
     async def _acquire(self) -> None:
         while True:
-            await self._attempt()
+            if not self._state.pauses:
+                await self._attempt()
+
             if self.deadline is not None:
                 return
 
+            self._state.pauses = False
             await asyncio.sleep(self._timing.pause(self._rng.random()))
 
     async def _renew(self) -> None:

@@ -6,8 +6,9 @@ import asyncio
 import signal
 import threading
 from contextlib import AsyncExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from aioinformer._runnables import Runnable, Runnables
 from aioinformer._tasks import Supervisor
@@ -60,6 +61,22 @@ LIVENESS_TOLERANCE_SECONDS = 20.0
 controller-runtime."""
 
 
+@dataclass(eq=False, slots=True)
+class _Part:
+    """Entry of `Manager.add()`."""
+
+    part: Any
+    runnable: Runnable
+    leader_only: bool
+    removed: bool = False
+    """True once it is not started any more. It may still be ending."""
+
+
+@runtime_checkable
+class _Measured(Protocol):
+    def set_metrics(self, sink: MetricsSink) -> None: ...
+
+
 class Runs(Protocol):
     """Object that can run, such as a `Controller` or a server."""
 
@@ -85,15 +102,21 @@ class Manager(Lifecycle, WebLifespan):
     reverse order: controllers drain, the lease is released, and the other runnables
     stop. What `serve()` serves is there from the beginning to the end.
 
+    When leadership is lost, for example in an outage of the API server, only the
+    leader's runnables stop. Informers and other runnables continue, and the manager
+    waits to lead again. When it leads, all of the leader's runnables run again:
+    controllers reconcile all objects, coroutine functions and `run()` are called anew,
+    including those that have returned. So keep what a run needs in local variables.
+
     Guarantees:
         G8: It ends as a whole. If an informer, a controller or another runnable fails,
-            or leadership is lost, everything stops, and `run()` and `shutdown()` raise
-            the first error. Later ones are logged. A runnable that returns ends nothing
-            else.
+            everything stops, and `run()` and `shutdown()` raise the first error. Later
+            ones are logged, and so are those of runnables that stop because leadership
+            was lost. A runnable that returns ends nothing else.
         G9: No task, timer or connection is left afterwards.
         G11: The leader's work is cancelled at the deadline, controllers without a
             drain, and `ctx.client` refuses further writes. The lease is released only
-            after the work has ended.
+            after the work has ended, and only then the manager waits to lead again.
 
     Not guaranteed:
         That controllers start: if a cache cannot sync, for example for lack of
@@ -116,9 +139,12 @@ class Manager(Lifecycle, WebLifespan):
         drain_timeout: Seconds that the leader's runnables, and then all others, may
             take to end before they are cancelled again. Controllers have a shorter
             timeout of their own.
+        exit_on_loss: True to end with `LeadershipLost` when leadership is lost, instead
+            of waiting to lead again.
         metrics: Sink of the metrics of all parts: the client, the factory, the elector,
-            and the controllers with their queues. A part with a sink of its own keeps
-            that. None for a `PrometheusSink` if `serve()` is called, else for none.
+            controllers with their queues, and other parts with a `set_metrics()`, such
+            as a `WebhookServer`. A part with a sink of its own keeps that. None for a
+            `PrometheusSink` if `serve()` is called, else for none.
         tracer_provider: OpenTelemetry's provider, such as `trace.get_tracer_provider()`,
             to trace the reconciles of controllers without one: see
             `aioinformer.tracing`. None for no traces.
@@ -134,6 +160,7 @@ class Manager(Lifecycle, WebLifespan):
         factory: SharedInformerFactory | None = None,
         elector: LeaderElector | None = None,
         drain_timeout: Duration = 15.0,
+        exit_on_loss: bool = False,
         metrics: MetricsSink | None = None,
         tracer_provider: TracerProvider | None = None,
     ) -> None:
@@ -144,9 +171,12 @@ class Manager(Lifecycle, WebLifespan):
         self.elector = elector
         """Leader election among several replicas, or None."""
         self._client = client
-        seconds = seconds_of(drain_timeout)
-        self._leader_only = Runnables(self._runnable_failed, drain_seconds=seconds)
-        self._all_replicas = Runnables(self._runnable_failed, drain_seconds=seconds)
+        self._drain_seconds = seconds_of(drain_timeout)
+        self._exit_on_loss = exit_on_loss
+        self._parts: list[_Part] = []
+        # A new group for each time that this replica leads.
+        self._leader_only = self._group(leader_only=True)
+        self._all_replicas = self._group(leader_only=False)
         self._controllers: list[Controller] = []
         self._supervisor = Supervisor(self._run_supervised, "manager")
         self._loop: asyncio.AbstractEventLoop | None = None  # where it was started
@@ -156,7 +186,6 @@ class Manager(Lifecycle, WebLifespan):
         self._idle.set()
         self._failure: BaseException | None = None
         self._raised = False  # True once `shutdown()` has raised the failure
-        self._recorders: list[EventRecorder] = []
         self._serving: Serving | None = None
         self._tracer_provider = tracer_provider
         self._metrics: MetricsSink | None = None
@@ -194,7 +223,8 @@ class Manager(Lifecycle, WebLifespan):
     ) -> None:
         """Add a controller or another runnable.
 
-        A controller gets the client and, with `leader_only`, the elector.
+        A controller gets the client and, with `leader_only`, the elector. While the
+        manager runs, it starts at once, or when this replica leads.
 
         Args:
             part: Controller, coroutine function without arguments, or object with such
@@ -214,12 +244,74 @@ class Manager(Lifecycle, WebLifespan):
         if self._over.is_set():
             raise OptionsError("cannot add to a manager that has ended")
 
+        runnable = self._runnable(part, name, leader_only=leader_only)
+        if self._metrics is not None and isinstance(part, _Measured):
+            part.set_metrics(self._metrics)
+
+        self._parts.append(_Part(part, runnable, leader_only))
         group = self._leader_only if leader_only else self._all_replicas
-        group.add(self._runnable(part, name, leader_only=leader_only))
+        if not group.ended:  # the next group of the leader starts it
+            group.add(runnable)
+
         if isinstance(part, Controller):
             # Events outlive the leader's work.
             events = Runnable(f"events of {part.name}", part.write_events)
+            self._parts.append(_Part(part, events, leader_only=False))
             self._all_replicas.add(events)
+
+    async def remove(self, part: Controller | Runs | Function) -> None:
+        """End a controller or another runnable, and forget it. Others continue.
+
+        A controller drains. Afterwards it, or another one of its name, may be added
+        again. Its informers continue. If the part itself calls it, for example in a
+        reconcile, it does not wait.
+
+        Args:
+            part: Controller, function or object that was added. If it was added several
+                times, all of them end.
+
+        Raises:
+            OptionsError: If it is not part of this manager.
+            WrongLoop: If the manager runs in another event loop.
+
+        Cancellation:
+            Deferred until it has ended. It is cancelled again after `drain_timeout`.
+        """
+        self._check_loop()
+        entries = [it for it in self._parts if it.part is part or it.part == part]
+        if not entries:
+            raise OptionsError(f"{part!r} is not part of this manager")
+
+        for entry in entries:
+            entry.removed = True
+
+        async with AsyncExitStack() as stack:  # all end, even if this is cancelled
+            for entry in reversed(entries):  # a controller ends before its events
+                stack.push_async_callback(self._end_part, entry)
+
+    async def _end_part(self, entry: _Part) -> None:
+        group = self._leader_only if entry.leader_only else self._all_replicas
+        await group.stop(
+            entry.runnable,
+            wait=not entry.runnable.contains_caller(),
+            then=lambda: self._forget(entry),
+        )
+
+    def _forget(self, entry: _Part) -> None:
+        if entry in self._parts:
+            self._parts.remove(entry)
+            if entry.part in self._controllers:
+                self._controllers.remove(entry.part)
+
+    def _group(self, *, leader_only: bool) -> Runnables:
+        """Return a group of all parts for the leader, or for every replica."""
+        failed = self._leaders_failed if leader_only else self._runnable_failed
+        group = Runnables(failed, drain_seconds=self._drain_seconds)
+        for entry in self._parts:
+            if entry.leader_only == leader_only and not entry.removed:
+                group.add(entry.runnable)
+
+        return group
 
     def _runnable(self, part: Any, name: str | None, *, leader_only: bool) -> Runnable:
         if isinstance(part, Controller):
@@ -235,9 +327,6 @@ class Manager(Lifecycle, WebLifespan):
                 )
 
             self._controllers.append(part)
-            if self._metrics is not None:
-                part.set_metrics(self._metrics)
-
             if self._tracer_provider is not None:
                 part.set_tracer_provider(self._tracer_provider)
 
@@ -247,9 +336,6 @@ class Manager(Lifecycle, WebLifespan):
                 lambda: self._control(part, elector),
                 part.hurry,
             )
-
-        if isinstance(part, EventRecorder):
-            self._recorders.append(part)
 
         run: Any = getattr(part, "run", part)
         if isinstance(part, type) or not is_coroutine_function(run):
@@ -345,12 +431,9 @@ class Manager(Lifecycle, WebLifespan):
         """Pass a sink to all parts that have none. Later ones get it, too."""
         self._metrics = sink
         self._client._endpoint.set_metrics(sink)  # noqa: SLF001
-        self.factory.set_metrics(sink)
-        if self.elector is not None:
-            self.elector.set_metrics(sink)
-
-        for controller in self._controllers:
-            controller.set_metrics(sink)
+        for part in (self.factory, self.elector, *(it.part for it in self._parts)):
+            if isinstance(part, _Measured):
+                part.set_metrics(sink)
 
     # ------------------------------------------------------------ status
 
@@ -362,8 +445,9 @@ class Manager(Lifecycle, WebLifespan):
     @property
     def recorders(self) -> tuple[EventRecorder, ...]:
         """All event recorders that were added, and those of controllers."""
-        own = (it.recorder for it in tuple(self._controllers))
-        return (*self._recorders, *(it for it in own if it is not None))
+        own = [it.recorder for it in tuple(self._controllers)]
+        own += [it.part for it in self._parts if isinstance(it.part, EventRecorder)]
+        return tuple(it for it in own if it is not None)
 
     @property
     def informers(self) -> tuple[SharedInformer, ...]:
@@ -445,7 +529,7 @@ class Manager(Lifecycle, WebLifespan):
                 it at once. Signal handlers are restored afterwards.
 
         Raises:
-            LeadershipLost: If another replica may lead now.
+            LeadershipLost: If leadership was lost, with `exit_on_loss`.
             OSError: If the port of `serve()` is in use.
             OptionsError: If it has ended before, there is no usable configuration, or
                 signals should be handled outside of the main thread.
@@ -549,8 +633,9 @@ class Manager(Lifecycle, WebLifespan):
                 await self._over.wait()
             finally:
                 self._over.set()
-                # If cancelled meanwhile, the group ends both at the same time.
-                await _end(leading)
+                # If cancelled meanwhile, the group ends both at the same time. If
+                # leadership was lost, a second cancellation would cut clean-up short.
+                await _end(leading, cancel=not self._leader_only.ended)
                 await _end(replicas)
                 watching.cancel()
 
@@ -562,16 +647,36 @@ class Manager(Lifecycle, WebLifespan):
             self._fail("the informers", exc)
 
     async def _lead(self) -> None:
-        """Run the leader's runnables once there are any, caches are synced, and it leads."""
+        """Run the leader's runnables once there are any, caches are synced, and it leads.
+
+        After a loss of leadership, wait to lead again.
+        """
         try:
             await self._leader_only.wait_nonempty()
             await self._wait_for_caches()
-            async with (
-                nullcontext() if self.elector is None else self.elector.leading()
-            ):
-                await self._leader_only.run()
+            while not self._over.is_set():
+                await self._lead_once()
         except Exception as exc:  # noqa: BLE001 - raised by `shutdown()`
             self._fail("leading", exc)
+
+    async def _lead_once(self) -> None:
+        elector = self.elector
+        await self._leader_only.wait_nonempty()
+        try:
+            async with nullcontext() if elector is None else elector.leading():
+                if elector is not None:
+                    logger.info("leading, starting the leader's runnables")
+
+                await self._leader_only.run()
+        except LeadershipLost as exc:
+            if self._exit_on_loss:
+                raise
+
+            if not self._over.is_set():
+                logger.warning(
+                    "the leader's runnables have ended, waiting to lead again: %s", exc
+                )
+                self._leader_only = self._group(leader_only=True)
 
     async def _wait_for_caches(self) -> None:
         """Wait as long as the first controller does: see its `cache_sync_timeout`."""
@@ -595,6 +700,19 @@ class Manager(Lifecycle, WebLifespan):
 
     def _runnable_failed(self, runnable: Runnable, failure: BaseException) -> None:
         self._fail(runnable.name, failure)
+
+    def _leaders_failed(self, runnable: Runnable, failure: BaseException) -> None:
+        elector = self.elector
+        lost = elector is not None and not elector.is_leader
+        if not lost or self._exit_on_loss or self._over.is_set():
+            self._fail(runnable.name, failure)
+        elif not isinstance(failure, LeadershipLost):
+            # Its clean-up may need the server that could not be reached.
+            logger.error(
+                "%s failed while it stopped, as leadership was lost",
+                runnable.name,
+                exc_info=failure,
+            )
 
     def _fail(self, what: str, failure: BaseException) -> None:
         if self._failure is None:
@@ -630,8 +748,10 @@ class Manager(Lifecycle, WebLifespan):
             )
 
 
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
+async def _end(task: asyncio.Task[None], *, cancel: bool = True) -> None:
+    if cancel:
+        task.cancel()
+
     await asyncio.wait({task})
 
 

@@ -362,9 +362,11 @@ class LeaderMetrics:
                 kind,
             )
 
-    def callback_failed(self, leader: str, failure: BaseException) -> None:
-        """Report that `on_new_leader` raised."""
-        self._reporter.failed("on_new_leader", self._name, leader, failure)
+    def callback_failed(
+        self, callback: str, subject: str, failure: BaseException
+    ) -> None:
+        """Report that a callback of the user raised."""
+        self._reporter.failed(callback, self._name, subject, failure)
 
     def _status(self, value: int) -> None:
         self._leads = value

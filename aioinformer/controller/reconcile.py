@@ -231,7 +231,11 @@ def outcome_of_failure(failure: BaseException, *, timed_out: bool = False) -> Ou
 
 
 def _is_terminal(failure: BaseException) -> bool:
-    """Return True for a `TerminalError`, or a group of only these."""
+    """Return True for a `TerminalError`, or a group of only these.
+
+    An `OptionsError` may pass without a change of the object: a failing exec plugin
+    raises it, too.
+    """
     if isinstance(failure, BaseExceptionGroup):
         return all(map(_is_terminal, failure.exceptions))
 

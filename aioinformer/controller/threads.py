@@ -7,6 +7,7 @@ import contextvars
 import functools
 import inspect
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from aioinformer._tasks import in_thread_until_done, wait_through_cancellation
@@ -177,15 +178,20 @@ class Threads:
         context: contextvars.Context,
     ) -> None:
         """Start the task that a thread waits for."""
-        if self._over or self._cancelled:
+        task = None
+        settled = _settled(awaitable)
+        if not (self._over or self._cancelled):
+            name = f"{self._request.key} ctx.wait()"
+            with suppress(RuntimeError):  # the task group ends after a bug
+                task = self._start(settled, name=name, context=context)
+
+        if task is None:
+            settled.close()
             close_coroutine(awaitable)
             outcome.set_exception(self._cancellation())
-            return
-
-        name = f"{self._request.key} ctx.wait()"
-        task = self._start(_settled(awaitable), name=name, context=context)
-        self._waits[task] = awaitable, outcome
-        task.add_done_callback(self._end_wait)
+        else:
+            self._waits[task] = awaitable, outcome
+            task.add_done_callback(self._end_wait)
 
     def _end_wait(self, task: asyncio.Task[tuple[Any, BaseException | None]]) -> None:
         awaitable, outcome = self._waits.pop(task)

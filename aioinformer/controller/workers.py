@@ -192,6 +192,7 @@ class Workers:
             queued=len(self._queue),
             delayed=self._queue.delayed,
             unshown=len(self._waiting),
+            storms=0 if self._breaker is None else self._breaker.storms,
             running=tuple(
                 RunningReconcile(
                     request=run.request,
@@ -202,6 +203,7 @@ class Workers:
                 )
                 for run in self._running.values()
             ),
+            failing_total=len(self._failures),
             failing=self._failures.newest_first(now, self._queue.seconds_until),
         )
 
@@ -273,8 +275,21 @@ class Workers:
             tasks = {*self._running, *self._background}
             if tasks and not (self._hurried or self._has_lost()):
                 await asyncio.wait(tasks, timeout=seconds)
+                self._warn_of_background(seconds)
         finally:
             self._abort()
+
+    def _warn_of_background(self, seconds: float) -> None:
+        if self._background:
+            names = ", ".join(sorted(it.get_name() for it in self._background)[:5])
+            logger.warning(
+                "controller %s: %d daemons and sources have not ended %g s after their "
+                "cancellation, cancelling them again: %s",
+                self._name,
+                len(self._background),
+                seconds,
+                names,
+            )
 
     def hurry(self) -> None:
         """Skip the drain: cancel running reconciles once it has begun."""

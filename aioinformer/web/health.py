@@ -312,6 +312,7 @@ def _shown(answer: HTTPResponse, request: EndpointRequest) -> HTTPResponse:
         else f"[-]{it['name']} failed: {it.get('reason') or it['trouble']}"
         for it in rows
     ]
+    lines = [it.removesuffix(": failed") for it in lines]
     lines.append("check passed" if answer.status == HTTPStatus.OK else "check failed")
     text = "".join(f"{line}\n" for line in lines)
     headers = {**answer.headers, "X-Content-Type-Options": "nosniff"}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ from aioinformer import json_codec
 from aioinformer._user_code import user_errors
 from aioinformer.errors import AioInformerError, DecodeError, OptionsError
 from aioinformer.informer.handlers.error_reporter import ErrorReporter
-from aioinformer.metrics import NULL_SINK, GuardedSink
+from aioinformer.metrics import NULL_SINK, GuardedSink, ScopedSink
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.resource import Resource
 from aioinformer.web.responses import HTTPResponse
@@ -41,8 +41,13 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_BYTES", "Webhooks", "hooks_of", "status_response"]
 
+T = TypeVar("T")
+
 MAX_BYTES: Final = 64 * 2**20
 """Maximum size of a review. That of a list of objects to convert is the largest."""
+
+LARGE_BYTES = 2**18
+"""Size of a conversion from which it is decoded and encoded in a thread."""
 
 CONVERSION_SECONDS = 30.0
 """Timeout of a conversion, which is fixed in the API server."""
@@ -162,8 +167,9 @@ class Webhooks:
     ) -> None:
         self.hooks = hooks_of(hooks)
         self.calls = Calls()
-        self._metrics = GuardedSink(metrics or NULL_SINK, "webhooks")
-        self._errors = ErrorReporter("webhooks", on_error, metrics or NULL_SINK)
+        self._scope = ScopedSink(metrics or NULL_SINK, "webhooks")
+        self._metrics = GuardedSink(self._scope, "webhooks")
+        self._errors = ErrorReporter("webhooks", on_error, self._scope)
         self._endpoints: dict[str, AdmissionHook | Converter] = {}
         endpoints: list[AdmissionHook | Converter] = [
             it for it in self.hooks if isinstance(it, AdmissionHook)
@@ -174,6 +180,10 @@ class Webhooks:
                 raise OptionsError(f"two webhooks are named {endpoint.name}: set name=")
 
             self._endpoints[endpoint.path] = endpoint
+
+    def set_metrics(self, sink: MetricsSink) -> None:
+        """Set the sink of metrics, unless there is one."""
+        self._scope.connect(sink)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -235,7 +245,7 @@ class Webhooks:
     async def _conversion(
         self, converter: Converter, body: bytes
     ) -> tuple[str, HTTPResponse]:
-        asked = _conversion_of(body)
+        asked = await self._computed(lambda: _conversion_of(body), len(body))
         result, status = "converted", {"status": "Success"}
         converted: list[dict[str, Any]] = []
         try:
@@ -252,8 +262,19 @@ class Webhooks:
         except user_errors() as exc:
             raise self._failed(converter.name, asked.api_version, exc) from exc
 
-        body_of = {"uid": asked.uid, "result": status, "convertedObjects": converted}
-        return result, _encoded(_CONVERSION, body_of)
+        answer = {"uid": asked.uid, "result": status, "convertedObjects": converted}
+        response = await self._computed(
+            lambda: _encoded(_CONVERSION, answer), len(body)
+        )
+        return result, response
+
+    async def _computed(self, compute: Callable[[], T], size: int) -> T:
+        """Call a function whose duration depends on a size, perhaps in a thread."""
+        if size <= LARGE_BYTES:
+            return compute()
+
+        result: T = await self.calls.in_thread(compute)
+        return result
 
     def _failed(self, name: str, subject: object, error: BaseException) -> _Refused:
         """Report a failure, and return an answer that does not quote the object."""

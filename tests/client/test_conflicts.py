@@ -51,6 +51,11 @@ async def test_function_is_called_again_after_conflicts() -> None:
     assert all(0.009 < pause < 0.012 for pause in pauses)
 
 
+async def test_lambda_may_return_the_coroutine() -> None:
+    function = Failing(Conflict("changed"))
+    assert await retry_on_conflict(lambda: function()) == "done"
+
+
 async def test_fifth_conflict_is_raised() -> None:
     function = Failing(*[Conflict(str(number)) for number in range(9)])
     with pytest.raises(Conflict, match="4"):
@@ -76,7 +81,7 @@ async def test_lasting_failures_are_raised_at_once(failure: Exception) -> None:
 
 async def test_arguments_of_retry_are_checked() -> None:
     with pytest.raises(OptionsError, match="calls a coroutine function"):
-        await retry_on_conflict(lambda: asyncio.sleep(0))
+        await retry_on_conflict(lambda: None)  # type: ignore[arg-type, return-value]
 
     with pytest.raises(OptionsError, match="attempts must be at least 1, not 0"):
         await retry_on_conflict(Failing(), attempts=0)

@@ -90,13 +90,24 @@ async def defined(
 
 
 async def served(http: aiohttp.ClientSession, body: dict[str, Any]) -> None:
-    """Wait until a CRD is established and its objects can be listed."""
+    """Wait until a CRD is established, and all its versions can be listed and watched.
+
+    A real server creates a watch cache for each version, and refuses watches with a 429
+    until it is filled.
+    """
     spec = body["spec"]
-    name = next(it["name"] for it in spec["versions"] if it["served"])
-    path = f"/apis/{spec['group']}/{name}/{spec['names']['plural']}"
+    names = [it["name"] for it in spec["versions"] if it["served"]]
+    paths = [f"/apis/{spec['group']}/{it}/{spec['names']['plural']}" for it in names]
     async with asyncio.timeout(_PATIENCE_SECONDS):
-        while await status_of(http, path) != 200:
-            pass
+        for path in paths:
+            while await status_of(http, path) != 200 or not await watchable(http, path):
+                pass
+
+
+async def watchable(http: aiohttp.ClientSession, path: str) -> bool:
+    """Return whether the server accepts a watch, and close it."""
+    async with http.get(path, params={"watch": "1"}) as answer:
+        return answer.status == 200
 
 
 async def undefine(http: aiohttp.ClientSession, body: dict[str, Any]) -> None:

@@ -122,10 +122,10 @@ async def test_G8_manager_ends_with_the_error_of_a_dead_controller(
     rig.check_ended()
 
 
-async def test_G8_manager_ends_when_leadership_is_lost(
+async def test_G8_manager_ends_when_leadership_is_lost_if_it_shall(
     server: APIServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rig = Rig(server.client())
+    rig = Rig(server.client(), exit_on_loss=True)
     asyncio.get_running_loop().call_later(30, setattr, rig.lock, "fault", hang)
     with pytest.raises(LeadershipLost) as raised:
         await rig.manager.run()
@@ -220,7 +220,7 @@ async def test_G11_hung_renewal_stops_the_work_at_the_deadline(
                 refused.append(now())
 
     lock = MemoryLock(lease, "me")
-    manager = managed(server, reconcile, elector=elector(lock))
+    manager = managed(server, reconcile, elector=elector(lock), exit_on_loss=True)
     task = asyncio.create_task(manager.run())
     await slow.begun.wait()
     await asyncio.sleep(60)

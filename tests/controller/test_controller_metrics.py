@@ -260,7 +260,7 @@ def test_failing_callback_is_reported() -> None:
     failures: list[HandlerError] = []
     measures = LeaderMetrics("x", "us", PlainSink(), failures.append)
     cause = ValueError("mine")
-    measures.callback_failed("them", cause)
+    measures.callback_failed("on_new_leader", "them", cause)
 
     (failure,) = failures
     assert (failure.where, failure.subject) == ("on_new_leader", "them")

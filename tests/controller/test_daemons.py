@@ -110,6 +110,27 @@ async def test_daemon_starts_after_caches_are_synced() -> None:
             await controller.shutdown()
 
 
+async def test_many_daemons_start_in_slices_of_the_loop() -> None:
+    turns: list[int] = [0]
+    begun: list[int] = []
+
+    async def watch(request: ReconcileRequest, ctx: Context) -> None:
+        begun.append(turns[0])
+        await asyncio.Event().wait()
+
+    async def count() -> None:
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    source = FakeListerWatcher(*(named(f"pod-{n}") for n in range(1000)))
+    async with running(count()), controlled(Notes(), source, daemons=[watch]):
+        while len(begun) < 1000:
+            await asyncio.sleep(0)
+
+    assert begun[-1] - begun[0] > 5, "other tasks run in between"
+
+
 @pytest.mark.parametrize("while_deleting", [False, True])
 async def test_daemon_ends_when_the_deletion_is_requested(while_deleting: bool) -> None:
     watcher = Watcher()
@@ -271,7 +292,9 @@ async def test_G9_daemons_end_within_drain_timeout() -> None:
     assert loop.time() - began == pytest.approx(3)
 
 
-async def test_daemon_that_does_not_end_is_cancelled_again() -> None:
+async def test_daemon_that_does_not_end_is_cancelled_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Stubborn(Watcher):
         async def act(self, request: ReconcileRequest, ctx: Context) -> None:
             try:
@@ -285,6 +308,8 @@ async def test_daemon_that_does_not_end_is_cancelled_again() -> None:
         began = loop.time()
 
     assert loop.time() - began == pytest.approx(10)
+    assert "1 daemons and sources have not ended 10 s after their" in caplog.text
+    assert caplog.text.count("daemon Stubborn default/a") == 1
 
 
 async def test_G11_daemon_is_cancelled_and_fenced_when_leadership_is_lost() -> None:
@@ -365,7 +390,7 @@ async def test_writes_of_a_daemon_are_settled() -> None:
 
 
 async def test_daemon_writes_status_and_children() -> None:
-    async def idle(_: Bench, obj: KubeObject, ctx: Context) -> None: ...
+    async def idle(it: Bench, obj: KubeObject, ctx: Context) -> None: ...
 
     @with_object(KubeObject)
     async def watch(obj: KubeObject, ctx: Context) -> None:

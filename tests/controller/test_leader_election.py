@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import pytest
 from informer_helpers import settle
@@ -15,12 +16,22 @@ from leader_helpers import (
     failing,
     forever,
     hang,
+    lead,
     now,
 )
 from metrics_helpers import PlainSink
 
 from aioinformer.controller import LeaseRecord
-from aioinformer.errors import Forbidden, OptionsError, TransportError
+from aioinformer.errors import (
+    Forbidden,
+    HandlerError,
+    LeadershipLost,
+    OptionsError,
+    TransportError,
+)
+
+if TYPE_CHECKING:
+    from aioinformer import LeaderElector
 
 BROKEN = TransportError("no route")
 
@@ -238,6 +249,88 @@ async def test_on_new_leader_is_called_and_its_failure_ignored() -> None:
 
     assert leaders == ["them", "a", ""]
     assert len(errors) == 3
+
+
+async def lose(one: LeaderElector, lock: MemoryLock) -> None:
+    async def work() -> None:
+        lock.fault = hang
+        await forever()
+
+    with pytest.raises(LeadershipLost):
+        await lead(one, work)
+
+
+async def test_callbacks_frame_each_term() -> None:
+    record: list[str] = []
+    lock = MemoryLock(MemoryLease(), "a")
+    one: LeaderElector = elector(
+        lock,
+        on_started_leading=lambda: record.append(f"started {one.is_leader}"),
+        on_stopped_leading=lambda: record.append(f"stopped {one.is_leader}"),
+    )
+
+    async def work() -> None:
+        record.append("work")
+
+    await one.run(work)
+    assert record == ["started True", "work", "stopped False"]
+
+    record.clear()
+    await lose(one, lock)
+
+    assert record == ["started True", "stopped False"], "once"
+    record.clear()
+    lock.fault = None
+    await one.run(work)
+    assert record == ["started True", "work", "stopped False"]
+
+
+async def test_failing_callbacks_of_terms_are_reported() -> None:
+    errors: list[HandlerError] = []
+
+    def fail() -> None:
+        raise ValueError("boom")
+
+    one = elector(
+        MemoryLock(MemoryLease(), "a"),
+        on_started_leading=fail,
+        on_stopped_leading=fail,
+        on_error=errors.append,
+    )
+    async with one.leading():
+        assert one.is_leader
+
+    names = [it.where for it in errors]
+    assert names == ["on_started_leading", "on_stopped_leading"]
+
+
+async def test_stopped_leading_is_called_before_the_lease_is_released() -> None:
+    lease, holders = MemoryLease(), list[str]()
+
+    def stopped() -> None:
+        assert lease.record is not None
+        holders.append(lease.record.holder)
+
+    async with elector(MemoryLock(lease, "a"), on_stopped_leading=stopped).leading():
+        pass
+
+    assert holders == ["a"]
+    assert lease.holders == ["a", ""]
+
+
+async def test_elector_that_lost_pauses_before_it_tries_again() -> None:
+    lock = MemoryLock(MemoryLease(), "a")
+    one = elector(lock)
+    await lose(one, lock)
+
+    lock.fault = None
+    lost, sent = now(), len(lock.sent)
+    async with one.leading():
+        assert 2 <= lock.sent[sent][0] - lost < 4.4
+
+    ended, sent = now(), len(lock.sent)
+    async with one.leading():
+        assert lock.sent[sent][0] == ended, "it had not lost"
 
 
 async def test_coroutine_function_as_on_new_leader_is_refused() -> None:

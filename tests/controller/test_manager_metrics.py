@@ -6,16 +6,18 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
 import pytest
 from controller_helpers import Notes, config_map
 from leader_helpers import MemoryLease, MemoryLock, elector
 from prometheus_client import REGISTRY, CollectorRegistry
 
-from aioinformer import Controller, Manager, SharedInformerFactory
+from aioinformer import Controller, KubeObject, Manager, SharedInformerFactory
 from aioinformer.controller import ReconcileRequest
 from aioinformer.metrics_prometheus import PrometheusSink
 from aioinformer.model.resources import CONFIG_MAPS
 from aioinformer.testing import APIServer
+from aioinformer.webhooks import WebhookServer, validating
 from aioinformer.workqueue import PriorityQueue
 
 if TYPE_CHECKING:
@@ -163,6 +165,24 @@ async def test_series_end_with_the_manager(server: APIServer) -> None:
 
     left = {it.name for family in registry.collect() for it in family.samples}
     assert {it for it in left if not it.startswith("rest_client")} == set()
+
+
+async def test_webhook_server_gets_the_sink_of_its_manager(server: APIServer) -> None:
+    @validating(CONFIG_MAPS)
+    def check(obj: KubeObject) -> None:
+        return None
+
+    sink = Recorded()
+    webhooks = WebhookServer([check], port=0, host="127.0.0.1")
+    manager = Manager(server.client(), metrics=sink)
+    manager.add(webhooks, leader_only=False)
+    async with manager, aiohttp.ClientSession() as http:
+        await asyncio.sleep(1)
+        url = f"http://127.0.0.1:{webhooks.port}{check.path}"
+        async with http.post(url, data=b"{}") as answer:
+            await answer.read()
+
+    assert "aioinformer_webhook_requests_total" in sink.names
 
 
 async def test_queue_measures_items_that_it_had_before() -> None:

@@ -215,7 +215,7 @@ async def test_failed_check_makes_the_replica_unready_but_not_dead(
     assert "db-7" not in text, "only with reasons=True"
     assert verbose == (
         503,
-        "[-]database failed: failed\n[+]configmaps ok\ncheck failed\n",
+        "[-]database failed\n[+]configmaps ok\ncheck failed\n",
     )
 
 

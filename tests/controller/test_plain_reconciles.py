@@ -16,6 +16,7 @@ from widget_helpers import Bench, bench
 from aioinformer import Controller, KubeObject, ReconcileRequest, Result
 from aioinformer.controller import Context, finalizer, with_object
 from aioinformer.controller.event_recorder import EVENTS
+from aioinformer.controller.threads import Threads
 from aioinformer.errors import LeadershipLost, NotFound, OptionsError
 from aioinformer.model.resources import CONFIG_MAPS
 from aioinformer.testing import APIServer, FakeListerWatcher
@@ -69,7 +70,7 @@ async def test_plain_reconcile_runs_in_a_thread() -> None:
         change = ctx.causes[0].change
         main = threading.current_thread() is threading.main_thread()
         seen.append((obj.name if obj else "", change, main))
-        return Result(requeue_after=60) if len(seen) == 1 else None
+        return Result(requeue_after=0.1) if len(seen) == 1 else None
 
     async with controlled(reconcile, FakeListerWatcher(named("a"))):
         await until(lambda: len(seen) == 2)
@@ -352,6 +353,17 @@ async def test_wait_after_the_reconcile_is_cancelled() -> None:
     async with controlled(reconcile, FakeListerWatcher(named("a"))):
         with pytest.raises(asyncio.CancelledError, match="has ended"):
             await asyncio.to_thread(contexts[0].wait, asyncio.sleep(1))
+
+
+async def test_wait_is_refused_while_the_task_group_aborts() -> None:
+    def refuse(coro: Any, **options: object) -> Any:
+        coro.close()
+        raise RuntimeError("TaskGroup is shutting down")
+
+    threads = Threads(ReconcileRequest("a", "b"), print, refuse)
+
+    with pytest.raises(asyncio.CancelledError, match="its controller stops"):
+        await asyncio.to_thread(threads.wait, asyncio.sleep(1))
 
 
 async def test_thread_that_outlives_the_reconcile_is_woken() -> None:

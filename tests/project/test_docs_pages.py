@@ -17,10 +17,16 @@ from doc_fragments import is_fragment, place, run_fragment
 from doc_sessions import answers
 from processes import ROOT, start
 
-from aioinformer import Forbidden, LeaderElector, SharedInformerFactory
+from aioinformer import Forbidden, LeaderElector, SharedInformerFactory, is_ready
 from aioinformer.cli.commands import aioinformer as command_line
 from aioinformer.controller import LeaseLock
-from aioinformer.model.resources import DEPLOYMENTS, LEASES, PODS, SECRETS
+from aioinformer.model.resources import (
+    DEPLOYMENTS,
+    EVENTS_V1,
+    LEASES,
+    PODS,
+    SECRETS,
+)
 from aioinformer.testing import APIServer, User
 
 if TYPE_CHECKING:
@@ -45,6 +51,7 @@ ELSEWHERE = {
     "docs/real.md": "test_docs.py",
     "docs/testing.md": "test_docs.py",
     "docs/tutorial.md": "test_docs_tutorial.py",
+    "docs/webhooks.md": "test_docs_webhooks.py",
 }
 HERE = {
     f"{path}:{block.line}": block
@@ -120,11 +127,14 @@ async def test_operator_of_the_cheat_sheet_works(apiserver: APIServer) -> None:
     apiserver.create(sites, site)
     async with names["make_manager"](apiserver.client()):
         await apiserver.until(lambda: apiserver.get(sites, "blog")["status"])
-        ready = {"status": {"readyReplicas": 1}}
-        apiserver.patch(DEPLOYMENTS, "blog", ready)
-        await apiserver.until(
-            lambda: apiserver.get(sites, "blog")["status"] == {"ready": 1}
-        )
+        counts = "replicas", "readyReplicas", "updatedReplicas", "availableReplicas"
+        status = dict.fromkeys(("observedGeneration", *counts), 1)
+        apiserver.patch(DEPLOYMENTS, "blog", {"status": status})
+        await apiserver.until(lambda: is_ready(apiserver.get(sites, "blog")))
+        assert apiserver.get(sites, "blog")["status"]["ready"] == 1
+        await apiserver.until(lambda: len(apiserver.objects(EVENTS_V1)) == 2)
+        reasons = {it["reason"] for it in apiserver.objects(EVENTS_V1)}
+        assert reasons == {"RollingOut", "RolledOut"}
 
 
 async def test_test_of_the_cheat_sheet_passes(apiserver: APIServer) -> None:

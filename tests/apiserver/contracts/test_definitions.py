@@ -215,7 +215,7 @@ async def test_removed_version_is_404(
         await changed(http, body, {"versions": [version()]})
         await gone(http, f"/apis/{group}/v1beta1/gadgets")
         # A real server may stop serving the group for a moment.
-        await served(http, body)
+        await served(http, definition(group))
         code = await status_of(http, f"/apis/{group}/v1beta1/gadgets")
 
     assert code == 404
