@@ -200,6 +200,18 @@ def test_creation_of_one_object_again_and_again_is_a_storm() -> None:
     assert str(storm).startswith("POST ConfigMap default/child creates it, which")
 
 
+def test_own_deletions_and_creations_in_turn_are_a_storm() -> None:
+    it = Simulation(StormBreaker())
+    for _ in range(100):
+        it.create("child")
+        it.now += 0.05
+        it.delete("child")
+        it.now += 0.05
+
+    ((_, storm),) = it.storms
+    assert storm.cause == "own_writes"
+
+
 def test_update_without_changes_does_not_claim_the_write_of_others() -> None:
     it = Simulation(StormBreaker())
     for _ in range(1000):

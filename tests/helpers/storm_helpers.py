@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from aioinformer.client.verbs import Request
 from aioinformer.controller.pending_writes import OwnWrite
 from aioinformer.controller.reconcile import Cause, ReconcileRequest
-from aioinformer.informer.notifications import Added, Updated
+from aioinformer.informer.notifications import Added, Deleted, Updated
 from aioinformer.json_codec import dumps
 from aioinformer.model.objects import KubeObject
 
@@ -86,6 +86,19 @@ class Simulation:
         obj = state(self.version, {}, name)
         self.breaker.observe([self.request], self.informer, "ConfigMap", Added(obj))
         write = self._own(obj, (), "POST")
+        return self.breaker.ended(self.request, [write], self.now)
+
+    def delete(self, name: str) -> float:
+        """Run a reconcile that deletes an object. The response has no version."""
+        storm = self.breaker.began(self.request, (CHANGED,), self.now)
+        if storm is not None:
+            self.storms.append((self.now, storm))
+
+        self.version += 1
+        obj = state(self.version, {}, name)
+        self.breaker.observe([self.request], self.informer, "ConfigMap", Deleted(obj))
+        path = f"/api/v1/namespaces/default/configmaps/{name}"
+        write = OwnWrite(self.informer, obj.key, "", Request("DELETE", path))
         return self.breaker.ended(self.request, [write], self.now)
 
     def _own(self, obj: KubeObject, fields: Iterable[str], method: str) -> OwnWrite:
