@@ -579,7 +579,7 @@ def webhooks(
 
     \b
     Example:
-      aioinformer webhooks operator:HOOKS --service sites -n prod --cert-manager \\
+      aioinformer webhooks site_webhooks:HOOKS --service sites -n prod --cert-manager \\
         | kubectl apply --server-side -f -
     """
 
