@@ -82,10 +82,6 @@ _SURE_BORDERS: Final = frozenset(
         ("v1", "ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume"),
         ("v1", "PersistentVolumeClaim Pod PodTemplate ReplicationController"),
         ("v1", "ResourceQuota Secret Service ServiceAccount"),
-        (
-            "admissionregistration.k8s.io/v1",
-            "MutatingWebhookConfiguration ValidatingWebhookConfiguration",
-        ),
         ("apps/v1", "DaemonSet Deployment ReplicaSet"),
         ("autoscaling/v1", "HorizontalPodAutoscaler"),
         ("autoscaling/v2", "HorizontalPodAutoscaler"),
