@@ -44,13 +44,13 @@ T = TypeVar("T")
 
 
 class Context:
-    """Context of one reconcile, created by `Controller`.
+    """Context of one reconcile, or of one call of a daemon, created by `Controller`.
 
     Attributes:
         request: Request of the reconcile.
         lister: Lister of the controller's `for_` informer.
         causes: Changes since the last reconcile of the request, oldest first, at most
-            10. Empty if the request was added to the queue by hand.
+            10. Empty for a daemon, or if the request was added to the queue by hand.
         attempt: Number of attempts in a row, by the queue's rate limiter, 1 for the
             first.
         stale: True if the informers did not show the writes of this or an earlier
