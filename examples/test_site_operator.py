@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from site_operator import SITES, make_manager, records
+from site_operator import SITES, check_image, make_manager, records
 
 from aioinformer import is_ready
-from aioinformer.model.resources import DEPLOYMENTS, EVENTS_V1
+from aioinformer.model.resources import DEPLOYMENTS, EVENTS_V1, SERVICES
 from aioinformer.testing import APIServer
 from aioinformer.testing.faults import Refuse
 
@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.looptime,
     pytest.mark.apiserver(load=CRD),
 ]
-SITE = {"metadata": {"name": "blog"}, "spec": {"image": "nginx", "replicas": 2}}
+SITE = {"metadata": {"name": "blog"}, "spec": {"image": "nginx:1.29", "replicas": 2}}
 LONG = 600  # virtual seconds cost nothing
 
 
@@ -33,7 +33,7 @@ def run_pods(apiserver: APIServer) -> None:
     apiserver.patch(DEPLOYMENTS, "blog", {"status": status})
 
 
-async def test_site_gets_a_deployment_and_a_status(apiserver: APIServer) -> None:
+async def test_site_gets_children_and_a_status(apiserver: APIServer) -> None:
     site = apiserver.create(SITES, SITE)
     async with make_manager(apiserver.client()):
         await apiserver.until(lambda: apiserver.get(DEPLOYMENTS, "blog"), timeout=LONG)
@@ -45,7 +45,9 @@ async def test_site_gets_a_deployment_and_a_status(apiserver: APIServer) -> None
         )
 
     assert apiserver.get(SITES, "blog")["status"]["ready"] == 2
-    assert [event["reason"] for event in apiserver.objects(EVENTS_V1)] == ["Deployed"]
+    assert apiserver.get(SERVICES, "blog")["spec"]["selector"] == {"site": "blog"}
+    reasons = {event["reason"] for event in apiserver.objects(EVENTS_V1)}
+    assert reasons == {"Deploying", "Deployed"}
 
 
 async def test_deleted_site_loses_its_record(apiserver: APIServer) -> None:
@@ -56,6 +58,20 @@ async def test_deleted_site_loses_its_record(apiserver: APIServer) -> None:
         await apiserver.until(lambda: not apiserver.objects(SITES), timeout=LONG)
 
     assert site["metadata"]["uid"] not in records
+
+
+async def test_deleted_service_is_created_again(apiserver: APIServer) -> None:
+    apiserver.create(SITES, SITE)
+    async with make_manager(apiserver.client()):
+        await apiserver.until(lambda: apiserver.get(SERVICES, "blog"), timeout=LONG)
+        apiserver.delete(SERVICES, "blog")
+        await apiserver.until(lambda: apiserver.get(SERVICES, "blog"), timeout=LONG)
+
+
+async def test_image_without_tag_is_refused() -> None:
+    refused = await check_image.review({**SITE, "spec": {"image": "nginx"}})
+    assert not refused.allowed
+    assert (await check_image.review(SITE)).allowed
 
 
 @pytest.mark.parametrize("verb", ["list", "watch", "patch"])

@@ -72,7 +72,7 @@ def _load(text: str) -> Iterable[Any]:
     name, _, attribute = text.partition(":")
     if not name or not attribute:
         raise CommandError(
-            f"{text}: expected MODULE:NAME, such as operator.main:HOOKS, with a "
+            f"{text}: expected MODULE:NAME, such as shop.webhooks:HOOKS, with a "
             "WebhookServer or its webhooks."
         )
 

@@ -50,9 +50,9 @@ class Certificate:
             Safe.
         """
         try:
-            while self._current is None:
-                await in_thread(self._changed)
-
+            self._loaded = self._refused = ()
+            while not await in_thread(self._changed):
+                pass  # the files are being written
         except (OSError, ssl.SSLError) as exc:
             raise OptionsError(
                 f"cannot load the certificate of the webhook server from "
@@ -100,7 +100,7 @@ class Certificate:
         context = _new_context(*self._files)
         if self._content() != content:
             self._refused = ()
-            return False  # the files are being written
+            return False
 
         self._loaded, self._current = content, context
         return True

@@ -26,6 +26,9 @@ class ConversionError(AioInformerError):
     `__cause__` is the error of the function, or None.
     """
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Conversion:

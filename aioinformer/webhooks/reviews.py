@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -41,8 +41,13 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_BYTES", "Webhooks", "hooks_of", "status_response"]
 
+T = TypeVar("T")
+
 MAX_BYTES: Final = 64 * 2**20
 """Maximum size of a review. That of a list of objects to convert is the largest."""
+
+LARGE_BYTES = 2**18
+"""Size of a conversion from which it is decoded and encoded in a thread."""
 
 CONVERSION_SECONDS = 30.0
 """Timeout of a conversion, which is fixed in the API server."""
@@ -240,7 +245,7 @@ class Webhooks:
     async def _conversion(
         self, converter: Converter, body: bytes
     ) -> tuple[str, HTTPResponse]:
-        asked = _conversion_of(body)
+        asked = await self._computed(lambda: _conversion_of(body), len(body))
         result, status = "converted", {"status": "Success"}
         converted: list[dict[str, Any]] = []
         try:
@@ -257,8 +262,19 @@ class Webhooks:
         except user_errors() as exc:
             raise self._failed(converter.name, asked.api_version, exc) from exc
 
-        body_of = {"uid": asked.uid, "result": status, "convertedObjects": converted}
-        return result, _encoded(_CONVERSION, body_of)
+        answer = {"uid": asked.uid, "result": status, "convertedObjects": converted}
+        response = await self._computed(
+            lambda: _encoded(_CONVERSION, answer), len(body)
+        )
+        return result, response
+
+    async def _computed(self, compute: Callable[[], T], size: int) -> T:
+        """Call a function whose duration depends on a size, perhaps in a thread."""
+        if size <= LARGE_BYTES:
+            return compute()
+
+        result: T = await self.calls.in_thread(compute)
+        return result
 
     def _failed(self, name: str, subject: object, error: BaseException) -> _Refused:
         """Report a failure, and return an answer that does not quote the object."""

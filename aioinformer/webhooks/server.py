@@ -214,11 +214,14 @@ def _routes(webhooks: Webhooks) -> list[web.RouteDef]:
 async def _answer(webhooks: Webhooks, path: str, request: web.Request) -> web.Response:
     # Not `request.read()`: the limit of an app is one megabyte by default.
     body = bytearray()
-    async for chunk in request.content.iter_any():
-        body += chunk
-        if len(body) > MAX_BYTES:
-            text = f"a review may have {MAX_BYTES // 2**20} MiB"
-            return _response(status_response(413, "RequestEntityTooLarge", text))
+    try:
+        async for chunk in request.content.iter_any():
+            body += chunk
+            if len(body) > MAX_BYTES:
+                text = f"a review may have {MAX_BYTES // 2**20} MiB"
+                return _response(status_response(413, "RequestEntityTooLarge", text))
+    except ConnectionError:  # the caller has left, and gets nothing
+        return web.Response(status=400)
 
     timeout = request.query.get("timeout", "")
     return _response(await webhooks.answer(path, bytes(body), timeout))

@@ -39,6 +39,7 @@ PUBLIC_MODULES = (
     "aioinformer.web.aiohttp",
     "aioinformer.web.asgi",
     "aioinformer.web.streams",
+    "aioinformer.webhooks",
     "aioinformer.testing",
     "aioinformer.testing.faults",
     "aioinformer.testing.plugin",

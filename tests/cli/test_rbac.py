@@ -39,10 +39,10 @@ EXAMPLE = ROOT / "examples" / "site_operator.py"
 OPERATOR = ProgramOptions(
     account="shop/site-operator",
     all_namespaces=True,
-    informers=("sites", "deployments.apps"),
+    informers=("sites", "deployments.apps", "services"),
     finalizers=("sites.example.com",),
     statuses=("Site",),
-    allowed=("deployments.apps=create,patch",),
+    allowed=("deployments.apps=create,patch", "services=create,patch"),
     lease="site-operator",
     events=True,
 )
@@ -79,12 +79,11 @@ async def operate(client: Client, server: APIServer) -> None:
     """Run the operator, while a site is created, deployed, and deleted."""
     names: dict[str, Any] = {"__name__": "operator"}
     exec(EXAMPLE.read_text(encoding="utf-8"), names)
-    names["PORT"] = 0  # any
     # After a conflict, the finalizer is written again.
     server.faults.add(Refuse(verb="patch", resource="sites", status=409))
     recorder = EventRecorder(client, "site-operator")
     async with asyncio.TaskGroup() as group:
-        operator = group.create_task(names["main"](client))
+        operator = group.create_task(names["make_manager"](client).run())
         recording = group.create_task(recorder.run())
         site = server.get(SITES, "blog")
         for seconds in (1, 10):  # created, then changed to a series
@@ -170,7 +169,7 @@ async def test_operator_with_one_permission_less_is_refused(
         found[name] = bool(await refusals(server, caplog))
 
     assert [name for name, refused in found.items() if not refused] == []
-    assert len(found) == 14
+    assert len(found) == 18
 
 
 # ---------------------------------------------------------------- scopes

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ConfigMap(msgspec.Struct):
-    """What the webhooks know of a config map."""
+    """Fields of a config map that the webhooks read."""
 
     data: dict[str, str] = {}
     binary: bool = False  # a default that no patch may write
@@ -154,7 +154,7 @@ async def test_mutating_webhooks_change_objects(
 
 
 @pytest.mark.parametrize("policy", ["Fail", "Ignore"])
-async def test_failure_policy_decides_about_writes_without_an_answer(
+async def test_G12_failing_webhook_is_decided_by_its_failure_policy(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     authority: Authority,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cookbook import COOKBOOK, running, send_signal
 
-from aioinformer import Resource
+from aioinformer import Forbidden, Resource
 from aioinformer.model.resources import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -19,7 +19,9 @@ from aioinformer.model.resources import (
     PODS,
     SECRETS,
     SERVICES,
+    VALIDATING_WEBHOOK_CONFIGURATIONS,
 )
+from aioinformer.webhooks import webhook_manifests
 
 if TYPE_CHECKING:
     from cookbook import Program
@@ -27,6 +29,13 @@ if TYPE_CHECKING:
 SITES = Resource("example.com", "v1", "sites", "Site")
 SITE_CRD = COOKBOOK / "site-crd.yaml"
 SHOP: Any = {"namespace": "shop"}
+TEMPLATE: Any = {
+    "selector": {"matchLabels": {"app": "blog"}},
+    "template": {
+        "metadata": {"labels": {"app": "blog"}},
+        "spec": {"containers": [{"name": "web", "image": "blog:1"}]},
+    },
+}
 
 
 def settings(program: Program, name: str = "settings", **data: str) -> None:
@@ -297,3 +306,23 @@ async def test_write_a_reconcile_without_async() -> None:
     async with running("Write a reconcile without async") as program:
         settings(program, text="hello")
         assert await program.server.until(checksum, timeout=20) == "3287646509"
+
+
+async def test_refuse_objects_by_a_webhook() -> None:
+    edits = {"port=9443": 'port=0, host="127.0.0.1"'}
+    async with running("Refuse objects by a webhook", edits=edits) as program:
+        server, hook = program.module.server, program.module.check_team
+        async with asyncio.timeout(10):
+            while server.why_not_serving():
+                await asyncio.sleep(0.1)
+
+        url = f"http://127.0.0.1:{server.port}"
+        for body in webhook_manifests([hook], name="teams", url=url):
+            program.server.create(VALIDATING_WEBHOOK_CONFIGURATIONS, body)
+
+        labels = {"protected": "yes"}
+        body = {"metadata": {"name": "blog", "namespace": "shop", "labels": labels}}
+        async with program.server.client() as client:
+            await client.create(DEPLOYMENTS, {**body, "spec": TEMPLATE})
+            with pytest.raises(Forbidden, match="remove the label protected first"):
+                await client.delete(DEPLOYMENTS, "blog", **SHOP)

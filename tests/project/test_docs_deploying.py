@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import inspect
 import json
 import re
 import shutil
@@ -17,13 +19,21 @@ import aiohttp
 import pytest
 import yaml
 from cookbook import apply
+from credential_helpers import Authority
+from custom_definitions import definition
 from doc_blocks import Block, blocks_of, broken_links
 from doc_sessions import Reader, files_of
 from processes import ROOT, in_real_time, start
 
 from aioinformer import Resource
-from aioinformer.model.resources import CLUSTER_ROLE_BINDINGS, DEPLOYMENTS, LEASES
+from aioinformer.model.resources import (
+    CLUSTER_ROLE_BINDINGS,
+    DEPLOYMENTS,
+    LEASES,
+    VALIDATING_WEBHOOK_CONFIGURATIONS,
+)
 from aioinformer.testing import APIServer, User
+from aioinformer.webhooks import WebhookServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -80,8 +90,8 @@ def test_image_has_the_requirements_of_the_operator() -> None:
     assert done.returncode == 0, done.stderr
     assert "Would install" not in done.stdout
     assert "does not provide the extra" not in done.stderr
-    imported = set(re.findall(r"aioinformer\.(\w+)", (EXAMPLES / SCRIPT).read_text()))
-    assert ("metrics_prometheus" in imported) == ("[metrics]" in arguments[-1])
+    assert "manager.serve(" in (EXAMPLES / SCRIPT).read_text()
+    assert "[metrics]" in arguments[-1]
 
 
 def test_image_runs_python_directly_and_not_as_root() -> None:
@@ -103,12 +113,12 @@ async def test_manifests_are_valid_and_agree_with_the_image() -> None:
     image = container()["image"]
     assert f"docker build -t {image} ." in one("sh")
     assert f"docker push {image}" in one("sh")
-    (port,) = container()["ports"]
-    default = re.search(r'"PORT", "(\d+)"', (EXAMPLES / SCRIPT).read_text())
-    assert default is not None
-    assert str(port["containerPort"]) == default[1]
+    ports = {it["name"]: it["containerPort"] for it in container()["ports"]}
+    assert ports == {"http": 8080, "webhooks": 9443}
+    assert f"port={ports['http']}" in (EXAMPLES / SCRIPT).read_text()
+    assert inspect.signature(WebhookServer).parameters["port"].default == 9443
     annotations = deployment()["spec"]["template"]["metadata"]["annotations"]
-    assert annotations["prometheus.io/port"] == default[1]
+    assert annotations["prometheus.io/port"] == str(ports["http"])
 
 
 def test_grace_period_covers_the_documented_steps() -> None:
@@ -168,19 +178,24 @@ def free_port() -> int:
 @asynccontextmanager
 async def replica(
     server: APIServer, folder: Path
-) -> AsyncIterator[tuple[Process, str]]:
+) -> AsyncIterator[tuple[Process, dict[str, str]]]:
     """Start the command of the image as a pod would, with the rights of its account."""
     config = yaml.safe_load(server.kubeconfig(folder / "pod").read_text())
     config["users"][0]["user"] = {"token": "its"}
     config["contexts"][0]["context"]["namespace"] = "site-operator"
     (folder / "pod").write_text(yaml.safe_dump(config))
-    port = free_port()
-    environment = {"KUBECONFIG": str(folder / "pod"), "PORT": str(port)}
-    _, script = json.loads(instructions()["CMD"])
-    async with start(
-        script.replace("/app", str(folder)), environment=environment
-    ) as process:
-        yield process, f"http://127.0.0.1:{port}"
+    ports = {"8080": str(free_port()), "9443": str(free_port())}
+    _, path = json.loads(instructions()["CMD"])
+    script = folder / f"replica-{ports['8080']}.py"
+    text = (folder / path.removeprefix("/app/")).read_text(encoding="utf-8")
+    text = text.replace("port=8080", f"port={ports['8080']}")
+    script.write_text(text.replace("cert_dir", f"port={ports['9443']}, cert_dir"))
+    (certs,) = container()["env"]
+    (mount,) = container()["volumeMounts"]
+    assert mount["mountPath"] == certs["value"]
+    environment = {"KUBECONFIG": str(folder / "pod"), certs["name"]: str(folder)}
+    async with start(script, environment=environment) as process:
+        yield process, ports
 
 
 async def assert_probes_succeed(url: str) -> None:
@@ -209,6 +224,33 @@ EVERYONE = {
 }
 
 
+# The kinds of cert-manager, without its controllers.
+CERT_MANAGER = [
+    definition("cert-manager.io", kind) for kind in ("Certificate", "Issuer")
+]
+
+
+def certificates(folder: Path) -> Authority:
+    """Sign the certificate of the webhooks, as cert-manager does."""
+    authority = Authority(folder)
+    certificate, key = authority.sign("site-operator")
+    certificate.rename(folder / "tls.crt")
+    key.rename(folder / "tls.key")
+    return authority
+
+
+def call_webhook(server: APIServer, port: str, authority: Authority) -> None:
+    """Let the server call a replica, which a Service would find, and know its CA."""
+    found = server.get(VALIDATING_WEBHOOK_CONFIGURATIONS, "site-operator")
+    (hook,) = found["webhooks"]
+    path = hook["clientConfig"]["service"]["path"]
+    bundle = base64.b64encode(authority.file.read_bytes()).decode()
+    url = f"https://127.0.0.1:{port}{path}"
+    changed = {**hook, "clientConfig": {"url": url, "caBundle": bundle}}
+    patch = {"webhooks": [changed]}
+    server.patch(VALIDATING_WEBHOOK_CONFIGURATIONS, "site-operator", patch)
+
+
 class TestSession:
     pytestmark = in_real_time
 
@@ -219,7 +261,9 @@ class TestSession:
         for name, text in files().items():
             (tmp_path / name).write_text(text)
 
-        permissions, rollout, site, uninstall = blocks_of(TEXT, "console")
+        permissions, webhooks, rollout, site, uninstall = blocks_of(TEXT, "console")
+        (tmp_path / "cert-manager.yaml").write_text(yaml.safe_dump_all(CERT_MANAGER))
+        authority = certificates(tmp_path)
         users = {"its": User(ACCOUNT)}
         async with (
             APIServer(token="admin", users=users) as server,
@@ -232,15 +276,18 @@ class TestSession:
             export = f"$ export KUBECONFIG={config}\n"
             await reader.follow(Block("console", export, 0))
             await reader.follow(permissions)
+            server.load(tmp_path / "cert-manager.yaml")
+            await reader.follow(webhooks)
             await reader.follow(rollout)
             async with (
-                replica(server, tmp_path) as (leader, url),
+                replica(server, tmp_path) as (leader, ports),
                 replica(server, tmp_path) as (standby, other),
             ):
+                call_webhook(server, ports["9443"], authority)
                 await server.until(lambda: server.objects(LEASES), timeout=60)
                 await reader.follow(site)
-                await assert_probes_succeed(url)
-                await assert_probes_succeed(other)
+                await assert_probes_succeed(f"http://127.0.0.1:{ports['8080']}")
+                await assert_probes_succeed(f"http://127.0.0.1:{other['8080']}")
                 first, *others = each_command(uninstall)
                 await reader.follow(first)
                 assert server.objects(SITES) == []

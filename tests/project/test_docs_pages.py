@@ -51,6 +51,7 @@ ELSEWHERE = {
     "docs/real.md": "test_docs.py",
     "docs/testing.md": "test_docs.py",
     "docs/tutorial.md": "test_docs_tutorial.py",
+    "docs/webhooks.md": "test_docs_webhooks.py",
 }
 HERE = {
     f"{path}:{block.line}": block

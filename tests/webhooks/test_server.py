@@ -562,3 +562,49 @@ async def test_server_runs_in_a_manager(caplog: Logs) -> None:
 def test_incomplete_files_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(OptionsError, match="certfile and keyfile"):
         WebhookServer(HOOKS, **options)
+
+
+async def test_server_runs_again_with_the_certificate_of_then(
+    authority: Authority, tmp_path: Path
+) -> None:
+    async with serving(authority, tmp_path) as server:
+        assert await name_of(server, authority) == "first"
+
+    for file, name in zip(authority.sign("second"), ("crt", "key"), strict=True):
+        shutil.copy(file, tmp_path / f"tls.{name}")
+
+    async with running(server):
+        assert await name_of(server, authority) == "second"
+
+
+async def test_caller_that_leaves_in_the_middle_of_a_review_is_no_error(
+    caplog: Logs,
+) -> None:
+    counts = Counts()
+    server = WebhookServer(HOOKS, port=0, host="127.0.0.1", metrics=counts)
+    async with running(server):
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        head = f"POST {CHECK} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{"
+        writer.write(head.encode())
+        await writer.drain()
+        await asyncio.sleep(0.1)
+        writer.close()
+        await writer.wait_closed()
+        await asyncio.sleep(0.1)
+
+    (record,) = caplog.records  # only the warning of a server without a certificate
+    assert "serves plain HTTP" in record.getMessage()
+    assert not counts.results
+
+
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_large_review_is_converted_without_blocking_the_loop() -> None:
+    objects = [{**SITE, "data": "x" * 1000}] * 1000
+    _, answer = await answered(Webhooks(HOOKS), CONVERT, conversion_review(*objects))
+
+    assert len(answer["response"]["convertedObjects"]) == 1000
+    status, answer = await answered(
+        Webhooks(HOOKS), CONVERT, {"request": "x" * 1_000_000}
+    )
+    assert status == 400
