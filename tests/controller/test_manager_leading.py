@@ -338,7 +338,8 @@ async def test_controller_added_to_a_running_manager_records_events(
 
     async def reconcile(request: Any, ctx: Any) -> None:
         notes.append(f"note {len(notes)}")
-        ctx.event(ctx.lister.get(request.key), "Normal", "Seen", notes[-1])
+        reason = f"Seen{len(notes)}"  # others would be one series
+        ctx.event(ctx.lister.get(request.key), "Normal", reason, notes[-1])
 
     rig.part("other")
     controller = rig.controller(reconcile)
