@@ -1,8 +1,8 @@
 """`LocalAPIServer`: a Kubernetes API server on the loopback interface.
 
-It has no controllers, no garbage collector and no scheduler. Of the rest of a cluster
-it imitates only what ends a deleted pod and empties a deleted namespace. Its responses
-are those of a kube-apiserver.
+It has no controllers and no scheduler. Of the rest of a cluster it imitates only what
+ends a deleted pod and empties a deleted namespace and, on request, the garbage
+collector. Its responses are those of a kube-apiserver.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ from aioinformer_apiserver.http.handler import HandlerDurations, RequestHandler
 from aioinformer_apiserver.http.memory import MemoryResponse, exchange
 from aioinformer_apiserver.http.server import HTTPServer
 from aioinformer_apiserver.manifests import manifests_in, patterns_of, unknown_kind
+from aioinformer_apiserver.registry.garbage import GarbageCollector
 from aioinformer_apiserver.registry.registry import Registry
 from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
 from aioinformer_apiserver.requests.request import APIRequest
@@ -118,6 +119,8 @@ class LocalAPIServer:
             Requires `token`.
         auto_namespaces: True to create a missing namespace with the first object in it.
             By default the server returns 404, as a real server does.
+        garbage_collector: True to collect dependents whose owners are gone, as a cluster
+            does, while the server runs.
         port: Port to listen on; 0 for any free port.
         bookmark_seconds: Interval between the bookmarks of a watch.
         watch_seconds: Duration of a watch that does not request one.
@@ -152,6 +155,7 @@ class LocalAPIServer:
         token: str | None = None,
         users: Mapping[str, str | User] | None = None,
         auto_namespaces: bool = False,
+        garbage_collector: bool = False,
         port: int = 0,
         bookmark_seconds: float = 60.0,
         watch_seconds: float = 1800.0,
@@ -179,6 +183,8 @@ class LocalAPIServer:
             self._registry, self._access_control, options, self._webhook_services
         )
         self._http_server = HTTPServer(self._handler, port=port)
+        collects = flag_of("garbage_collector", garbage_collector)
+        self._collector = GarbageCollector(self._registry) if collects else None
         self._task = BackgroundTask(self._http_server.run, "the API server")
         # Loop and thread of the last start: all methods belong there.
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -228,6 +234,8 @@ class LocalAPIServer:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         await self._task.start()
+        if self._collector is not None:
+            self._collector.start()
 
     async def stop(self) -> None:
         """End all watches cleanly, close all connections, and stop listening.
@@ -241,6 +249,9 @@ class LocalAPIServer:
             Deferred until it has stopped, which takes at most a few seconds.
         """
         self._check_loop()
+        if self._collector is not None:
+            self._collector.stop()
+
         await self._task.stop()
 
     async def restart(
@@ -672,7 +683,14 @@ class LocalAPIServer:
 
     def _collection(self, resource: Resource) -> Collection:
         self._check_thread()
-        return self._storage.collection(resource_of("resource", resource))
+        found = self._storage.collection(resource_of("resource", resource))
+        if found.unconverted:
+            raise OptionsError(
+                f"{resource} has objects that its conversion webhook must convert: use "
+                "a client, or the version in which they were written"
+            )
+
+        return found
 
     def _find(self, collection: Collection, name: str, place: str) -> StoredObject:
         name = name_of(collection.kind.resource, name)

@@ -52,6 +52,9 @@ class APIServerOptions:
     manifests: tuple[str, ...] = ()
     """Paths for `APIServer.load()`."""
 
+    garbage_collector: bool = False
+    """True to delete objects whose owners are gone."""
+
     kubeconfig: str | None = None
     """Path of a kubeconfig to write, or None."""
 
@@ -86,7 +89,12 @@ async def serve(options: APIServerOptions) -> int:
     if len(users) < len(options.users):
         raise CommandError("two --user options have the same token: use one each.")
 
-    server = APIServer(port=options.port, token=options.token, users=users)
+    server = APIServer(
+        port=options.port,
+        token=options.token,
+        users=users,
+        garbage_collector=options.garbage_collector,
+    )
     loaded = []
     if options.manifests:
         loaded = await asyncio.to_thread(server.load, *options.manifests)

@@ -466,6 +466,12 @@ def doctor(
     metavar="PATH",
     help="YAML file, folder or pattern of CRDs and objects to create. Repeatable.",
 )
+@click.option(
+    "--garbage-collector",
+    "garbage_collector",
+    is_flag=True,
+    help="Delete objects whose owners are gone, as a cluster does.",
+)
 @_for
 @click.option(
     "-v",
@@ -482,6 +488,7 @@ def apiserver(
     token: str | None,
     users: tuple[tuple[str, tuple[str, ...]], ...],
     manifests: tuple[str, ...],
+    garbage_collector: bool,
     seconds: float | None,
     verbose: int,
 ) -> None:
@@ -510,6 +517,7 @@ def apiserver(
             token=token,
             users=tuple(named),
             manifests=manifests,
+            garbage_collector=garbage_collector,
             kubeconfig=kubeconfig,
             seconds=seconds,
         )

@@ -8,6 +8,7 @@ the end of that task decides about the next call.
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import TYPE_CHECKING, TypeAlias
 
 from aioinformer._user_code import user_errors
@@ -35,6 +36,8 @@ class Background:
         """True once no function is called any more."""
         self.tasks: set[asyncio.Task[Ending]] = set()
         """Tasks of the running calls."""
+        self.rng: random.Random = random.Random()
+        """Source of the jitter of delays. One for each function would be slow."""
         self._work = work
         self._functions: set[BackgroundFunction] = set()
 
@@ -110,7 +113,7 @@ class BackgroundFunction:
         self._call = call
         self._failed = failed
         self._ended = ended
-        self._backoff = Backoff()
+        self._backoff = Backoff(background.rng)
         self._attempt = 0
         # Invariant: until the end, either a task runs or a timer is set.
         self._task: asyncio.Task[Ending] | None = None
@@ -170,7 +173,7 @@ class BackgroundFunction:
                     now, Failure.OTHER, accepted=True, relists=True
                 )
         elif after is not None:
-            self._attempt, self._backoff = 0, Backoff()
+            self._attempt, self._backoff = 0, Backoff(self._background.rng)
 
         if after is None or self._cancelled:
             return self._end()

@@ -168,6 +168,10 @@ class AppliedChildren:
         if not applied:
             del self._applied[owner]
 
+    def forget(self, owner: ReconcileRequest, child: Child) -> None:
+        """Forget the last apply of a child: the next one is sent."""
+        self._applied.get(owner, {}).pop(child, None)
+
     def _informers_of(self, child: Child) -> Iterator[SharedInformer]:
         for informer in self._informers:
             resource = informer.resource

@@ -456,8 +456,7 @@ class Controller(Lifecycle):
             await self._sync(source.informer, registration, deadline)
 
         self._synced = True
-        parts.start()
-        await self._workers.run(work)
+        await run_concurrently(parts.start(), self._workers.run(work))
 
     async def _sync(
         self, informer: SharedInformer, registration: Registration, deadline: float

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from aioinformer.budget import LoopBudget
 from aioinformer.controller.context import check_reconcile
 from aioinformer.controller.reconcile import ReconcileRequest
 from aioinformer.errors import OptionsError
@@ -106,11 +107,17 @@ class DaemonRuns:
         # Invariant: has the keys of `_lives`, once started, and those that still run.
         self._runs: dict[str, tuple[_Life, BackgroundFunction | None]] = {}
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Run the daemon for all objects seen so far, and from now on for new ones."""
         self._started = True
+        budget = LoopBudget.current()
+        await budget.start()
         for key in tuple(self._lives):
             self._adjust(key)
+            if budget.over():
+                await budget.start()
+
+        budget.end()
 
     def changed(self, event: Notification) -> None:
         """Note a change of an object."""

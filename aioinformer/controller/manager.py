@@ -285,15 +285,9 @@ class Manager(Lifecycle, WebLifespan):
         for entry in entries:
             entry.removed = True
 
-        interrupted = None
-        for entry in entries:  # in order, as a controller ends before its events
-            try:
-                await self._end_part(entry)
-            except asyncio.CancelledError as exc:
-                interrupted = exc
-
-        if interrupted is not None:
-            raise interrupted
+        async with AsyncExitStack() as stack:  # all end, even if this is cancelled
+            for entry in reversed(entries):  # a controller ends before its events
+                stack.push_async_callback(self._end_part, entry)
 
     async def _end_part(self, entry: _Part) -> None:
         group = self._leader_only if entry.leader_only else self._all_replicas

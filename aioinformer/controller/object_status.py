@@ -75,7 +75,7 @@ class StatusWriter:
         key: Key of the object.
         field_manager: Name under which the server records the fields set.
         client: Client of the reconcile, or None.
-        stale: True if the informer does not show earlier writes.
+        stale: True if the informer may not show earlier writes.
     """
 
     def __init__(
@@ -95,6 +95,11 @@ class StatusWriter:
         self._changes = StatusChanges()
         self._uid = ""  # of the object that the changes are for
         self._written: KubeObject | None = None
+
+    @property
+    def pending(self) -> bool:
+        """True if changes are collected that were not written yet."""
+        return bool(self._changes)
 
     def set_fields(self, status: Body, fields: Mapping[str, Any]) -> bool:
         """Collect fields: see `Context.set_status`."""

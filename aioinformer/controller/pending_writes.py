@@ -75,7 +75,7 @@ class PendingWrites:
             for no limit.
 
     Attributes:
-        own: Writes of the running reconcile, shown or not.
+        own: Writes of the running reconcile, shown or not. Empty with a limit.
     """
 
     def __init__(
@@ -116,13 +116,12 @@ class PendingWrites:
             else:
                 self._expect_write(informer, answer)
 
-            self._note(informer, path.key, request, answer)
+            if self._limit is None:
+                self._note(informer, path.key, request, answer)
 
         if self._limit is not None:
             while len(self._expected) > self._limit:
                 del self._expected[next(iter(self._expected))]
-
-            del self.own[: -self._limit]
 
     async def applied(self) -> None:
         """Wait until the informers show all writes, and forget them.

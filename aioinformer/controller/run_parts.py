@@ -96,13 +96,13 @@ class RunParts:
         for daemon in self._daemons:
             daemon.changed(event)
 
-    def start(self) -> None:
-        """Start the daemons, and open the sources."""
-        for daemon in self._daemons:
-            daemon.start()
-
+    async def start(self) -> None:
+        """Open the sources, and start the daemons."""
         for name, source in self._options.sources.items():
             self._open(name, source)
+
+        for daemon in self._daemons:
+            await daemon.start()
 
     def close(self) -> None:
         """Cancel all. The tasks in `background` may take a while to end."""
@@ -118,7 +118,7 @@ class RunParts:
             await read_events(name, source, add, self._reporter)
 
         self.background.run(
-            f"source {name}", read, partial(self._reporter.failed, "source", name, None)
+            f"source {name}", read, partial(self._reporter.failed, "source", name, name)
         )
 
     def _timer_due(self, key: str) -> None:

@@ -141,8 +141,9 @@ class Serving:
                     "queued": it.queued,
                     "delayed": it.delayed,
                     "running": len(it.running),
-                    "failing": len(it.failing),
+                    "failing": it.failing_total,
                     "writes_not_shown": it.unshown,
+                    "storms": it.storms,
                 }
                 for it in statuses
             ],

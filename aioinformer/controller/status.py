@@ -77,8 +77,11 @@ class ControllerStatus:
         queued: Number of requests that wait for a worker.
         delayed: Number of requests that are retried or requeued later.
         unshown: Number of requests whose writes the informers do not show yet.
+        storms: Number of keys that are slowed down, as their reconciles trigger each
+            other.
         running: Running reconciles, the oldest first.
-        failing: Latest failing requests, at most 100, the newest first.
+        failing_total: Number of requests whose last reconcile failed.
+        failing: The latest of them, at most 100, the newest first.
     """
 
     name: str
@@ -86,7 +89,9 @@ class ControllerStatus:
     queued: int
     delayed: int
     unshown: int
+    storms: int
     running: tuple[RunningReconcile, ...]
+    failing_total: int
     failing: tuple[FailingRequest, ...]
 
 
@@ -100,14 +105,16 @@ class _Failure(NamedTuple):
 
 
 class Failures:
-    """Last failures of the requests of one controller, within bounded memory."""
+    """Last failures of the requests of one controller: of most only the request."""
 
     def __init__(self) -> None:
         # In the order of the failures.
         self._failures: dict[ReconcileRequest, _Failure] = {}
+        # Further requests, whose failures were forgotten.
+        self._others: set[ReconcileRequest] = set()
 
     def __len__(self) -> int:
-        return len(self._failures)
+        return len(self._failures) + len(self._others)
 
     def failed(
         self, request: ReconcileRequest, failure: BaseException, attempt: int, at: float
@@ -118,17 +125,20 @@ class Failures:
         except user_errors():  # an exception of the user, which cannot be shown
             message = ""
 
-        self._failures.pop(request, None)
+        self.succeeded(request)
         if len(self._failures) >= MOST_FAILURES:
-            del self._failures[next(iter(self._failures))]
+            oldest = next(iter(self._failures))
+            del self._failures[oldest]
+            self._others.add(oldest)
 
         name = type(failure).__name__
         self._failures[request] = _Failure(attempt, name, message, at)
 
     def succeeded(self, request: ReconcileRequest) -> None:
         """Forget the failure of a request."""
-        if self._failures:
+        if self._failures or self._others:
             self._failures.pop(request, None)
+            self._others.discard(request)
 
     def newest_first(
         self, now: float, retry_in: Callable[[ReconcileRequest], float | None]

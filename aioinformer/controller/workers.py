@@ -192,6 +192,7 @@ class Workers:
             queued=len(self._queue),
             delayed=self._queue.delayed,
             unshown=len(self._waiting),
+            storms=0 if self._breaker is None else self._breaker.storms,
             running=tuple(
                 RunningReconcile(
                     request=run.request,
@@ -202,6 +203,7 @@ class Workers:
                 )
                 for run in self._running.values()
             ),
+            failing_total=len(self._failures),
             failing=self._failures.newest_first(now, self._queue.seconds_until),
         )
 

@@ -43,7 +43,7 @@ class ControllerEvents:
     """
 
     def __init__(self, name: str) -> None:
-        self.running = False
+        self.running: bool = False
         """True while `run()` writes them."""
         self._name = name
         self._recorder: EventRecorder | None = None
@@ -100,9 +100,12 @@ class Writers:
         self, name: str, informers: Iterable[SharedInformer], events: ControllerEvents
     ) -> None:
         self.name = name
-        self.informers = tuple(informers)
+        self.informers: tuple[SharedInformer, ...] = tuple(informers)
         self.events = events
-        self.children = AppliedChildren(self.informers)
+        self.children: AppliedChildren = AppliedChildren(self.informers)
+        self.uncertain: set[ReconcileRequest] = set()
+        """Requests whose status may have been written without a response. The cache
+        may show the status from before."""
 
 
 class Writer:
@@ -130,9 +133,12 @@ class Writer:
         self._recording = recording
         self._used: set[Child] = set()
         self._owner: KubeObject | None = None
-        informer = shared.informers[0]
-        self.status = StatusWriter(
-            informer, request.key, shared.name, client, stale=stale
+        self.status: StatusWriter = StatusWriter(
+            shared.informers[0],
+            request.key,
+            shared.name,
+            client,
+            stale=stale or request in shared.uncertain,
         )
 
     def owner(self) -> KubeObject | None:
@@ -184,6 +190,8 @@ class Writer:
                 self._used.add(target)
                 return shown
 
+        # A write without a response may have succeeded.
+        children.forget(self._request, target)
         answer = await client.apply(
             body, field_manager=self._shared.name, resource=resource, force=True
         )
@@ -206,7 +214,10 @@ class Writer:
         cached = self._shared.informers[0].store.get_by_key(self._request.key)
         used, exists = self._used, cached is not None
         self._shared.children.end(self._request, used, exists=exists)
-        if isinstance(failure, LeadershipLost):
+        if not exists:
+            self._shared.uncertain.discard(self._request)
+
+        if isinstance(failure, LeadershipLost) or not self.status.pending:
             return failure
 
         problem: Exception
@@ -220,7 +231,11 @@ class Writer:
         except Exception as exc:  # noqa: BLE001 - reported as a failure of the reconcile
             problem = exc
         else:
+            self._shared.uncertain.discard(self._request)
             return failure
+
+        if exists:
+            self._shared.uncertain.add(self._request)
 
         if failure is None:
             return problem

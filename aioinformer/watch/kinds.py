@@ -75,6 +75,10 @@ def _decode_type(body: bytes) -> _TypeMeta:
 _SURE_BORDERS: Final = frozenset(
     (api_version, kind)
     for api_version, kinds in (
+        (
+            "admissionregistration.k8s.io/v1",
+            "MutatingWebhookConfiguration ValidatingWebhookConfiguration",
+        ),
         ("v1", "ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume"),
         ("v1", "PersistentVolumeClaim Pod PodTemplate ReplicationController"),
         ("v1", "ResourceQuota Secret Service ServiceAccount"),

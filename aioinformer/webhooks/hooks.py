@@ -422,6 +422,7 @@ def validating(
     Raises:
         OptionsError: If an option is invalid, or the function cannot be called so.
     """
+    _check_resource(resource)
 
     def adapt(function: Callable[..., Any]) -> AdmissionHook:
         return _hook(
@@ -494,8 +495,7 @@ def mutating(
         OptionsError: See `validating`; or if there is an operation DELETE, which has no
             object to change.
     """
-    if "DELETE" in operations:
-        raise OptionsError("a mutating webhook cannot change an object that is deleted")
+    _check_resource(resource)
 
     def adapt(function: Callable[..., Any]) -> AdmissionHook:
         return _hook(
@@ -522,6 +522,14 @@ def mutating(
 # ------------------------------------------------------------ options
 
 
+def _check_resource(resource: object) -> None:
+    if not isinstance(resource, Resource):
+        raise OptionsError(
+            f"a webhook needs the Resource of its objects, such as @validating(SITES), "
+            f"not {resource!r}"
+        )
+
+
 def _hook(
     function: Callable[..., Any],
     resource: Resource,
@@ -533,9 +541,6 @@ def _hook(
     match_conditions: Mapping[str, str] | None,
     **options: Any,
 ) -> AdmissionHook:
-    if not isinstance(resource, Resource):
-        raise OptionsError(f"a webhook needs a Resource, not {resource!r}")
-
     check_function(function, ("object", "request"), "a webhook")
     wanted = (operations,) if isinstance(operations, str) else tuple(operations)
     unknown = [it for it in wanted if it not in OPERATIONS]
@@ -543,6 +548,9 @@ def _hook(
         raise OptionsError(
             f"operations must be of {', '.join(OPERATIONS)}, not {operations!r}"
         )
+
+    if options["mutates"] and "DELETE" in wanted:
+        raise OptionsError("a mutating webhook cannot change an object that is deleted")
 
     for option, allowed in _CHOICES.items():
         if options[option] not in allowed:

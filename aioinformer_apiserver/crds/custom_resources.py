@@ -135,7 +135,7 @@ class CustomResources:
         collections = self._collections(body)
         for collection in collections[:1]:
             for stored in list(collection):
-                self._delete(collection, stored)
+                self._delete(*collection.readable(stored.key))
 
         if not any(len(collection) for collection in collections):
             self._finalize(name)
@@ -299,6 +299,7 @@ def _kind(
 ) -> Kind:
     spec, names = body["spec"], body["status"]["acceptedNames"]
     subresources = version.get("subresources") or {}
+    webhook = _conversion_webhook(spec)
     resource = Resource(
         spec["group"],
         version["name"],
@@ -309,6 +310,8 @@ def _kind(
     return replace(
         custom_kind(resource),
         definition=(spec, names),
+        conversion=webhook,
+        storage_version="" if webhook is None else storage["name"],
         versions=tuple(f"{spec['group']}/{it['name']}" for it in spec["versions"]),
         served=bool(version.get("served")),
         has_status=subresources.get("status") is not None,
@@ -320,10 +323,19 @@ def _kind(
         scale=_scale(subresources.get("scale")),
         columns=tuple(version.get("additionalPrinterColumns") or ()),
         custom_schema=_schema(version),
-        storage_schema=None if version is storage else _schema(storage),
+        storage_schema=None if webhook or version is storage else _schema(storage),
         warning=_warning(body, version),
         terminating=is_condition_true(body, "Terminating"),
     )
+
+
+def _conversion_webhook(spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the webhook that converts between versions; None if none is needed."""
+    conversion = spec.get("conversion") or {}
+    if conversion.get("strategy") != "Webhook" or len(spec["versions"]) == 1:
+        return None
+
+    return conversion.get("webhook") or {}
 
 
 def _schema(version: Mapping[str, Any]) -> Schema:

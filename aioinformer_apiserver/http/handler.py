@@ -56,6 +56,7 @@ from aioinformer_apiserver.storage.dispatcher import Waker
 from aioinformer_apiserver.storage.storage import StoredObject
 from aioinformer_apiserver.webhooks.admission import WebhookAdmission, has_webhooks
 from aioinformer_apiserver.webhooks.calls import CallsNeeded, Ledger
+from aioinformer_apiserver.webhooks.conversion import Conversion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from aioinformer_apiserver.requests.request import APIRequest
     from aioinformer_apiserver.serialization.formats import Format
     from aioinformer_apiserver.storage.kinds import Kind
+    from aioinformer_apiserver.storage.storage import Collection
 
 __all__ = ["HandlerDurations", "RequestHandler"]
 
@@ -225,6 +227,7 @@ class RequestHandler:
             return None
 
         await self._wait_for_version(request, target, waker)
+        await self._convert(target.collection)
         if self._resources.would_create(request, target):
             self._access_control.authorize(user, replace(info, verb="create"))
 
@@ -257,6 +260,31 @@ class RequestHandler:
             except CallsNeeded as needed:
                 del request.warnings[before:]
                 await send_calls(needed.calls, ledger)
+                await self._convert(target.collection)
+
+    async def _convert(self, collection: Collection) -> None:
+        """Convert objects in other versions by the webhook, if there are any.
+
+        Raises:
+            ApiError: 500 if the conversion fails.
+        """
+        while stored := collection.unconverted:
+            ledger = Ledger()
+            conversion = Conversion(collection.kind, self._webhook_services, ledger)
+            bodies = [it.body() for it in stored]
+            try:
+                found = conversion.convert(bodies)
+            except CallsNeeded as needed:
+                await send_calls(needed.calls, ledger)
+                found = conversion.convert(bodies)
+
+            pairs = zip(stored, found, strict=True)
+            collection.convert(
+                {
+                    it: StoredObject.of(collection.kind, body, it.version)
+                    for it, body in pairs
+                }
+            )
 
     def _admit(self, request: APIRequest, info: RequestInfo, log: RequestLog) -> User:
         """Authenticate and authorize the user, and record the request.
@@ -372,6 +400,7 @@ class RequestHandler:
             seconds=query.timeout or self._options.watch_seconds,
             bookmark_seconds=self._options.bookmark_seconds,
             rejection=rejection,
+            convert=self._convert,
         )
         head = APIResponse(content_type=format_.content_type)
         try:

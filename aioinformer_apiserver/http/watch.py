@@ -6,13 +6,15 @@ import asyncio
 import math
 from typing import TYPE_CHECKING
 
+from aioinformer.errors import ApiError
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.reads.watches import Watcher, open_watcher
 from aioinformer_apiserver.storage.dispatcher import TIMER_RESOLUTION
 from aioinformer_apiserver.storage.encoding import error_line
 
 if TYPE_CHECKING:
-    from aioinformer.errors import ApiError
+    from collections.abc import Awaitable, Callable
+
     from aioinformer_apiserver.http.response import ResponseWriter
     from aioinformer_apiserver.requests.queries import Scope, WatchQuery
     from aioinformer_apiserver.serialization.formats import Format
@@ -38,7 +40,8 @@ class WatchServer:
         waker: Woken when there is something to do, closed when the server stops.
         seconds: Maximum duration of the watch.
         bookmark_seconds: Interval between bookmarks.
-        refused: Error to send as the only event; None to send the changes.
+        rejection: Error to send as the only event; None to send the changes.
+        convert: Coroutine function that converts objects in other versions.
     """
 
     def __init__(
@@ -54,8 +57,10 @@ class WatchServer:
         seconds: float,
         bookmark_seconds: float,
         rejection: ApiError | None = None,
+        convert: Callable[[Collection], Awaitable[None]],
     ) -> None:
         self._rejection = rejection
+        self._convert = convert
         self._storage = storage
         self._collection = collection
         self._query = query
@@ -91,6 +96,13 @@ class WatchServer:
             await self._writer.write(error_line(self._rejection))
             return
 
+        try:
+            await self._run()
+        except ApiError as exc:
+            await self._writer.write(error_line(exc))
+
+    async def _run(self) -> None:
+        await self._convert(self._collection)
         watcher = open_watcher(self._collection, self._query, self._scope, self._format)
         if watcher is None:
             await self._writer.write(error_line(self._expired_error()))
@@ -119,6 +131,9 @@ class WatchServer:
 
     async def _step(self, watcher: Watcher) -> None:
         """Do the first of these that is due: events, end, bookmarks, waiting."""
+        if self._collection.unconverted:
+            await self._convert(self._collection)
+
         now = asyncio.get_running_loop().time()
         lines = watcher.take()
         if lines:
@@ -145,6 +160,10 @@ class WatchServer:
         """Write the latest changes, without waking the task where that is possible."""
         if not self._waiting:
             return  # The task is active, and looks for changes before it waits again.
+
+        if self._collection.unconverted:
+            self._waker.wake()
+            return
 
         while self._writer.ready:
             lines = watcher.take()

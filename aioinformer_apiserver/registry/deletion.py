@@ -2,8 +2,7 @@
 
 An object waits for its finalizers, and a pod for its containers to stop. The server
 acts as the kubelet, which stops a marked pod, and as the namespace controller, which
-empties a namespace. It has no garbage collector: dependents stay until a client removes
-their finalizers.
+empties a namespace. Dependents are left to the garbage collector.
 """
 
 from __future__ import annotations

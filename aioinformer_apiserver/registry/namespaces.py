@@ -72,7 +72,7 @@ class NamespaceLifecycle:
         for owner in self._storage:
             if owner.siblings[0] is owner:
                 for found in [it for it in owner if it.namespace == namespace]:
-                    yield owner, found
+                    yield owner.readable(found.key)
 
     def remove_if_empty(self, name: str) -> None:
         """Remove a terminating namespace that has become empty."""

@@ -234,7 +234,7 @@ class Registry:
     ) -> DeleteResult:
         """Delete an object, or mark it for deletion.
 
-        Dependents stay, as there is no garbage collector. A pod on a node is marked
+        Dependents stay: they are the garbage collector's. A pod on a node is marked
         first. If it has no finalizers it is removed at once, as if its containers had
         stopped. Deleting a namespace deletes its content.
 
@@ -427,9 +427,10 @@ class Registry:
             version = int(body["metadata"].get("resourceVersion") or 0)
             return StoredObject.of(collection.kind, body, version)
 
+        converted = _converted(collection, body, options)
         name, namespace = body["metadata"]["name"], body["metadata"].get("namespace")
         before = collection.get(_key(namespace or "", name))
-        stored = self.storage.put(collection, body)
+        stored = self.storage.put(collection, body, converted=converted)
         self._after_change(collection, before, stored)
         if collection is self._namespaces.collection:
             self._namespaces.remove_if_empty(stored.name)
@@ -503,6 +504,24 @@ def _state_of(
     """Return the stored object as the server decodes it."""
     body = stored.body()
     return body if options.part == "all" else decode_stored(kind, body)
+
+
+def _converted(
+    collection: Collection, body: dict[str, Any], options: WriteOptions
+) -> dict[Collection, dict[str, Any]]:
+    """Return a body in the storage version, if a webhook converts it.
+
+    Other versions are converted when they are read.
+    """
+    kind, admission = collection.kind, options.admission
+    if kind.conversion is None or admission is None:
+        return {}
+
+    return {
+        it: admission.to_storage(kind, body)
+        for it in collection.siblings
+        if it is not collection and it.kind.resource.version == kind.storage_version
+    }
 
 
 def _key(namespace: str, name: str) -> str:

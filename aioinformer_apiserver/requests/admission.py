@@ -66,6 +66,14 @@ class Admission(Protocol):
             CallsNeeded: If webhooks must be called first.
         """
 
+    def to_storage(self, kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+        """Return a custom resource in the storage version, by its conversion webhook.
+
+        Raises:
+            ApiError: 500 if the conversion fails.
+            CallsNeeded: If the webhook must be called first.
+        """
+
     def check_deletion(self, kind: Kind, old: dict[str, Any]) -> None:
         """Check a deletion with all webhooks.
 

@@ -237,6 +237,13 @@ class Kind:
     """Schema of the storage version of a custom resource, if that is another version.
     It also prunes objects."""
 
+    conversion: Mapping[str, Any] | None = None
+    """Conversion webhook of a custom resource with several versions; None if all
+    versions have the same fields."""
+
+    storage_version: str = ""
+    """Storage version of a custom resource with a conversion webhook."""
+
     stored_as: Resource | None = None
     """Storage version, if that is another one with other fields. Validation and tables
     use that version."""

@@ -19,7 +19,7 @@ from aioinformer_apiserver.storage.dispatcher import Dispatcher
 from aioinformer_apiserver.storage.encoding import encode, event_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from aioinformer.model import Resource
     from aioinformer_apiserver.storage.kinds import Kind
@@ -68,6 +68,8 @@ class Collection:
         self.cached: bool = (kind.resource.group, kind.resource.plural) not in _UNCACHED
         """True if a real server has a watch cache; only events have none."""
         self._objects: dict[str, StoredObject] = {}
+        # States in another version, which the conversion webhook has not converted yet.
+        self._unconverted: dict[StoredObject, None] = {}
         # Invariant: the sorted keys of `_objects`.
         self._order: list[str] = []
         self._history: deque[Change] = deque()
@@ -90,6 +92,36 @@ class Collection:
     def get(self, key: str) -> StoredObject | None:
         """Return the object with the key `"namespace/name"` or `"name"`, or None."""
         return self._objects.get(key)
+
+    @property
+    def unconverted(self) -> tuple[StoredObject, ...]:
+        """States that a conversion webhook must convert before anybody reads them."""
+        return tuple(self._unconverted)
+
+    def convert(self, converted: Mapping[StoredObject, StoredObject]) -> None:
+        """Replace unconverted states by converted ones."""
+        for key, stored in self._objects.items():
+            self._objects[key] = converted.get(stored, stored)
+
+        for change in (*self._history, self.tail):
+            change.replace_states(converted)
+
+        self._snapshots.clear()
+        for stored in converted:
+            self._unconverted.pop(stored, None)
+
+    def readable(self, key: str) -> tuple[Collection, StoredObject]:
+        """Return an object in a version in which it needs no conversion.
+
+        Raises:
+            KeyError: If it does not exist.
+        """
+        for sibling in self.siblings:
+            stored = sibling.get(key)
+            if stored is not None and stored not in sibling.unconverted:
+                return sibling, stored
+
+        return self, self._objects[key]
 
     def has_history_since(self, version: int) -> bool:
         """Return whether the state at a version and all later changes are known."""
@@ -141,6 +173,9 @@ class Collection:
     def record(self, version: int, key: str, new: StoredObject | None) -> None:
         """Apply one change. For `Storage` only."""
         change = Change(self.kind, version, self._objects.get(key), new)
+        if new is not None:
+            self._mark(new)
+
         if new is None:
             del self._objects[key]
             del self._order[bisect_left(self._order, key)]
@@ -163,6 +198,11 @@ class Collection:
         self._drop_expired_snapshots()
         self.wake()
 
+    def _mark(self, stored: StoredObject) -> None:
+        """Note a state in another version."""
+        if self.kind.conversion is not None and not stored.is_of(self.kind):
+            self._unconverted[stored] = None
+
     def discard_history(self, version: int) -> None:
         """Discard the changes up to a version. For `Storage` only."""
         # After a compaction, etcd still has the change of the version itself.
@@ -180,6 +220,10 @@ class Collection:
         Ends all watches, because later changes do not continue their events.
         """
         self._objects = {stored.key: stored for stored in objects}
+        self._unconverted.clear()
+        for stored in self._objects.values():
+            self._mark(stored)
+
         self._order = sorted(self._objects)
         self._history.clear()
         self._snapshots.clear()
@@ -196,7 +240,9 @@ class Collection:
         self.kind = kind
         self.watch_floor = version
         for key, stored in self._objects.items():
-            self._objects[key] = StoredObject.of(kind, stored.body(), stored.version)
+            if stored not in self._unconverted:
+                new = StoredObject.of(kind, stored.body(), stored.version)
+                self._objects[key] = new
 
         self._snapshots.clear()
         self.watch_generation += 1
@@ -276,15 +322,7 @@ class Storage:
         new = Collection(kind, history=self._history, floor=self.version)
         self._collections[path] = new
         if sibling is not None:
-            new.reset(
-                [
-                    StoredObject.of(
-                        kind, _convert(sibling.kind, kind, it.body()), it.version
-                    )
-                    for it in sibling
-                ],
-                self.version,
-            )
+            new.reset([_shown(it, sibling.kind, kind) for it in sibling], self.version)
             _set_siblings((*sibling.siblings, new))
 
         return new
@@ -295,6 +333,13 @@ class Storage:
         Watches from earlier versions get 410.
         """
         collection.redefine(kind, self.version)
+        if kind.conversion is None or kind.resource.version == kind.storage_version:
+            return
+
+        # A webhook may convert the stored objects in another way than before.
+        for sibling in collection.siblings:
+            if sibling.kind.resource.version == kind.storage_version:
+                collection.reset(list(sibling), self.version)
 
     def stop_serving(self, collection: Collection) -> None:
         """Stop serving one version of a resource. The others keep its objects."""
@@ -331,15 +376,31 @@ class Storage:
             del self._collections[_path_of(sibling.kind.resource)]
             sibling.close()
 
-    def put(self, collection: Collection, body: dict[str, Any]) -> StoredObject:
-        """Store a complete body as the next version of its object."""
+    def put(
+        self,
+        collection: Collection,
+        body: dict[str, Any],
+        *,
+        converted: Mapping[Collection, dict[str, Any]] | None = None,
+    ) -> StoredObject:
+        """Store a complete body as the next version of its object.
+
+        Args:
+            collection: Collection of the resource, in the version of the body.
+            body: The object.
+            converted: The object in other versions, if it is known.
+        """
         new = StoredObject.of(collection.kind, body, self.version + 1)
         self.version += 1
         collection.record(self.version, new.key, new)
         for sibling in collection.siblings:
             if sibling is not collection:
-                other = _convert(collection.kind, sibling.kind, body)
-                shown = StoredObject.of(sibling.kind, other, self.version)
+                given = (converted or {}).get(sibling)
+                shown = (
+                    _shown(new, collection.kind, sibling.kind)
+                    if given is None
+                    else StoredObject.of(sibling.kind, given, self.version)
+                )
                 sibling.record(self.version, new.key, shown)
 
         self._wake()
@@ -391,7 +452,7 @@ class Storage:
         Objects keep the order in which they were written. Ends all watches.
         """
         found = [
-            (it, stored)
+            it.readable(stored.key)
             for it in self._collections.values()
             if it is it.siblings[0]
             for stored in it
@@ -403,8 +464,8 @@ class Storage:
             body["metadata"]["uid"] = make_uid()
             self.version += 1
             for sibling in collection.siblings:
-                other = _convert(collection.kind, sibling.kind, body)
-                new = StoredObject.of(sibling.kind, other, self.version)
+                made = StoredObject.of(collection.kind, body, self.version)
+                new = _shown(made, collection.kind, sibling.kind)
                 renewed.setdefault(sibling, []).append(new)
 
         if self.version == before:
@@ -433,9 +494,13 @@ def _set_siblings(collections: tuple[Collection, ...]) -> None:
         collection.siblings = collections
 
 
-def _convert(kind: Kind, other: Kind, body: dict[str, Any]) -> dict[str, Any]:
-    """Convert an object between two versions of its resource."""
-    return other.from_storage(kind.to_storage(body))
+def _shown(stored: StoredObject, kind: Kind, other: Kind) -> StoredObject:
+    """Return an object in another version; unchanged if a webhook must convert it."""
+    if kind is other or other.conversion is not None:
+        return stored
+
+    body = other.from_storage(kind.to_storage(stored.body()))
+    return StoredObject.of(other, body, stored.version)
 
 
 def _path_of(resource: Resource) -> tuple[str, str, str]:
@@ -492,6 +557,11 @@ class StoredObject(msgspec.Struct, frozen=True, eq=False, gc=False):
         decoded: dict[str, Any] = json_codec.loads(self.raw)
         return decoded
 
+    def is_of(self, kind: Kind) -> bool:
+        """Return whether a custom resource is in the version of a kind."""
+        version = f'{{"apiVersion":"{kind.resource.api_version}"'
+        return self.raw.startswith(version.encode())
+
     def field(self, path: str) -> str:
         """Return a selectable field; `""` if it is missing."""
         if path == "metadata.name":
@@ -518,6 +588,15 @@ class Change:
     new: StoredObject | None = None
     next: Change | None = None
     _encoded: dict[tuple[str, str], bytes] = field(default_factory=dict)
+
+    def replace_states(self, converted: Mapping[StoredObject, StoredObject]) -> None:
+        """Replace unconverted states by converted ones."""
+        self._encoded.clear()
+        if self.old is not None:
+            self.old = converted.get(self.old, self.old)
+
+        if self.new is not None:
+            self.new = converted.get(self.new, self.new)
 
     def line(self, event: str) -> bytes:
         """Return the watch line of this change, encoded once for all watches.

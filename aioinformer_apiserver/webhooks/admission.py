@@ -23,6 +23,7 @@ from aioinformer_apiserver.webhooks.calls import (
     endpoint_of,
     key_of,
 )
+from aioinformer_apiserver.webhooks.conversion import Conversion
 from aioinformer_apiserver.webhooks.matching import (
     Attributes,
     Invocation,
@@ -57,9 +58,12 @@ _EXEMPT = frozenset(
 
 
 def has_webhooks(storage: Storage, collection: Collection) -> bool:
-    """Return whether writes to a collection may call admission webhooks."""
+    """Return whether writes to a collection may call webhooks."""
     if collection.kind.resource in _EXEMPT:
         return False
+
+    if collection.kind.conversion is not None:
+        return True
 
     return any(len(storage.collection(it)) for it in _EXEMPT)
 
@@ -142,6 +146,16 @@ class WebhookAdmission:
         self._mutate(attributes, _keep)
         self._validate(attributes)
 
+    def to_storage(self, kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+        """Return a custom resource in the storage version, by its conversion webhook."""
+        storage = next(
+            it.kind
+            for it in self._request.collection.siblings
+            if it.kind.resource.version == kind.storage_version
+        )
+        given = _with_type(body, kind)
+        return Conversion(storage, self._services, self._ledger).convert([given])[0]
+
     # ---------------------------------------------------------------- rounds
 
     def _mutate(
@@ -185,7 +199,7 @@ class WebhookAdmission:
         decode: Callable[[dict[str, Any]], dict[str, Any]],
     ) -> dict[str, Any] | None:
         """Return the object as one webhook patches it; None without a patch."""
-        shown = _converted(attributes, invocation.kind)
+        shown = self._converted(attributes, invocation.kind)
         call, request = self._call(invocation, shown, number)
         answer = self._answers([call])[0]
         verdict = self._verdict(invocation.webhook, request, answer)
@@ -199,7 +213,7 @@ class WebhookAdmission:
 
         try:
             patched = json_patch(shown.new, verdict.patch)
-            return decode(_convert(patched, invocation.kind, attributes.kind))
+            return decode(self._convert(patched, invocation.kind, attributes.kind))
         except ApiError as exc:
             raise statuses.internal_error(exc.message) from exc
 
@@ -210,7 +224,7 @@ class WebhookAdmission:
             invocation = invocation_of(webhook, attributes, self._storage)
             if invocation is not None:
                 self._check_dry_run(webhook)
-                shown = _converted(attributes, invocation.kind)
+                shown = self._converted(attributes, invocation.kind)
                 found.append((webhook, *self._call(invocation, shown, 0)))
 
         answers = self._answers([call for _, call, _ in found])
@@ -244,6 +258,28 @@ class WebhookAdmission:
             if attributes.is_namespace
             else attributes
         )
+
+    def _converted(self, attributes: Attributes, kind: Kind) -> Attributes:
+        """Return attributes with the objects in the version of a kind."""
+        if kind is attributes.kind:
+            return attributes
+
+        new, old = attributes.new, attributes.old
+        return replace(
+            attributes,
+            new=new and self._convert(new, attributes.kind, kind),
+            old=old and self._convert(old, attributes.kind, kind),
+        )
+
+    def _convert(self, body: dict[str, Any], kind: Kind, other: Kind) -> dict[str, Any]:
+        if kind is other:
+            return body
+
+        if other.conversion is not None:
+            conversion = Conversion(other, self._services, self._ledger)
+            return conversion.convert([_with_type(body, kind)])[0]
+
+        return _with_type(other.from_storage(kind.to_storage(body)), other)
 
     def _check_dry_run(self, webhook: Webhook) -> None:
         """Reject a dry run if the webhook has side effects."""
@@ -337,25 +373,6 @@ class WebhookAdmission:
 
 def _keep(body: dict[str, Any]) -> dict[str, Any]:
     return body
-
-
-def _converted(attributes: Attributes, kind: Kind) -> Attributes:
-    """Return attributes with the objects in the version of a kind."""
-    if kind is attributes.kind:
-        return attributes
-
-    return replace(
-        attributes,
-        new=attributes.new and _convert(attributes.new, attributes.kind, kind),
-        old=attributes.old and _convert(attributes.old, attributes.kind, kind),
-    )
-
-
-def _convert(body: dict[str, Any], kind: Kind, other: Kind) -> dict[str, Any]:
-    if kind is other:
-        return body
-
-    return _with_type(other.from_storage(kind.to_storage(body)), other)
 
 
 def _with_type(body: dict[str, Any], kind: Kind) -> dict[str, Any]:

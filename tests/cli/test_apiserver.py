@@ -92,6 +92,22 @@ async def test_pods_option_creates_pods_config_maps_and_nodes(
     assert names.issuperset(NAMESPACES)
 
 
+@pytest.mark.parametrize("collects", [True, False])
+async def test_garbage_collector_option_deletes_dependents(
+    collects: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = await served(APIServerOptions(port=0, garbage_collector=collects), capsys)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "u"}
+    metadata = {"name": "a", "namespace": "default", "ownerReferences": [owner]}
+
+    async with Client.from_url(url) as client:
+        await client.create(resources.CONFIG_MAPS, {"metadata": metadata})
+        await asyncio.sleep(1)
+        left = await client.list(resources.CONFIG_MAPS)
+
+    assert [it.name for it in left] == ([] if collects else ["a"])
+
+
 async def test_apiserver_creates_no_namespaces_on_demand(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

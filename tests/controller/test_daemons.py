@@ -110,6 +110,27 @@ async def test_daemon_starts_after_caches_are_synced() -> None:
             await controller.shutdown()
 
 
+async def test_many_daemons_start_in_slices_of_the_loop() -> None:
+    turns: list[int] = [0]
+    begun: list[int] = []
+
+    async def watch(request: ReconcileRequest, ctx: Context) -> None:
+        begun.append(turns[0])
+        await asyncio.Event().wait()
+
+    async def count() -> None:
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    source = FakeListerWatcher(*(named(f"pod-{n}") for n in range(1000)))
+    async with running(count()), controlled(Notes(), source, daemons=[watch]):
+        while len(begun) < 1000:
+            await asyncio.sleep(0)
+
+    assert begun[-1] - begun[0] > 5, "other tasks run in between"
+
+
 @pytest.mark.parametrize("while_deleting", [False, True])
 async def test_daemon_ends_when_the_deletion_is_requested(while_deleting: bool) -> None:
     watcher = Watcher()

@@ -74,7 +74,8 @@ def test_failures_keep_the_latest_and_no_exceptions() -> None:
     failures.failed(ReconcileRequest("default", "7"), Unprintable(), 2, at=200.0)
     found = failures.newest_first(300.0, lambda _: None)
 
-    assert len(found) == len(failures) == MOST_FAILURES
+    assert len(found) == MOST_FAILURES
+    assert len(failures) == MOST_FAILURES + 5
     assert found[0].request.name == "7"
     assert (found[0].error, found[0].message, found[0].seconds_ago) == (
         "Unprintable",
@@ -83,6 +84,10 @@ def test_failures_keep_the_latest_and_no_exceptions() -> None:
     )
     assert len(found[1].message) == MOST_CHARACTERS
     assert "0" not in {it.request.name for it in found}
+    for number in reversed(range(MOST_FAILURES + 5)):
+        failures.succeeded(ReconcileRequest("default", str(number)))
+
+    assert len(failures) == 0
 
 
 async def test_queue_knows_when_a_delayed_item_is_added() -> None:

@@ -141,9 +141,11 @@ async def test_key_triggered_by_its_own_writes_is_slowed_down_and_named(
     async with world() as here:
         await here.create("a")
         begin = now()
-        async with running(here.controller(stamp).run()):
+        controller = here.controller(stamp)
+        async with running(controller.run()):
             await asyncio.sleep(10)
             assert here.storms == 1
+            assert controller.status().storms == 1
             (line,) = warnings_of(caplog)
             await asyncio.sleep(15)
 

@@ -11,9 +11,10 @@ from controller_helpers import controlled
 from widget_helpers import Bench, bench, widget
 
 from aioinformer import ReconcileRequest
-from aioinformer.errors import AlreadyOwned, NotFound, OptionsError
+from aioinformer.errors import AlreadyOwned, NotFound, OptionsError, TransportError
 from aioinformer.model.resources import CONFIG_MAPS, DEPLOYMENTS
 from aioinformer.testing import APIServer, FakeListerWatcher
+from aioinformer.testing.faults import Cut
 
 if TYPE_CHECKING:
     from aioinformer.controller import Context
@@ -64,6 +65,22 @@ async def test_apply_creates_child_with_controller_reference() -> None:
         }
     ]
     assert {it["manager"] for it in metadata["managedFields"]} == {"gadgets"}
+
+
+async def test_apply_without_response_is_sent_again() -> None:
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
+        if it.reconciles == 2:
+            it.server.faults.add(Cut(verb="patch", after_bytes=0))
+            with pytest.raises(TransportError):
+                await ctx.apply(settings("red"))
+
+        await ctx.apply(settings("blue"))
+        assert it.map()["data"] == {"colour": "blue"}
+
+    async with bench(act) as it:
+        await it.again()
+        assert it.reconciles > 1
+        assert it.failures == []
 
 
 async def test_apply_of_unchanged_child_sends_nothing() -> None:

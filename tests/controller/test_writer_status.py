@@ -25,7 +25,7 @@ from aioinformer.model import drop
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer.testing import APIServer
-from aioinformer.testing.faults import Refuse
+from aioinformer.testing.faults import Cut, Refuse
 
 if TYPE_CHECKING:
     from aioinformer.controller import Context
@@ -174,7 +174,8 @@ async def test_status_of_object_deleted_unnoticed_is_dropped() -> None:
         assert it.writes("widgets") == ["patch"]
 
 
-async def test_status_of_recreated_object_is_not_written() -> None:
+@pytest.mark.parametrize("pause", [0, 1], ids=["unnoticed", "noticed"])
+async def test_status_of_recreated_object_is_not_written(pause: int) -> None:
     async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
         if it.reconciles > 1:
             return
@@ -182,6 +183,7 @@ async def test_status_of_recreated_object_is_not_written() -> None:
         ctx.set_status(ready=1)
         it.server.delete(WIDGETS, "web", namespace="default")
         it.server.create(WIDGETS, widget())
+        await asyncio.sleep(pause)
 
     async with bench(act) as it:
         assert it.failures == []
@@ -273,6 +275,31 @@ async def test_status_is_written_early() -> None:
     assert written[1] is None
 
 
+async def test_status_that_failed_early_is_written_at_the_end() -> None:
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
+        if it.reconciles > 1:
+            return
+
+        ctx.set_status(ready=1, url="a")
+        refuse(it, 500)
+        with pytest.raises(ServerError):
+            await ctx.write_status()
+
+        ctx.set_status(ready=2)
+
+    async with bench(act) as it:
+        assert it.widget()["status"] == {"ready": 2, "url": "a"}
+
+
+async def test_reconcile_that_raises_leadership_lost_writes_no_status() -> None:
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
+        ctx.set_status(ready=1)
+        raise LeadershipLost("another replica leads")
+
+    async with bench(act) as it:
+        assert "status" not in it.widget()
+
+
 async def test_missing_status_subresource_is_explained() -> None:
     async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
         ctx.set_status(ready=1)
@@ -320,6 +347,26 @@ async def test_stale_reconcile_reads_before_it_skips_a_write() -> None:
             found = server.get(WIDGETS, "web", namespace="default")
 
     assert stale == [False, True]
+    assert found["status"] == {"ready": 1}
+
+
+async def test_status_is_read_after_write_without_response() -> None:
+    numbers = [2, 1]
+
+    @with_object(KubeObject)
+    async def reconcile(obj: KubeObject, ctx: Context) -> None:
+        ctx.set_status(ready=numbers.pop(0))
+
+    async with APIServer(resources=[WIDGETS]) as server, server.client() as client:
+        server.create(WIDGETS, widget(status={"ready": 1}))
+        widgets = informer_of(Lagging(server.list_watch(WIDGETS), 60))
+        controller = Controller("gadgets", reconcile, for_=widgets, client=client)
+        server.faults.add(Cut(verb="patch", after_bytes=0))
+        async with informed(widgets), running(controller.run()):
+            await asyncio.sleep(15)
+            found = server.get(WIDGETS, "web", namespace="default")
+
+    assert numbers == [], "the first write failed, and was retried"
     assert found["status"] == {"ready": 1}
 
 

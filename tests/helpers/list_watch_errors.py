@@ -62,6 +62,7 @@ ERRORS: dict[str, tuple[Exception, str]] = {
 # Errors that neither a source raises nor the reflector creates from responses.
 NEVER = {
     errors.AioInformerError,
+    errors.AlreadyOwned,
     errors.HandlerError,
     errors.InformerStopped,
     errors.InternalError,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioinformer import KubeObject, condition, is_ready
+from aioinformer import KubeObject, condition, is_ready, rolled_out
 from aioinformer.controller import (
     find_status_condition,
     is_status_condition_true,
@@ -235,3 +235,46 @@ def test_malformed_conditions_are_replaced() -> None:
     new = set_status_condition(broken, "Paid", "True", reason="Paid")
 
     assert [it["type"] for it in new] == ["Ready", "Paid"]
+
+
+# ---------------------------------------------------------------- rolled_out
+
+COUNTS = {"replicas": 3, "updatedReplicas": 3, "availableReplicas": 3}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, True),
+        ({"observedGeneration": 1}, False),
+        ({"updatedReplicas": 2, "availableReplicas": 2}, False),
+        ({"replicas": 4}, False),
+        ({"availableReplicas": 2}, False),
+    ],
+    ids=["done", "not observed", "not updated", "old replicas", "not available"],
+)
+@pytest.mark.parametrize("of", [dict, KubeObject.of])
+def test_deployment_is_rolled_out_like_kubectl_says(
+    of: Callable[[Any], Any], change: dict[str, int], expected: bool
+) -> None:
+    deployment = {
+        "metadata": {"name": "web", "generation": 2},
+        "spec": {"replicas": 3},
+        "status": {"observedGeneration": 2, **COUNTS, **change},
+    }
+    assert rolled_out(of(deployment)) is expected
+
+
+@pytest.mark.parametrize(
+    ("deployment", "expected"),
+    [
+        (None, False),
+        ({"metadata": {"name": "web"}}, False),
+        ({"metadata": {"generation": 1}, "spec": {"replicas": 0}, "status": {}}, False),
+        ({"spec": {"replicas": 0}, "status": {"observedGeneration": 1}}, True),
+        ({"spec": {}, "status": {"replicas": 1, "updatedReplicas": 1}}, False),
+    ],
+    ids=["absent", "new", "not observed", "scaled to 0", "default of 1"],
+)
+def test_deployment_with_missing_fields(deployment: Any, expected: bool) -> None:
+    assert rolled_out(deployment) is expected

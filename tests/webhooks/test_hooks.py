@@ -303,7 +303,7 @@ async def test_mutating_function_that_returns_no_object_fails() -> None:
 
 def test_mutating_refuses_deletions() -> None:
     with pytest.raises(OptionsError, match="deleted"):
-        mutating(SITES, operations=["DELETE"])
+        mutating(SITES, operations=["DELETE"])(anything)
 
 
 # ------------------------------------------------------------ options
@@ -348,9 +348,11 @@ def test_generator_functions_are_refused() -> None:
         validating(SITES)(check)
 
 
-def test_resource_must_be_one() -> None:
-    with pytest.raises(OptionsError, match="needs a Resource"):
-        validating("sites")(anything)  # type: ignore[arg-type]
+def test_decorator_needs_a_resource() -> None:
+    for decorate in (validating, mutating):
+        for resource in ("sites", anything):
+            with pytest.raises(OptionsError, match="needs the Resource"):
+                decorate(resource)  # type: ignore[arg-type]
 
 
 def test_names_are_made_of_function_and_resource() -> None:

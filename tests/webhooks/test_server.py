@@ -592,10 +592,8 @@ async def test_caller_that_leaves_in_the_middle_of_a_review_is_no_error(
         await writer.wait_closed()
         await asyncio.sleep(0.1)
 
-    assert [it.getMessage() for it in caplog.records if it.name != "aioinformer"] == [
-        "webhook server: serves plain HTTP, but a kube-apiserver requires HTTPS "
-        "(pass cert_dir=)"
-    ]
+    (record,) = caplog.records  # only the warning of a server without a certificate
+    assert "serves plain HTTP" in record.getMessage()
     assert not counts.results
 
 
