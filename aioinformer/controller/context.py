@@ -201,7 +201,7 @@ class Context:
         also if it failed or timed out, but not if it was cancelled or leadership was
         lost. Nothing is written if the status has them already, or the object does not
         exist any more. The next reconcile of the request sees the write. If it fails,
-        the reconcile counts as failed.
+        or takes more than 30 s, the reconcile counts as failed.
 
         The write has the version that was read. After a `Conflict` the object is read
         again and the changes are applied to it, up to 5 times. Fields and conditions of
