@@ -156,7 +156,7 @@ class ReconcileTracer:
         first = True
         for it in changes:
             received = self._tracer.start_span(
-                f"receive {it.kind}",
+                f"receive {it.kind or it.change}",
                 Context(),
                 SpanKind.CONSUMER,
                 {"aioinformer.change": it.change, "aioinformer.key": it.key},

@@ -199,6 +199,22 @@ async def test_requeue_is_linked_to_the_reconcile_that_asked_for_it() -> None:
     assert links_of(requeued) == [asking.context.span_id]
 
 
+async def test_event_of_source_and_timer_begin_traces() -> None:
+    async def clock() -> AsyncIterator[str]:
+        await asyncio.sleep(2)
+        yield "default/a"
+        await asyncio.sleep(1000)
+
+    async def reconcile(request: ReconcileRequest, ctx: Context) -> None:
+        return None
+
+    async with traced(reconcile, sources={"clock": clock}, every=10) as (_, traces):
+        await asyncio.sleep(15)
+
+    assert len(traces.named("receive clock")) == 1
+    assert traces.named("receive timer")
+
+
 async def test_cancelled_reconcile_ends_its_span() -> None:
     async def reconcile(request: ReconcileRequest, ctx: Context) -> None:
         await asyncio.sleep(1000)

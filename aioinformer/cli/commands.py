@@ -575,12 +575,13 @@ def webhooks(
     validating, mutating or conversion. The module is imported from the current folder
     or an installed package. The manifests are a ValidatingWebhookConfiguration, a
     MutatingWebhookConfiguration, and spec.conversion of CRDs, which must exist. Without
-    --ca-file and --cert-manager, something else must add the caBundle.
+    --ca-file and --cert-manager, something else must add the caBundle. Never pass them
+    to kubectl delete, which would delete the CRDs, too.
 
     \b
     Example:
       aioinformer webhooks site_webhooks:HOOKS --service sites -n prod --cert-manager \\
-        | kubectl apply --server-side -f -
+        | kubectl apply --server-side --field-manager=webhooks -f -
     """
 
     from aioinformer.cli import webhooks as it

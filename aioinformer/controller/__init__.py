@@ -16,6 +16,7 @@ from aioinformer.controller.daemons import Daemon
 from aioinformer.controller.event_recorder import EventRecorder
 from aioinformer.controller.finalizers import finalizer
 from aioinformer.controller.leader_election import LeaderElector, LeaderLock
+from aioinformer.controller.lease_candidate import LeaseCandidate
 from aioinformer.controller.lease_lock import LeaseLock
 from aioinformer.controller.lease_record import LeaseRecord
 from aioinformer.controller.manager import Manager
@@ -57,6 +58,7 @@ __all__ = [
     "FailingRequest",
     "LeaderElector",
     "LeaderLock",
+    "LeaseCandidate",
     "LeaseLock",
     "LeaseRecord",
     "Manager",

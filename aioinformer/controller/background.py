@@ -8,6 +8,7 @@ the end of that task decides about the next call.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -39,6 +40,8 @@ class Background:
         self.rng: random.Random = random.Random()
         """Source of the jitter of delays. One for each function would be slow."""
         self._work = work
+        # Calls inherit it, and not that of an informer's handler.
+        self._context = contextvars.copy_context()
         self._functions: set[BackgroundFunction] = set()
 
     def run(
@@ -73,7 +76,9 @@ class Background:
 
     def start_task(self, function: BackgroundFunction) -> asyncio.Task[Ending]:
         """Start the task of one call."""
-        task = self._work.create_task(function.guarded(), name=function.name)
+        task = self._work.create_task(
+            function.guarded(), name=function.name, context=self._context.copy()
+        )
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
         return task

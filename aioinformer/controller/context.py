@@ -44,13 +44,13 @@ T = TypeVar("T")
 
 
 class Context:
-    """Context of one reconcile, created by `Controller`.
+    """Context of one reconcile, or of one call of a daemon, created by `Controller`.
 
     Attributes:
         request: Request of the reconcile.
         lister: Lister of the controller's `for_` informer.
         causes: Changes since the last reconcile of the request, oldest first, at most
-            10. Empty if the request was added to the queue by hand.
+            10. Empty for a daemon, or if the request was added to the queue by hand.
         attempt: Number of attempts in a row, by the queue's rate limiter, 1 for the
             first.
         stale: True if the informers did not show the writes of this or an earlier
@@ -201,7 +201,7 @@ class Context:
         also if it failed or timed out, but not if it was cancelled or leadership was
         lost. Nothing is written if the status has them already, or the object does not
         exist any more. The next reconcile of the request sees the write. If it fails,
-        the reconcile counts as failed.
+        or takes more than 30 s, the reconcile counts as failed.
 
         The write has the version that was read. After a `Conflict` the object is read
         again and the changes are applied to it, up to 5 times. Fields and conditions of

@@ -132,6 +132,7 @@ class ElectorState:
         on_new_leader: Callback for each new leader.
         on_started_leading: Callback for the begin of leadership.
         on_stopped_leading: Callback for its end.
+        coordinated: True if a coordinator elects.
     """
 
     def __init__(
@@ -142,6 +143,7 @@ class ElectorState:
         on_new_leader: Callable[[str], object] | None = None,
         on_started_leading: Callable[[], object] | None = None,
         on_stopped_leading: Callable[[], object] | None = None,
+        coordinated: bool = False,
     ) -> None:
         self.observed: ObservedRecord | None = None
         self.sent: float | None = None
@@ -156,6 +158,11 @@ class ElectorState:
         self._on_new_leader = on_new_leader
         self._on_started_leading = on_started_leading
         self._on_stopped_leading = on_stopped_leading
+        self._next_step = (
+            lease_record.next_coordinated_step
+            if coordinated
+            else lease_record.next_step
+        )
         self._reported_leader = ""
 
     # Properties read their attributes once, as other threads may call them.
@@ -191,9 +198,7 @@ class ElectorState:
         if not leading and self._must_let_expire(now):
             return lease_record.Step.WAIT
 
-        return lease_record.next_step(
-            self.observed, self._identity, now, leading=leading
-        )
+        return self._next_step(self.observed, self._identity, now, leading=leading)
 
     def _must_let_expire(self, now: float) -> bool:
         """Return True if unanswered claims of this replica hold the Lease.
@@ -207,6 +212,15 @@ class ElectorState:
             and observed.record.holder == self._identity
             and now < observed.alive_until + self._timing.reclaim_delay
         )
+
+    @property
+    def why_yield(self) -> str:
+        """Reason for the step `YIELD`."""
+        preferred = self.observed.record.preferred if self.observed else ""
+        if self.leader == self._identity and preferred:
+            return f"the coordinator prefers {preferred}"
+
+        return f"the lease is held by {self.leader or 'no replica'}"
 
     def claim(self, wall: datetime) -> LeaseRecord:
         """Return the record that makes this replica the leader, or keeps it leading."""

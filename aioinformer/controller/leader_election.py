@@ -128,6 +128,9 @@ class LeaderElector:
         on_stopped_leading: Plain function, called without arguments when it stops
             leading: as soon as leadership is lost, or when the work has ended and
             before the Lease is released.
+        coordinated: True if a coordinator elects, with a `LeaseCandidate` of this
+            replica. The elector then never creates or takes the Lease. It stops leading
+            when the coordinator prefers another replica.
         name: Name in the log and in metrics; None for that of the lock.
         metrics: Sink of `leader_election_master_status` and other metrics.
         on_error: Callback for a `HandlerError` when one of these functions fails.
@@ -149,6 +152,7 @@ class LeaderElector:
         on_new_leader: Callable[[str], object] | None = None,
         on_started_leading: Callable[[], object] | None = None,
         on_stopped_leading: Callable[[], object] | None = None,
+        coordinated: bool = False,
         name: str | None = None,
         metrics: MetricsSink = NULL_SINK,
         on_error: Callable[[HandlerError], None] | None = None,
@@ -180,7 +184,9 @@ class LeaderElector:
             on_new_leader,
             on_started_leading,
             on_stopped_leading,
+            coordinated,
         )
+        self._coordinated = coordinated
         self._loop: asyncio.AbstractEventLoop | None = None
         # Cancels the work at the deadline, while there is work.
         self._work_timeout: asyncio.Timeout | None = None
@@ -421,7 +427,10 @@ class LeaderElector:
             raise asyncio.CancelledError
 
     async def _try(self) -> None:
-        if self.deadline is not None and self._state.observed is not None:
+        leads = self.deadline is not None and self._state.observed is not None
+        if leads and self._coordinated:
+            self._metrics.slow_path()  # the coordinator may prefer another replica
+        elif leads:
             try:
                 await self._claim()
             except (Conflict, NotFound):
@@ -438,7 +447,7 @@ class LeaderElector:
             case Step.CREATE | Step.CLAIM:
                 await self._claim()
             case Step.YIELD:
-                self._lose(f"the lease is held by {self.leader or 'no replica'}")
+                self._lose(self._state.why_yield)
             case Step.WAIT:
                 pass
 

@@ -22,6 +22,7 @@ __all__ = [
     "ObservedRecord",
     "Step",
     "claimed",
+    "next_coordinated_step",
     "next_step",
     "observe",
     "released",
@@ -40,6 +41,8 @@ class LeaseRecord:
         acquired: Timestamp of the acquisition, informational.
         renewed: Timestamp of the last renewal, informational.
         transitions: Number of changes of the holder.
+        preferred: Identity that a coordinator wants to lead next; empty for none. It is
+            read only.
     """
 
     holder: str = ""
@@ -47,6 +50,7 @@ class LeaseRecord:
     acquired: str = ""
     renewed: str = ""
     transitions: int = 0
+    preferred: str = ""
 
     @classmethod
     def of(cls, spec: Mapping[str, Any]) -> LeaseRecord:
@@ -61,6 +65,7 @@ class LeaseRecord:
             acquired=_field(spec, "acquireTime", ""),
             renewed=_field(spec, "renewTime", ""),
             transitions=_field(spec, "leaseTransitions", 0),
+            preferred=_field(spec, "preferredHolder", ""),
         )
 
     def spec(self) -> dict[str, Any]:
@@ -144,6 +149,25 @@ def next_step(
         return Step.YIELD
 
     return Step.WAIT if holder and now < observed.alive_until else Step.CLAIM
+
+
+def next_coordinated_step(
+    observed: ObservedRecord | None, identity: str, now: float, *, leading: bool
+) -> Step:
+    """Return the next step for the observed Lease of a coordinator.
+
+    It is never created or taken: the coordinator writes the holder. A leader yields when
+    the coordinator prefers another one. See `next_step` for the arguments.
+    """
+    if observed is None:
+        return Step.WAIT
+
+    record = observed.record
+    if record.holder != identity or (leading and record.preferred):
+        return Step.YIELD if leading else Step.WAIT
+
+    held = now < observed.alive_until and not record.preferred
+    return Step.CLAIM if held else Step.WAIT
 
 
 def claimed(

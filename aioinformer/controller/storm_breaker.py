@@ -10,6 +10,11 @@ A storm is one of two loops:
   again and again. Others who change other fields of the object, however often, are no
   reason: then each write answers a new state.
 
+If others react to each own write, as a controller that reports it in a status does,
+their changes could be the reason for the next write. So the next reconcile is delayed
+once, until they have arrived. The one after it sees only an own write: in a loop it
+writes again, in a rollout it does not.
+
 Both are recognised by states of objects, so a requeue, a retry or an object that
 others change often is none. Objects are compared only while a key is inspected: once
 its reconciles have written more than once a second for 3 s.
@@ -69,6 +74,12 @@ MAX_SLOW_SECONDS: Final = 300.0
 
 TRIAL_SECONDS: Final = 10.0
 """Duration of a trial, in which a key is not slowed down."""
+
+SETTLE_SECONDS: Final = 0.3
+"""Delay of a reconcile, until others have reacted to its write."""
+
+SETTLE_INTERVAL_SECONDS: Final = 60.0
+"""Time between two of these delays, unless the first one proved a round."""
 
 INSPECTED_SECONDS: Final = 2.0
 """Time without evidence after which another key may be inspected instead."""
@@ -149,6 +160,15 @@ class _Seen(NamedTuple):
     def is_deletion(self) -> bool:
         return isinstance(self.event, Deleted)
 
+    @property
+    def marks_deletion(self) -> bool:
+        event = self.event
+        return (
+            isinstance(event, Updated)
+            and event.old.deletion_timestamp is None
+            and event.new.deletion_timestamp is not None
+        )
+
 
 class _Foreign(NamedTuple):
     """Changes of others to an object since the last own write."""
@@ -196,6 +216,10 @@ class _Inspection:
     overflow: bool = False
     self_caused: bool = False
     """True if only own writes triggered the last reconcile."""
+    settles: bool = False
+    """True to delay the reconcile after the running one."""
+    settle_after: float = 0.0
+    """Time of the next such delay."""
     writes: dict[_Target, dict[str, list[Request]]] = field(default_factory=dict)
     """Own requests by object and version, "" for deletions."""
     known: dict[_Target, frozenset[FieldPath]] = field(default_factory=dict)
@@ -224,7 +248,13 @@ class _Inspection:
         """Return own requests that may have led to a change."""
         versions = self.writes.get(seen.target, {})
         found = versions.get(object_of(seen.event).resource_version, [])
-        return found + versions.get("", []) if seen.is_deletion else found
+        if seen.is_deletion:
+            return found + versions.get("", [])
+
+        # A deletion may be two changes, of which only the second one is answered.
+        all_requests = (it for requests in versions.values() for it in requests)
+        deletions = [it for it in all_requests if it.method == "DELETE"]
+        return found + deletions if deletions and seen.marks_deletion else found
 
 
 def _leads_to(request: Request, fields: frozenset[FieldPath]) -> bool:
@@ -286,10 +316,11 @@ class StormBreaker:
             return None
 
         entry.began = now
-        storm = _next_round(entry, causes)
+        storm = _next_round(entry, causes, now)
         if storm is None:
             return None
 
+        entry.settle_after = now
         rounds = entry.add_round(now)
         if entry.phase == "inspected" and rounds >= ROUNDS:
             self._storms += 1
@@ -318,6 +349,10 @@ class StormBreaker:
         entry.add_writes(writes)
         if entry.phase == "slow":
             return max(0.0, entry.began + INTERVAL_SECONDS - now)
+
+        if entry.settles:
+            entry.settles = False
+            return SETTLE_SECONDS
 
         meter = self._meters.get(request)
         if entry.phase == "inspected" and (meter is None or meter.is_calm(now)):
@@ -386,7 +421,9 @@ class StormBreaker:
             entry.add_writes(writes)
 
 
-def _next_round(entry: _Inspection, causes: Iterable[Cause]) -> Storm | None:
+def _next_round(
+    entry: _Inspection, causes: Iterable[Cause], now: float
+) -> Storm | None:
     """Judge the changes since the last reconcile. Return a storm if they repeat."""
     events, overflow = entry.events, entry.overflow
     was_self_caused = entry.self_caused
@@ -401,8 +438,14 @@ def _next_round(entry: _Inspection, causes: Iterable[Cause]) -> Storm | None:
     if changes.conflict is not None:
         return changes.conflict
 
-    if was_self_caused and not changes.progress and not overflow:
+    if changes.progress or overflow or changes.repeated is None:
+        return None
+
+    if was_self_caused and not changes.answers:
         return changes.repeated
+
+    if now >= entry.settle_after:
+        entry.settles, entry.settle_after = True, now + SETTLE_INTERVAL_SECONDS
 
     return None
 
@@ -412,6 +455,8 @@ class _Changes:
     """Changes between the beginnings of two reconciles."""
 
     own: int = 0
+    answers: bool = False
+    """True if others changed something before the first own write: a reason for it."""
     progress: bool = False
     repeated: Storm | None = None
     conflict: Storm | None = None
@@ -424,16 +469,15 @@ def _judge(entry: _Inspection, events: Iterable[_Seen]) -> _Changes:
         requests = entry.requests_of(seen)
         # Objects that this key does not write are not compared, however often others
         # change them.
-        if seen.target not in entry.writes:
-            continue
-
-        compared += 1
-        if compared <= MAX_COMPARED:
+        compared += seen.target in entry.writes
+        if seen.target in entry.writes and compared <= MAX_COMPARED:
             _compare(entry, seen, requests, found)
         elif requests:
             found.own += 1
             found.progress |= seen.target not in entry.known
             entry.known.setdefault(seen.target, frozenset())
+
+        found.answers |= not found.own
 
     _shrink(entry.known, MAX_OBJECTS)
     _shrink(entry.foreign, MAX_OBJECTS)

@@ -155,7 +155,7 @@ class InformerWaits:
 
         resource = self._sources.resource
         kind = "" if resource is None else resource.kind
-        if kind and written.kind and kind != written.kind:
+        if kind and written.kind not in {"", "PartialObjectMetadata", kind}:
             raise OptionsError(
                 f"{self._sources.name} has objects of kind {kind}, not {written.kind}"
             )

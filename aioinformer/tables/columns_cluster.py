@@ -380,6 +380,12 @@ def _hosts(rules: list[dict[str, Any]], limit: int = 3) -> str:
     return f"{listed} + {len(rules) - limit} more..." if is_cut else listed
 
 
+def _webhook_cells(body: Mapping[str, Any], now: datetime) -> list[Any]:
+    webhooks = at(body, "webhooks")
+    count = len(webhooks) if isinstance(webhooks, list) else 0
+    return [name(body), count, age(body, now)]
+
+
 def _ingress_class_cells(body: Mapping[str, Any], now: datetime) -> list[Any]:
     parameters, shown = mapping(body, "spec", "parameters"), NONE
     if parameters:
@@ -527,6 +533,12 @@ CLUSTER_LAYOUTS: dict[Resource, Layout] = {
             AGE,
         ),
         _class_cells,
+    ),
+    resources.MUTATING_WEBHOOK_CONFIGURATIONS: Layout(
+        (NAME, *integers("Webhooks"), AGE), _webhook_cells
+    ),
+    resources.VALIDATING_WEBHOOK_CONFIGURATIONS: Layout(
+        (NAME, *integers("Webhooks"), AGE), _webhook_cells
     ),
     resources.LEASES: Layout((NAME, *texts("Holder"), AGE), _lease_cells),
     resources.ROLE_BINDINGS: Layout(_ROLE_COLUMNS, _binding_cells),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from aioinformer import json_codec
 from aioinformer.errors import AioInformerError, DecodeError, OptionsError
@@ -31,8 +31,6 @@ __all__ = [
     "mutating",
     "validating",
 ]
-
-T = TypeVar("T")
 
 OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 

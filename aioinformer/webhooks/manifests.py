@@ -6,7 +6,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.errors import OptionsError
-from aioinformer.model.validation import is_name, is_subdomain
+from aioinformer.model.validation import is_subdomain
 from aioinformer.webhooks.conversions import Conversion
 from aioinformer.webhooks.hooks import AdmissionHook
 from aioinformer.webhooks.reviews import hooks_of
@@ -59,7 +59,7 @@ def webhook_manifests(
     if bool(url) == bool(service):
         raise OptionsError("webhook manifests need either a service or a url")
 
-    if service and not (is_name(service) and is_name(namespace)):
+    if service and not all(map(_is_label, (service, namespace))):
         raise OptionsError(
             f"no Service can be named {service!r} in the namespace {namespace!r}"
         )
@@ -103,6 +103,11 @@ def webhook_manifests(
         _converted(crd, client(f"/convert/{crd}"), annotations) for crd in converted
     ]
     return documents
+
+
+def _is_label(name: str) -> bool:
+    """Return whether services and namespaces can have this name."""
+    return is_subdomain(name) and "." not in name
 
 
 def _metadata(name: str, annotations: Mapping[str, str]) -> dict[str, Any]:

@@ -165,8 +165,8 @@ class Webhooks:
         metrics: MetricsSink | None = None,
         on_error: Callable[[HandlerError], None] | None = None,
     ) -> None:
-        self.hooks = hooks_of(hooks)
-        self.calls = Calls()
+        self.hooks: tuple[Hook, ...] = hooks_of(hooks)
+        self.calls: Calls = Calls()
         self._scope = ScopedSink(metrics or NULL_SINK, "webhooks")
         self._metrics = GuardedSink(self._scope, "webhooks")
         self._errors = ErrorReporter("webhooks", on_error, self._scope)

@@ -78,7 +78,7 @@ class WorkQueueMetrics(Generic[T]):
         self._name = name
         self._given = self._sink = sink
         self._depths = depths
-        self.retries = 0
+        self.retries: int = 0
         self._clock: Callable[[], float] = _no_time
 
         # Invariant: an effective add is in _since until its item is taken, if ever.
@@ -190,7 +190,8 @@ class WorkQueueMetrics(Generic[T]):
 
             self._reported.clear()
             self._reported_depths.clear()
-            self._past = self.retries = 0
+            self._past = 0
+            self.retries = 0
             self._ages_due = 0.0
 
         self.changed()

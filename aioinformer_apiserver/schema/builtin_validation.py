@@ -20,6 +20,7 @@ from aioinformer_apiserver.schema import (
     core_validation,
     network_validation,
     storage_validation,
+    webhook_validation,
     workload_validation,
 )
 from aioinformer_apiserver.schema.field_validation import (
@@ -409,6 +410,7 @@ _OBJECT_CHECKS: dict[Resource, Callable[[Object], Iterator[FieldError]]] = {
     resources.JOBS: workload_validation.validate_job,
     resources.LEASES: core_validation.validate_lease,
     resources.LIMIT_RANGES: core_validation.validate_limit_range,
+    resources.MUTATING_WEBHOOK_CONFIGURATIONS: webhook_validation.validate_mutating_webhooks,
     resources.NAMESPACES: core_validation.validate_namespace,
     resources.NETWORK_POLICIES: network_validation.validate_network_policy,
     resources.NODES: core_validation.validate_node,
@@ -427,6 +429,7 @@ _OBJECT_CHECKS: dict[Resource, Callable[[Object], Iterator[FieldError]]] = {
     resources.SERVICES: network_validation.validate_service,
     resources.STATEFUL_SETS: workload_validation.validate_stateful_set,
     resources.STORAGE_CLASSES: storage_validation.validate_storage_class,
+    resources.VALIDATING_WEBHOOK_CONFIGURATIONS: webhook_validation.validate_validating_webhooks,
 }
 
 _UPDATE_CHECKS: dict[Resource, Callable[[Object, Object], Iterator[FieldError]]] = {

@@ -49,7 +49,7 @@ class Line:
         client._endpoint.send = self.send
         self._watches: list[Any] = []
 
-    async def send(self, request: Any) -> Any:
+    async def send(self, request: Any, **options: Any) -> Any:
         of_lease = "/leases/" in request.path
         if self.mode == "hung" or (self.mode == "lease-hung" and of_lease):
             # When the line is back, some requests arrive late, the others never.
@@ -60,7 +60,7 @@ class Line:
             raise TransportError("no route to host")
 
         led = self._replica.elector.is_leader
-        response = await self._send(request)
+        response = await self._send(request, **options)
         if request.method == "PATCH" and not led:
             self._replica.unfenced.append(request.path)
 

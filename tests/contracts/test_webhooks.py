@@ -306,7 +306,9 @@ async def test_conversion_webhook_converts_by_way_of_the_hub(
         return {"spec": {"images": [site["spec"]["image"]]}}
 
     crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    async with http.post(crds, json=definition(group)) as answer:
+    kind = {"Content-Type": "application/apply-patch+yaml"}
+    crd = f"{crds}/sites.{group}?fieldManager=kubectl"
+    async with http.patch(crd, json=definition(group), headers=kind) as answer:
         assert answer.status == 201, await answer.text()
 
     def path(version: str) -> str:
@@ -336,6 +338,11 @@ async def test_conversion_webhook_converts_by_way_of_the_hub(
             assert listed["spec"] == {"images": ["web:1"]}
             assert listed["metadata"]["uid"] == stored["metadata"]["uid"]
             assert listed["metadata"]["annotations"] == {"from": "v1alpha1"}
+
+            # A later apply of the CRD keeps its conversion.
+            async with http.patch(crd, json=definition(group), headers=kind) as answer:
+                conversion_of = (await answer.json())["spec"]["conversion"]
+                assert conversion_of["strategy"] == "Webhook"
 
             hub = {"apiVersion": f"{group}/v1", "kind": "Site"}
             await create(http, path("v1"), "bad", **hub, spec={"image": "broken"})

@@ -348,6 +348,26 @@ async def test_G11_daemon_is_cancelled_and_fenced_when_leadership_is_lost() -> N
     assert len(refused) == 1
 
 
+@pytest.mark.parametrize("late", [False, True])
+async def test_daemon_can_stop_its_controller(late: bool) -> None:
+    stopped: list[str] = []
+
+    async def watch(request: ReconcileRequest, ctx: Context) -> None:
+        await controller.shutdown()  # would wait for itself
+        stopped.append(request.name)
+
+    source = FakeListerWatcher(*([] if late else [named("a")]))
+    pods = informer_of(source)
+    controller = Controller("pods", Notes(), for_=pods, daemons=[watch])
+    async with informed(pods), controller:
+        await settle()
+        if late:
+            source.add(named("a"))
+
+        await asyncio.sleep(1)
+        assert stopped == ["a"]
+
+
 async def test_threads_of_a_daemon_end_before_it() -> None:
     gate, begun, ended = threading.Event(), threading.Event(), []
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 from controller_helpers import Acts, Notes, Slow, config_map, elector_of, managed, named
-from leader_helpers import MemoryLease
+from leader_helpers import MemoryLease, MemoryLock, elector, hang
 from prometheus_client import CollectorRegistry
 
 from aioinformer import (
@@ -137,6 +137,27 @@ async def test_candidate_serves_while_another_replica_leads(
         "leading",
     )
     assert notes.names == []
+
+
+async def test_endpoints_answer_while_the_manager_waits_to_lead_again(
+    server: APIServer, port: int
+) -> None:
+    lock = MemoryLock(MemoryLease(), "me")
+    sink = PrometheusSink(CollectorRegistry())
+    manager = managed(server, Notes(), elector=elector(lock), metrics=sink)
+    manager.serve(port, host="127.0.0.1")
+    async with manager:
+        for fault in (None, hang, None):
+            lock.fault = fault
+            await asyncio.sleep(60)
+            assert (await read(port, "/livez"))[0] == 200
+            (row,) = (await tables(port))["manager"]
+            assert row["leads"] is (fault is None)
+
+        _, page = await read(port, "/metrics")
+
+    assert 'workqueue_adds_total{name="maps"} 1.0' in page, "of the second run"
+    assert 'leader_election_master_status{name="lease"} 1.0' in page
 
 
 async def test_port_in_use_ends_the_manager_at_its_start(server: APIServer) -> None:

@@ -335,3 +335,32 @@ async def test_ended_informer_is_not_waited_for() -> None:
 
     await waiting
     assert len(writes) == 0
+
+
+def test_own_writes_are_noted_with_their_versions() -> None:
+    writes = writes_of()
+    patch, delete = request("PATCH"), request("DELETE")
+    writes.add(patch, answer(9))
+    writes.add(delete, ended())
+    writes.add(request("PATCH", dryRun="All"), answer(10))
+
+    assert [(it.key, it.version, it.request) for it in writes.own] == [
+        ("default/web", "9", patch),
+        ("default/web", "", delete),
+    ]
+
+
+def test_release_of_last_finalizer_is_noted_as_deletion() -> None:
+    writes = writes_of()
+    marked = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    body = named("web", uid="u1", resourceVersion="9", **marked)
+    writes.add(request("PATCH"), answer(**body))
+
+    assert [it.version for it in writes.own] == ["9", ""]
+
+
+def test_own_writes_of_daemons_are_not_kept() -> None:
+    writes = PendingWrites([informer_of(FakeListerWatcher())], limit=2)
+    writes.add(request("PATCH"), answer())
+
+    assert not writes.own

@@ -10,6 +10,7 @@ from aioinformer.controller.storm_breaker import (
     MAX_INSPECTED,
     MAX_KEYS,
     MAX_SLOW_SECONDS,
+    SETTLE_SECONDS,
     SLOW_SECONDS,
     TRIAL_SECONDS,
     Storm,
@@ -126,12 +127,34 @@ def test_trial_counts_only_its_own_rounds() -> None:
         assert wait is not None
         loop(it, wait)
 
-    it.others_write("wish")
-    for _ in range(2):
-        assert it.reconcile("seen") == 0.0
-
+    assert it.reconcile("seen") == 0.0
     assert it.reconcile() == 0.0
     assert it.breaker.proceed(it.request, it.now + TRIAL_SECONDS) is None
+
+
+def test_answers_to_changes_that_arrive_during_a_reconcile_are_no_storm() -> None:
+    it = Simulation(StormBreaker())
+    for _ in range(300):
+        it.reconcile("step", after=("report",))
+        it.now += 0.05
+
+    assert it.breaker.inspects
+    assert not it.storms
+
+
+def test_mixed_causes_delay_one_reconcile_a_minute() -> None:
+    it = Simulation(StormBreaker())
+    pauses = []
+    for _ in range(1200):
+        pauses.append(it.reconcile("seen"))
+        it.others_write("wish")
+        pauses.append(it.reconcile("seen"))
+        it.others_write("wish")
+        it.now += 0.1
+
+    assert not it.storms
+    assert set(pauses) == {0.0, SETTLE_SECONDS}
+    assert 2 <= pauses.count(SETTLE_SECONDS) <= 4
 
 
 def test_inspection_ends_when_the_key_calms_down() -> None:
@@ -175,6 +198,18 @@ def test_creation_of_one_object_again_and_again_is_a_storm() -> None:
 
     ((_, storm),) = it.storms
     assert str(storm).startswith("POST ConfigMap default/child creates it, which")
+
+
+def test_own_deletions_and_creations_in_turn_are_a_storm() -> None:
+    it = Simulation(StormBreaker())
+    for _ in range(100):
+        it.create("child")
+        it.now += 0.05
+        it.delete("child")
+        it.now += 0.05
+
+    ((_, storm),) = it.storms
+    assert storm.cause == "own_writes"
 
 
 def test_update_without_changes_does_not_claim_the_write_of_others() -> None:

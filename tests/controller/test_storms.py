@@ -83,6 +83,23 @@ class World:
             count for (name, _), count in self.sink.counts.items() if name == COUNT
         )
 
+    async def annotate(self, ctx: Context, pod: str, step: str) -> None:
+        annotations = {"metadata": {"annotations": {"step": step}}}
+        await ctx.client.patch(PODS, pod, annotations, namespace="default")
+
+    def report_steps(self, group: asyncio.TaskGroup, delay: float) -> None:
+        """Report the step of each annotated pod in its status, some seconds later."""
+
+        async def report(pod: KubeObject) -> None:
+            await asyncio.sleep(delay)
+            status = {"status": {"message": pod.annotations["step"]}}
+            await self.client.patch_status(PODS, pod.name, status, namespace="default")
+
+        @self.pods.on_update
+        def changed(old: KubeObject, new: KubeObject) -> None:
+            if old.annotations != new.annotations:
+                group.create_task(report(new))
+
     async def patch(self, **data: str) -> None:
         """Change the config map `a` as another client."""
         await self.client.patch(
@@ -264,6 +281,24 @@ async def test_storm_that_writes_many_children_is_named() -> None:
         for number in range(CHILDREN):
             await here.client.create(PODS, child(f"pod-{number}", "a"))
 
+        async with running(here.controller(stamp, owns=[here.pods]).run()):
+            await asyncio.sleep(10)
+
+        assert here.storms == 1
+
+
+@pytest.mark.parametrize("reaction", [0.03, 0.1])
+async def test_loop_to_which_others_react_is_a_storm(reaction: float) -> None:
+    """Another controller reports each write to a child in the status of the child."""
+
+    async def stamp(obj: KubeObject, ctx: Context) -> None:
+        await here.annotate(ctx, "child", str(now()))
+
+    async with world() as here, asyncio.TaskGroup() as group:
+        await here.create("a")
+        await here.client.create(PODS, child("child", "a"))
+
+        here.report_steps(group, reaction)
         async with running(here.controller(stamp, owns=[here.pods]).run()):
             await asyncio.sleep(10)
 
@@ -466,6 +501,33 @@ async def test_rollout_is_no_storm() -> None:
         assert here.storms == 0
 
 
+@pytest.mark.parametrize("reaction", [0.005, 0.03, 0.1])
+async def test_steps_that_follow_reports_of_others_are_no_storm(
+    reaction: float,
+) -> None:
+    """Another controller reports each step of a child, and the next step follows."""
+
+    async def advance(obj: KubeObject, ctx: Context) -> None:
+        pod = here.pods.lister.get("default/child")
+        assert pod is not None
+        step = pod.annotations.get("step", "0")
+        if pod.at("status.message", "0") == step:
+            await here.annotate(ctx, "child", str(int(step) + 1))
+
+    async with world() as here, asyncio.TaskGroup() as group:
+        await here.create("a")
+        await here.client.create(PODS, child("child", "a"))
+
+        here.report_steps(group, reaction)
+        async with running(here.controller(advance, owns=[here.pods]).run()):
+            await asyncio.sleep(20)
+
+        assert here.storms == 0
+        pod = here.pods.lister.get("default/child")
+        assert pod is not None
+        assert int(pod.annotations["step"]) > 100
+
+
 @pytest.mark.parametrize("idempotent", [True, False])
 async def test_object_that_others_change_often_is_no_storm(*, idempotent: bool) -> None:
     """Others change one field 50 times a second; the reconcile reports it in another."""
@@ -523,6 +585,29 @@ async def test_requeue_that_finds_new_states_outside_is_no_storm() -> None:
         async with running(here.controller(poll).run()):
             await asyncio.sleep(30)
 
+        assert here.storms == 0
+
+
+async def test_source_outside_of_the_cluster_is_no_storm() -> None:
+    async def changes() -> AsyncIterator[str]:
+        while True:
+            await asyncio.sleep(0.03)
+            yield "default/a"
+
+    async def report(obj: KubeObject, ctx: Context) -> None:
+        outside = str(int(now() * 100))
+        if obj.at("data.outside") != outside:
+            await write(ctx, obj, outside=outside)
+
+        await asyncio.sleep(0.05)
+
+    async with world() as here:
+        await here.create("a")
+        controller = here.controller(report, sources={"outside": changes})
+        async with running(controller.run()):
+            await asyncio.sleep(20)
+
+        assert len(here.times["maps"]) > 100
         assert here.storms == 0
 
 

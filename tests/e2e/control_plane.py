@@ -158,8 +158,12 @@ def kubeconfig_of(plane: ControlPlane) -> str:
 
 
 @contextmanager
-def a_control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
+def a_control_plane(binaries: Binaries, *options: str) -> Iterator[ControlPlane]:
     """Run both servers during the block; they serve when it starts.
+
+    Args:
+        binaries: Programs to run.
+        *options: Further options of the kube-apiserver.
 
     Raises:
         SetupError: They are not ready within 60 s, or end before.
@@ -168,7 +172,7 @@ def a_control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
         for attempts_left in reversed(range(_ATTEMPTS)):
             attempt = stack.enter_context(ExitStack())
             try:
-                plane = _start(binaries, attempt)
+                plane = _start(binaries, attempt, options)
                 break
             except _PortTakenError as exc:
                 attempt.close()
@@ -184,7 +188,9 @@ class _PortTakenError(Exception):
     """Another process took the port."""
 
 
-def _start(binaries: Binaries, stack: ExitStack) -> ControlPlane:
+def _start(
+    binaries: Binaries, stack: ExitStack, options: tuple[str, ...]
+) -> ControlPlane:
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="e2e-")))
     client_port, peer_port, secure_port = _free_ports(3)
     plane = ControlPlane(
@@ -195,7 +201,8 @@ def _start(binaries: Binaries, stack: ExitStack) -> ControlPlane:
     stack.callback(plane.stop)
     _write_credentials(binaries, folder)
     plane.commands["etcd"] = _etcd_command(binaries, plane, peer_port)
-    plane.commands["kube-apiserver"] = _apiserver_command(binaries, plane, secure_port)
+    apiserver = _apiserver_command(binaries, plane, secure_port)
+    plane.commands["kube-apiserver"] = [*apiserver, *options]
     plane.start("etcd")
     plane.start("kube-apiserver")
     _wait_ready(plane)

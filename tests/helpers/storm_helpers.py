@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from aioinformer.client.verbs import Request
 from aioinformer.controller.pending_writes import OwnWrite
 from aioinformer.controller.reconcile import Cause, ReconcileRequest
-from aioinformer.informer.notifications import Added, Updated
+from aioinformer.informer.notifications import Added, Deleted, Updated
 from aioinformer.json_codec import dumps
 from aioinformer.model.objects import KubeObject
 
@@ -48,14 +48,26 @@ class Simulation:
         self._change(fields)
 
     def reconcile(
-        self, *fields: str, causes: Iterable[Cause] = (CHANGED,), method: str = "PATCH"
+        self,
+        *fields: str,
+        causes: Iterable[Cause] = (CHANGED,),
+        after: tuple[str, ...] = (),
     ) -> float:
-        """Run a reconcile that writes fields, and return its pause."""
+        """Run a reconcile that writes fields, and return its pause.
+
+        Args:
+            fields: Fields that it writes.
+            causes: Its causes.
+            after: Fields that others write while it runs, before its own write.
+        """
         storm = self.breaker.began(self.request, causes, self.now)
         if storm is not None:
             self.storms.append((self.now, storm))
 
-        writes = [self._own(self._change(fields), fields, method)] if fields else []
+        if after:
+            self.others_write(*after)
+
+        writes = [self._own(self._change(fields), fields, "PATCH")] if fields else []
         return self.breaker.ended(self.request, writes, self.now)
 
     def reconcile_idly(self, *fields: str) -> float:
@@ -74,6 +86,19 @@ class Simulation:
         obj = state(self.version, {}, name)
         self.breaker.observe([self.request], self.informer, "ConfigMap", Added(obj))
         write = self._own(obj, (), "POST")
+        return self.breaker.ended(self.request, [write], self.now)
+
+    def delete(self, name: str) -> float:
+        """Run a reconcile that deletes an object. The response has no version."""
+        storm = self.breaker.began(self.request, (CHANGED,), self.now)
+        if storm is not None:
+            self.storms.append((self.now, storm))
+
+        self.version += 1
+        obj = state(self.version, {}, name)
+        self.breaker.observe([self.request], self.informer, "ConfigMap", Deleted(obj))
+        path = f"/api/v1/namespaces/default/configmaps/{name}"
+        write = OwnWrite(self.informer, obj.key, "", Request("DELETE", path))
         return self.breaker.ended(self.request, [write], self.now)
 
     def _own(self, obj: KubeObject, fields: Iterable[str], method: str) -> OwnWrite:

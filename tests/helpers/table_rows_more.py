@@ -15,12 +15,14 @@ from aioinformer.model.resources import (
     INGRESSES,
     LEASES,
     LIMIT_RANGES,
+    MUTATING_WEBHOOK_CONFIGURATIONS,
     NETWORK_POLICIES,
     POD_DISRUPTION_BUDGETS,
     PRIORITY_CLASSES,
     ROLE_BINDINGS,
     ROLES,
     STORAGE_CLASSES,
+    VALIDATING_WEBHOOK_CONFIGURATIONS,
 )
 
 _NONE = "<none>"
@@ -199,6 +201,22 @@ OTHER_ROWS = [
         "low",
         [-7, False, AGE, "Never"],
         {"value": -7, "preemptionPolicy": "Never"},
+    ),
+    Row(MUTATING_WEBHOOK_CONFIGURATIONS, "none", [0, AGE], {}),
+    Row(
+        VALIDATING_WEBHOOK_CONFIGURATIONS,
+        "one",
+        [1, AGE],
+        {
+            "webhooks": [
+                {
+                    "name": "a.example.com",
+                    "clientConfig": {"url": "https://example.com"},
+                    "admissionReviewVersions": ["v1"],
+                    "sideEffects": "None",
+                }
+            ]
+        },
     ),
     Row(
         STORAGE_CLASSES,

@@ -117,7 +117,7 @@ async def _apply(http: aiohttp.ClientSession, body: dict[str, Any]) -> str:
     if body["kind"] == "CustomResourceDefinition":
         path = f"{_CRDS}/{body['metadata']['name']}"
         kind = {"Content-Type": "application/apply-patch+yaml"}
-        query = {"fieldManager": "test", "force": "true"}
+        query = {"fieldManager": "webhooks"}
         async with http.patch(path, json=body, headers=kind, params=query) as answer:
             assert answer.status == 200, await answer.text()
 

@@ -11,7 +11,7 @@ from controller_helpers import Lagging, informed, informer_of, named
 from informer_helpers import settle
 from prometheus_client import CollectorRegistry
 
-from aioinformer import KubeObject, SharedInformer
+from aioinformer import KubeObject, SharedInformer, SharedInformerFactory
 from aioinformer.errors import HistoryReset, InformerStopped, OptionsError
 from aioinformer.metrics_prometheus import PrometheusSink
 from aioinformer.model.resources import CONFIG_MAPS
@@ -105,6 +105,22 @@ async def test_deletion_is_seen_when_object_is_missing_or_marked(
 
     assert waited == pytest.approx(LAG, abs=0.1)
     assert (left is not None) is bool(finalizers)
+
+
+async def test_deletion_is_seen_by_informer_of_metadata() -> None:
+    async with APIServer() as server, server.client() as client:
+        server.create(CONFIG_MAPS, named("old"))
+        factory = SharedInformerFactory(client)
+        maps = factory.informer(CONFIG_MAPS, metadata_only=True)
+        async with factory:
+            await maps.wait_synced(timeout=10)
+            old = maps.lister.get("default/old")
+            assert old is not None
+            assert old.kind == "PartialObjectMetadata"
+            await client.delete(CONFIG_MAPS, "old", namespace="default")
+            await maps.has_seen(old, timeout=10, deleted=True)
+            await maps.has_seen(await create(client, "new"), timeout=10)
+            assert [it.name for it in maps.lister.list()] == ["new"]
 
 
 async def test_removal_of_last_finalizer_is_seen_as_deletion() -> None:

@@ -24,24 +24,38 @@ if TYPE_CHECKING:
     import aiohttp
     from contract_servers import ServerUnderTest
 
-__all__ = ["http", "own", "plane", "recovery", "server"]
+__all__ = ["coordinating", "http", "own", "plane", "recovery", "server"]
 
 
 @pytest.fixture(scope="session")
 def plane() -> Iterator[ControlPlane]:
     """Yield a control plane that may be killed."""
     server_of(None)  # skips if there are no real servers
+    with a_control_plane(_binaries()) as plane:
+        secrets_of(plane.folder)
+        yield plane
+
+
+@pytest.fixture
+async def coordinating() -> AsyncIterator[ServerUnderTest]:
+    """Yield a server of its own that elects leaders, with a namespace of this test."""
+    server_of(None)
+    gate = "--feature-gates=CoordinatedLeaderElection=true"
+    api = "--runtime-config=coordination.k8s.io/v1beta1=true"
+    with a_control_plane(_binaries(), gate, api) as plane:
+        secrets_of(plane.folder)
+        yield await _with_namespace(server_of(plane))
+
+
+def _binaries() -> Binaries:
     built = Path(os.environ["AIOINFORMER_E2E_PROGRAMS"])
-    binaries = Binaries(
+    return Binaries(
         etcd=built / "etcd",
         kube_apiserver=built / "kube-apiserver",
         keys=built / "keys",
         kubectl=Path(os.environ["AIOINFORMER_E2E_KUBECTL"]),
         elector=Path(os.environ["AIOINFORMER_E2E_ELECTOR"]),
     )
-    with a_control_plane(binaries) as plane:
-        secrets_of(plane.folder)
-        yield plane
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from children import in_background
 from disclosures import note
 from scenes import client_of, create, until
 
-from aioinformer import LeaderElector
-from aioinformer.controller import LeaseLock
+from aioinformer import LeaderElector, Manager
+from aioinformer.controller import LeaseCandidate, LeaseLock
 
 if TYPE_CHECKING:
     import subprocess
@@ -167,3 +167,32 @@ async def test_electors_of_aioinformer_and_client_go_take_turns(
     assert at(taken["acquireTime"]) - at(left["renewTime"]) >= duration
     # Nobody wrote while another one led.
     assert await turns.leaders() == ["go-1", "ours-1", "go-2", "ours-2"]
+
+
+async def test_kube_apiserver_elects_the_oldest_candidate(
+    coordinating: ServerUnderTest,
+) -> None:
+    server, record = coordinating, list[str]()
+
+    def replica(name: str, version: str) -> Manager:
+        client = client_of(server)
+        lock = LeaseLock(client, LEASE, namespace=server.namespace, identity=name)
+        manager = Manager(client, elector=LeaderElector(lock, coordinated=True))
+
+        async def work() -> None:
+            record.append(f"{name} begins")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                record.append(f"{name} ends")
+
+        manager.add(work)
+        candidate = LeaseCandidate(client, lock, binary_version=version)
+        manager.add(candidate, leader_only=False)
+        return manager
+
+    async with asyncio.timeout(120), replica("new", "1.36.0"):
+        await until(lambda: record == ["new begins"])
+        async with replica("old", "1.35.0"):
+            moved = ["new begins", "new ends", "old begins"]
+            await until(lambda: record == moved)

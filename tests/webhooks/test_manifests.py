@@ -143,6 +143,7 @@ def test_manifests_for_a_url_name_no_service() -> None:
         ({}, "either a service or a url"),
         ({**PLACE, "url": "https://x"}, "either a service or a url"),
         ({"service": "sites"}, "no Service can be named"),
+        ({**PLACE, "service": "Sites"}, "no Service can be named 'Sites'"),
         ({"url": "https://x"}, "need a name"),
         ({**PLACE, "cert_manager": True, "ca": b"x"}, "adds the CA itself"),
         ({"url": "https://x", "name": "a", "cert_manager": True}, "needs a service"),

@@ -9,6 +9,7 @@ import io
 import json
 import logging
 import shutil
+import socket
 import ssl
 import threading
 import time
@@ -19,11 +20,13 @@ import httpx
 import pytest
 from aiohttp import web
 from credential_helpers import Authority
+from prometheus_client import CollectorRegistry, generate_latest
 from web_hosts import by_aiohttp
 from webhook_helpers import Counts, running
 
 from aioinformer import KubeObject, Manager, Resource
 from aioinformer.errors import HandlerError, OptionsError
+from aioinformer.metrics_prometheus import PrometheusSink
 from aioinformer.testing import APIServer
 from aioinformer.webhooks import (
     AdmissionRequest,
@@ -538,14 +541,34 @@ async def _post(http: aiohttp.ClientSession, url: str) -> Any:
 
 async def test_server_runs_in_a_manager(caplog: Logs) -> None:
     server = WebhookServer(HOOKS, port=0, host="127.0.0.1")
-    async with APIServer() as apiserver, Manager(apiserver.client()) as manager:
-        manager.add(server, leader_only=False)
-        async with asyncio.timeout(10):
-            while server.why_not_serving():
-                await asyncio.sleep(0.1)
+    checks = {"webhooks": server.why_not_serving}
+    registry = CollectorRegistry()
+    async with APIServer() as apiserver:
+        sink = PrometheusSink(registry)
+        manager = Manager(apiserver.client(), metrics=sink)
+        with socket.create_server(("127.0.0.1", 0)) as found:
+            port = found.getsockname()[1]
 
-        async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as http:
-            assert (await _post(http, CHECK))["response"]["allowed"] is True
+        manager.serve(port=port, host="127.0.0.1", checks=checks)
+        ready = f"http://127.0.0.1:{port}/readyz/webhooks"
+        async with manager, aiohttp.ClientSession() as http:
+            async with http.get(ready) as answer:
+                assert answer.status == 503
+
+            manager.add(server, leader_only=False)
+            async with asyncio.timeout(10):
+                while server.why_not_serving():
+                    await asyncio.sleep(0.1)
+
+            async with http.get(ready) as answer:
+                assert answer.status == 200
+
+            body = await _post(http, f"http://127.0.0.1:{server.port}{CHECK}")
+            assert body["response"]["allowed"] is True
+            text = generate_latest(registry).decode()
+
+    labels = 'result="allowed",webhook="check.sites.example.com"'
+    assert f"aioinformer_webhook_requests_total{{{labels}}} 1.0" in text
 
     assert "plain HTTP, but a kube-apiserver requires HTTPS" in caplog.text
     assert server.why_not_serving()

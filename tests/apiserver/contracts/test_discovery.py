@@ -66,6 +66,9 @@ rbac.authorization.k8s.io/v1:
     roles Role N - - -
 storage.k8s.io/v1:
     storageclasses StorageClass - sc - -
+admissionregistration.k8s.io/v1:
+    mutatingwebhookconfigurations MutatingWebhookConfiguration - - api-extensions -
+    validatingwebhookconfigurations ValidatingWebhookConfiguration - - api-extensions -
 apiextensions.k8s.io/v1:
     customresourcedefinitions CustomResourceDefinition - crd,crds api-extensions status
 scheduling.k8s.io/v1:

@@ -61,6 +61,7 @@ COLUMNS = {
     "jobs": f"Name, Status, Completions, Duration, Age, {_WIDE_PODS}, Selector+",
     "leases": "Name, Holder, Age",
     "limitranges": _PLAIN,
+    "mutatingwebhookconfigurations": "Name, Webhooks:integer, Age",
     "namespaces": "Name, Status, Age",
     "networkpolicies": "Name, Pod-Selector, Age",
     "nodes": "Name, Status, Roles, Age, Version, Internal-IP+, External-IP+, "
@@ -87,6 +88,7 @@ COLUMNS = {
     "statefulsets": f"Name, Ready, Age, {_WIDE_PODS}",
     "storageclasses": "Name, Provisioner, ReclaimPolicy, VolumeBindingMode, "
     "AllowVolumeExpansion, Age",
+    "validatingwebhookconfigurations": "Name, Webhooks:integer, Age",
 }
 
 NONE, UNKNOWN = "<none>", "<unknown>"

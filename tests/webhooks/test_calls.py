@@ -1,0 +1,160 @@
+"""Threads of plain functions, and what else a caller may pass."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from webhook_helpers import running
+
+from aioinformer import KubeObject, Resource
+from aioinformer.webhooks import (
+    WebhookServer,
+    conversion,
+    mutating,
+    validating,
+    webhook_app,
+)
+from aioinformer.webhooks.calls import MAX_THREADS, Calls
+from aioinformer.webhooks.reviews import Webhooks
+
+SITES = Resource("example.com", "v1", "sites", "Site")
+SITE: dict[str, Any] = {"metadata": {"name": "blog"}, "spec": {}}
+
+pytestmark = [pytest.mark.realtime, pytest.mark.looptime(False)]
+
+
+async def test_threads_are_limited_also_after_a_cancellation() -> None:
+    calls, release, began = Calls(), threading.Event(), []
+
+    def stuck() -> None:
+        began.append(1)
+        release.wait(20)
+
+    tasks = [asyncio.create_task(calls.call(stuck)) for _ in range(MAX_THREADS + 1)]
+    while len(began) < MAX_THREADS:
+        await asyncio.sleep(0.01)
+
+    for task in tasks[:-1]:
+        task.cancel()
+
+    await asyncio.wait(tasks[:-1])
+    assert not tasks[-1].done()
+    assert len(began) == MAX_THREADS
+
+    release.set()
+    await tasks[-1]
+    await calls.ended()
+    assert len(began) == MAX_THREADS + 1
+
+
+async def test_function_may_return_a_coroutine() -> None:
+    async def warning() -> str:
+        return "checked"
+
+    hook = validating(SITES, name="check")(lambda obj: warning())
+
+    assert (await hook.review(SITE)).warnings == ("checked",)
+
+
+async def test_methods_and_callable_objects_are_functions() -> None:
+    class Checks:
+        def check(self, obj: KubeObject) -> str:
+            return f"{obj.name} by a method"
+
+        def __call__(self, obj: KubeObject) -> str:
+            return f"{obj.name} by an object"
+
+    method = validating(SITES)(Checks().check)
+    called = validating(SITES, name="called")(Checks())
+
+    assert (await method.review(SITE)).warnings == ("blog by a method",)
+    assert (await called.review(SITE)).warnings == ("blog by an object",)
+
+
+async def test_function_that_uses_a_wrong_type_fails() -> None:
+    @mutating(SITES)
+    def fill(obj: dict[str, Any]) -> None:
+        obj["spec"]["ports"] = {80, 443}
+
+    with pytest.raises(TypeError, match="set"):
+        await fill.review(SITE)
+
+
+async def test_plain_conversion_is_reviewed_in_a_thread() -> None:
+    threads = []
+
+    @conversion(SITES, "v1", "v2")
+    def upgrade(site: dict[str, Any]) -> None:
+        threads.append(threading.current_thread())
+
+    assert (await upgrade.review(SITE)).api_version == "example.com/v2"
+    assert threads != [threading.main_thread()]
+
+
+async def test_base_exception_of_a_function_is_an_http_error() -> None:
+    @conversion(SITES, "v1", "v2")
+    def upgrade(site: dict[str, Any]) -> None:
+        pytest.fail("tulip")  # derives from BaseException
+
+    webhooks = Webhooks(upgrade)
+    site = b'{"apiVersion": "example.com/v1", "kind": "Site", "metadata": {}}'
+    body = (
+        b'{"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", '
+        b'"request": {"uid": "1", "desiredAPIVersion": "example.com/v2", "objects": ['
+        + site
+        + b"]}}"
+    )
+    answer = await webhooks.answer("/convert/sites.example.com", body)
+
+    assert answer.status == 500
+    assert b"webhook sites.example.com failed: Failed" in answer.body
+    assert b"tulip" not in answer.body
+
+
+@pytest.mark.looptime(True)
+async def test_server_does_not_wait_forever_for_a_stuck_function(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    release = threading.Event()
+
+    @validating(SITES)
+    def stuck(obj: KubeObject) -> None:
+        release.wait(20)
+
+    server = WebhookServer(stuck, port=0, host="127.0.0.1")
+    async with running(server):
+        call = asyncio.create_task(server._webhooks.calls.call(stuck.function, None))
+        await asyncio.sleep(0.1)
+        call.cancel()
+        await asyncio.wait({call})
+
+    release.set()
+    await server._webhooks.calls.ended()
+    assert "a plain function still runs after the end of the server" in caplog.text
+
+
+async def test_asgi_app_accepts_lifespans_and_callers_that_leave() -> None:
+    app = webhook_app(validating(SITES, name="check")(lambda obj: None))
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    events = iter(["lifespan.startup", "lifespan.shutdown", "http.disconnect"])
+
+    async def receive() -> Any:
+        return {"type": next(events)}
+
+    await app({"type": "lifespan"}, receive, send)
+    path = "/validate/check.sites.example.com"
+    scope = {"type": "http", "method": "POST", "path": path, "headers": []}
+    await app(scope, receive, send)
+
+    assert [it["type"] for it in sent] == [
+        "lifespan.startup.complete",
+        "lifespan.shutdown.complete",
+    ]
+    assert repr(app) == f"<WebhookApp {path}>"
