@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import inspect
 import json
 import re
@@ -203,9 +204,10 @@ async def is_ready(ports: dict[str, str]) -> None:
     url = f"http://127.0.0.1:{ports['8080']}/readyz"
     async with asyncio.timeout(60), aiohttp.ClientSession() as http:
         while True:
-            async with http.get(url) as answer:
-                if answer.ok:
-                    return
+            with contextlib.suppress(aiohttp.ClientConnectionError):
+                async with http.get(url) as answer:
+                    if answer.ok:
+                        return
 
             await asyncio.sleep(0.05)
 
