@@ -249,15 +249,16 @@ class Manager(Lifecycle, WebLifespan):
             part.set_metrics(self._metrics)
 
         self._parts.append(_Part(part, runnable, leader_only))
-        group = self._leader_only if leader_only else self._all_replicas
-        if not group.ended:  # the next group of the leader starts it
-            group.add(runnable)
-
         if isinstance(part, Controller):
-            # Events outlive the leader's work.
+            # Events outlive the leader's work. They start first, as the controller
+            # writes them itself if nothing else does.
             events = Runnable(f"events of {part.name}", part.write_events)
             self._parts.append(_Part(part, events, leader_only=False))
             self._all_replicas.add(events)
+
+        group = self._leader_only if leader_only else self._all_replicas
+        if not group.ended:  # the next group of the leader starts it
+            group.add(runnable)
 
     async def remove(self, part: Controller | Runs | Function) -> None:
         """End a controller or another runnable, and forget it. Others continue.

@@ -70,7 +70,7 @@ def has_webhooks(storage: Storage, collection: Collection) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmittedRequest:
-    """What webhooks learn about a request.
+    """Properties of a request that webhooks see.
 
     Attributes:
         collection: Collection of the resource in the URL.

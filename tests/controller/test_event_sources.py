@@ -173,6 +173,27 @@ async def test_async_iterable_is_a_source() -> None:
     assert notes.names[:2] == ["1", "2"]
 
 
+async def test_async_iterator_without_aclose_is_a_source() -> None:
+    class Events:
+        def __init__(self) -> None:
+            self.keys = ["shop/a", "shop/b"]
+
+        def __aiter__(self) -> Events:
+            return self
+
+        async def __anext__(self) -> str:
+            if not self.keys:
+                await asyncio.Event().wait()
+
+            return self.keys.pop(0)
+
+    notes = Notes()
+    async with controlled(notes, sources={"events": Events()}):
+        pass
+
+    assert notes.names == ["a", "b"]
+
+
 async def test_source_cannot_delay_the_end_of_reconciles() -> None:
     async def stubborn() -> AsyncIterator[str]:
         try:

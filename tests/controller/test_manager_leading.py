@@ -14,7 +14,7 @@ from metrics_helpers import PlainSink
 
 from aioinformer import Controller, Manager
 from aioinformer.errors import LeadershipLost, OptionsError, ServerError
-from aioinformer.model.resources import CONFIG_MAPS
+from aioinformer.model.resources import CONFIG_MAPS, EVENTS
 from aioinformer.testing import APIServer
 
 if TYPE_CHECKING:
@@ -329,6 +329,37 @@ async def test_runnables_added_while_not_leading_start_with_leadership(
         assert rig.record[3:] == begins
         assert notes.names == ["a"]
         assert len(manager._leader_only._tasks) == 4
+
+
+async def test_controller_added_to_a_running_manager_records_events(
+    server: APIServer,
+) -> None:
+    rig, notes = Rig(server), list[str]()
+
+    async def reconcile(request: Any, ctx: Any) -> None:
+        notes.append(f"note {len(notes)}")
+        reason = f"Seen{len(notes)}"  # others would be one series
+        ctx.event(ctx.lister.get(request.key), "Normal", reason, notes[-1])
+
+    rig.part("other")
+    controller = rig.controller(reconcile)
+    async with rig.manager as manager:
+        await settle()
+        for _ in range(2):
+            manager.add(controller)
+            await asyncio.sleep(5)
+            await manager.remove(controller)
+            assert manager.recorders == ()
+
+        rig.manager.add(controller)
+        await asyncio.sleep(5)
+        await rig.lose()
+        await rig.recover()
+        await asyncio.sleep(5)
+
+    events = {it.get("note", it.get("message")) for it in server.objects(EVENTS)}
+    assert len(notes) == 4
+    assert events == set(notes)
 
 
 # ---------------------------------------------------------------- remove
