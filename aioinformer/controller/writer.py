@@ -16,6 +16,7 @@ from aioinformer.controller.owner_references import (
     set_controller_reference,
 )
 from aioinformer.errors import LeadershipLost, NotFound, OptionsError
+from aioinformer.model.resources import check_resource
 from aioinformer.model.validation import qualified_name_problem
 
 if TYPE_CHECKING:
@@ -175,12 +176,21 @@ class Writer:
         if resource is None:
             resource = children.resource_of(*verbs.type_of(body))
             resource = resource or await client.discovery.resource_of(body)
+        else:
+            check_resource(resource)
 
         metadata: dict[str, Any] = dict(body.get("metadata") or {})
         body["metadata"] = metadata
         _place(owner, resource, metadata)
-        body = set_controller_reference(owner, body)
         target = Child.of(resource, metadata)
+        own = self._shared.informers[0].resource
+        if own is not None and target == Child(own.group, own.plural, owner.key):
+            raise OptionsError(
+                f"ctx.apply() writes objects that {own} {owner.key} owns, not the object "
+                "itself: use ctx.client.apply(), or ctx.set_status() for its status"
+            )
+
+        body = set_controller_reference(owner, body)
         shown = children.shown(target)
         if shown is not None:
             reference = owner_reference(owner, controller=True)
