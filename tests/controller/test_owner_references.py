@@ -108,7 +108,9 @@ class Settings(msgspec.Struct):
 @pytest.mark.parametrize("wrong", ["Site", {"kind": "Site"}, ["Site"]])
 def test_owner_references_of_another_type_are_refused(wrong: Any) -> None:
     body = {"kind": "ConfigMap", "metadata": {"name": "web", "ownerReferences": wrong}}
-    with pytest.raises(OptionsError, match=r"ConfigMap web: .* must be a list of dicts"):
+    with pytest.raises(
+        OptionsError, match=r"ConfigMap web: .* must be a list of dicts"
+    ):
         set_controller_reference(SITE, body)
 
 
