@@ -7,6 +7,7 @@ import threading
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from contract_servers import WIDGETS
 from controller_helpers import Notes, controlled, informed, informer_of, managed, named
@@ -55,6 +56,14 @@ class Watcher:
     async def act(self, request: ReconcileRequest, ctx: Context) -> Result | None:
         await asyncio.Event().wait()
         return None
+
+
+class Spec(msgspec.Struct):
+    number: int
+
+
+class Numbered(msgspec.Struct):
+    spec: Spec
 
 
 def deleting(name: str) -> dict[str, Any]:
@@ -254,6 +263,33 @@ async def test_terminal_error_ends_a_daemon(caplog: pytest.LogCaptureFixture) ->
 
     assert len(failing.times) == 1
     assert "daemon Failing failed" in caplog.text
+
+
+async def test_change_of_spec_calls_a_daemon_again_after_a_terminal_error() -> None:
+    numbers: list[int] = []
+    calls = 0
+
+    async def daemon(request: ReconcileRequest, ctx: Context) -> Result | None:
+        nonlocal calls
+        calls += 1
+        ctx.set_status(calls=calls)  # a change that must not call it again
+        return await typed(request, ctx)
+
+    @with_object(Numbered)
+    async def typed(widget: Numbered, ctx: Context) -> None:
+        numbers.append(widget.spec.number)
+        await asyncio.Event().wait()
+
+    async def act(it: Bench, widget: KubeObject, ctx: Context) -> None: ...
+
+    async with bench(act, daemons=[daemon]) as it:  # the spec is empty
+        assert calls == 1
+        it.server.patch(WIDGETS, "web", {"spec": {"number": 1}}, namespace="default")
+        await asyncio.sleep(5)
+        it.server.patch(WIDGETS, "web", {"spec": {"number": 2}}, namespace="default")
+        await asyncio.sleep(5)
+
+    assert (calls, numbers) == (2, [1]), "it still runs"
 
 
 async def test_deletion_ends_the_wait_for_the_next_call() -> None:
