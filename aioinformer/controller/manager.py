@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from aioinformer._runnables import Runnable, Runnables
 from aioinformer._tasks import Supervisor
-from aioinformer._user_code import guarded_logger
+from aioinformer._user_code import guarded_logger, text_of
 from aioinformer.client.keep_open import keep_open
 from aioinformer.controller.controller import (
     Controller,
@@ -384,7 +384,7 @@ class Manager(Lifecycle, WebLifespan):
         Requests are neither authenticated nor logged.
 
         Args:
-            port: Port to listen on.
+            port: Port to listen on; 0 for any free one, which the log names.
             host: Address to listen on. None for all addresses, as a kubelet sends
                 probes to that of the pod.
             checks: Own checks of `/readyz` by name: functions without arguments, plain
@@ -400,8 +400,8 @@ class Manager(Lifecycle, WebLifespan):
             debug: False for no debug page.
 
         Raises:
-            OptionsError: If it was called before, the manager runs or has ended, or a
-                time, a check or its name is invalid. (If the port is in use, `start()`
+            OptionsError: If it was called before, the manager runs or has ended, or the
+                port, a time, a check or its name is invalid. (If the port is in use, `start()`
                 and `run()` raise OSError.)
             WrongLoop: If the manager runs in another event loop.
         """
@@ -488,7 +488,7 @@ class Manager(Lifecycle, WebLifespan):
         its lease expired and may be stuck. Thread-safe.
         """
         if self._failure is not None:
-            return f"failed: {self._failure!r}"
+            return f"failed: {text_of(self._failure, repr)}"
 
         elector = self.elector
         if elector is not None and not elector.healthy(LIVENESS_TOLERANCE_SECONDS):
