@@ -207,10 +207,11 @@ async def test_exit_on_loss_ends_manager(server: APIServer) -> None:
     assert rig.record[2:] == ["leader ends", "server ends"]
 
 
+@pytest.mark.parametrize("exit_on_loss", [False, True])
 async def test_failure_of_clean_up_after_a_loss_is_logged(
-    server: APIServer, caplog: pytest.LogCaptureFixture
+    server: APIServer, caplog: pytest.LogCaptureFixture, exit_on_loss: bool
 ) -> None:
-    rig, begun = Rig(server), list[float]()
+    rig, begun = Rig(server, exit_on_loss=exit_on_loss), list[float]()
 
     async def work() -> None:
         begun.append(now())
@@ -221,11 +222,16 @@ async def test_failure_of_clean_up_after_a_loss_is_logged(
                 raise ServerError("unreachable", status=503)
 
     rig.manager.add(work)
-    async with rig.manager:
-        await settle()
-        await rig.lose()
+    await rig.manager.start()
+    await settle()
+    await rig.lose()
+    if exit_on_loss:
+        with pytest.raises(LeadershipLost):  # the reason of all that follows
+            await rig.manager.run()
+    else:
         await rig.recover()
         assert len(begun) == 2
+        await rig.manager.shutdown()
 
     assert "work failed while it stopped, as leadership was lost" in caplog.text
 
