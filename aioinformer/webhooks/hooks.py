@@ -54,7 +54,8 @@ class Denied(AioInformerError):
         code: HTTP status, 400 to 499. None for 422 with a field, else 403.
 
     Raises:
-        OptionsError: If the message is empty, or the code is not between 400 and 499.
+        OptionsError: If the message is empty or no text, or the code is not between 400
+            and 499.
     """
 
     def __init__(
@@ -67,6 +68,13 @@ class Denied(AioInformerError):
     ) -> None:
         if not message:
             raise OptionsError("Denied needs a message for the client")
+
+        texts: list[object] = [message, *(causes or {}), *(causes or {}).values()]
+        wrong = next((it for it in texts if not isinstance(it, str)), None)
+        if wrong is not None:
+            raise OptionsError(
+                f"Denied takes texts, not {type(wrong).__name__}: pass str() of it"
+            )
 
         super().__init__(message)
         self.message = message
@@ -313,18 +321,18 @@ class AdmissionHook:
                 message=denied.message,
                 code=denied.code,
                 causes=denied.causes,
-                warnings=tuple(request.warnings),
+                warnings=self._warnings(request),
                 object=request.object,
             )
 
         if patched is None or request.object is None:
             return AdmissionResponse(
-                allowed=True, warnings=tuple(request.warnings), object=request.object
+                allowed=True, warnings=self._warnings(request), object=request.object
             )
 
         return AdmissionResponse(
             allowed=True,
-            warnings=tuple(request.warnings),
+            warnings=self._warnings(request),
             object=KubeObject.of(patched),
             patch=json_patch(request.object.to_dict(), patched),
         )
@@ -352,6 +360,16 @@ class AdmissionHook:
 
         merged: dict[str, Any] = merge_changes(request.subject.to_dict(), before, after)
         return merged
+
+    def _warnings(self, request: AdmissionRequest) -> tuple[str, ...]:
+        for it in request.warnings:
+            if not isinstance(it, str):
+                raise TypeError(
+                    f"webhook {self.name} appended {type(it).__name__} to "
+                    "request.warnings, not a text"
+                )
+
+        return tuple(request.warnings)
 
     def _argument(self, subject: KubeObject) -> Any:
         if self.into is None:
