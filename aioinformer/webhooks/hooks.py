@@ -29,6 +29,7 @@ __all__ = [
     "AdmissionResponse",
     "Denied",
     "mutating",
+    "plain",
     "validating",
 ]
 
@@ -342,14 +343,14 @@ class AdmissionHook:
     ) -> dict[str, Any] | None:
         """Call the function, and return the object that it has changed, or None."""
         given = self._argument(request.subject)
-        before = _plain(given) if self.mutates and self.into is not None else None
+        before = plain(given) if self.mutates and self.into is not None else None
         taken = check_function(self.function, ("object", "request"), "a webhook")
         result = await calls.call(self.function, *(given, request)[:taken])
         if not self.mutates:
             request.warnings.extend(_warnings_of(result, self.name))
             return None
 
-        after = _plain(given if result is None else result)
+        after = plain(given if result is None else result)
         if not isinstance(after, dict):
             raise TypeError(
                 f"webhook {self.name} returned {type(result).__name__}, not the object"
@@ -637,7 +638,7 @@ def _name_of(function: Callable[..., Any], name: str, resource: Resource) -> str
 # ------------------------------------------------------------ values
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return a new JSON value of an object or a model."""
     return json_codec.loads(json_codec.dumps(value, default=json_default))
 
