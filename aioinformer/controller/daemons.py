@@ -11,6 +11,7 @@ Controller("sites", reconcile, for_=sites, daemons=[watch_site])
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ from aioinformer.errors import OptionsError, TerminalError
 from aioinformer.informer.notifications import Deleted, Updated
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable
 
     from aioinformer.controller.background import Background, BackgroundFunction
     from aioinformer.controller.context import Reconcile
@@ -76,7 +77,7 @@ def daemons_of(given: Iterable[Reconcile | Daemon]) -> list[Daemon]:
     Raises:
         OptionsError: If the option is invalid.
     """
-    if callable(given):
+    if callable(given) or not isinstance(given, Iterable):
         raise OptionsError(f"daemons= takes a list, not {given!r}")
 
     return [it if isinstance(it, Daemon) else Daemon(it) for it in given]

@@ -17,6 +17,7 @@ from widget_helpers import Bench, bench
 from aioinformer import Controller, KubeObject, Manager, Result
 from aioinformer.controller import Context, Daemon, with_object
 from aioinformer.controller.event_recorder import EVENTS
+from aioinformer.controller.workers import MAX_DAEMON_WRITES
 from aioinformer.errors import (
     HandlerError,
     LeadershipLost,
@@ -475,15 +476,35 @@ async def test_daemon_writes_status_and_children() -> None:
         ]
 
 
+async def test_daemon_remembers_its_latest_children_only() -> None:
+    contexts: list[Context] = []
+
+    async def daemon(request: ReconcileRequest, ctx: Context) -> None:
+        contexts.append(ctx)
+        for number in range(MAX_DAEMON_WRITES + 3):
+            metadata = {"name": f"web-{number}"}
+            await ctx.apply({"metadata": metadata}, resource=CONFIG_MAPS)
+
+        await asyncio.Event().wait()
+
+    async def act(it: Bench, widget: KubeObject, ctx: Context) -> None: ...
+
+    async with bench(act, daemons=[daemon]) as it:
+        writer = contexts[0]._writer
+        assert len(it.server.objects(CONFIG_MAPS)) == MAX_DAEMON_WRITES + 3
+        assert len(writer._shared.children) == len(writer._used) == MAX_DAEMON_WRITES
+
+
 @pytest.mark.parametrize(
     ("daemons", "text"),
     [
         (Watcher(), "daemons= takes a list"),
+        (None, "daemons= takes a list"),
         ([print], "a daemon must be a coroutine function"),
         ([lambda request, ctx: None], "a daemon must be a coroutine function"),
         ([None], "a daemon must be a coroutine function"),
     ],
-    ids=["one", "builtin", "lambda", "nothing"],
+    ids=["one", "none", "builtin", "lambda", "nothing"],
 )
 def test_invalid_daemon_is_refused(daemons: Any, text: str) -> None:
     pods = informer_of(FakeListerWatcher())
