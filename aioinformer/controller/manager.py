@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import operator
 import signal
 import threading
 from contextlib import AsyncExitStack, contextmanager, nullcontext
@@ -281,7 +283,9 @@ class Manager(Lifecycle, WebLifespan):
             Deferred until it has ended. It is cancelled again after `drain_timeout`.
         """
         self._check_loop()
-        entries = [it for it in self._parts if it.part is part or it.part == part]
+        # Each access to a method makes another object, which is equal.
+        same = operator.eq if inspect.ismethod(part) else operator.is_
+        entries = [it for it in self._parts if same(it.part, part)]
         if not entries:
             raise OptionsError(f"{part!r} is not part of this manager")
 
@@ -472,9 +476,8 @@ class Manager(Lifecycle, WebLifespan):
         """Return reasons for not being ready, by name, for a readiness endpoint.
 
         The names are those of informers, as in `SharedInformerFactory.not_ready`, and
-        `"manager"`. A replica that waits to lead is
-        ready, once it has reached the Lease: one without permissions must not replace
-        a leader. Thread-safe.
+        `"manager"`. A replica that waits to lead is ready, once it has reached the
+        Lease: one without permissions must not replace a leader. Thread-safe.
         """
         own = self.why_dead() or self.why_not_elected()
         own = own or ("" if self.running else "not running")
@@ -552,7 +555,6 @@ class Manager(Lifecycle, WebLifespan):
                 except AioInformerError:
                     if not self._interrupted:
                         raise
-
             try:
                 await self._over.wait()
             finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -483,6 +484,31 @@ async def test_remove_ends_a_function_that_was_added_twice(server: APIServer) ->
         assert len(running) == 2
         await manager.remove(work)
         assert not running
+
+
+async def test_remove_does_not_end_another_object_that_is_equal(
+    server: APIServer,
+) -> None:
+    @dataclass
+    class Equal:
+        running: bool = field(default=False, compare=False)
+
+        async def run(self) -> None:
+            self.running = True
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.running = False
+
+    one, other = Equal(), Equal()
+    assert one == other
+    async with Manager(server.client()) as manager:
+        manager.add(one)
+        manager.add(other)
+        await settle()
+        await manager.remove(one)
+        assert not one.running
+        assert other.running
 
 
 async def test_remove_accepts_a_bound_method(server: APIServer) -> None:
