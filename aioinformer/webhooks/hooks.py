@@ -6,9 +6,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from aioinformer import json_codec
-from aioinformer.errors import AioInformerError, DecodeError, OptionsError
+from aioinformer.errors import (
+    AioInformerError,
+    DecodeError,
+    OptionsError,
+    SelectorSyntaxError,
+)
 from aioinformer.model.objects import KubeObject, json_default
 from aioinformer.model.resource import Resource
+from aioinformer.model.selectors import LabelSelector
 from aioinformer.model.times import Duration, seconds_of
 from aioinformer.model.validation import is_subdomain
 from aioinformer.webhooks.calls import Calls, check_function
@@ -575,6 +581,20 @@ def _hook(
                 f"{option} must be {' or '.join(allowed)}, not {options[option]!r}"
             )
 
+    for option in ("namespace_selector", "object_selector"):
+        _check_selector(
+            option, {**options, "namespace_selector": namespace_selector}[option]
+        )
+
+    if match_conditions is not None and not (
+        isinstance(match_conditions, dict)
+        and all(isinstance(it, str) for pair in match_conditions.items() for it in pair)
+    ):
+        raise OptionsError(
+            "match_conditions must be CEL expressions by name, such as "
+            f'{{"not-a-lease": "..."}}, not {match_conditions!r}'
+        )
+
     seconds = seconds_of(timeout)
     if not 1 <= seconds <= MAX_TIMEOUT_SECONDS or seconds != int(seconds):
         raise OptionsError(
@@ -594,6 +614,22 @@ def _hook(
         match_conditions=dict(match_conditions or {}),
         **options,
     )
+
+
+def _check_selector(option: str, selector: object) -> None:
+    if selector is None:
+        return
+
+    reason = "a selector is a dict, such as {'matchLabels': {...}}"
+    if isinstance(selector, dict):
+        try:
+            LabelSelector.of(selector)
+        except (OptionsError, SelectorSyntaxError, AttributeError, TypeError) as exc:
+            reason = str(exc)
+        else:
+            return
+
+    raise OptionsError(f"invalid {option} {selector!r}: {reason}")
 
 
 _CHOICES = {

@@ -129,9 +129,14 @@ def hooks_of(hooks: Iterable[Hook] | Hook) -> tuple[Hook, ...]:
     """Return webhooks as a tuple.
 
     Raises:
-        OptionsError: If there are none, or a value is no webhook.
+        OptionsError: If there are none, a value is no webhook, or two have the same name
+            or convert between the same versions.
     """
-    given = (hooks,) if isinstance(hooks, AdmissionHook | Conversion) else tuple(hooks)
+    given: tuple[object, ...] = (hooks,)
+    if not isinstance(hooks, AdmissionHook | Conversion) and not callable(hooks):
+        given = tuple(hooks)
+
+    found: list[Hook] = []
     for it in given:
         if not isinstance(it, AdmissionHook | Conversion):
             raise OptionsError(
@@ -139,10 +144,16 @@ def hooks_of(hooks: Iterable[Hook] | Hook) -> tuple[Hook, ...]:
                 "@mutating or @conversion"
             )
 
-    if not given:
-        raise OptionsError("no webhooks: pass functions decorated by @validating etc.")
+        found.append(it)
 
-    return given
+    if not found:
+        raise OptionsError(
+            "no webhooks: pass functions decorated by @validating, @mutating or "
+            "@conversion"
+        )
+
+    _endpoints_of(found)
+    return tuple(found)
 
 
 class Webhooks:
@@ -170,16 +181,7 @@ class Webhooks:
         self._scope = ScopedSink(metrics or NULL_SINK, "webhooks")
         self._metrics = GuardedSink(self._scope, "webhooks")
         self._errors = ErrorReporter("webhooks", on_error, self._scope)
-        self._endpoints: dict[str, AdmissionHook | Converter] = {}
-        endpoints: list[AdmissionHook | Converter] = [
-            it for it in self.hooks if isinstance(it, AdmissionHook)
-        ]
-        endpoints += _converters(self.hooks)
-        for endpoint in endpoints:
-            if endpoint.path in self._endpoints:
-                raise OptionsError(f"two webhooks are named {endpoint.name}: set name=")
-
-            self._endpoints[endpoint.path] = endpoint
+        self._endpoints = _endpoints_of(self.hooks)
 
     def set_metrics(self, sink: MetricsSink) -> None:
         """Set the sink of metrics, unless there is one."""
@@ -432,11 +434,21 @@ def _is_cancelled(error: BaseException) -> bool:
     return is_cancellation and (task is None or task.cancelling() > 0)
 
 
-def _converters(hooks: Iterable[Hook]) -> list[Converter]:
-    """Return the conversions of each resource."""
-    found: dict[str, list[Conversion]] = {}
+def _endpoints_of(hooks: Iterable[Hook]) -> dict[str, AdmissionHook | Converter]:
+    """Return the endpoints by path: one for the conversions of each resource.
+
+    Raises:
+        OptionsError: If two webhooks have the same name, or versions.
+    """
+    found: dict[str, AdmissionHook | Converter] = {}
+    conversions: dict[str, list[Conversion]] = {}
     for hook in hooks:
         if isinstance(hook, Conversion):
-            found.setdefault(str(hook.resource), []).append(hook)
+            conversions.setdefault(str(hook.resource), []).append(hook)
+        elif hook.path in found:
+            raise OptionsError(f"two webhooks are named {hook.name}: set name=")
+        else:
+            found[hook.path] = hook
 
-    return [Converter(it) for it in found.values()]
+    converters = [Converter(it) for it in conversions.values()]
+    return found | {it.path: it for it in converters}

@@ -14,6 +14,7 @@ from aioinformer.model.resources import (
     VALIDATING_WEBHOOK_CONFIGURATIONS,
 )
 from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.go_format import json_type
 from aioinformer_apiserver.patches.patch_types import apply_patch
 from aioinformer_apiserver.webhooks.calls import (
     Answer,
@@ -213,6 +214,12 @@ class WebhookAdmission:
 
         try:
             patched = apply_patch(None, shown.new, verdict.patch, "json")
+            if not isinstance(patched, dict):
+                raise statuses.bad_request(
+                    f"json: cannot unmarshal {json_type(patched)} into Go value of type "
+                    "map[string]interface {}"
+                )
+
             return decode(self._convert(patched, invocation.kind, attributes.kind))
         except ApiError as exc:
             raise statuses.internal_error(exc.message) from exc

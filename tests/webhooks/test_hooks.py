@@ -325,6 +325,14 @@ async def anything(obj: object) -> None: ...
         ({"timeout": 2.5}, "whole seconds"),
         ({"name": "No Name"}, "invalid name"),
         ({"name": "a.b"}, "invalid name"),
+        (
+            {"namespace_selector": "a=b"},
+            "namespace_selector 'a=b': a selector is a dict",
+        ),
+        ({"namespace_selector": {"a": "b"}}, "namespace_selector .*has no field 'a'"),
+        ({"object_selector": {"matchLabels": "a"}}, "invalid object_selector"),
+        ({"match_conditions": ["true"]}, "must be CEL expressions by name"),
+        ({"match_conditions": {"a": True}}, "must be CEL expressions by name"),
     ],
 )
 def test_invalid_options_are_refused(options: dict[str, Any], match: str) -> None:

@@ -296,6 +296,9 @@ def test_webhooks_of_the_same_name_are_refused() -> None:
     with pytest.raises(OptionsError, match="Decorate the function"):
         Webhooks([review])  # type: ignore[list-item]
 
+    with pytest.raises(OptionsError, match="Decorate the function"):
+        Webhooks(review)  # type: ignore[arg-type]
+
 
 # ------------------------------------------------------------ conversions
 
