@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.validation import is_subdomain
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["webhook_manifests"]
 
 _ADMISSION = "admissionregistration.k8s.io/v1"
+_LONGEST_LABEL = 63
+_HIGHEST_PORT = 65535
 _INJECT_CA = "cert-manager.io/inject-ca-from"
 
 
@@ -52,8 +55,9 @@ def webhook_manifests(
             `SERVICE-tls`, and add the CA to all these objects.
 
     Raises:
-        OptionsError: If the service or its namespace is missing or invalid, or arguments
-            exclude each other.
+        OptionsError: If the service or its namespace is missing or invalid, the port or
+            URL is invalid, two webhooks have the same name, or arguments exclude each
+            other.
     """
     found = hooks_of(hooks)
     if bool(url) == bool(service):
@@ -62,6 +66,15 @@ def webhook_manifests(
     if service and not all(map(_is_label, (service, namespace))):
         raise OptionsError(
             f"no Service can be named {service!r} in the namespace {namespace!r}"
+        )
+
+    if service and not 1 <= port <= _HIGHEST_PORT:
+        raise OptionsError(f"the port of a service must be 1 to 65535, not {port}")
+
+    if url and not _is_base_url(url):
+        raise OptionsError(
+            "the url of webhooks must be as https://host:port/path, without a user, a "
+            "query or a fragment"
         )
 
     if cert_manager and (url or ca):
@@ -107,7 +120,19 @@ def webhook_manifests(
 
 def _is_label(name: str) -> bool:
     """Return whether services and namespaces can have this name."""
-    return is_subdomain(name) and "." not in name
+    return is_subdomain(name) and "." not in name and len(name) <= _LONGEST_LABEL
+
+
+def _is_base_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return False
+
+    rest = parts.query or parts.fragment or parts.username is not None
+    is_http = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    return is_http and not rest and port != 0
 
 
 def _metadata(name: str, annotations: Mapping[str, str]) -> dict[str, Any]:

@@ -129,9 +129,14 @@ def hooks_of(hooks: Iterable[Hook] | Hook) -> tuple[Hook, ...]:
     """Return webhooks as a tuple.
 
     Raises:
-        OptionsError: If there are none, or a value is no webhook.
+        OptionsError: If there are none, a value is no webhook, or two have the same name
+            or convert between the same versions.
     """
-    given = (hooks,) if isinstance(hooks, AdmissionHook | Conversion) else tuple(hooks)
+    given: tuple[object, ...] = (hooks,)
+    if not isinstance(hooks, AdmissionHook | Conversion) and not callable(hooks):
+        given = tuple(hooks)
+
+    found: list[Hook] = []
     for it in given:
         if not isinstance(it, AdmissionHook | Conversion):
             raise OptionsError(
@@ -139,10 +144,16 @@ def hooks_of(hooks: Iterable[Hook] | Hook) -> tuple[Hook, ...]:
                 "@mutating or @conversion"
             )
 
-    if not given:
-        raise OptionsError("no webhooks: pass functions decorated by @validating etc.")
+        found.append(it)
 
-    return given
+    if not found:
+        raise OptionsError(
+            "no webhooks: pass functions decorated by @validating, @mutating or "
+            "@conversion"
+        )
+
+    _endpoints_of(found)
+    return tuple(found)
 
 
 class Webhooks:
@@ -170,16 +181,7 @@ class Webhooks:
         self._scope = ScopedSink(metrics or NULL_SINK, "webhooks")
         self._metrics = GuardedSink(self._scope, "webhooks")
         self._errors = ErrorReporter("webhooks", on_error, self._scope)
-        self._endpoints: dict[str, AdmissionHook | Converter] = {}
-        endpoints: list[AdmissionHook | Converter] = [
-            it for it in self.hooks if isinstance(it, AdmissionHook)
-        ]
-        endpoints += _converters(self.hooks)
-        for endpoint in endpoints:
-            if endpoint.path in self._endpoints:
-                raise OptionsError(f"two webhooks are named {endpoint.name}: set name=")
-
-            self._endpoints[endpoint.path] = endpoint
+        self._endpoints = _endpoints_of(self.hooks)
 
     def set_metrics(self, sink: MetricsSink) -> None:
         """Set the sink of metrics, unless there is one."""
@@ -234,39 +236,55 @@ class Webhooks:
         request = _request_of(body)
         try:
             answer = await hook.answer(request, self.calls)
-        except asyncio.CancelledError:
-            raise
+            # Texts of the function may not be valid Unicode.
+            response = _encoded(_ADMISSION, _admission_response(request.uid, answer))
         except user_errors() as exc:
+            if _is_cancelled(exc):
+                raise
+
             raise self._failed(hook.name, request, exc) from exc
 
-        response = _encoded(_ADMISSION, _admission_response(request.uid, answer))
         return "allowed" if answer.allowed else "denied", response
 
     async def _conversion(
         self, converter: Converter, body: bytes
     ) -> tuple[str, HTTPResponse]:
         asked = await self._computed(lambda: _conversion_of(body), len(body))
-        result, status = "converted", {"status": "Success"}
-        converted: list[dict[str, Any]] = []
+        try:
+            result, answer = await self._converted(converter, asked)
+            response = await self._computed(
+                lambda: _encoded(_CONVERSION, answer), len(body)
+            )
+        except user_errors() as exc:
+            if _is_cancelled(exc):
+                raise
+
+            raise self._failed(converter.name, asked.api_version, exc) from exc
+
+        return result, response
+
+    async def _converted(
+        self, converter: Converter, asked: _Conversion
+    ) -> tuple[str, dict[str, Any]]:
+        """Return the result for the metrics, and the response."""
         try:
             converted = await converter.convert(
                 asked.objects, asked.api_version, self.calls
             )
         except ConversionError as exc:
-            result, status = "failed", {"status": "Failure", "message": str(exc)}
             self._errors.failed(
                 "conversion", converter.name, str(exc), exc.__cause__ or exc
             )
-        except asyncio.CancelledError:
-            raise
-        except user_errors() as exc:
-            raise self._failed(converter.name, asked.api_version, exc) from exc
+            status = {"status": "Failure", "message": str(exc)}
+            return "failed", {
+                "uid": asked.uid,
+                "result": status,
+                "convertedObjects": [],
+            }
 
+        status = {"status": "Success"}
         answer = {"uid": asked.uid, "result": status, "convertedObjects": converted}
-        response = await self._computed(
-            lambda: _encoded(_CONVERSION, answer), len(body)
-        )
-        return result, response
+        return "converted", answer
 
     async def _computed(self, compute: Callable[[], T], size: int) -> T:
         """Call a function whose duration depends on a size, perhaps in a thread."""
@@ -409,11 +427,28 @@ def _encoded(kind: tuple[str, str], response: dict[str, Any]) -> HTTPResponse:
     return HTTPResponse(200, json_codec.dumps(review), "application/json")
 
 
-def _converters(hooks: Iterable[Hook]) -> list[Converter]:
-    """Return the conversions of each resource."""
-    found: dict[str, list[Conversion]] = {}
+def _is_cancelled(error: BaseException) -> bool:
+    """Return whether the call was cancelled. A function can also raise that error itself."""
+    task = asyncio.current_task()
+    is_cancellation = isinstance(error, asyncio.CancelledError)
+    return is_cancellation and (task is None or task.cancelling() > 0)
+
+
+def _endpoints_of(hooks: Iterable[Hook]) -> dict[str, AdmissionHook | Converter]:
+    """Return the endpoints by path: one for the conversions of each resource.
+
+    Raises:
+        OptionsError: If two webhooks have the same name, or versions.
+    """
+    found: dict[str, AdmissionHook | Converter] = {}
+    conversions: dict[str, list[Conversion]] = {}
     for hook in hooks:
         if isinstance(hook, Conversion):
-            found.setdefault(str(hook.resource), []).append(hook)
+            conversions.setdefault(str(hook.resource), []).append(hook)
+        elif hook.path in found:
+            raise OptionsError(f"two webhooks are named {hook.name}: set name=")
+        else:
+            found[hook.path] = hook
 
-    return [Converter(it) for it in found.values()]
+    converters = [Converter(it) for it in conversions.values()]
+    return found | {it.path: it for it in converters}

@@ -14,7 +14,8 @@ from aioinformer.model.resources import (
     VALIDATING_WEBHOOK_CONFIGURATIONS,
 )
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.patches.json_patch import json_patch
+from aioinformer_apiserver.errors.go_format import json_type
+from aioinformer_apiserver.patches.patch_types import apply_patch
 from aioinformer_apiserver.webhooks.calls import (
     Answer,
     CallsNeeded,
@@ -212,7 +213,13 @@ class WebhookAdmission:
             raise statuses.internal_error(f"{why}not supported for this operation")
 
         try:
-            patched = json_patch(shown.new, verdict.patch)
+            patched = apply_patch(None, shown.new, verdict.patch, "json")
+            if not isinstance(patched, dict):
+                raise statuses.bad_request(
+                    f"json: cannot unmarshal {json_type(patched)} into Go value of type "
+                    "map[string]interface {}"
+                )
+
             return decode(self._convert(patched, invocation.kind, attributes.kind))
         except ApiError as exc:
             raise statuses.internal_error(exc.message) from exc

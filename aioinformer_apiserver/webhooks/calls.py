@@ -109,10 +109,11 @@ def endpoint_of(config: Mapping[str, Any], services: Mapping[str, str]) -> Endpo
         services: Base URLs of services, by `"namespace/name"`.
     """
     try:
-        ca = b64decode(config.get("caBundle") or "", validate=True).decode()
-    except (Base64Error, UnicodeDecodeError) as exc:
+        bundle = b64decode(config.get("caBundle") or "", validate=True)
+    except (Base64Error, ValueError) as exc:
         return Endpoint(problem=f"caBundle is not PEM in base64: {exc}")
 
+    ca = bundle.decode("ascii", "ignore")  # PEM is, comments in it need not be
     service = config.get("service")
     if not service:
         url = config.get("url") or ""

@@ -13,6 +13,7 @@ from aioinformer_apiserver.webhooks.calls import (
     endpoint_of,
     key_of,
 )
+from aioinformer_apiserver.webhooks.reviews import type_mistake
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -131,6 +132,16 @@ class Conversion:
                 why = f"returned invalid object: must have the same {name}: "
                 raise self._failure(old, f"{why}{before} != {after}")
 
+        for field in _CHANGEABLE:
+            mistake = type_mistake(
+                metadata.get(field),
+                "map[string]string",
+                f"metadata.{field}",
+                "ObjectMeta",
+            )
+            if mistake:
+                raise self._failure(old, f"returned invalid metadata: {mistake}")
+
         kept = {k: v for k, v in old["metadata"].items() if k not in _CHANGEABLE}
         given = {it: metadata[it] for it in _CHANGEABLE if metadata.get(it)}
         return {**new, "metadata": {**kept, **given}}
@@ -155,6 +166,10 @@ def _objects_in(answer: Answer, uid: str) -> tuple[list[Any], str]:
     response = review.get("response")
     if not isinstance(response, dict):
         return [], "no response provided"
+
+    mistake = type_mistake(response, "ConversionResponse")
+    if mistake:
+        return [], mistake
 
     given = response.get("uid") or ""
     if given != uid:

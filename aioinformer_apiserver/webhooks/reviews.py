@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer import json_codec
 from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.go_format import json_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,13 +18,55 @@ if TYPE_CHECKING:
     from aioinformer.model import Resource
     from aioinformer_apiserver.webhooks.matching import Attributes, Invocation
 
-__all__ = ["InvalidReview", "Verdict", "rejection", "review_of", "verdict_of"]
+__all__ = [
+    "InvalidReview",
+    "Verdict",
+    "body_of",
+    "rejection",
+    "review_of",
+    "type_mistake",
+    "verdict_of",
+]
 
 _GROUP, _KIND = "admission.k8s.io", "AdmissionReview"
 _VERSION = f"{_GROUP}/v1"
 _INVALID = "received invalid webhook response: "
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions"}
-_LOWEST_ERROR = 400
+_LOWEST_ERROR, _HIGHEST_CODE = 400, 999
+
+# Types of the fields in responses. Those without a dot or bracket are structs, or basic.
+_STRUCTS: Mapping[str, Mapping[str, str]] = {
+    "AdmissionResponse": {
+        "uid": "types.UID",
+        "allowed": "bool",
+        "status": "Status",
+        "patch": "[]uint8",
+        "patchType": "v1.PatchType",
+        "auditAnnotations": "map[string]string",
+        "warnings": "[]string",
+    },
+    "ConversionResponse": {
+        "uid": "types.UID",
+        "convertedObjects": "[]runtime.RawExtension",
+        "result": "Status",
+    },
+    "Status": {
+        "status": "string",
+        "message": "string",
+        "reason": "v1.StatusReason",
+        "details": "StatusDetails",
+        "code": "int32",
+    },
+    "StatusDetails": {
+        "name": "string",
+        "group": "string",
+        "kind": "string",
+        "uid": "types.UID",
+        "causes": "[]StatusCause",
+        "retryAfterSeconds": "int32",
+    },
+    "StatusCause": {"reason": "v1.CauseType", "message": "string", "field": "string"},
+}
 
 
 class InvalidReview(Exception):
@@ -118,6 +161,10 @@ def verdict_of(review: Any, uid: str, *, mutating: bool) -> Verdict:
     if not isinstance(response, dict):
         raise InvalidReview(f"{_INVALID}webhook response was absent")
 
+    mistake = type_mistake(response, "AdmissionResponse")
+    if mistake:
+        raise InvalidReview(f"failed to call webhook: {mistake}")
+
     given = str(response.get("uid") or "")
     if given != uid:
         raise InvalidReview(
@@ -140,16 +187,71 @@ def rejection(webhook: str, status: Mapping[str, Any]) -> ApiError:
     Args:
         webhook: Name of the webhook.
         status: Status in its response; may be empty.
+
+    Raises:
+        ApiError: 500 if its code is no HTTP status.
     """
     denied = f'admission webhook "{webhook}" denied the request'
     said = status.get("message") or status.get("reason") or ""
-    code = status.get("code") or 0
+    code = max(status.get("code") or 0, _LOWEST_ERROR)
+    if code > _HIGHEST_CODE:
+        raise statuses.internal_error(f"{denied} with the invalid status code {code}")
+
     return statuses.failure(
-        max(int(code), _LOWEST_ERROR),
+        code,
         str(status.get("reason") or ""),
         f"{denied}: {said}" if said else f"{denied} without explanation",
         status.get("details"),
     )
+
+
+def type_mistake(
+    value: Any, expected: str, path: str = "response", owner: str = ""
+) -> str:
+    """Return the message of a decoder for a value of a wrong type; empty for none.
+
+    Args:
+        value: Decoded JSON.
+        expected: Go type of the value, or a struct of which the fields are known.
+        path: Path of the value.
+        owner: Struct that the value is in.
+    """
+    if value is None:
+        return ""
+
+    fields = _STRUCTS.get(expected)
+    item = expected.removeprefix("[]") if expected != "[]uint8" else expected
+    if not isinstance(value, _python_type(expected)) or (
+        isinstance(value, bool) is not (expected == "bool")
+    ):
+        shown = f"v1.{expected}" if fields is not None else expected
+        return (
+            f"json: cannot unmarshal {json_type(value)} into Go struct field "
+            f"{owner}.{path} of type {shown}"
+        )
+
+    members: list[tuple[Any, str, str, str]] = []
+    if isinstance(value, dict) and fields is not None:
+        members = [
+            (value.get(it), kind, f"{path}.{it}", expected)
+            for it, kind in fields.items()
+        ]
+    elif isinstance(value, dict):
+        members = [(it, "string", path, owner) for it in value.values()]
+    elif isinstance(value, list) and "." not in item:
+        members = [(it, item, path, owner) for it in value]
+
+    return next(filter(None, (type_mistake(*it) for it in members)), "")
+
+
+def _python_type(expected: str) -> type:
+    if expected in _STRUCTS or expected.startswith("map["):
+        return dict
+
+    if expected.startswith("[]") and expected != "[]uint8":
+        return list
+
+    return {"bool": bool, "int32": int}.get(expected, str)
 
 
 def _check_type(review: Mapping[str, Any]) -> None:

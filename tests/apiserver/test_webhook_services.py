@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,9 +11,11 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from webhook_hosts import a_rule, allow, deny, patching
 
+from aioinformer import Resource
 from aioinformer.errors import ApiError, OptionsError, ServerError
 from aioinformer.model.resources import (
     CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
     MUTATING_WEBHOOK_CONFIGURATIONS,
     VALIDATING_WEBHOOK_CONFIGURATIONS,
 )
@@ -79,6 +82,79 @@ async def test_match_conditions_fail_with_a_reason(apiserver: APIServer) -> None
     configure(apiserver, matchConditions=[{"name": "a", "expression": "true"}])
     async with apiserver.client() as client:
         with pytest.raises(ServerError, match="this server cannot evaluate CEL"):
+            await client.create(CONFIG_MAPS, BODY)
+
+
+@pytest.mark.parametrize("policy", ["Fail", "Ignore"])
+@pytest.mark.parametrize(
+    ("response", "problem"),
+    [
+        ({"allowed": "false"}, "string into .*response.allowed of type bool"),
+        ({"warnings": 5}, r"number into .*response.warnings of type \[\]string"),
+        ({"warnings": [5]}, "number into .*response.warnings of type string"),
+        ({"auditAnnotations": {"a": 5}}, "number into .*Annotations of type string"),
+        ({"status": "no"}, "string into .*response.status of type v1.Status"),
+        ({"status": {"code": "abc"}}, "string into .*status.code of type int32"),
+        ({"status": {"code": True}}, "bool into .*status.code of type int32"),
+        ({"status": {"message": [5]}}, "array into .*status.message of type string"),
+        ({"status": {"details": 5}}, "number into .*details of type v1.StatusDetails"),
+        (
+            {"status": {"details": {"causes": [{"field": 5}]}}},
+            "number into .*StatusCause.response.status.details.causes.field",
+        ),
+        ({"patch": [{"op": "add"}], "patchType": "JSONPatch"}, "array into .*patch"),
+    ],
+)
+async def test_response_of_wrong_types_is_decided_by_the_failure_policy(
+    apiserver: APIServer, response: dict[str, Any], problem: str, policy: str
+) -> None:
+    async def handle(incoming: web.Request) -> web.Response:
+        request = (await incoming.json())["request"]
+        return web.json_response(allow(request, **response))
+
+    configure(apiserver, mutating=True, failurePolicy=policy)
+    async with TestServer(app_of(handle)) as hooks, apiserver.client() as client:
+        apiserver.webhook_services["shop/operator"] = str(hooks.make_url("/"))
+        if policy == "Ignore":
+            await client.create(CONFIG_MAPS, BODY)
+            return
+
+        with pytest.raises(
+            ServerError, match=f"failed to call webhook: json.*{problem}"
+        ):
+            await client.create(CONFIG_MAPS, BODY)
+
+    assert not apiserver.objects(CONFIG_MAPS)
+
+
+@pytest.mark.parametrize(
+    ("reply", "problem"),
+    [
+        (patching({"op": "replace", "path": "", "value": 5}), "unmarshal number into"),
+        (lambda it: deny(it, code=9999), "invalid status code 9999"),
+    ],
+)
+async def test_impossible_answer_fails_the_write(
+    apiserver: APIServer, reply: Any, problem: str
+) -> None:
+    async def handle(incoming: web.Request) -> web.Response:
+        return web.json_response(reply((await incoming.json())["request"]))
+
+    configure(apiserver, mutating=True, failurePolicy="Ignore")
+    async with TestServer(app_of(handle)) as hooks, apiserver.client() as client:
+        apiserver.webhook_services["shop/operator"] = str(hooks.make_url("/"))
+        with pytest.raises(ServerError, match=problem):
+            await client.create(CONFIG_MAPS, BODY)
+
+
+async def test_ca_bundle_that_is_no_certificate_fails_with_a_reason(
+    apiserver: APIServer,
+) -> None:
+    bundle = base64.b64encode("é".encode()).decode()
+    configure(apiserver, clientConfig={"service": SERVICE, "caBundle": bundle})
+    apiserver.webhook_services["shop/operator"] = "https://127.0.0.1:1"
+    async with apiserver.client() as client:
+        with pytest.raises(ServerError, match="failed to call webhook: Post"):
             await client.create(CONFIG_MAPS, BODY)
 
 
@@ -152,3 +228,63 @@ def test_malformed_services_are_rejected(services: Any) -> None:
         OptionsError, match="webhook_services must map services to URLs"
     ):
         APIServer(webhook_services=services)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"result": "Success"}, "string into .*response.result of type v1.Status"),
+        ({"convertedObjects": 5}, "number into .*response.convertedObjects"),
+        ({"convertedObjects": [5]}, "invalid groupVersion"),
+        ({}, "number into .*metadata.labels"),
+    ],
+)
+async def test_conversion_of_wrong_types_fails_the_write(
+    apiserver: APIServer, changes: dict[str, Any], problem: str
+) -> None:
+    async def handle(incoming: web.Request) -> web.Response:
+        asked = (await incoming.json())["request"]
+        obj = asked["objects"][0]
+        metadata = {**obj["metadata"], "labels": 5}
+        found = {**obj, "apiVersion": "example.com/v2", "metadata": metadata}
+        response = {
+            "uid": asked["uid"],
+            "result": {"status": "Success"},
+            "convertedObjects": [found],
+            **changes,
+        }
+        kind = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}
+        return web.json_response({**kind, "response": response})
+
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    versions = [
+        {
+            "name": it,
+            "served": True,
+            "storage": it == "v2",
+            "schema": {"openAPIV3Schema": schema},
+        }
+        for it in ("v1", "v2")
+    ]
+    async with TestServer(app_of(handle)) as hooks, apiserver.client() as client:
+        apiserver.webhook_services["shop/operator"] = str(hooks.make_url("/"))
+        webhook = {
+            "clientConfig": {"service": SERVICE},
+            "conversionReviewVersions": ["v1"],
+        }
+        definition = {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "gadgets.example.com"},
+            "spec": {
+                "group": "example.com",
+                "names": {"plural": "gadgets", "kind": "Gadget"},
+                "scope": "Namespaced",
+                "versions": versions,
+                "conversion": {"strategy": "Webhook", "webhook": webhook},
+            },
+        }
+        apiserver.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
+        gadgets = Resource("example.com", "v1", "gadgets", "Gadget")
+        with pytest.raises(ServerError, match=f"conversion webhook .*{problem}"):
+            await client.create(gadgets, BODY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -207,10 +208,11 @@ async def test_exit_on_loss_ends_manager(server: APIServer) -> None:
     assert rig.record[2:] == ["leader ends", "server ends"]
 
 
+@pytest.mark.parametrize("exit_on_loss", [False, True])
 async def test_failure_of_clean_up_after_a_loss_is_logged(
-    server: APIServer, caplog: pytest.LogCaptureFixture
+    server: APIServer, caplog: pytest.LogCaptureFixture, exit_on_loss: bool
 ) -> None:
-    rig, begun = Rig(server), list[float]()
+    rig, begun = Rig(server, exit_on_loss=exit_on_loss), list[float]()
 
     async def work() -> None:
         begun.append(now())
@@ -221,11 +223,16 @@ async def test_failure_of_clean_up_after_a_loss_is_logged(
                 raise ServerError("unreachable", status=503)
 
     rig.manager.add(work)
-    async with rig.manager:
-        await settle()
-        await rig.lose()
+    await rig.manager.start()
+    await settle()
+    await rig.lose()
+    if exit_on_loss:
+        with pytest.raises(LeadershipLost):  # the reason of all that follows
+            await rig.manager.run()
+    else:
         await rig.recover()
         assert len(begun) == 2
+        await rig.manager.shutdown()
 
     assert "work failed while it stopped, as leadership was lost" in caplog.text
 
@@ -477,6 +484,31 @@ async def test_remove_ends_a_function_that_was_added_twice(server: APIServer) ->
         assert len(running) == 2
         await manager.remove(work)
         assert not running
+
+
+async def test_remove_does_not_end_another_object_that_is_equal(
+    server: APIServer,
+) -> None:
+    @dataclass
+    class Equal:
+        running: bool = field(default=False, compare=False)
+
+        async def run(self) -> None:
+            self.running = True
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.running = False
+
+    one, other = Equal(), Equal()
+    assert one == other
+    async with Manager(server.client()) as manager:
+        manager.add(one)
+        manager.add(other)
+        await settle()
+        await manager.remove(one)
+        assert not one.running
+        assert other.running
 
 
 async def test_remove_accepts_a_bound_method(server: APIServer) -> None:

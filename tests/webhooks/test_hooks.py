@@ -325,6 +325,14 @@ async def anything(obj: object) -> None: ...
         ({"timeout": 2.5}, "whole seconds"),
         ({"name": "No Name"}, "invalid name"),
         ({"name": "a.b"}, "invalid name"),
+        (
+            {"namespace_selector": "a=b"},
+            "namespace_selector 'a=b': a selector is a dict",
+        ),
+        ({"namespace_selector": {"a": "b"}}, "namespace_selector .*has no field 'a'"),
+        ({"object_selector": {"matchLabels": "a"}}, "invalid object_selector"),
+        ({"match_conditions": ["true"]}, "must be CEL expressions by name"),
+        ({"match_conditions": {"a": True}}, "must be CEL expressions by name"),
     ],
 )
 def test_invalid_options_are_refused(options: dict[str, Any], match: str) -> None:
@@ -411,6 +419,41 @@ async def test_conversion_of_models_keeps_all_metadata() -> None:
     assert converted.api_version == "example.com/v1beta1"
     assert converted["metadata"] == site()["metadata"]
     assert converted["spec"] == {"image": "blog:1", "replicas": 7}
+
+
+class NamedMetadata(msgspec.Struct):
+    name: str
+
+
+class NamedSite(msgspec.Struct):
+    metadata: NamedMetadata
+    spec: SiteSpec
+
+
+async def test_conversion_keeps_fields_that_the_model_does_not_have() -> None:
+    @conversion(SITES, "v1", "v2", into=NamedSite)
+    async def in_place(obj: NamedSite) -> None:
+        obj.spec.image = "blog:2"
+
+    @conversion(SITES, "v1", "v2", into=NamedSite)
+    def another(obj: NamedSite) -> NamedSite:
+        return NamedSite(obj.metadata, SiteSpec(image="blog:2"))
+
+    metadata = {"name": "blog", "labels": {"a": "b"}, "annotations": {"c": "d"}}
+    given = {
+        "apiVersion": "example.com/v1",
+        "kind": "Site",
+        "metadata": metadata,
+        "spec": {"image": "blog:1", "unknown": 1},
+        "status": {"ready": True},
+    }
+
+    assert await in_place.review(given) == {
+        **given,
+        "apiVersion": "example.com/v2",
+        "spec": {"image": "blog:2", "unknown": 1},
+    }
+    assert (await another.review(given))["metadata"] == metadata
 
 
 async def test_conversion_to_another_kind_fails() -> None:

@@ -144,7 +144,12 @@ def test_manifests_for_a_url_name_no_service() -> None:
         ({**PLACE, "url": "https://x"}, "either a service or a url"),
         ({"service": "sites"}, "no Service can be named"),
         ({**PLACE, "service": "Sites"}, "no Service can be named 'Sites'"),
+        ({**PLACE, "service": 64 * "s"}, "no Service can be named"),
+        ({**PLACE, "port": 0}, "1 to 65535, not 0"),
         ({"url": "https://x"}, "need a name"),
+        ({"url": "operator:9443", "name": "a"}, "must be as https://"),
+        ({"url": "https://x?a=b", "name": "a"}, "must be as https://"),
+        ({"url": "https://[x", "name": "a"}, "must be as https://"),
         ({**PLACE, "cert_manager": True, "ca": b"x"}, "adds the CA itself"),
         ({"url": "https://x", "name": "a", "cert_manager": True}, "needs a service"),
     ],
@@ -171,6 +176,9 @@ async def fill(site): ...
 HOOKS = [check, fill]
 server = WebhookServer(HOOKS)
 nothing = []
+twice = [check, check]
+
+def anything(site): ...
 """
 
 
@@ -211,6 +219,8 @@ def test_command_prints_the_manifests_of_a_module(folder: Path, name: str) -> No
         (["made_up_operator:other"], "made_up_operator has no other"),
         (["made_up_operator:nothing"], "no webhooks"),
         (["made_up_operator:SITES"], "not a webhook"),
+        (["made_up_operator:anything"], "Decorate the function"),
+        (["made_up_operator:twice"], "two webhooks are named check"),
         (["made_up_operator:HOOKS", "--ca-file", "x"], "x: No such file"),
         (["made_up_operator:HOOKS", "--ca-file", "made_up_operator.py"], "PEM"),
     ],

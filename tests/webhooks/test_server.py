@@ -296,6 +296,9 @@ def test_webhooks_of_the_same_name_are_refused() -> None:
     with pytest.raises(OptionsError, match="Decorate the function"):
         Webhooks([review])  # type: ignore[list-item]
 
+    with pytest.raises(OptionsError, match="Decorate the function"):
+        Webhooks(review)  # type: ignore[arg-type]
+
 
 # ------------------------------------------------------------ conversions
 
@@ -585,6 +588,11 @@ async def test_server_runs_in_a_manager(caplog: Logs) -> None:
 def test_incomplete_files_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(OptionsError, match="certfile and keyfile"):
         WebhookServer(HOOKS, **options)
+
+
+def test_invalid_port_is_refused() -> None:
+    with pytest.raises(OptionsError, match="a port must be a number from 0 to 65535"):
+        WebhookServer(HOOKS, port=99999)
 
 
 async def test_server_runs_again_with_the_certificate_of_then(
