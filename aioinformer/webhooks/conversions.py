@@ -6,13 +6,13 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from aioinformer import json_codec
 from aioinformer.errors import AioInformerError, OptionsError
 from aioinformer.model.callables import is_coroutine_function
-from aioinformer.model.objects import KubeObject, json_default
+from aioinformer.model.objects import KubeObject
 from aioinformer.model.resource import Resource
 from aioinformer.webhooks.calls import Calls, check_function
-from aioinformer.webhooks.hooks import Denied
+from aioinformer.webhooks.hooks import Denied, plain
+from aioinformer.webhooks.json_diff import merge_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,24 +63,38 @@ class Conversion:
             Safe.
         """
         given = KubeObject.of(obj).to_dict()
-        argument = self.argument(given)
-        converted = await Calls().call(self.function, argument)
-        return KubeObject.of(
-            self.result(given, argument if converted is None else converted)
-        )
+        argument, before = self.argument(given)
+        returned = await Calls().call(self.function, argument)
+        return KubeObject.of(self.result(given, argument, before, returned))
 
-    def argument(self, obj: dict[str, Any]) -> Any:
-        """Return the function's argument for an object."""
+    def argument(self, obj: dict[str, Any]) -> tuple[Any, Any]:
+        """Return the function's argument for an object, and its JSON if it is a model."""
         copied = KubeObject.of(obj)
-        return copied.to_dict() if self.into is None else copied.into(self.into)
+        if self.into is None:
+            return copied.to_dict(), None
 
-    def result(self, obj: dict[str, Any], converted: object) -> dict[str, Any]:
+        model = copied.into(self.into)
+        return model, plain(model)
+
+    def result(
+        self, obj: dict[str, Any], argument: Any, before: Any, returned: Any
+    ) -> dict[str, Any]:
         """Return the converted object. Of its metadata, labels and annotations count.
+
+        Args:
+            obj: Object before the conversion.
+            argument: Argument of the function, which it may have changed.
+            before: JSON of the argument before, if it is a model.
+            returned: Result of the function, or None.
 
         Raises:
             TypeError: If the function has not returned an object, or one of another kind.
         """
-        after = json_codec.loads(json_codec.dumps(converted, default=json_default))
+        converted = argument if returned is None else returned
+        after = plain(converted)
+        if before is not None and converted is argument:
+            after = merge_changes(obj, before, after)
+
         if not isinstance(after, dict):
             raise TypeError(
                 f"the conversion returned {type(converted).__name__}, not an object"
@@ -94,6 +108,9 @@ class Conversion:
         changed = after.get("metadata")
         if changed is not None:
             for key in ("labels", "annotations"):
+                if key not in changed and self.into is not None:
+                    continue  # models need not have them
+
                 metadata.pop(key, None)
                 if changed.get(key):
                     metadata[key] = changed[key]
@@ -130,7 +147,9 @@ def conversion(
         resource: Resource of the objects; its version does not matter.
         from_version: Version of the argument, such as `"v1beta1"`.
         to_version: Version of the result.
-        into: Type of the argument, as for `KubeObject.into`. None for a dict.
+        into: Type of the argument, as for `KubeObject.into`. None for a dict. If the
+            function changes a model in place, fields that the model does not have stay.
+            An object that it returns instead must have all fields.
 
     Raises:
         OptionsError: If an option is invalid, or the function cannot be called so.
@@ -258,9 +277,9 @@ async def _all_by(
     converted = []
     for obj in objects:
         try:
-            argument = step.argument(obj)
-            result = await step.function(argument)
-            converted.append(step.result(obj, argument if result is None else result))
+            argument, before = step.argument(obj)
+            returned = await step.function(argument)
+            converted.append(step.result(obj, argument, before, returned))
         except Exception as exc:
             raise _failure(step, obj, exc) from exc
 
@@ -269,9 +288,8 @@ async def _all_by(
 
 def _by(step: Conversion, obj: dict[str, Any]) -> dict[str, Any]:
     try:
-        argument = step.argument(obj)
-        result = step.function(argument)
-        return step.result(obj, argument if result is None else result)
+        argument, before = step.argument(obj)
+        return step.result(obj, argument, before, step.function(argument))
     except Exception as exc:
         raise _failure(step, obj, exc) from exc
 

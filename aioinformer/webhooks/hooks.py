@@ -29,6 +29,7 @@ __all__ = [
     "AdmissionResponse",
     "Denied",
     "mutating",
+    "plain",
     "validating",
 ]
 
@@ -54,7 +55,8 @@ class Denied(AioInformerError):
         code: HTTP status, 400 to 499. None for 422 with a field, else 403.
 
     Raises:
-        OptionsError: If the message is empty, or the code is not between 400 and 499.
+        OptionsError: If the message is empty or no text, or the code is not between 400
+            and 499.
     """
 
     def __init__(
@@ -67,6 +69,13 @@ class Denied(AioInformerError):
     ) -> None:
         if not message:
             raise OptionsError("Denied needs a message for the client")
+
+        texts: list[object] = [message, *(causes or {}), *(causes or {}).values()]
+        wrong = next((it for it in texts if not isinstance(it, str)), None)
+        if wrong is not None:
+            raise OptionsError(
+                f"Denied takes texts, not {type(wrong).__name__}: pass str() of it"
+            )
 
         super().__init__(message)
         self.message = message
@@ -313,18 +322,18 @@ class AdmissionHook:
                 message=denied.message,
                 code=denied.code,
                 causes=denied.causes,
-                warnings=tuple(request.warnings),
+                warnings=self._warnings(request),
                 object=request.object,
             )
 
         if patched is None or request.object is None:
             return AdmissionResponse(
-                allowed=True, warnings=tuple(request.warnings), object=request.object
+                allowed=True, warnings=self._warnings(request), object=request.object
             )
 
         return AdmissionResponse(
             allowed=True,
-            warnings=tuple(request.warnings),
+            warnings=self._warnings(request),
             object=KubeObject.of(patched),
             patch=json_patch(request.object.to_dict(), patched),
         )
@@ -334,14 +343,14 @@ class AdmissionHook:
     ) -> dict[str, Any] | None:
         """Call the function, and return the object that it has changed, or None."""
         given = self._argument(request.subject)
-        before = _plain(given) if self.mutates and self.into is not None else None
+        before = plain(given) if self.mutates and self.into is not None else None
         taken = check_function(self.function, ("object", "request"), "a webhook")
         result = await calls.call(self.function, *(given, request)[:taken])
         if not self.mutates:
             request.warnings.extend(_warnings_of(result, self.name))
             return None
 
-        after = _plain(given if result is None else result)
+        after = plain(given if result is None else result)
         if not isinstance(after, dict):
             raise TypeError(
                 f"webhook {self.name} returned {type(result).__name__}, not the object"
@@ -352,6 +361,16 @@ class AdmissionHook:
 
         merged: dict[str, Any] = merge_changes(request.subject.to_dict(), before, after)
         return merged
+
+    def _warnings(self, request: AdmissionRequest) -> tuple[str, ...]:
+        for it in request.warnings:
+            if not isinstance(it, str):
+                raise TypeError(
+                    f"webhook {self.name} appended {type(it).__name__} to "
+                    "request.warnings, not a text"
+                )
+
+        return tuple(request.warnings)
 
     def _argument(self, subject: KubeObject) -> Any:
         if self.into is None:
@@ -619,7 +638,7 @@ def _name_of(function: Callable[..., Any], name: str, resource: Resource) -> str
 # ------------------------------------------------------------ values
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return a new JSON value of an object or a model."""
     return json_codec.loads(json_codec.dumps(value, default=json_default))
 

@@ -13,6 +13,19 @@ MAX_OPERATIONS = 5_000
 """Number of operations from which whole fields are replaced. API servers refuse patches
 of more than 10,000 operations."""
 
+MERGE_KEYS = (
+    "name",
+    "containerPort",
+    "devicePath",
+    "ip",
+    "mountPath",
+    "port",
+    "topologyKey",
+    "type",
+    "uid",
+)
+"""Fields by which Kubernetes recognizes the items of its lists."""
+
 
 def json_patch(
     before: Mapping[str, Any], after: Mapping[str, Any]
@@ -36,8 +49,9 @@ def merge_changes(original: Any, before: Any, after: Any) -> Any:
     """Apply the difference of two values to a third one, which has more fields.
 
     A typed model knows only some fields of an object. Its changes are those between its
-    JSON before and after a function ran; all other fields of the object stay. Unchanged
-    items of lists keep unknown fields, also when their position has changed.
+    JSON before and after a function ran; all other fields of the object stay. So they do
+    in items of lists that have moved. An item that changed, too, is recognized by its
+    `MERGE_KEYS`, or by its place in a list of the same length.
 
     Args:
         original: Value with all fields; not changed.
@@ -78,21 +92,50 @@ def _merge_lists(original: list[Any], before: list[Any], after: Any) -> Any:
     if not isinstance(after, list) or len(original) != len(before):
         return after
 
+    return [
+        item if place is None else merge_changes(original[place], before[place], item)
+        for item, place in zip(after, _places(before, after), strict=True)
+    ]
+
+
+def _places(before: list[Any], after: list[Any]) -> list[int | None]:
+    """Return the place that each item of a list had before; None for new items.
+
+    An item may have moved, changed, or both. Of items that match equally, the one at the
+    same place counts.
+    """
+    found: list[int | None] = [None] * len(after)
+    left = dict.fromkeys(range(len(before)))
+    for matches in (_same, _same_keys):
+        for index in [it for it in left if it < len(after)]:
+            if found[index] is None and matches(before[index], after[index]):
+                found[index] = index
+                del left[index]
+
+        for index, item in enumerate(after):
+            if found[index] is None:
+                place = next((it for it in left if matches(before[it], item)), None)
+                if place is not None:
+                    found[index] = place
+                    del left[place]
+
     if len(before) == len(after):
-        rows = zip(original, before, after, strict=True)
-        return [merge_changes(*row) for row in rows]
+        for index in left:
+            if found[index] is None:  # it has another name, or items have none
+                found[index] = index
 
-    left = list(range(len(before)))
-    merged = []
-    for item in after:
-        place = next((it for it in left if _same(before[it], item)), None)
-        if place is None:
-            merged.append(item)
-        else:
-            left.remove(place)
-            merged.append(original[place])
+    return found
 
-    return merged
+
+def _same_keys(one: Any, other: Any) -> bool:
+    """Return whether two items of a list are one for Kubernetes."""
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return False
+
+    keys = [it for it in MERGE_KEYS if it in one or it in other]
+    return bool(keys) and all(
+        it in one and it in other and _same(one[it], other[it]) for it in keys
+    )
 
 
 # ------------------------------------------------------------ the patch

@@ -234,39 +234,55 @@ class Webhooks:
         request = _request_of(body)
         try:
             answer = await hook.answer(request, self.calls)
-        except asyncio.CancelledError:
-            raise
+            # Texts of the function may not be valid Unicode.
+            response = _encoded(_ADMISSION, _admission_response(request.uid, answer))
         except user_errors() as exc:
+            if _is_cancelled(exc):
+                raise
+
             raise self._failed(hook.name, request, exc) from exc
 
-        response = _encoded(_ADMISSION, _admission_response(request.uid, answer))
         return "allowed" if answer.allowed else "denied", response
 
     async def _conversion(
         self, converter: Converter, body: bytes
     ) -> tuple[str, HTTPResponse]:
         asked = await self._computed(lambda: _conversion_of(body), len(body))
-        result, status = "converted", {"status": "Success"}
-        converted: list[dict[str, Any]] = []
+        try:
+            result, answer = await self._converted(converter, asked)
+            response = await self._computed(
+                lambda: _encoded(_CONVERSION, answer), len(body)
+            )
+        except user_errors() as exc:
+            if _is_cancelled(exc):
+                raise
+
+            raise self._failed(converter.name, asked.api_version, exc) from exc
+
+        return result, response
+
+    async def _converted(
+        self, converter: Converter, asked: _Conversion
+    ) -> tuple[str, dict[str, Any]]:
+        """Return the result for the metrics, and the response."""
         try:
             converted = await converter.convert(
                 asked.objects, asked.api_version, self.calls
             )
         except ConversionError as exc:
-            result, status = "failed", {"status": "Failure", "message": str(exc)}
             self._errors.failed(
                 "conversion", converter.name, str(exc), exc.__cause__ or exc
             )
-        except asyncio.CancelledError:
-            raise
-        except user_errors() as exc:
-            raise self._failed(converter.name, asked.api_version, exc) from exc
+            status = {"status": "Failure", "message": str(exc)}
+            return "failed", {
+                "uid": asked.uid,
+                "result": status,
+                "convertedObjects": [],
+            }
 
+        status = {"status": "Success"}
         answer = {"uid": asked.uid, "result": status, "convertedObjects": converted}
-        response = await self._computed(
-            lambda: _encoded(_CONVERSION, answer), len(body)
-        )
-        return result, response
+        return "converted", answer
 
     async def _computed(self, compute: Callable[[], T], size: int) -> T:
         """Call a function whose duration depends on a size, perhaps in a thread."""
@@ -407,6 +423,13 @@ def _admission_response(uid: str, answer: AdmissionResponse) -> dict[str, Any]:
 def _encoded(kind: tuple[str, str], response: dict[str, Any]) -> HTTPResponse:
     review = {"apiVersion": kind[0], "kind": kind[1], "response": response}
     return HTTPResponse(200, json_codec.dumps(review), "application/json")
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Return whether the call was cancelled. A function can also raise that error itself."""
+    task = asyncio.current_task()
+    is_cancellation = isinstance(error, asyncio.CancelledError)
+    return is_cancellation and (task is None or task.cancelling() > 0)
 
 
 def _converters(hooks: Iterable[Hook]) -> list[Converter]:

@@ -14,7 +14,7 @@ from aioinformer.model.resources import (
     VALIDATING_WEBHOOK_CONFIGURATIONS,
 )
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.patches.json_patch import json_patch
+from aioinformer_apiserver.patches.patch_types import apply_patch
 from aioinformer_apiserver.webhooks.calls import (
     Answer,
     CallsNeeded,
@@ -212,7 +212,7 @@ class WebhookAdmission:
             raise statuses.internal_error(f"{why}not supported for this operation")
 
         try:
-            patched = json_patch(shown.new, verdict.patch)
+            patched = apply_patch(None, shown.new, verdict.patch, "json")
             return decode(self._convert(patched, invocation.kind, attributes.kind))
         except ApiError as exc:
             raise statuses.internal_error(exc.message) from exc

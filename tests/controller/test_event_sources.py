@@ -17,7 +17,7 @@ from aioinformer.errors import HandlerError, OptionsError
 from aioinformer.testing import FakeListerWatcher
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
 
 class Billing:
@@ -228,6 +228,10 @@ async def generator() -> AsyncIterator[str]:
     yield "shop/web"
 
 
+def plain() -> Iterator[str]:
+    yield "shop/web"
+
+
 @pytest.mark.parametrize(
     ("sources", "text"),
     [
@@ -235,9 +239,10 @@ async def generator() -> AsyncIterator[str]:
         ({"": generator}, "must be a text"),
         ({"it": coroutine}, "async generator function"),
         ({"it": 7}, "async generator function"),
+        ({"it": plain}, "async generator function"),
         ({"it": lambda name: generator()}, r"callable as it\(\)"),
     ],
-    ids=["list", "no-name", "coroutine", "number", "arguments"],
+    ids=["list", "no-name", "coroutine", "number", "plain", "arguments"],
 )
 def test_invalid_source_is_refused(sources: Any, text: str) -> None:
     pods = informer_of(FakeListerWatcher())

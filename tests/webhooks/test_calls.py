@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from webhook_helpers import running
 
 from aioinformer import KubeObject, Resource
 from aioinformer.webhooks import (
+    AdmissionRequest,
+    Denied,
     WebhookServer,
     conversion,
     mutating,
@@ -19,6 +21,9 @@ from aioinformer.webhooks import (
 )
 from aioinformer.webhooks.calls import MAX_THREADS, Calls
 from aioinformer.webhooks.reviews import Webhooks
+
+if TYPE_CHECKING:
+    from aioinformer.errors import HandlerError
 
 SITES = Resource("example.com", "v1", "sites", "Site")
 SITE: dict[str, Any] = {"metadata": {"name": "blog"}, "spec": {}}
@@ -112,6 +117,87 @@ async def test_base_exception_of_a_function_is_an_http_error() -> None:
     assert answer.status == 500
     assert b"webhook sites.example.com failed: Failed" in answer.body
     assert b"tulip" not in answer.body
+
+
+async def denied_by_no_text(site: Any, request: AdmissionRequest) -> None:
+    raise Denied(ValueError("tulip"))  # type: ignore[arg-type]
+
+
+async def denied_by_a_cause_that_is_no_text(
+    site: Any, request: AdmissionRequest
+) -> None:
+    raise Denied("no", causes={"spec": ["tulip"]})  # type: ignore[dict-item]
+
+
+async def denied_by_invalid_unicode(site: Any, request: AdmissionRequest) -> None:
+    raise Denied("tulip \ud800")
+
+
+async def warning_that_is_no_text(site: Any, request: AdmissionRequest) -> None:
+    request.warnings.append(5)  # type: ignore[arg-type]
+
+
+async def warning_of_invalid_unicode(site: Any, request: AdmissionRequest) -> None:
+    request.warnings.append("tulip \ud800")
+
+
+async def cancelled_by_itself(site: Any, request: AdmissionRequest) -> None:
+    raise asyncio.CancelledError
+
+
+def cancelled_in_a_thread(site: Any, request: AdmissionRequest) -> None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("kind", [validating, mutating])
+@pytest.mark.parametrize(
+    "function",
+    [
+        denied_by_no_text,
+        denied_by_a_cause_that_is_no_text,
+        denied_by_invalid_unicode,
+        warning_that_is_no_text,
+        warning_of_invalid_unicode,
+        cancelled_by_itself,
+        cancelled_in_a_thread,
+    ],
+)
+async def test_answer_that_cannot_be_sent_is_an_http_error(
+    kind: Any, function: Any
+) -> None:
+    failures: list[HandlerError] = []
+    hook = kind(SITES, name="check")(function)
+    webhooks = Webhooks(hook, on_error=failures.append)
+    body = (
+        b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": '
+        b'{"uid": "1", "operation": "CREATE", "resource": {"group": "example.com", '
+        b'"version": "v1", "resource": "sites"}, "object": {}}}'
+    )
+    answer = await webhooks.answer(hook.path, body)
+
+    assert answer.status == 500
+    assert b"webhook check.sites.example.com failed: " in answer.body
+    assert b"tulip" not in answer.body
+    assert len(failures) == 1
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), Denied("\ud800")])
+async def test_conversion_that_cannot_be_answered_is_an_http_error(
+    error: BaseException,
+) -> None:
+    @conversion(SITES, "v1", "v2")
+    async def upgrade(site: dict[str, Any]) -> None:
+        raise error
+
+    body = (
+        b'{"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", '
+        b'"request": {"uid": "1", "desiredAPIVersion": "example.com/v2", "objects": '
+        b'[{"apiVersion": "example.com/v1", "kind": "Site", "metadata": {}}]}}'
+    )
+    answer = await Webhooks(upgrade).answer("/convert/sites.example.com", body)
+
+    assert answer.status == 500
+    assert b"webhook sites.example.com failed: " in answer.body
 
 
 @pytest.mark.looptime(True)

@@ -413,6 +413,41 @@ async def test_conversion_of_models_keeps_all_metadata() -> None:
     assert converted["spec"] == {"image": "blog:1", "replicas": 7}
 
 
+class NamedMetadata(msgspec.Struct):
+    name: str
+
+
+class NamedSite(msgspec.Struct):
+    metadata: NamedMetadata
+    spec: SiteSpec
+
+
+async def test_conversion_keeps_fields_that_the_model_does_not_have() -> None:
+    @conversion(SITES, "v1", "v2", into=NamedSite)
+    async def in_place(obj: NamedSite) -> None:
+        obj.spec.image = "blog:2"
+
+    @conversion(SITES, "v1", "v2", into=NamedSite)
+    def another(obj: NamedSite) -> NamedSite:
+        return NamedSite(obj.metadata, SiteSpec(image="blog:2"))
+
+    metadata = {"name": "blog", "labels": {"a": "b"}, "annotations": {"c": "d"}}
+    given = {
+        "apiVersion": "example.com/v1",
+        "kind": "Site",
+        "metadata": metadata,
+        "spec": {"image": "blog:1", "unknown": 1},
+        "status": {"ready": True},
+    }
+
+    assert await in_place.review(given) == {
+        **given,
+        "apiVersion": "example.com/v2",
+        "spec": {"image": "blog:2", "unknown": 1},
+    }
+    assert (await another.review(given))["metadata"] == metadata
+
+
 async def test_conversion_to_another_kind_fails() -> None:
     @conversion(SITES, "v1", "v2")
     async def rename(obj: dict[str, Any]) -> None:

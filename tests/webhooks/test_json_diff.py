@@ -128,3 +128,46 @@ def test_merge_keeps_fields_that_the_model_does_not_have() -> None:
             "unknown": True,
         }
     }
+
+
+def test_merge_recognizes_moved_and_changed_items_of_lists() -> None:
+    def original(*names: str) -> list[dict[str, Any]]:
+        return [{"name": it, "image": f"{it}:1", "env": [it]} for it in names]
+
+    def known(*items: str) -> list[dict[str, Any]]:
+        return [{"name": it[0], "image": it} for it in items]
+
+    def merged(*after: str) -> list[dict[str, Any]]:
+        before = known("a:1", "b:1", "c:1")
+        found: list[dict[str, Any]] = merge_changes(
+            original("a", "b", "c"), before, known(*after)
+        )
+        return found
+
+    a, b, c = original("a", "b", "c")
+    assert merged("c:1", "b:1", "a:1") == [c, b, a]
+    assert merged("a:2", "b:1", "c:1", "d:1") == [
+        {**a, "image": "a:2"},
+        b,
+        c,
+        {"name": "d", "image": "d:1"},
+    ]
+    assert merged("b:2", "c:1") == [{**b, "image": "b:2"}, c]
+    assert merged("b:1", "c:2", "d:1") == [
+        b,
+        {**c, "image": "c:2"},
+        {"name": "d", "image": "d:1"},
+    ]
+    # A changed name leaves the place.
+    assert merged("a:1", "x:1", "c:1")[1] == {"name": "x", "image": "x:1", "env": ["b"]}
+
+
+def test_merge_of_items_of_the_same_name_keeps_their_places() -> None:
+    mounts = [
+        {"name": "data", "mountPath": "/a", "subPath": "a"},
+        {"name": "data", "mountPath": "/b", "subPath": "b"},
+    ]
+    before = [{"name": "data", "mountPath": it} for it in ("/a", "/b")]
+    after = [{**before[1], "readOnly": True}]
+
+    assert merge_changes(mounts, before, after) == [{**mounts[1], "readOnly": True}]
