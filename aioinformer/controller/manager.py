@@ -548,7 +548,8 @@ class Manager(Lifecycle, WebLifespan):
     async def run(self, *, handle_signals: bool = False) -> None:
         """Run until a failure, `shutdown()`, or a signal.
 
-        It starts the manager if necessary. When it returns, everything has ended.
+        It starts the manager if necessary. When it returns, everything has ended. If
+        the manager has run and ended before, it returns at once.
 
         Args:
             handle_signals: True to end it on SIGTERM and SIGINT. A second signal ends
@@ -557,8 +558,8 @@ class Manager(Lifecycle, WebLifespan):
         Raises:
             LeadershipLost: If leadership was lost, with `exit_on_loss`.
             OSError: If the port of `serve()` is in use.
-            OptionsError: If it has ended before, there is no usable configuration, or
-                signals should be handled outside of the main thread.
+            OptionsError: If it was shut down before its start, there is no usable
+                configuration, or signals should be handled outside of the main thread.
             BaseException: Failure of a runnable, or of an informer by a bug.
 
         Cancellation:

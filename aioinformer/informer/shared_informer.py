@@ -418,7 +418,7 @@ class SharedInformer:
         Raises:
             TimeoutError: If the timeout expires. The message has the last state.
             NotSynced: If the first list was refused twice, for example by a 403.
-            HistoryReset: If the server's versions go backwards: the write may be lost.
+            HistoryReset: If versions go backwards meanwhile: the write may be lost.
             OptionsError: If it is not an object of this informer's kind, or has no
                 version that is a number (after a deletion, no uid).
             InformerStopped: If the informer has ended.
