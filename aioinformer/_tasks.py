@@ -619,7 +619,7 @@ class Supervisor:
             return
 
         if self.contains_caller():
-            self._cancel_once(task)
+            self.cancel()
             return
 
         interrupted = await self._end(task)
@@ -628,19 +628,20 @@ class Supervisor:
 
         self._raise_failure(task)
 
+    def cancel(self) -> None:
+        """Request the end of the component, without waiting for it. Idempotent."""
+        if self._task is not None and not self._stopping:
+            # Only once: a second cancellation would interrupt its clean-up.
+            self._stopping = True
+            self._task.cancel()
+
     def contains_caller(self) -> bool:
         """Return True in the component's task, or in a task created below it."""
         return self in _SUPERVISORS.get()
 
     async def _end(self, task: asyncio.Task[None]) -> asyncio.CancelledError | None:
-        self._cancel_once(task)
+        self.cancel()
         return await wait_through_cancellation(task)
-
-    def _cancel_once(self, task: asyncio.Task[None]) -> None:
-        if not self._stopping:
-            # Only once: a second cancellation would interrupt its clean-up.
-            self._stopping = True
-            task.cancel()
 
     def _raise_failure(self, task: asyncio.Task[None]) -> None:
         failure = self._take_failure(task)

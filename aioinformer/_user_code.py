@@ -11,13 +11,13 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     _Adapter = logging.LoggerAdapter[logging.Logger]
 else:
     _Adapter = logging.LoggerAdapter
 
-__all__ = ["GuardedLogger", "guarded_logger", "user_errors"]
+__all__ = ["GuardedLogger", "guarded_logger", "text_of", "user_errors"]
 
 _PROGRAM_ENDS = (GeneratorExit, KeyboardInterrupt, SystemExit)
 
@@ -35,6 +35,19 @@ def user_errors() -> tuple[type[BaseException], ...]:
     Around an `await`, handle the cancellation first.
     """
     return () if isinstance(sys.exception(), _PROGRAM_ENDS) else (BaseException,)
+
+
+def text_of(failure: BaseException, shown: Callable[[BaseException], str] = str) -> str:
+    """Return the text of a user's exception, or its class if it has no readable text.
+
+    Args:
+        failure: Exception of any class. Its own methods may raise.
+        shown: Function that returns the text, `str` or `repr`.
+    """
+    try:
+        return shown(failure)
+    except user_errors():
+        return type(failure).__name__
 
 
 class GuardedLogger(_Adapter):

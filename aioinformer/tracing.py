@@ -213,10 +213,13 @@ class ReconcileTracer:
 
         from opentelemetry.trace import Status, StatusCode
 
-        span.record_exception(failure)
-        span.set_attribute("error.type", type(failure).__qualname__)
-        text = f"{type(failure).__name__}: {failure}"
-        span.set_status(Status(StatusCode.ERROR, text))
+        try:
+            span.set_attribute("error.type", type(failure).__qualname__)
+            text = f"{type(failure).__name__}: {failure}"
+            span.set_status(Status(StatusCode.ERROR, text))
+            span.record_exception(failure)
+        except user_errors():  # of the provider, or of the failure's `__str__`
+            self._log_failure()
 
     @contextmanager
     def request(self, method: str, path: str, server: str) -> Iterator[RequestSpan]:

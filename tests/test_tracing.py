@@ -263,6 +263,25 @@ async def test_failing_provider_stops_no_reconcile(
     assert "controller maps: tracing failed" in caplog.messages
 
 
+async def test_failure_without_text_stops_no_controller() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    attempts: list[int] = []
+
+    async def reconcile(request: ReconcileRequest, ctx: Context) -> None:
+        attempts.append(ctx.attempt)
+        if ctx.attempt == 1:
+            raise Mute
+
+    async with traced(reconcile) as (_, traces):
+        await asyncio.sleep(5)
+
+    assert attempts == [1, 2]
+    assert len(traces.named("reconcile maps")) == 2
+
+
 async def test_manager_traces_its_controllers() -> None:
     async def reconcile(request: ReconcileRequest, ctx: Context) -> None:
         return None

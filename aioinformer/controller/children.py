@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
 
-__all__ = ["AppliedChildren", "Child"]
+__all__ = ["MAX_CHILDREN", "AppliedChildren", "Child"]
 
 MAX_OWNERS: Final = 100_000
 """Maximum number of owners whose children are remembered. The oldest are forgotten,
 which costs a write without effect."""
+
+MAX_CHILDREN: Final = 10_000
+"""Maximum number of remembered children of one owner."""
 
 # Fields that change without a change of what was applied.
 _CHANGING: Final = ("resourceVersion", "managedFields")
@@ -64,10 +67,17 @@ class AppliedChildren:
 
     Args:
         informers: Informers of the controller.
+        max_children: Maximum number of remembered children of one owner.
     """
 
-    def __init__(self, informers: Iterable[SharedInformer]) -> None:
+    def __init__(
+        self,
+        informers: Iterable[SharedInformer],
+        *,
+        max_children: int = MAX_CHILDREN,
+    ) -> None:
         self._informers = tuple(informers)
+        self._max_children = max_children
         # In the order of the last reconcile that applied.
         self._applied: dict[ReconcileRequest, dict[Child, _Applied]] = {}
 
@@ -141,6 +151,9 @@ class AppliedChildren:
         state = _state(answer.to_dict(), body)
         applied = self._applied.pop(owner, {})
         applied[child] = _Applied(_digest(body), answer.resource_version, state)
+        if len(applied) > self._max_children:
+            del applied[next(iter(applied))]
+
         self._applied[owner] = applied
         if len(self._applied) > MAX_OWNERS:
             del self._applied[next(iter(self._applied))]

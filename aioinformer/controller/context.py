@@ -139,7 +139,8 @@ class Context:
             resource: Resource of the child; None to find it by `apiVersion` and kind.
 
         Returns:
-            The child, as returned by the server or shown by the informer.
+            The child, as returned by the server. If the write is skipped, as shown by the
+            informer, so without what its transform or `metadata_only=` leaves out.
 
         Raises:
             AlreadyOwned: If an informer shows that another object controls the child.
@@ -148,8 +149,8 @@ class Context:
                 no such kind or namespace.
             LeadershipLost: If another process may lead by now.
             OptionsError: If the controller has no client, or the child is in another
-                namespace, or cluster-scoped with a namespaced owner; for other errors
-                see `Client.apply`.
+                namespace, cluster-scoped with a namespaced owner, or the owner itself;
+                for other errors see `Client.apply`.
 
         Cancellation:
             The connection is closed; the child may have been changed.

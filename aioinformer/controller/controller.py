@@ -136,9 +136,10 @@ class Controller(Lifecycle):
             or an `Every`. The times differ between objects, and are kept over restarts.
         daemons: Coroutine functions that run for each object of `for_`, beside its
             reconciles, from its addition to the request of its deletion. One that
-            raises is reported and called again with backoff. One that returns is called
-            again after `Result(requeue_after=...)`, else for the next object of that
-            name. `Daemon` has options.
+            raises is reported and called again with backoff, or after a
+            `TerminalError` once more than the status has changed. One that returns is
+            called again after `Result(requeue_after=...)`, else for the next object of
+            that name. `Daemon` has options.
         concurrency: Maximum number of concurrent reconciles.
         predicates: Filters of the changes of `for_`. All must return True; combine them
             with `&`, `|` and `~`: see `aioinformer.controller.predicates`.

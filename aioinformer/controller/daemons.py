@@ -11,18 +11,25 @@ Controller("sites", reconcile, for_=sites, daemons=[watch_site])
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from aioinformer.budget import LoopBudget
 from aioinformer.controller.context import check_reconcile
+from aioinformer.controller.predicates import (
+    annotations_changed,
+    generation_changed,
+    labels_changed,
+    resource_version_changed,
+)
 from aioinformer.controller.reconcile import ReconcileRequest
-from aioinformer.errors import OptionsError
+from aioinformer.errors import OptionsError, TerminalError
 from aioinformer.informer.notifications import Deleted, Updated
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable
 
     from aioinformer.controller.background import Background, BackgroundFunction
     from aioinformer.controller.context import Reconcile
@@ -30,6 +37,12 @@ if TYPE_CHECKING:
     from aioinformer.informer.notifications import Notification
 
 __all__ = ["Daemon", "DaemonRuns", "daemons_of"]
+
+# Changes after which a `TerminalError` may not be raised again. The status is none, as
+# the daemon itself may write it.
+_may_help = resource_version_changed & (
+    generation_changed | labels_changed | annotations_changed
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +77,23 @@ def daemons_of(given: Iterable[Reconcile | Daemon]) -> list[Daemon]:
     Raises:
         OptionsError: If the option is invalid.
     """
-    if callable(given):
+    if callable(given) or not isinstance(given, Iterable):
         raise OptionsError(f"daemons= takes a list, not {given!r}")
 
     return [it if isinstance(it, Daemon) else Daemon(it) for it in given]
 
 
 class _Life:
-    """Life of an object, from its addition to its deletion."""
+    """Life of an object, from its addition to its deletion.
 
-    __slots__ = ()
+    After a `TerminalError` of the daemon, a change of the object begins another one.
+    """
+
+    __slots__ = ("failed",)
+
+    def __init__(self) -> None:
+        self.failed = False
+        """True after a `TerminalError`."""
 
 
 class DaemonRuns:
@@ -127,8 +147,10 @@ class DaemonRuns:
             and obj.at("metadata.deletionTimestamp") is not None
         ):
             self._lives.pop(obj.key, None)
-        elif obj.key not in self._lives:  # a deletion precedes another object of it
-            self._lives[obj.key] = _Life()
+        else:
+            life = self._lives.get(obj.key)  # a deletion precedes another object of it
+            if life is None or (life.failed and _may_help(event)):
+                self._lives[obj.key] = _Life()
 
         if self._started:
             self._adjust(obj.key)
@@ -154,10 +176,16 @@ class DaemonRuns:
         run = self._background.run(
             f"daemon {name} {key}",
             partial(self._call, self._daemon.function, request),
-            partial(self._reporter.failed, "daemon", name, request),
+            partial(self._failed, request, life),
             partial(self._ended, key, life),
         )
         self._runs[key] = life, run
+
+    def _failed(
+        self, request: ReconcileRequest, life: _Life, failure: BaseException
+    ) -> None:
+        life.failed = isinstance(failure, TerminalError)
+        self._reporter.failed("daemon", self._daemon.name, request, failure)
 
     def _ended(self, key: str, life: _Life) -> None:
         self._runs[key] = life, None

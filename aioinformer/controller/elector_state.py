@@ -281,7 +281,13 @@ class ElectorState:
             self._call_back("on_started_leading", "", self._on_started_leading)
 
     def lost(self, why: str) -> None:
-        """Record that leadership is lost. The leader's work may still be running."""
+        """Record that leadership is lost. The leader's work may still be running.
+
+        Idempotent: the elector's task may be cancelled after the loss.
+        """
+        if self.deadline is None:
+            return
+
         self.deadline = None
         self.why_lost = why
         self.pauses = True

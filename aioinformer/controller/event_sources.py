@@ -71,7 +71,8 @@ def _check(name: object, source: object) -> None:
     if isinstance(source, AsyncIterable):
         return
 
-    if not callable(source) or is_coroutine_function(source):
+    wrong = is_coroutine_function(source) or inspect.isgeneratorfunction(source)
+    if not callable(source) or wrong:
         raise OptionsError(
             f"source {name} must be an async generator function (`async def` with "
             f"`yield`), or an async iterable, not {source!r}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import operator
 import signal
 import threading
 from contextlib import AsyncExitStack, contextmanager, nullcontext
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from aioinformer._runnables import Runnable, Runnables
 from aioinformer._tasks import Supervisor
-from aioinformer._user_code import guarded_logger
+from aioinformer._user_code import guarded_logger, text_of
 from aioinformer.client.keep_open import keep_open
 from aioinformer.controller.controller import (
     Controller,
@@ -21,6 +23,7 @@ from aioinformer.controller.controller import (
 )
 from aioinformer.controller.event_recorder import EventRecorder
 from aioinformer.errors import (
+    AioInformerError,
     InformerStopped,
     LeadershipLost,
     NotSynced,
@@ -181,6 +184,7 @@ class Manager(Lifecycle, WebLifespan):
         self._supervisor = Supervisor(self._run_supervised, "manager")
         self._loop: asyncio.AbstractEventLoop | None = None  # where it was started
         self._begun = False
+        self._interrupted = False  # True if a signal ended its start
         self._over = asyncio.Event()  # set to end it, and once it has ended
         self._idle = asyncio.Event()  # nothing runs that `_over` would end
         self._idle.set()
@@ -249,15 +253,16 @@ class Manager(Lifecycle, WebLifespan):
             part.set_metrics(self._metrics)
 
         self._parts.append(_Part(part, runnable, leader_only))
-        group = self._leader_only if leader_only else self._all_replicas
-        if not group.ended:  # the next group of the leader starts it
-            group.add(runnable)
-
         if isinstance(part, Controller):
-            # Events outlive the leader's work.
+            # Events outlive the leader's work. They start first, as the controller
+            # writes them itself if nothing else does.
             events = Runnable(f"events of {part.name}", part.write_events)
             self._parts.append(_Part(part, events, leader_only=False))
             self._all_replicas.add(events)
+
+        group = self._leader_only if leader_only else self._all_replicas
+        if not group.ended:  # the next group of the leader starts it
+            group.add(runnable)
 
     async def remove(self, part: Controller | Runs | Function) -> None:
         """End a controller or another runnable, and forget it. Others continue.
@@ -278,7 +283,9 @@ class Manager(Lifecycle, WebLifespan):
             Deferred until it has ended. It is cancelled again after `drain_timeout`.
         """
         self._check_loop()
-        entries = [it for it in self._parts if it.part is part or it.part == part]
+        # Each access to a method makes another object, which is equal.
+        same = operator.eq if inspect.ismethod(part) else operator.is_
+        entries = [it for it in self._parts if same(it.part, part)]
         if not entries:
             raise OptionsError(f"{part!r} is not part of this manager")
 
@@ -381,7 +388,7 @@ class Manager(Lifecycle, WebLifespan):
         Requests are neither authenticated nor logged.
 
         Args:
-            port: Port to listen on.
+            port: Port to listen on; 0 for any free one, which the log names.
             host: Address to listen on. None for all addresses, as a kubelet sends
                 probes to that of the pod.
             checks: Own checks of `/readyz` by name: functions without arguments, plain
@@ -397,8 +404,8 @@ class Manager(Lifecycle, WebLifespan):
             debug: False for no debug page.
 
         Raises:
-            OptionsError: If it was called before, the manager runs or has ended, or a
-                time, a check or its name is invalid. (If the port is in use, `start()`
+            OptionsError: If it was called before, the manager runs or has ended, or the
+                port, a time, a check or its name is invalid. (If the port is in use, `start()`
                 and `run()` raise OSError.)
             WrongLoop: If the manager runs in another event loop.
         """
@@ -469,9 +476,8 @@ class Manager(Lifecycle, WebLifespan):
         """Return reasons for not being ready, by name, for a readiness endpoint.
 
         The names are those of informers, as in `SharedInformerFactory.not_ready`, and
-        `"manager"`. A replica that waits to lead is
-        ready, once it has reached the Lease: one without permissions must not replace
-        a leader. Thread-safe.
+        `"manager"`. A replica that waits to lead is ready, once it has reached the
+        Lease: one without permissions must not replace a leader. Thread-safe.
         """
         own = self.why_dead() or self.why_not_elected()
         own = own or ("" if self.running else "not running")
@@ -485,7 +491,7 @@ class Manager(Lifecycle, WebLifespan):
         its lease expired and may be stuck. Thread-safe.
         """
         if self._failure is not None:
-            return f"failed: {self._failure!r}"
+            return f"failed: {text_of(self._failure, repr)}"
 
         elector = self.elector
         if elector is not None and not elector.healthy(LIVENESS_TOLERANCE_SECONDS):
@@ -499,7 +505,10 @@ class Manager(Lifecycle, WebLifespan):
         See `LeaderElector.why_not_ready`. Thread-safe.
         """
         elector = self.elector if self.running else None
-        return "" if elector is None else elector.why_not_ready()
+        if elector is None or not any(it.leader_only for it in self._parts):
+            return ""  # it does not stand without work for the leader
+
+        return elector.why_not_ready()
 
     async def wait_for_cache_sync(
         self, timeout: Duration | None = None, *, fail_fast: bool = True
@@ -539,10 +548,13 @@ class Manager(Lifecycle, WebLifespan):
             Stops it, as `shutdown()` does, and is raised at the end. A second
             cancellation stops it at once.
         """
-        if not self._begun:
-            await self.start()
-
         with shutdown_signals(self._signalled) if handle_signals else nullcontext():
+            if not self._begun:
+                try:
+                    await self.start()
+                except AioInformerError:
+                    if not self._interrupted:
+                        raise
             try:
                 await self._over.wait()
             finally:
@@ -704,7 +716,7 @@ class Manager(Lifecycle, WebLifespan):
     def _leaders_failed(self, runnable: Runnable, failure: BaseException) -> None:
         elector = self.elector
         lost = elector is not None and not elector.is_leader
-        if not lost or self._exit_on_loss or self._over.is_set():
+        if not lost or self._over.is_set():
             self._fail(runnable.name, failure)
         elif not isinstance(failure, LeadershipLost):
             # Its clean-up may need the server that could not be reached.
@@ -736,6 +748,10 @@ class Manager(Lifecycle, WebLifespan):
             self._hurry()
 
         self._over.set()
+        if not self._begun:
+            # The start may wait for long, as for a client that cannot be entered.
+            self._interrupted = True
+            self._supervisor.cancel()
 
     def _hurry(self) -> None:
         self._leader_only.hurry()

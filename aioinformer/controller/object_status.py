@@ -114,7 +114,8 @@ class StatusWriter:
         if "conditions" in given:
             self._changes.conditions.clear()
 
-        return any(before.get(key) != value for key, value in given.items())
+        changed = {key: before.get(key) for key in given}
+        return bool(merge_difference(changed, given))
 
     def set_condition(
         self,

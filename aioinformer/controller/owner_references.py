@@ -135,6 +135,12 @@ def _with_reference(
     metadata: dict[str, Any] = body.get("metadata") or {}
     _check_namespaces(owner, reference, body, metadata)
     kept = metadata.get("ownerReferences") or []
+    if not isinstance(kept, list) or not all(isinstance(it, dict) for it in kept):
+        raise OptionsError(
+            f"{_described(body, metadata)}: metadata.ownerReferences must be a list of "
+            f"dicts, not {kept!r}"
+        )
+
     if controller:
         check_controller(reference, kept, _described(body, metadata))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget
 from aioinformer.client.redaction import redacted
 from aioinformer.errors import OptionsError
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from aioinformer.web.responses import EndpointRequest, HTTPResponse, Responder
 
 __all__ = ["Serving", "default_sink"]
+
+logger: Final = guarded_logger(__name__)
 
 NO_LIBRARY = "metrics need prometheus-client: pip install 'aioinformer[metrics]'"
 
@@ -68,7 +71,7 @@ class Serving:
 
     Args:
         manager: Manager to show.
-        port: Port to listen on.
+        port: Port to listen on; 0 for any free one.
         host: Address to listen on; None for all.
         metrics: Sink of the manager; None if prometheus-client is missing.
         debug: True for the debug page.
@@ -76,7 +79,7 @@ class Serving:
         **health: Further options of the health endpoints.
 
     Raises:
-        OptionsError: If an option of the health endpoints is invalid.
+        OptionsError: If the port or an option of the health endpoints is invalid.
     """
 
     def __init__(
@@ -90,8 +93,13 @@ class Serving:
         reasons: bool,
         **health: Any,
     ) -> None:
-        self.port = port
-        """Port to listen on."""
+        # Imports aiohttp, which only a manager that serves needs.
+        from aioinformer.web.aiohttp import check_port
+
+        check_port(port)
+        self.port: int = port
+        """Port that it listens on: 0 for any free one, until it runs."""
+        self._given = port
         self._host = host
         self._manager = manager
         self._reasons = reasons
@@ -118,7 +126,8 @@ class Serving:
         from aioinformer.web.aiohttp import listening, routes_of
 
         routes = routes_of(self.responders)
-        async with listening(routes, port=self.port, host=self._host):
+        async with listening(routes, port=self._given, host=self._host) as self.port:
+            logger.info("manager: serving health and metrics (port=%d)", self.port)
             yield
 
     # ------------------------------------------------------------ debug page

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from aioinformer._user_code import user_errors
+from aioinformer._user_code import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,11 +120,7 @@ class Failures:
         self, request: ReconcileRequest, failure: BaseException, attempt: int, at: float
     ) -> None:
         """Record a failed attempt at a time of the loop."""
-        try:
-            message = str(failure)[:MOST_CHARACTERS]
-        except user_errors():  # an exception of the user, which cannot be shown
-            message = ""
-
+        message = text_of(failure)[:MOST_CHARACTERS]
         self.succeeded(request)
         if len(self._failures) >= MOST_FAILURES:
             oldest = next(iter(self._failures))

@@ -5,7 +5,9 @@ A storm is one of two loops:
 * Own writes: a reconcile writes a field, the change triggers the next reconcile, and
   that one writes the same field again. So nobody else is involved, and each round
   changes what an earlier one has changed. A reconcile that creates another child, or
-  changes an object or a field for the first time, makes progress instead.
+  changes an object or a field for the first time, makes progress instead. So does one
+  that changes it for the first time in 10 s, or since others changed something else:
+  they may want a new state of all children, which each takes a reconcile.
 * Conflict: a reconcile writes a field that others have changed since its last write,
   again and again. Others who change other fields of the object, however often, are no
   reason: then each write answers a new state.
@@ -80,6 +82,13 @@ SETTLE_SECONDS: Final = 0.3
 
 SETTLE_INTERVAL_SECONDS: Final = 60.0
 """Time between two of these delays, unless the first one proved a round."""
+
+KNOWN_SECONDS: Final = 10.0
+"""Time for which a written field is remembered."""
+
+REASON_SECONDS: Final = 2.0
+"""Time between two changes of others that count as a new reason to write. In a loop,
+others may react to each write."""
 
 INSPECTED_SECONDS: Final = 2.0
 """Time without evidence after which another key may be inspected instead."""
@@ -177,6 +186,13 @@ class _Foreign(NamedTuple):
     obj: KubeObject
 
 
+class _Written(NamedTuple):
+    """Fields that own writes changed, and the time of the last one."""
+
+    fields: frozenset[FieldPath]
+    at: float
+
+
 @dataclass(slots=True)
 class _Meter:
     """Rate of the reconciles of a key that write. The level falls by 1 a second."""
@@ -222,8 +238,10 @@ class _Inspection:
     """Time of the next such delay."""
     writes: dict[_Target, dict[str, list[Request]]] = field(default_factory=dict)
     """Own requests by object and version, "" for deletions."""
-    known: dict[_Target, frozenset[FieldPath]] = field(default_factory=dict)
-    """Fields of own writes."""
+    known: dict[_Target, _Written] = field(default_factory=dict)
+    """Fields of own writes, in the order of their times."""
+    reason_after: float = 0.0
+    """Time of the next change of others that may be a reason."""
     foreign: dict[_Target, _Foreign] = field(default_factory=dict)
 
     def add_round(self, now: float) -> float:
@@ -243,6 +261,44 @@ class _Inspection:
 
             _shrink(versions, MAX_VERSIONS)
             _shrink(self.writes, MAX_OBJECTS)
+
+    def know(
+        self, target: _Target, fields: frozenset[FieldPath], now: float
+    ) -> frozenset[FieldPath]:
+        """Remember fields of an own write. Return those known before."""
+        before = self.known.pop(target, _Written(frozenset(), now)).fields
+        self.known[target] = _Written(_bounded(fields | before), now)
+        _shrink(self.known, MAX_OBJECTS)
+        return before
+
+    def forget_old(self, now: float) -> None:
+        """Forget fields that were not written for some time."""
+        known = self.known
+        while known and next(iter(known.values())).at <= now - KNOWN_SECONDS:
+            del known[next(iter(known))]
+
+    def add_reason(
+        self, target: _Target, fields: frozenset[FieldPath] | None, now: float
+    ) -> None:
+        """Note a change of others. If it may be a new reason, forget what is known.
+
+        A reason is outside of the status and of the part that own writes change. What
+        is known of the object itself is kept.
+
+        Args:
+            target: Object.
+            fields: Fields that changed; None if they are unknown.
+            now: Time of the loop.
+        """
+        own = self.known.get(target)
+        if fields is not None:
+            parts = {path[:1] for path in own.fields} if own is not None else set()
+            if all(path[:1] in parts or path[:1] == ("status",) for path in fields):
+                return
+
+        if now >= self.reason_after:
+            self.reason_after = now + REASON_SECONDS
+            self.known = {} if own is None else {target: own}
 
     def requests_of(self, seen: _Seen) -> list[Request]:
         """Return own requests that may have led to a change."""
@@ -428,7 +484,7 @@ def _next_round(
     events, overflow = entry.events, entry.overflow
     was_self_caused = entry.self_caused
     entry.events, entry.overflow = [], False
-    changes = _judge(entry, events)
+    changes = _judge(entry, events, now)
     entry.self_caused = (
         changes.own > 0
         and changes.own == len(events)
@@ -462,7 +518,8 @@ class _Changes:
     conflict: Storm | None = None
 
 
-def _judge(entry: _Inspection, events: Iterable[_Seen]) -> _Changes:
+def _judge(entry: _Inspection, events: Iterable[_Seen], now: float) -> _Changes:
+    entry.forget_old(now)
     found = _Changes()
     compared = 0
     for seen in events:
@@ -471,21 +528,26 @@ def _judge(entry: _Inspection, events: Iterable[_Seen]) -> _Changes:
         # change them.
         compared += seen.target in entry.writes
         if seen.target in entry.writes and compared <= MAX_COMPARED:
-            _compare(entry, seen, requests, found)
+            _compare(entry, seen, requests, found, now)
         elif requests:
             found.own += 1
             found.progress |= seen.target not in entry.known
-            entry.known.setdefault(seen.target, frozenset())
+            entry.know(seen.target, frozenset(), now)
+        elif seen.target not in entry.writes:
+            entry.add_reason(seen.target, None, now)
 
         found.answers |= not found.own
 
-    _shrink(entry.known, MAX_OBJECTS)
     _shrink(entry.foreign, MAX_OBJECTS)
     return found
 
 
 def _compare(
-    entry: _Inspection, seen: _Seen, requests: Iterable[Request], found: _Changes
+    entry: _Inspection,
+    seen: _Seen,
+    requests: Iterable[Request],
+    found: _Changes,
+    now: float,
 ) -> None:
     """Judge a change by the fields that it changed."""
     target, obj = seen.target, object_of(seen.event)
@@ -495,12 +557,11 @@ def _compare(
     if request is None:
         before = frozenset() if foreign is None else foreign.fields
         entry.foreign[target] = _Foreign(_bounded(fields | before), obj)
+        entry.add_reason(target, fields, now)
         return
 
     found.own += 1
-    known = entry.known.pop(target, frozenset())
-    entry.known[target] = _bounded(fields | known)
-    again = fields & known
+    again = fields & entry.know(target, fields, now)
     if again:
         found.repeated = _storm("own_writes", seen, request, again)
     else:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from aioinformer.tracing import ReconcileTracer
     from aioinformer.workqueue.priority import PriorityQueue
 
-__all__ = ["LONG_SECONDS", "SETTLE_SECONDS", "Workers"]
+__all__ = ["LONG_SECONDS", "MAX_DAEMON_WRITES", "SETTLE_SECONDS", "Workers"]
 
 logger: Final = guarded_logger(__name__)
 
@@ -61,7 +61,7 @@ FALLBACK_SECONDS = 10.0
 """Delay of a retry if the rate limiter raises."""
 
 MAX_DAEMON_WRITES = 256
-"""Number of objects whose writes `Context.settled()` of a daemon waits for."""
+"""Number of objects whose writes a daemon remembers, as it may run for months."""
 
 LONG_SECONDS = 60.0
 """Duration of a reconcile after which a warning is logged."""
@@ -516,7 +516,12 @@ class Workers:
 
         threads = Threads(request, self._metrics.thread_overdue, work.create_task)
         # Of its own: the reconciles of the request apply other children.
-        writers = Writers(self._name, self._informers, self._writers.events)
+        writers = Writers(
+            self._name,
+            self._informers,
+            self._writers.events,
+            max_children=MAX_DAEMON_WRITES,
+        )
         writer = Writer(writers, request, client, self.client, stale=False)
         context = Context(
             request,

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from aioinformer.client import verbs
-from aioinformer.controller.children import AppliedChildren, Child
+from aioinformer.controller.children import MAX_CHILDREN, AppliedChildren, Child
 from aioinformer.controller.event_recorder import EventRecorder
 from aioinformer.controller.object_status import StatusWriter
 from aioinformer.controller.owner_references import (
@@ -16,6 +16,7 @@ from aioinformer.controller.owner_references import (
     set_controller_reference,
 )
 from aioinformer.errors import LeadershipLost, NotFound, OptionsError
+from aioinformer.model.resources import check_resource
 from aioinformer.model.validation import qualified_name_problem
 
 if TYPE_CHECKING:
@@ -94,15 +95,24 @@ class Writers:
         name: Name of the controller.
         informers: Informers of the controller, that of `for_` first.
         events: Recorder of events.
+        max_children: Maximum number of remembered children of one owner.
     """
 
     def __init__(
-        self, name: str, informers: Iterable[SharedInformer], events: ControllerEvents
+        self,
+        name: str,
+        informers: Iterable[SharedInformer],
+        events: ControllerEvents,
+        *,
+        max_children: int = MAX_CHILDREN,
     ) -> None:
         self.name = name
         self.informers: tuple[SharedInformer, ...] = tuple(informers)
         self.events = events
-        self.children: AppliedChildren = AppliedChildren(self.informers)
+        self.max_children: int = max_children
+        self.children: AppliedChildren = AppliedChildren(
+            self.informers, max_children=max_children
+        )
         self.uncertain: set[ReconcileRequest] = set()
         """Requests whose status may have been written without a response. The cache
         may show the status from before."""
@@ -131,7 +141,7 @@ class Writer:
         self._shared = shared
         self._request = request
         self._recording = recording
-        self._used: set[Child] = set()
+        self._used: dict[Child, None] = {}
         self._owner: KubeObject | None = None
         self.status: StatusWriter = StatusWriter(
             shared.informers[0],
@@ -175,19 +185,28 @@ class Writer:
         if resource is None:
             resource = children.resource_of(*verbs.type_of(body))
             resource = resource or await client.discovery.resource_of(body)
+        else:
+            check_resource(resource)
 
         metadata: dict[str, Any] = dict(body.get("metadata") or {})
         body["metadata"] = metadata
         _place(owner, resource, metadata)
-        body = set_controller_reference(owner, body)
         target = Child.of(resource, metadata)
+        own = self._shared.informers[0].resource
+        if own is not None and target == Child(own.group, own.plural, owner.key):
+            raise OptionsError(
+                f"ctx.apply() writes objects that {own} {owner.key} owns, not the object "
+                "itself: use ctx.client.apply(), or ctx.set_status() for its status"
+            )
+
+        body = set_controller_reference(owner, body)
         shown = children.shown(target)
         if shown is not None:
             reference = owner_reference(owner, controller=True)
             what = f"{shown.type_meta['kind']} {shown.key}"
             check_controller(reference, shown.owner_references, what)
             if children.is_applied(self._request, target, body, shown):
-                self._used.add(target)
+                self._use(target)
                 return shown
 
         # A write without a response may have succeeded.
@@ -195,9 +214,14 @@ class Writer:
         answer = await client.apply(
             body, field_manager=self._shared.name, resource=resource, force=True
         )
-        self._used.add(target)
+        self._use(target)
         children.remember(self._request, target, body, answer)
         return answer
+
+    def _use(self, child: Child) -> None:
+        self._used[child] = None
+        if len(self._used) > self._shared.max_children:  # by a daemon
+            del self._used[next(iter(self._used))]
 
     async def end(self, failure: BaseException | None) -> BaseException | None:
         """Write the status, and forget children that are gone.

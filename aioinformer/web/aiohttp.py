@@ -20,6 +20,7 @@ from aiohttp import web
 
 from aioinformer._runnables import wait_until_cancelled
 from aioinformer._tasks import finish
+from aioinformer.errors import OptionsError
 from aioinformer.web.checks import CHECK_SECONDS
 from aioinformer.web.health import health_responders
 from aioinformer.web.metrics import metrics_responders
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from aioinformer.web.responses import Render, Responder
 
 __all__ = ["event_stream", "health_routes", "metrics_routes", "serve"]
+
+MAX_PORT = 65535
 
 CLOSE_SECONDS = 2.0
 """Maximum time to close all connections when `serve` ends."""
@@ -136,6 +139,7 @@ async def serve(
             that of the pod.
 
     Raises:
+        OptionsError: If the port is invalid.
         OSError: If the address is in use, or not one of this machine.
 
     Cancellation:
@@ -145,18 +149,34 @@ async def serve(
         await wait_until_cancelled()
 
 
+def check_port(port: object) -> None:
+    """Reject anything but the number of a port, or 0 for any free one.
+
+    The operating system would listen on another port, or fail without the reason.
+
+    Raises:
+        OptionsError: If the port is invalid.
+    """
+    if type(port) is not int or not 0 <= port <= MAX_PORT:
+        raise OptionsError(
+            f"a port must be a number from 0 to {MAX_PORT}, not {port!r}"
+        )
+
+
 @contextlib.asynccontextmanager
 async def listening(
     routes: Iterable[web.AbstractRouteDef], *, port: int, host: str | None = None
-) -> AsyncIterator[None]:
-    """Serve routes during the block; see `serve`.
+) -> AsyncIterator[int]:
+    """Serve routes during the block, and return the port; see `serve`.
 
     Raises:
+        OptionsError: See `serve`.
         OSError: See `serve`.
 
     Cancellation:
         Deferred until all connections are closed, within 2 s.
     """
+    check_port(port)
     app = web.Application()
     app.add_routes(routes)
     # aiohttp waits up to twice that long: for responses in progress, and for connections.
@@ -170,7 +190,7 @@ async def listening(
             reason = exc.strerror or exc
             raise OSError(exc.errno, f"cannot listen on {where}: {reason}") from None
 
-        yield
+        yield runner.addresses[0][1]
     finally:
         await finish(runner.cleanup(), within_seconds=CLOSE_SECONDS)
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from aioinformer._user_code import guarded_logger, user_errors
+from aioinformer._user_code import guarded_logger, text_of, user_errors
 from aioinformer.client.redaction import redacted
 from aioinformer.errors import OptionsError
-from aioinformer.model.callables import check_runs
+from aioinformer.model.callables import check_runs, check_takes
 from aioinformer.model.times import seconds_of
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class Checks:
                 raise OptionsError(f"the check {name!r} is not a function: {check!r}")
 
             check_runs(check, f"the check {name!r}")
+            check_takes(check, f"the check {name!r}", f"{name}()")
 
         self._failing: set[str] = set()
 
@@ -134,7 +135,7 @@ class Checks:
             if limit.expired():
                 label, reason = "timed out", f"no result within {self._seconds:g} s"
             else:
-                label, reason = "failed", f"{type(exc).__name__}: {exc}"
+                label, reason = "failed", f"{type(exc).__name__}: {text_of(exc)}"
 
         self._log(name, label, reason)
         return CheckResult(name, label, reason)

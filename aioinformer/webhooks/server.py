@@ -13,6 +13,7 @@ from aioinformer._runnables import wait_until_cancelled
 from aioinformer._tasks import finish
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import OptionsError
+from aioinformer.web.aiohttp import check_port
 from aioinformer.webhooks.certificates import Certificate
 from aioinformer.webhooks.reviews import MAX_BYTES, Webhooks, status_response
 
@@ -63,8 +64,8 @@ class WebhookServer:
         on_error: Function called with each failure of a function.
 
     Raises:
-        OptionsError: If there are no webhooks, two have the same name, or the files are
-            named incompletely.
+        OptionsError: If there are no webhooks, two have the same name, the files are
+            named incompletely, or the port is invalid.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class WebhookServer:
         if cert_dir is not None:
             certfile, keyfile = Path(cert_dir, "tls.crt"), Path(cert_dir, "tls.key")
 
+        check_port(port)
         self._webhooks = Webhooks(hooks, metrics=metrics, on_error=on_error)
         self._host = host
         self._port = port

@@ -39,7 +39,7 @@ Reference = dict[str, Any]
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """What the collector knows of one object."""
+    """Node of the graph of owners: one object."""
 
     collection: Collection
     key: str

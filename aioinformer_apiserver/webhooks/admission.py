@@ -15,7 +15,7 @@ from aioinformer.model.resources import (
 )
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.go_format import json_type
-from aioinformer_apiserver.patches.json_patch import json_patch
+from aioinformer_apiserver.patches.patch_types import apply_patch
 from aioinformer_apiserver.webhooks.calls import (
     Answer,
     CallsNeeded,
@@ -71,7 +71,7 @@ def has_webhooks(storage: Storage, collection: Collection) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmittedRequest:
-    """What webhooks learn about a request.
+    """Properties of a request that webhooks see.
 
     Attributes:
         collection: Collection of the resource in the URL.
@@ -213,7 +213,7 @@ class WebhookAdmission:
             raise statuses.internal_error(f"{why}not supported for this operation")
 
         try:
-            patched = json_patch(shown.new, verdict.patch)
+            patched: Any = apply_patch(None, shown.new, verdict.patch, "json")
             if not isinstance(patched, dict):
                 raise statuses.bad_request(
                     f"json: cannot unmarshal {json_type(patched)} into Go value of type "

@@ -55,7 +55,7 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributes:
-    """What admission knows about one operation.
+    """Properties of one operation, for matching and reviews.
 
     Attributes:
         operation: Operation.

@@ -14,6 +14,7 @@ import signal
 import tempfile
 import threading
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -36,7 +37,7 @@ _OPTIONS = (
 )
 _SECONDS = 60
 
-# Words that readers search for, and an anchor that is among the first results.
+# Words that readers search for, and an anchor or a path among the first results.
 _FIRST = 4
 _SEARCHES = {
     "SharedInformer": "aioinformer.informer.SharedInformer",
@@ -45,8 +46,8 @@ _SEARCHES = {
     "memory": "memory",
     "requeue": "requeue-an-object-in-ten-minutes",
     "too old resource version": "must-i-restart-watches-or-handle-410-gone-too-old-resource-version",
-    "owner reference": "create-an-object-that-is-deleted-with-its-owner",
-    "webhook": "are-there-admission-webhooks",
+    "owner reference": "aioinformer.controller.set_owner_reference",
+    "webhook": "/webhooks/",
     "rbac": "print-the-rbac-rules-of-a-program",
     "mock": "how-do-i-mock-the-kubernetes-api",
 }
@@ -234,7 +235,7 @@ def _pages(site: Path) -> list[str]:
 
 async def _search_problems(browser: Browser, url: str) -> list[str]:
     found = []
-    for words, anchor in _SEARCHES.items():
+    for words, target in _SEARCHES.items():
         await browser.open(url)
         await browser.until(f"{_SEARCH_BUTTON} && ({_SEARCH_BUTTON}.click(), true)")
         # The theme shows the results in a shadow tree of its own.
@@ -248,7 +249,8 @@ async def _search_problems(browser: Browser, url: str) -> list[str]:
             continue
 
         first = (await browser.run(results))[:_FIRST]
-        if not any(it.endswith(f"#{anchor}") for it in first):
-            found.append(f"a search for {words!r} finds {first}, not {anchor}")
+        links = [urlsplit(it) for it in first]
+        if not any(target in {it.path, it.fragment} for it in links):
+            found.append(f"a search for {words!r} finds {first}, not {target}")
 
     return found

@@ -7,6 +7,7 @@ import threading
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from contract_servers import WIDGETS
 from controller_helpers import Notes, controlled, informed, informer_of, managed, named
@@ -16,6 +17,7 @@ from widget_helpers import Bench, bench
 from aioinformer import Controller, KubeObject, Manager, Result
 from aioinformer.controller import Context, Daemon, with_object
 from aioinformer.controller.event_recorder import EVENTS
+from aioinformer.controller.workers import MAX_DAEMON_WRITES
 from aioinformer.errors import (
     HandlerError,
     LeadershipLost,
@@ -55,6 +57,14 @@ class Watcher:
     async def act(self, request: ReconcileRequest, ctx: Context) -> Result | None:
         await asyncio.Event().wait()
         return None
+
+
+class Spec(msgspec.Struct):
+    number: int
+
+
+class Numbered(msgspec.Struct):
+    spec: Spec
 
 
 def deleting(name: str) -> dict[str, Any]:
@@ -256,6 +266,33 @@ async def test_terminal_error_ends_a_daemon(caplog: pytest.LogCaptureFixture) ->
     assert "daemon Failing failed" in caplog.text
 
 
+async def test_change_of_spec_calls_a_daemon_again_after_a_terminal_error() -> None:
+    numbers: list[int] = []
+    calls = 0
+
+    async def daemon(request: ReconcileRequest, ctx: Context) -> Result | None:
+        nonlocal calls
+        calls += 1
+        ctx.set_status(calls=calls)  # a change that must not call it again
+        return await typed(request, ctx)
+
+    @with_object(Numbered)
+    async def typed(widget: Numbered, ctx: Context) -> None:
+        numbers.append(widget.spec.number)
+        await asyncio.Event().wait()
+
+    async def act(it: Bench, widget: KubeObject, ctx: Context) -> None: ...
+
+    async with bench(act, daemons=[daemon]) as it:  # the spec is empty
+        assert calls == 1
+        it.server.patch(WIDGETS, "web", {"spec": {"number": 1}}, namespace="default")
+        await asyncio.sleep(5)
+        it.server.patch(WIDGETS, "web", {"spec": {"number": 2}}, namespace="default")
+        await asyncio.sleep(5)
+
+    assert (calls, numbers) == (2, [1]), "it still runs"
+
+
 async def test_deletion_ends_the_wait_for_the_next_call() -> None:
     failing = Failing(ValueError("boom"))
     source = FakeListerWatcher(named("a"))
@@ -439,15 +476,35 @@ async def test_daemon_writes_status_and_children() -> None:
         ]
 
 
+async def test_daemon_remembers_its_latest_children_only() -> None:
+    contexts: list[Context] = []
+
+    async def daemon(request: ReconcileRequest, ctx: Context) -> None:
+        contexts.append(ctx)
+        for number in range(MAX_DAEMON_WRITES + 3):
+            metadata = {"name": f"web-{number}"}
+            await ctx.apply({"metadata": metadata}, resource=CONFIG_MAPS)
+
+        await asyncio.Event().wait()
+
+    async def act(it: Bench, widget: KubeObject, ctx: Context) -> None: ...
+
+    async with bench(act, daemons=[daemon]) as it:
+        writer = contexts[0]._writer
+        assert len(it.server.objects(CONFIG_MAPS)) == MAX_DAEMON_WRITES + 3
+        assert len(writer._shared.children) == len(writer._used) == MAX_DAEMON_WRITES
+
+
 @pytest.mark.parametrize(
     ("daemons", "text"),
     [
         (Watcher(), "daemons= takes a list"),
+        (None, "daemons= takes a list"),
         ([print], "a daemon must be a coroutine function"),
         ([lambda request, ctx: None], "a daemon must be a coroutine function"),
         ([None], "a daemon must be a coroutine function"),
     ],
-    ids=["one", "builtin", "lambda", "nothing"],
+    ids=["one", "none", "builtin", "lambda", "nothing"],
 )
 def test_invalid_daemon_is_refused(daemons: Any, text: str) -> None:
     pods = informer_of(FakeListerWatcher())

@@ -17,7 +17,7 @@ from aioinformer.errors import HandlerError, OptionsError
 from aioinformer.testing import FakeListerWatcher
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
 
 class Billing:
@@ -173,6 +173,27 @@ async def test_async_iterable_is_a_source() -> None:
     assert notes.names[:2] == ["1", "2"]
 
 
+async def test_async_iterator_without_aclose_is_a_source() -> None:
+    class Events:
+        def __init__(self) -> None:
+            self.keys = ["shop/a", "shop/b"]
+
+        def __aiter__(self) -> Events:
+            return self
+
+        async def __anext__(self) -> str:
+            if not self.keys:
+                await asyncio.Event().wait()
+
+            return self.keys.pop(0)
+
+    notes = Notes()
+    async with controlled(notes, sources={"events": Events()}):
+        pass
+
+    assert notes.names == ["a", "b"]
+
+
 async def test_source_cannot_delay_the_end_of_reconciles() -> None:
     async def stubborn() -> AsyncIterator[str]:
         try:
@@ -207,6 +228,10 @@ async def generator() -> AsyncIterator[str]:
     yield "shop/web"
 
 
+def plain() -> Iterator[str]:
+    yield "shop/web"
+
+
 @pytest.mark.parametrize(
     ("sources", "text"),
     [
@@ -214,9 +239,10 @@ async def generator() -> AsyncIterator[str]:
         ({"": generator}, "must be a text"),
         ({"it": coroutine}, "async generator function"),
         ({"it": 7}, "async generator function"),
+        ({"it": plain}, "async generator function"),
         ({"it": lambda name: generator()}, r"callable as it\(\)"),
     ],
-    ids=["list", "no-name", "coroutine", "number", "arguments"],
+    ids=["list", "no-name", "coroutine", "number", "plain", "arguments"],
 )
 def test_invalid_source_is_refused(sources: Any, text: str) -> None:
     pods = informer_of(FakeListerWatcher())

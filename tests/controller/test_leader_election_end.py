@@ -164,6 +164,32 @@ async def test_elector_leads_again_after_loss() -> None:
 # ---------------------------------------------------------------- the end
 
 
+async def test_loss_is_reported_once_if_the_elector_is_cancelled_afterwards() -> None:
+    calls: list[str] = []
+    lock = MemoryLock(MemoryLease(), "a")
+    one = elector(lock, on_stopped_leading=lambda: calls.append("stopped"))
+
+    async def slow_to_end() -> None:
+        async with one.leading():
+            try:
+                await forever()
+            finally:
+                await asyncio.sleep(3)
+
+    before = asyncio.all_tasks()
+    task = asyncio.create_task(slow_to_end())
+    await asyncio.sleep(1)
+    lock.fault = hang
+    await asyncio.sleep(10)
+    assert calls == ["stopped"]
+    (own,) = asyncio.all_tasks() - before - {task}
+    own.cancel()  # by `asyncio.run()` at its end, for example
+    with pytest.raises(LeadershipLost, match="not renewed in time"):
+        await task
+
+    assert calls == ["stopped"]
+
+
 async def test_run_returns_when_work_returns() -> None:
     lease, start = MemoryLease(), now()
 

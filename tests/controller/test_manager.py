@@ -135,9 +135,12 @@ async def test_manager_without_leader_work_does_not_lead(server: APIServer) -> N
         manager.add(forever, leader_only=False)
         await asyncio.sleep(60)
         assert lease.writes == []
+        assert manager.not_ready() == {}, "it need not reach the Lease"
         manager.add(Notice([], "work"))
+        assert "not been read" in manager.not_ready()["manager"]
         await settle()
         assert lease.holders == ["me"]
+        assert manager.not_ready() == {}
 
 
 async def test_controller_of_every_replica_needs_no_leadership(

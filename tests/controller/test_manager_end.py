@@ -14,6 +14,7 @@ from leader_helpers import MemoryLease, forever, now
 from task_helpers import cancelled, slow_to_end
 
 from aioinformer import Client, Manager
+from aioinformer.client import ClientConfig
 from aioinformer.errors import OptionsError, QueueShutDown, TransportError
 from aioinformer.model.resources import CONFIG_MAPS
 from aioinformer.testing import APIServer
@@ -170,6 +171,43 @@ async def test_second_signal_skips_drain(server: APIServer) -> None:
     await task
     assert slow.record == ["cancelled"]
     assert now() - start == pytest.approx(0, abs=0.1)
+
+
+class NeverEntered(Client):
+    """Client that cannot be entered, as on a full disk."""
+
+    async def start(self) -> None:
+        raise OSError("No space left on device")
+
+
+async def test_signal_ends_manager_that_is_still_starting() -> None:
+    manager = Manager(NeverEntered(ClientConfig(server="http://localhost:1")))
+    manager.add(forever)
+    before = signal.getsignal(signal.SIGTERM)
+    task = asyncio.create_task(manager.run(handle_signals=True))
+    await asyncio.sleep(60)
+    signal.raise_signal(signal.SIGTERM)
+    start = now()
+    await task
+
+    assert now() == start
+    assert not manager.running
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_manager_that_cannot_handle_signals_does_not_start() -> None:
+    manager = Manager(Client(ClientConfig(server="http://localhost:1")))
+    manager.add(forever)
+
+    async def elsewhere() -> None:
+        with pytest.raises(OptionsError, match="main thread only"):
+            await manager.run(handle_signals=True)
+
+        assert not manager.running
+
+    await asyncio.to_thread(asyncio.run, elsewhere())
 
 
 async def test_signals_are_not_handled_by_default(server: APIServer) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,7 @@ from metrics_helpers import PlainSink
 
 from aioinformer import Controller, Manager
 from aioinformer.errors import LeadershipLost, OptionsError, ServerError
-from aioinformer.model.resources import CONFIG_MAPS
+from aioinformer.model.resources import CONFIG_MAPS, EVENTS
 from aioinformer.testing import APIServer
 
 if TYPE_CHECKING:
@@ -207,10 +208,11 @@ async def test_exit_on_loss_ends_manager(server: APIServer) -> None:
     assert rig.record[2:] == ["leader ends", "server ends"]
 
 
+@pytest.mark.parametrize("exit_on_loss", [False, True])
 async def test_failure_of_clean_up_after_a_loss_is_logged(
-    server: APIServer, caplog: pytest.LogCaptureFixture
+    server: APIServer, caplog: pytest.LogCaptureFixture, exit_on_loss: bool
 ) -> None:
-    rig, begun = Rig(server), list[float]()
+    rig, begun = Rig(server, exit_on_loss=exit_on_loss), list[float]()
 
     async def work() -> None:
         begun.append(now())
@@ -221,11 +223,16 @@ async def test_failure_of_clean_up_after_a_loss_is_logged(
                 raise ServerError("unreachable", status=503)
 
     rig.manager.add(work)
-    async with rig.manager:
-        await settle()
-        await rig.lose()
+    await rig.manager.start()
+    await settle()
+    await rig.lose()
+    if exit_on_loss:
+        with pytest.raises(LeadershipLost):  # the reason of all that follows
+            await rig.manager.run()
+    else:
         await rig.recover()
         assert len(begun) == 2
+        await rig.manager.shutdown()
 
     assert "work failed while it stopped, as leadership was lost" in caplog.text
 
@@ -329,6 +336,37 @@ async def test_runnables_added_while_not_leading_start_with_leadership(
         assert rig.record[3:] == begins
         assert notes.names == ["a"]
         assert len(manager._leader_only._tasks) == 4
+
+
+async def test_controller_added_to_a_running_manager_records_events(
+    server: APIServer,
+) -> None:
+    rig, notes = Rig(server), list[str]()
+
+    async def reconcile(request: Any, ctx: Any) -> None:
+        notes.append(f"note {len(notes)}")
+        reason = f"Seen{len(notes)}"  # others would be one series
+        ctx.event(ctx.lister.get(request.key), "Normal", reason, notes[-1])
+
+    rig.part("other")
+    controller = rig.controller(reconcile)
+    async with rig.manager as manager:
+        await settle()
+        for _ in range(2):
+            manager.add(controller)
+            await asyncio.sleep(5)
+            await manager.remove(controller)
+            assert manager.recorders == ()
+
+        rig.manager.add(controller)
+        await asyncio.sleep(5)
+        await rig.lose()
+        await rig.recover()
+        await asyncio.sleep(5)
+
+    events = {it.get("note", it.get("message")) for it in server.objects(EVENTS)}
+    assert len(notes) == 4
+    assert events == set(notes)
 
 
 # ---------------------------------------------------------------- remove
@@ -446,6 +484,31 @@ async def test_remove_ends_a_function_that_was_added_twice(server: APIServer) ->
         assert len(running) == 2
         await manager.remove(work)
         assert not running
+
+
+async def test_remove_does_not_end_another_object_that_is_equal(
+    server: APIServer,
+) -> None:
+    @dataclass
+    class Equal:
+        running: bool = field(default=False, compare=False)
+
+        async def run(self) -> None:
+            self.running = True
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.running = False
+
+    one, other = Equal(), Equal()
+    assert one == other
+    async with Manager(server.client()) as manager:
+        manager.add(one)
+        manager.add(other)
+        await settle()
+        await manager.remove(one)
+        assert not one.running
+        assert other.running
 
 
 async def test_remove_accepts_a_bound_method(server: APIServer) -> None:

@@ -26,6 +26,7 @@ from aioinformer.metrics import NULL_SINK
 from aioinformer.metrics_prometheus import PrometheusSink
 from aioinformer.model.resources import CONFIG_MAPS, SECRETS
 from aioinformer.testing import APIServer
+from aioinformer.web.aiohttp import serve
 from aioinformer_apiserver.faults import Refuse
 
 if TYPE_CHECKING:
@@ -185,6 +186,27 @@ async def test_second_manager_on_the_same_port_fails(
             await second.start()
 
 
+async def test_free_port_is_logged(
+    server: APIServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = Manager(server.client())
+    manager.serve(0, host="127.0.0.1")
+    with caplog.at_level("INFO", logger="aioinformer.controller.serving"):
+        async with manager:
+            (line,) = (it for it in caplog.messages if "serving health" in it)
+            port = int(line.partition("port=")[2].rstrip(")"))
+            assert (await read(port, "/livez"))[0] == 200
+
+
+@pytest.mark.parametrize("port", [99999, -1, "8080", None, 1.5, True])
+async def test_invalid_port_is_refused(server: APIServer, port: Any) -> None:
+    match = "a port must be a number from 0 to 65535, not"
+    with pytest.raises(OptionsError, match=match):
+        Manager(server.client()).serve(port)
+    with pytest.raises(OptionsError, match=match):
+        await serve([], port=port)
+
+
 async def test_manager_serves_once_and_before_its_start(
     server: APIServer, port: int
 ) -> None:
@@ -336,6 +358,30 @@ async def test_debug_page_shows_neither_secrets_nor_markup(
 
     assert "<script" not in page
     assert ("&lt;script&gt;" in page) is reasons
+
+
+async def test_manager_with_an_unreadable_failure_is_dead(
+    server: APIServer, port: int
+) -> None:
+    class Unreadable(Exception):
+        def __repr__(self) -> str:
+            raise ValueError("no text")
+
+    async def part() -> None:
+        raise Unreadable
+
+    slow = Slow()
+    manager = managed(server, slow)
+    manager.serve(port, host="127.0.0.1", reasons=True)
+    await manager.start()
+    await slow.begun.wait()
+    manager.add(part, leader_only=False)
+    await asyncio.sleep(1)
+    answers = {path: await read(port, path) for path in ("/livez", "/readyz", "/debug")}
+    assert [status for status, _ in answers.values()] == [503, 503, 200]
+    assert "failed: Unreadable" in answers["/livez"][1]
+    with pytest.raises(Unreadable):
+        await manager.shutdown()
 
 
 async def test_failed_manager_is_dead_and_its_secret_stays_hidden(

@@ -105,6 +105,15 @@ class Settings(msgspec.Struct):
     metadata: Meta
 
 
+@pytest.mark.parametrize("wrong", ["Site", {"kind": "Site"}, ["Site"]])
+def test_owner_references_of_another_type_are_refused(wrong: Any) -> None:
+    body = {"kind": "ConfigMap", "metadata": {"name": "web", "ownerReferences": wrong}}
+    with pytest.raises(
+        OptionsError, match=r"ConfigMap web: .* must be a list of dicts"
+    ):
+        set_controller_reference(SITE, body)
+
+
 def test_child_may_be_a_model() -> None:
     owned = set_controller_reference(SITE, Settings(Meta("web")))
     assert references(owned) == [REFERENCE]

@@ -366,6 +366,17 @@ async def test_wait_is_refused_while_the_task_group_aborts() -> None:
         await asyncio.to_thread(threads.wait, asyncio.sleep(1))
 
 
+@pytest.mark.looptime(False)
+def test_wait_after_the_loop_is_closed_is_cancelled() -> None:
+    async def make() -> Threads:
+        return Threads(ReconcileRequest("a", "b"), print, print)  # type: ignore[arg-type]
+
+    threads = asyncio.run(make())
+
+    with pytest.raises(asyncio.CancelledError, match="its controller stops"):
+        threads.wait(asyncio.sleep(1))
+
+
 async def test_thread_that_outlives_the_reconcile_is_woken() -> None:
     outcomes: list[BaseException] = []
     threads: list[threading.Thread] = []

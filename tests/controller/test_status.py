@@ -79,7 +79,7 @@ def test_failures_keep_the_latest_and_no_exceptions() -> None:
     assert found[0].request.name == "7"
     assert (found[0].error, found[0].message, found[0].seconds_ago) == (
         "Unprintable",
-        "",
+        "Unprintable",
         100.0,
     )
     assert len(found[1].message) == MOST_CHARACTERS

@@ -501,6 +501,40 @@ async def test_rollout_is_no_storm() -> None:
         assert here.storms == 0
 
 
+@pytest.mark.parametrize("pause", [1, 30])
+async def test_second_rollout_is_no_storm(pause: float) -> None:
+    """Each reconcile updates one of 100 children; then the version changes again."""
+
+    async def roll(obj: KubeObject, ctx: Context) -> None:
+        version = obj.at("data.version", "1")
+        pods = here.pods.lister.list()
+        old = [it for it in pods if it.annotations.get("version") != version]
+        if old:
+            left = {"metadata": {"annotations": {"left": str(len(old))}}}
+            await ctx.client.patch(CONFIG_MAPS, "a", left, namespace="default")
+            await ctx.client.patch(
+                PODS,
+                old[0].name,
+                {"metadata": {"annotations": {"version": version}}},
+                namespace="default",
+            )
+
+    async with world() as here:
+        await here.create("a")
+        for number in range(100):
+            await here.client.create(PODS, child(f"pod-{number}", "a"))
+
+        async with running(here.controller(roll, owns=[here.pods]).run()):
+            await asyncio.sleep(10)
+            await here.patch(version="2")
+            await asyncio.sleep(pause)
+            await here.patch(version="3")
+            await asyncio.sleep(20)
+
+        assert here.storms == 0
+        assert {it.annotations["version"] for it in here.pods.lister.list()} == {"3"}
+
+
 @pytest.mark.parametrize("reaction", [0.005, 0.03, 0.1])
 async def test_steps_that_follow_reports_of_others_are_no_storm(
     reaction: float,

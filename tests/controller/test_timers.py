@@ -155,8 +155,10 @@ async def test_failing_since_is_reported_and_objects_are_due_nevertheless(
 ) -> None:
     failures: list[HandlerError] = []
     times = Times()
+    source = FakeListerWatcher(made())
     options = {"every": Every(300, since=since), "on_error": failures.append}
-    async with controlled(times, FakeListerWatcher(made()), **options):
+    async with controlled(times, source, **options):
+        source.modify(made(status={"x": 1}))  # changes no timer
         await asyncio.sleep(1000)
 
     assert len(times.due) >= 3

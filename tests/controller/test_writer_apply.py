@@ -161,6 +161,28 @@ async def test_apply_refuses_cluster_scoped_child_of_namespaced_owner() -> None:
     assert "it is cluster-scoped, and its owner is namespaced" in str(it.failures[0])
 
 
+async def test_apply_refuses_the_object_itself_as_its_own_child() -> None:
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
+        await ctx.apply({"metadata": {"name": obj.name}}, resource=WIDGETS)
+
+    async with bench(act) as it:
+        assert "ownerReferences" not in it.widget()["metadata"]
+
+    assert isinstance(it.failures[0], OptionsError)
+    assert "not the object itself: use ctx.client.apply()" in str(it.failures[0])
+
+
+async def test_apply_refuses_name_of_resource() -> None:
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
+        await ctx.apply(settings(), resource="configmaps")  # type: ignore[arg-type]
+
+    async with bench(act) as it:
+        pass
+
+    assert isinstance(it.failures[0], OptionsError)
+    assert "not a Resource: 'configmaps'" in str(it.failures[0])
+
+
 async def test_memory_of_children_ends_with_their_owner() -> None:
     async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
         await ctx.apply(settings(name=obj.name))

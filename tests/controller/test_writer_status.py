@@ -94,7 +94,8 @@ async def test_unchanged_status_is_not_written() -> None:
     results: list[bool] = []
 
     async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
-        results.append(ctx.set_status(ready=1, old=None))
+        nested = {"x": 1, "y": None}  # as models have it for optional fields
+        results.append(ctx.set_status(ready=1, old=None, nested=nested))
         results.append(ctx.set_condition("Ready", True, reason="Deployed"))
 
     async with bench(act) as it:

@@ -124,8 +124,7 @@ async def test_measure_your_own_work_in_the_metrics() -> None:
 
 
 async def test_trace_a_change_through_the_queue_to_its_writes() -> None:
-    title = "Trace a change through the queue to its writes"
-    async with running(title) as program:
+    async with running("Trace a change through the queue to its writes") as program:
         body = {
             "metadata": {"name": "web", "labels": {"app": "web"}},
             "data": {"a": "b"},

@@ -33,7 +33,7 @@ VERBS = re.findall(
     Detect Drain Filter Find Follow Give Grant Handle Ignore Index Iterate Join Keep Limit List
     Log Measure Own Patch Print Protect React Read Reconcile Record Refuse Report
     Requeue Restart Resync Retry Run Scale Select Send Serve Set Share Show Shrink Shut
-    Simulate Start Stop Stream Test Try Update Use Wait Watch Write
+    Simulate Start Stop Stream Test Trace Try Update Use Wait Watch Write
     """,
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import inspect
 import json
 import re
@@ -198,6 +199,19 @@ async def replica(
         yield process, ports
 
 
+async def is_ready(ports: dict[str, str]) -> None:
+    """Wait until a replica is ready."""
+    url = f"http://127.0.0.1:{ports['8080']}/readyz"
+    async with asyncio.timeout(60), aiohttp.ClientSession() as http:
+        while True:
+            with contextlib.suppress(aiohttp.ClientConnectionError):
+                async with http.get(url) as answer:
+                    if answer.ok:
+                        return
+
+            await asyncio.sleep(0.05)
+
+
 async def assert_probes_succeed(url: str) -> None:
     probes = [container()[f"{it}Probe"]["httpGet"] for it in ("liveness", "readiness")]
     paths = [it["path"] for it in probes]
@@ -285,6 +299,7 @@ class TestSession:
             ):
                 call_webhook(server, ports["9443"], authority)
                 await server.until(lambda: server.objects(LEASES), timeout=60)
+                await is_ready(ports)  # as a Service calls ready replicas only
                 await reader.follow(site)
                 await assert_probes_succeed(f"http://127.0.0.1:{ports['8080']}")
                 await assert_probes_succeed(f"http://127.0.0.1:{other['8080']}")

@@ -351,7 +351,7 @@ def test_every_guide_has_a_program_of_each_side_and_a_test() -> None:
 # ------------------------------------------------------------ names
 
 PACKAGES = ["cache", "client", "controller", "informer", "model", "testing", "watch"]
-PACKAGES += ["workqueue"]
+PACKAGES += ["webhooks", "workqueue"]
 # Arguments of functions that users write.
 ARGUMENTS = {"ctx": Context, "obj": KubeObject}
 

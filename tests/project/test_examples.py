@@ -158,8 +158,9 @@ async def test_operator_creates_its_objects_and_cleans_up(
 
 
 def status_of_blog(server: APIServer) -> dict[str, Any]:
-    found: dict[str, Any] = server.get(SITES, "blog", namespace="default")
-    return found.get("status", {})
+    site = server.get(SITES, "blog", namespace="default")
+    status: dict[str, Any] = site.get("status", {})
+    return status
 
 
 async def test_second_operator_takes_over(

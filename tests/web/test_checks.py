@@ -26,6 +26,19 @@ async def answer_of(path: str, *query: tuple[str, str], **options: Any) -> Any:
     return await responder(EndpointRequest(query=query))
 
 
+class Unreadable(Exception):
+    """Exception whose text cannot be made."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+    __repr__ = __str__
+
+
+def raises_unreadable() -> None:
+    raise Unreadable
+
+
 def raises() -> None:
     raise ConnectionError("token=abc is refused")
 
@@ -60,6 +73,7 @@ async def test_check_without_an_objection_passes(check: Callable[[], object]) ->
         (lambda: False, "failed", "the check returned False, not a text or None"),
         (lambda: 3, "failed", "the check returned int, not a text or None"),
         (raises, "failed", "ConnectionError: token=abc is refused"),
+        (raises_unreadable, "failed", "Unreadable: Unreadable"),
         (raises_later, "failed", "ConnectionError: refused"),
         (cancels, "failed", "CancelledError()"),
         (hangs, "timed out", "no result within 1 s"),
@@ -116,6 +130,7 @@ async def test_log_has_each_change_of_a_check_without_secrets(
         ({"a/b": passes}, 1.0, "as it is part of a path"),
         ({"": passes}, 1.0, "needs a name"),
         ({"a": 3}, 1.0, "not a function"),
+        ({"a": lambda request: None}, 1.0, r"must be callable as a\(\)"),
         ({"a": passes}, 0.0, "check_timeout must be positive"),
     ],
 )

@@ -590,6 +590,11 @@ def test_incomplete_files_are_refused(options: dict[str, Any]) -> None:
         WebhookServer(HOOKS, **options)
 
 
+def test_invalid_port_is_refused() -> None:
+    with pytest.raises(OptionsError, match="a port must be a number from 0 to 65535"):
+        WebhookServer(HOOKS, port=99999)
+
+
 async def test_server_runs_again_with_the_certificate_of_then(
     authority: Authority, tmp_path: Path
 ) -> None:
