@@ -218,7 +218,7 @@ class Context:
 
         Raises:
             OptionsError: If the controller has no client, the resource of the informer
-                is unknown, or a value is not JSON.
+                is unknown, a value is not JSON, or the reconcile has ended.
         """
         set_fields = self._writer.status.set_fields
         return self._threads.in_loop(lambda: set_fields(status, fields))

@@ -95,11 +95,16 @@ class StatusWriter:
         self._changes = StatusChanges()
         self._uid = ""  # of the object that the changes are for
         self._written: KubeObject | None = None
+        self._ended = False
 
     @property
     def pending(self) -> bool:
         """True if changes are collected that were not written yet."""
         return bool(self._changes)
+
+    def end(self) -> None:
+        """Refuse further changes, which nothing would write."""
+        self._ended = True
 
     def set_fields(self, status: Body, fields: Mapping[str, Any]) -> bool:
         """Collect fields: see `Context.set_status`."""
@@ -234,7 +239,13 @@ class StatusWriter:
 
     def _current(self) -> dict[str, Any] | None:
         """Return the status with the collected changes; None without an object."""
-        self._target()
+        _, resource = self._target()
+        if self._ended:
+            raise OptionsError(
+                f"cannot set the status of {resource} {self._key}: its reconcile has "
+                "ended. Await your tasks, or use patch_status() of a client"
+            )
+
         base = self._base()
         if base is None:
             return None

@@ -242,6 +242,7 @@ class Writer:
         if not exists:
             self._shared.uncertain.discard(self._request)
 
+        self.status.end()
         if isinstance(failure, LeadershipLost) or not self.status.pending:
             return failure
 

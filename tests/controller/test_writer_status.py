@@ -392,6 +392,21 @@ async def test_status_is_read_after_write_without_response() -> None:
     assert found["status"] == {"ready": 1}
 
 
+async def test_status_is_refused_after_the_end_of_the_reconcile() -> None:
+    tasks: list[asyncio.Task[bool]] = []
+
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
+        async def set_later() -> bool:
+            await asyncio.sleep(1)
+            return ctx.set_status(ready=1)
+
+        tasks.append(asyncio.create_task(set_later()))
+
+    async with bench(act):
+        with pytest.raises(OptionsError, match="its reconcile has ended"):
+            await tasks[0]
+
+
 async def test_invalid_status_is_refused_at_the_call() -> None:
     async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
         with pytest.raises(OptionsError, match="cannot be encoded as JSON"):
