@@ -405,7 +405,8 @@ class Manager(Lifecycle, WebLifespan):
         Requests are neither authenticated nor logged.
 
         Args:
-            port: Port to listen on; 0 for any free one, which the log names.
+            port: Port to listen on; 0 for any free one, which the log names. Then pass
+                a host: IPv4 and IPv6 would have different ports.
             host: Address to listen on. None for all addresses, as a kubelet sends
                 probes to that of the pod.
             checks: Own checks of `/readyz` by name: functions without arguments, plain
