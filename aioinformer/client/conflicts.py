@@ -20,6 +20,7 @@ from aioinformer.client import verbs
 from aioinformer.errors import AlreadyExists, Conflict, NotFound, OptionsError
 from aioinformer.model.callables import check_plain
 from aioinformer.model.times import seconds_of
+from aioinformer.model.validation import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -84,8 +85,17 @@ async def retry_on_conflict(
     Cancellation:
         That of the function.
     """
-    if attempts < 1:
-        raise OptionsError(f"attempts must be at least 1, not {attempts!r}")
+    if not callable(function):
+        raise OptionsError(
+            f"retry_on_conflict() takes a function, not {shown(function)}: pass it "
+            "without calling it"
+        )
+
+    count: object = attempts
+    if not isinstance(count, int) or attempts < 1:
+        raise OptionsError(
+            f"attempts must be an integer of at least 1, not {attempts!r}"
+        )
 
     seconds = seconds_of(delay)
     if seconds < 0:
@@ -256,7 +266,8 @@ def _check_identity(old: Mapping[str, Any], new: Mapping[str, Any], what: str) -
             f"create_or_patch() does not write the status of {what}: use patch_status()"
         )
 
-    before, after = old["metadata"], new.get("metadata") or {}
+    before, after = old["metadata"], new.get("metadata")
+    after = after if isinstance(after, dict) else {}
     for key in ("name", "namespace"):
         if after.get(key) != before.get(key):
             raise OptionsError(f"create_or_patch() must not change the {key} of {what}")

@@ -138,7 +138,7 @@ def _with_reference(
     if not isinstance(kept, list) or not all(isinstance(it, dict) for it in kept):
         raise OptionsError(
             f"{_described(body, metadata)}: metadata.ownerReferences must be a list of "
-            f"dicts, not {kept!r}"
+            "dicts"
         )
 
     if controller:

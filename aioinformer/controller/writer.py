@@ -6,6 +6,7 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from aioinformer._user_code import user_errors
 from aioinformer.client import verbs
 from aioinformer.controller.children import MAX_CHILDREN, AppliedChildren, Child
 from aioinformer.controller.event_recorder import EventRecorder
@@ -265,9 +266,15 @@ class Writer:
             return problem
 
         # The problem is retried, even if the failure is a `TerminalError`.
-        return BaseExceptionGroup(
-            "reconcile failed, and so did the write of its status", [failure, problem]
-        )
+        text = f"{_text(failure)}, and the write of the status failed: {_text(problem)}"
+        return BaseExceptionGroup(text, [failure, problem])
+
+
+def _text(failure: BaseException) -> str:
+    try:
+        return f"{type(failure).__name__}: {failure}"
+    except user_errors():  # an exception of the user, which cannot be shown
+        return type(failure).__name__
 
 
 def _place(owner: KubeObject, resource: Resource, metadata: dict[str, Any]) -> None:

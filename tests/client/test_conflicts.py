@@ -83,8 +83,12 @@ async def test_arguments_of_retry_are_checked() -> None:
     with pytest.raises(OptionsError, match="calls a coroutine function"):
         await retry_on_conflict(lambda: None)  # type: ignore[arg-type, return-value]
 
-    with pytest.raises(OptionsError, match="attempts must be at least 1, not 0"):
-        await retry_on_conflict(Failing(), attempts=0)
+    with pytest.raises(OptionsError, match="not 7: pass it without calling it"):
+        await retry_on_conflict(7)  # type: ignore[arg-type]
+
+    for wrong in (0, 1.5, "3"):
+        with pytest.raises(OptionsError, match="an integer of at least 1, not "):
+            await retry_on_conflict(Failing(), attempts=wrong)  # type: ignore[arg-type]
 
     with pytest.raises(OptionsError, match="delay must not be negative: -1"):
         await retry_on_conflict(Failing(), delay=-1)

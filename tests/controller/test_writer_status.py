@@ -214,6 +214,27 @@ async def test_terminal_error_is_retried_if_its_status_was_not_written() -> None
         group = it.failures[0]
         assert isinstance(group, ExceptionGroup)
         assert [type(exc) for exc in group.exceptions] == [TerminalError, ServerError]
+        assert group.message.startswith(
+            "TerminalError: no, and the write of the status failed: ServerError: 500 "
+        )
+        assert it.widget()["status"] == {"ready": 1}
+
+
+async def test_failure_without_text_does_not_hide_the_one_of_the_status() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    async def act(it: Bench, obj: KubeObject, ctx: Context) -> None:
+        ctx.set_status(ready=1)
+        if it.reconciles == 1:
+            refuse(it, 500)
+            raise Mute
+
+    async with bench(act) as it:
+        (group,) = it.failures
+        assert isinstance(group, ExceptionGroup)
+        assert group.message.startswith("Mute, and the write of the status failed: ")
         assert it.widget()["status"] == {"ready": 1}
 
 
