@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 from weakref import WeakMethod, WeakSet
 
 from aioinformer._user_code import guarded_logger, user_errors
+from aioinformer.errors import OptionsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +26,7 @@ __all__ = [
     "MetricsSink",
     "NullSink",
     "ScopedSink",
+    "check_sink",
     "forget",
 ]
 
@@ -100,6 +102,21 @@ class NullSink:
 
 NULL_SINK: MetricsSink = NullSink()
 
+_PARTS = "enabled", "count", "gauge", "observe"
+
+
+def check_sink(sink: object) -> None:
+    """Reject anything but a sink.
+
+    Raises:
+        OptionsError: If it is a class, or lacks an attribute of `MetricsSink`.
+    """
+    if isinstance(sink, type) or not all(hasattr(sink, part) for part in _PARTS):
+        raise OptionsError(
+            "metrics= takes an object with enabled, count(), gauge() and observe(), such "
+            f"as PrometheusSink(), not {sink!r}"
+        )
+
 
 def forget(sink: MetricsSink, owner: str, name: str, /, **labels: str) -> None:
     """Make a sink drop series, if it is a `ForgettingSink`. Log its errors.
@@ -129,6 +146,7 @@ class ScopedSink:
     """
 
     def __init__(self, sink: MetricsSink, owner: str) -> None:
+        check_sink(sink)
         self.enabled: bool = sink.enabled
         self._sink = sink
         self._owner = owner

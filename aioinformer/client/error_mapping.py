@@ -44,6 +44,11 @@ NETWORK_ERRORS = (aiohttp.ClientError, HttpProcessingError, OSError, UnicodeErro
 # Plain-text answer of API servers for an unknown API group.
 _NO_SUCH_PATH = "404 page not found"
 
+# Path of Secrets, and the kind in an object that a server quotes.
+_SECRETS = re.compile(r"/api/v1/(?:namespaces/[^/]+/)?secrets\b")
+_QUOTED_SECRET = re.compile(rb'kind\\*"\s*:\s*\\*"Secret')
+_INVALID_VALUE = re.compile(r'(Invalid value: )"(?:[^"\\]|\\.)*"?')
+
 # Length of the excerpt from an error body that is not a Status.
 EXCERPT_CHARACTERS = 200
 
@@ -189,7 +194,11 @@ def api_error(
     """
     wait = retry_after_seconds(headers.get("Retry-After", ""))
     decoded = _status_object(body)
+    secret = bool(_SECRETS.search(request) or _QUOTED_SECRET.search(body))
     if decoded is not None:
+        if secret:
+            _hide_values(decoded)
+
         error = ApiError.from_status(decoded, code=status, retry_after=wait)
         # Those of an object name it, by its group and kind as the server knows them.
         if request and status in {404, 405} and not error.details.get("kind"):
@@ -205,7 +214,8 @@ def api_error(
         kind = headers.get("Content-Type", "no content type").partition(";")[0]
         kind = redacted(kind)
         message += f" with {kind} and not a Kubernetes Status"
-        text = _excerpt(body)
+        # The beginning of a longer Status may quote a Secret.
+        text = "" if secret else _excerpt(body)
         message += f": {text!r}" if text else ""
         if status == 404 and text == _NO_SUCH_PATH:
             answer = f"{text} for {request}" if request else text
@@ -286,6 +296,15 @@ def _status_object(body: bytes) -> dict[str, Any] | None:
 
     is_status = isinstance(decoded, dict) and decoded.get("kind") == "Status"
     return decoded if is_status else None
+
+
+def _hide_values(status: dict[str, Any]) -> None:
+    """Remove quoted values from a Status: after a bad patch, that is the whole object."""
+    details = status.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    for part in (status, *(causes if isinstance(causes, list) else ())):
+        if isinstance(part, dict) and isinstance(part.get("message"), str):
+            part["message"] = _INVALID_VALUE.sub(r'\1"..."', part["message"])
 
 
 def _excerpt(body: bytes) -> str:

@@ -152,7 +152,8 @@ class Transport:
         Cancellation:
             Safe: the connection is closed. The server may have executed a write.
         """
-        left = self._config.max_retries if repeat and not request.urgent else 0
+        repeat = repeat and request.repeated and not request.urgent
+        left = self._config.max_retries if repeat else 0
         while True:
             try:
                 return await self._send(request)

@@ -71,6 +71,8 @@ class Request:
     """Function called right before each sending. If it raises, nothing is sent."""
     urgent: bool = False
     """True to bypass the client's `qps`, so that it does not queue after other requests."""
+    repeated: bool = True
+    """False if the caller itself waits for a `Retry-After`, and tries again."""
 
     @property
     def target(self) -> str:

@@ -1,4 +1,4 @@
-"""Wrappers of `Client` for reconciles and elections."""
+"""Wrappers of `Client` for reconciles, elections and Events."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
     from aioinformer.watch.interface import Watch
 
-__all__ = ["ElectionClient", "Elector", "ReconcileClient"]
+__all__ = ["ElectionClient", "Elector", "EventsClient", "ReconcileClient"]
 
 
 class Elector(Protocol):
@@ -425,3 +425,35 @@ class ElectionClient:
 
     async def _urgent(self, request: Request) -> KubeObject:
         return await self._client._object(replace(request, urgent=True))  # noqa: SLF001
+
+
+class EventsClient:
+    """Wrapper of a `Client` for Events, which repeats no request.
+
+    A recorder has a backoff of its own. While the server refuses the Events of one
+    namespace, it writes others.
+
+    Args:
+        client: Client that sends the requests. Its owner enters and leaves it.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def __repr__(self) -> str:
+        return f"<EventsClient of {self._client!r}>"
+
+    async def create(
+        self, resource: Resource, body: Body, *, namespace: str | None = None
+    ) -> KubeObject:
+        """Create an object: see `Client.create`."""
+        return await self._once(verbs.create(resource, body, namespace=namespace))
+
+    async def patch(
+        self, resource: Resource, name: str, body: Body, *, namespace: str | None = None
+    ) -> KubeObject:
+        """Change parts of an object: see `Client.patch`."""
+        return await self._once(verbs.patch(resource, name, body, namespace=namespace))
+
+    async def _once(self, request: Request) -> KubeObject:
+        return await self._client._object(replace(request, repeated=False))  # noqa: SLF001

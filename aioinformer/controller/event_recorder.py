@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from aioinformer._tasks import Supervisor, finish
 from aioinformer._user_code import guarded_logger
 from aioinformer.backoff import Backoff, Failure
+from aioinformer.client.client import Client
+from aioinformer.controller.client import EventsClient
 from aioinformer.controller.event_correlator import (
     MAX_SERIES,
     EventCorrelator,
@@ -161,7 +163,9 @@ class EventRecorder(Lifecycle):
         self.controller = controller
         self.instance = instance
         self.dropped: int = 0
-        self._client = client
+        self._client: EventClient = (
+            EventsClient(client) if isinstance(client, Client) else client
+        )
         self._rng = rng
         self._events = EventCorrelator()
         # In the order of writing.
@@ -406,7 +410,8 @@ class EventRecorder(Lifecycle):
                 return exc
 
             # Perhaps a webhook of one namespace: other events continue.
-            wait = retry.backoff.end(self._now(), Failure.OTHER)
+            after = getattr(exc, "retry_after", None)
+            wait = retry.backoff.end(self._now(), Failure.OTHER, retry_after=after)
             retry.when = self._now() + wait
             return exc if retry.attempts >= MAX_ATTEMPTS else None
         except AioInformerError as exc:

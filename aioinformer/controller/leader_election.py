@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from aioinformer._runnables import wait_until_cancelled
 from aioinformer._tasks import Supervisor
+from aioinformer._user_code import text_of
 from aioinformer.backoff import Failure, failure_of
 from aioinformer.controller.elector_state import NOT_RENEWED, ElectorState, LeaseTiming
 from aioinformer.controller.lease_record import Step, released
@@ -412,7 +413,7 @@ class LeaderElector:
             # Another replica was faster: the next attempt reads the Lease.
         except Exception as exc:
             if self._not_ready:
-                self._not_ready = f"the lease cannot be acquired: {exc!r}"
+                self._not_ready = f"the lease cannot be acquired: {text_of(exc, repr)}"
 
             leads = self.deadline is not None
             if not leads and isinstance(exc, _PERSISTENT_ERRORS):

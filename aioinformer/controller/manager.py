@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import operator
-import signal
-import threading
-from contextlib import AsyncExitStack, contextmanager, nullcontext
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
@@ -22,6 +20,8 @@ from aioinformer.controller.controller import (
     wait_with_warnings,
 )
 from aioinformer.controller.event_recorder import EventRecorder
+from aioinformer.controller.leader_election import LeaderElector
+from aioinformer.controller.signals import shutdown_signals
 from aioinformer.errors import (
     AioInformerError,
     InformerStopped,
@@ -32,19 +32,19 @@ from aioinformer.errors import (
 )
 from aioinformer.informer.factory import SharedInformerFactory, not_ready
 from aioinformer.informer.lifecycle import Lifecycle, WebLifespan, running_loop
+from aioinformer.metrics import check_sink
 from aioinformer.model.callables import check_runs, check_takes, is_coroutine_function
 from aioinformer.model.misuse import with_advice
 from aioinformer.model.times import seconds_of
 from aioinformer.web.checks import CHECK_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from typing import TypeAlias, Unpack
 
     from opentelemetry.trace import TracerProvider
 
     from aioinformer.client.client import Client
-    from aioinformer.controller.leader_election import LeaderElector
     from aioinformer.controller.serving import Serving
     from aioinformer.informer.informer_spec import InformerOptions
     from aioinformer.informer.shared_informer import SharedInformer
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     Function: TypeAlias = Callable[[], Awaitable[object]]
 
-__all__ = ["Manager", "Runs", "shutdown_signals"]
+__all__ = ["Manager", "Runs"]
 
 logger: Final = guarded_logger(__name__)
 
@@ -153,7 +153,7 @@ class Manager(Lifecycle, WebLifespan):
             `aioinformer.tracing`. None for no traces.
 
     Raises:
-        OptionsError: If the client or the timeout is invalid.
+        OptionsError: If an argument is invalid.
     """
 
     def __init__(
@@ -167,6 +167,7 @@ class Manager(Lifecycle, WebLifespan):
         metrics: MetricsSink | None = None,
         tracer_provider: TracerProvider | None = None,
     ) -> None:
+        self._check_parts(factory, elector, metrics)
         self.factory: SharedInformerFactory = (
             SharedInformerFactory(client) if factory is None else factory
         )
@@ -175,6 +176,9 @@ class Manager(Lifecycle, WebLifespan):
         """Leader election among several replicas, or None."""
         self._client = client
         self._drain_seconds = seconds_of(drain_timeout)
+        if self._drain_seconds < 0:
+            raise OptionsError(f"drain_timeout must not be negative: {drain_timeout!r}")
+
         self._exit_on_loss = exit_on_loss
         self._parts: list[_Part] = []
         # A new group for each time that this replica leads.
@@ -195,6 +199,19 @@ class Manager(Lifecycle, WebLifespan):
         self._metrics: MetricsSink | None = None
         if metrics is not None:
             self._measure(metrics)
+
+    @staticmethod
+    def _check_parts(factory: object, elector: object, metrics: object) -> None:
+        if not isinstance(factory, SharedInformerFactory | None):
+            raise OptionsError(
+                f"factory= takes a SharedInformerFactory, not {factory!r}"
+            )
+
+        if not isinstance(elector, LeaderElector | None):
+            raise OptionsError(f"elector= takes a LeaderElector, not {elector!r}")
+
+        if metrics is not None:
+            check_sink(metrics)
 
     def __repr__(self) -> str:
         state = "running" if self.running else "stopped" if self._begun else "idle"
@@ -388,7 +405,8 @@ class Manager(Lifecycle, WebLifespan):
         Requests are neither authenticated nor logged.
 
         Args:
-            port: Port to listen on; 0 for any free one, which the log names.
+            port: Port to listen on; 0 for any free one, which the log names. Then pass
+                a host: IPv4 and IPv6 would have different ports.
             host: Address to listen on. None for all addresses, as a kubelet sends
                 probes to that of the pod.
             checks: Own checks of `/readyz` by name: functions without arguments, plain
@@ -531,7 +549,8 @@ class Manager(Lifecycle, WebLifespan):
     async def run(self, *, handle_signals: bool = False) -> None:
         """Run until a failure, `shutdown()`, or a signal.
 
-        It starts the manager if necessary. When it returns, everything has ended.
+        It starts the manager if necessary. When it returns, everything has ended. If
+        the manager has run and ended before, it returns at once.
 
         Args:
             handle_signals: True to end it on SIGTERM and SIGINT. A second signal ends
@@ -540,8 +559,8 @@ class Manager(Lifecycle, WebLifespan):
         Raises:
             LeadershipLost: If leadership was lost, with `exit_on_loss`.
             OSError: If the port of `serve()` is in use.
-            OptionsError: If it has ended before, there is no usable configuration, or
-                signals should be handled outside of the main thread.
+            OptionsError: If it was shut down before its start, there is no usable
+                configuration, or signals should be handled outside of the main thread.
             BaseException: Failure of a runnable, or of an informer by a bug.
 
         Cancellation:
@@ -555,6 +574,7 @@ class Manager(Lifecycle, WebLifespan):
                 except AioInformerError:
                     if not self._interrupted:
                         raise
+
             try:
                 await self._over.wait()
             finally:
@@ -769,32 +789,3 @@ async def _end(task: asyncio.Task[None], *, cancel: bool = True) -> None:
         task.cancel()
 
     await asyncio.wait({task})
-
-
-@contextmanager
-def shutdown_signals(handle: Callable[[], None]) -> Iterator[None]:
-    """Call a function in this loop on SIGINT and SIGTERM, within a block.
-
-    Previous signal handlers are restored at its end.
-
-    Args:
-        handle: Function called for each signal. It must not raise.
-
-    Raises:
-        OptionsError: If called outside of the main thread.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        raise OptionsError("signals can be handled in the main thread only")
-
-    loop = asyncio.get_running_loop()
-
-    def received(number: int, frame: object) -> None:
-        loop.call_soon_threadsafe(handle)  # wakes the loop, too
-
-    numbers = signal.SIGINT, signal.SIGTERM
-    before = [signal.signal(number, received) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)

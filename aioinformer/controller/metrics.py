@@ -6,7 +6,7 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from aioinformer._user_code import guarded_logger, user_errors
+from aioinformer._user_code import guarded_logger, text_of, user_errors
 from aioinformer.errors import HandlerError, OptionsError, TransportError
 from aioinformer.informer.handlers.error_reporter import ErrorReporter, LogLimit
 from aioinformer.metrics import GuardedSink, ScopedSink
@@ -349,7 +349,7 @@ class LeaderMetrics:
         limit = self._limits[kind].note(now)
         if limit.each:
             # The error of `asyncio.timeout()` has no message.
-            text = str(failure) or "no response in time"
+            text = text_of(failure) or "no response in time"
             elector_logger.warning(
                 "%s: cannot %s: %s: %s", self._name, what, kind, text
             )

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from aioinformer._tasks import Notifier, fail_when_any_ends, unwrap_group
+from aioinformer._user_code import text_of
 from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
 from aioinformer.model.times import timeout_of
 
@@ -57,7 +58,7 @@ class Lifecycle(ABC):
 
             # The error that ended the block is more important than that of the
             # shutdown.
-            error.add_note(f"{self._shutdown_note()}: {failure!r}")
+            error.add_note(f"{self._shutdown_note()}: {text_of(failure, repr)}")
 
     def _shutdown_note(self) -> str:
         """Return the beginning of the note on a block's error that a shutdown adds."""

@@ -366,8 +366,8 @@ class SharedInformer:
     ) -> None:
         """Wait until the store has everything up to a version.
 
-        After a write, use `has_seen`. With several namespaces, all of them have to reach the version. A namespace
-        without changes only advances with bookmarks, about one per minute.
+        After a write, use `has_seen`. With several namespaces, all of them have to
+        reach it. One without changes only advances with bookmarks, about one a minute.
 
         Args:
             resource_version: Version from the server; must be a decimal number.
@@ -417,8 +417,8 @@ class SharedInformer:
 
         Raises:
             TimeoutError: If the timeout expires. The message has the last state.
-            HistoryReset: If the server's versions go backwards meanwhile, so that the
-                write may be lost.
+            NotSynced: If the first list was refused twice, for example by a 403.
+            HistoryReset: If versions go backwards meanwhile: the write may be lost.
             OptionsError: If it is not an object of this informer's kind, or has no
                 version that is a number (after a deletion, no uid).
             InformerStopped: If the informer has ended.

@@ -136,6 +136,9 @@ class InformerWaits:
         seconds = timeout_of(timeout)
         try:
             async with asyncio.timeout(seconds):
+                if expected is not NOTHING:
+                    await self._check_listed(self._sources.of(_namespace_of(key)))
+
                 await self.reached(key, expected)
         except TimeoutError:
             sources = self._sources.of(_namespace_of(key))
@@ -189,10 +192,7 @@ class InformerWaits:
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                await self._wait_listed(sources)
-                if not all(source.synced for source in sources):
-                    raise self._sources.not_synced_error(sources)
-
+                await self._check_listed(sources)
                 if key is not None:
                     return await self._wait_object(predicate, key)
 
@@ -207,6 +207,12 @@ class InformerWaits:
                 f"condition was not met within {seconds:g} s: {last} "
                 f"({self._describe(sources)})"
             ) from None
+
+    async def _check_listed(self, sources: Sequence[NamespaceSource]) -> None:
+        """Wait until all sources have listed, or raise after repeated refusals."""
+        await self._wait_listed(sources)
+        if not all(source.synced for source in sources):
+            raise self._sources.not_synced_error(sources)
 
     async def _wait_listed(
         self, sources: Sequence[NamespaceSource], *, fail_fast: bool = True

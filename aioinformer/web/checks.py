@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -15,7 +15,7 @@ from aioinformer.model.callables import check_runs, check_takes
 from aioinformer.model.times import seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from aioinformer.model.times import Duration
 
@@ -67,6 +67,11 @@ class Checks:
     ) -> None:
         self.endpoint = endpoint
         """Path of the endpoint."""
+        if not isinstance(checks, Mapping):
+            raise OptionsError(
+                f"checks of {endpoint} are a dict of functions by name, not {checks!r}"
+            )
+
         self._checks = dict(checks)
         self._seconds = seconds_of(timeout)
         if self._seconds <= 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = ["Conversion", "ConversionError", "Converter", "conversion"]
+
+# Number of objects that a coroutine function converts before other tasks run.
+_AT_ONCE = 100
 
 
 class ConversionError(AioInformerError):
@@ -275,7 +279,10 @@ async def _all_by(
         )
 
     converted = []
-    for obj in objects:
+    for number, obj in enumerate(objects):
+        if number % _AT_ONCE == _AT_ONCE - 1:
+            await asyncio.sleep(0)  # the function itself may never wait
+
         try:
             argument, before = step.argument(obj)
             returned = await step.function(argument)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from aioinformer import json_codec
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -106,18 +108,22 @@ def _places(before: list[Any], after: list[Any]) -> list[int | None]:
     """
     found: list[int | None] = [None] * len(after)
     left = dict.fromkeys(range(len(before)))
-    for matches in (_same, _same_keys):
-        for index in [it for it in left if it < len(after)]:
-            if found[index] is None and matches(before[index], after[index]):
-                found[index] = index
-                del left[index]
+    for identity in (_whole, _merge_key):
+        new = {
+            it: identity(after[it]) for it, place in enumerate(found) if place is None
+        }
+        places: dict[bytes, dict[int, None]] = {}
+        for place in left:
+            places.setdefault(identity(before[place]), {})[place] = None
 
-        for index, item in enumerate(after):
-            if found[index] is None:
-                place = next((it for it in left if matches(before[it], item)), None)
-                if place is not None:
-                    found[index] = place
-                    del left[place]
+        places.pop(b"", None)
+        here = [it for it, text in new.items() if it in places.get(text, ())]
+        for index in [*here, *new]:
+            same = places.get(new[index])
+            if found[index] is None and same:
+                place = index if index in same else next(iter(same))
+                found[index] = place
+                del same[place], left[place]
 
     if len(before) == len(after):
         for index in left:
@@ -127,15 +133,17 @@ def _places(before: list[Any], after: list[Any]) -> list[int | None]:
     return found
 
 
-def _same_keys(one: Any, other: Any) -> bool:
-    """Return whether two items of a list are one for Kubernetes."""
-    if not isinstance(one, dict) or not isinstance(other, dict):
-        return False
+def _whole(item: Any) -> bytes:
+    return json_codec.dumps(item, option=json_codec.OPT_SORT_KEYS)
 
-    keys = [it for it in MERGE_KEYS if it in one or it in other]
-    return bool(keys) and all(
-        it in one and it in other and _same(one[it], other[it]) for it in keys
-    )
+
+def _merge_key(item: Any) -> bytes:
+    """Return the identity of an item for Kubernetes; empty if it has none."""
+    if not isinstance(item, dict):
+        return b""
+
+    keys = {it: item[it] for it in MERGE_KEYS if it in item}
+    return _whole(keys) if keys else b""
 
 
 # ------------------------------------------------------------ the patch

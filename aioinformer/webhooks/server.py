@@ -53,7 +53,8 @@ class WebhookServer:
 
     Args:
         hooks: Functions that are decorated by `validating`, `mutating` or `conversion`.
-        port: Port to listen on; 0 for any free one.
+        port: Port to listen on; 0 for any free one. Then pass a host: IPv4 and IPv6
+            would have different ports.
         host: Address to listen on. None for all addresses.
         cert_dir: Folder with `tls.crt` and `tls.key`, as of a Secret of the type
             `kubernetes.io/tls`. Without it and `certfile`, the server speaks plain HTTP,

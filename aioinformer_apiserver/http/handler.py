@@ -85,6 +85,9 @@ _CREATED = {
     "status": "Success",
     "code": 201,
 }
+# Calls of webhooks in a row for one write. A webhook that itself changes the object of the
+# write would otherwise be called without end.
+_MOST_ROUNDS = 200
 _READING_VERBS = frozenset({"get", "list", "watch"})
 # The part of an object that a write to a subresource may change.
 _PARTS: dict[str, Part] = {"": "main", "finalize": "finalize", "status": "status"}
@@ -245,6 +248,9 @@ class RequestHandler:
 
         The write is one synchronous step, which needs all answers. Until it has them,
         it changes nothing, and says which calls are missing.
+
+        Raises:
+            ApiError: If it is rejected; 504 if its object changes during each call.
         """
         ledger, before = Ledger(), len(request.warnings)
         admission = WebhookAdmission(
@@ -254,13 +260,19 @@ class RequestHandler:
             ledger,
         )
         request = replace(request, admission=admission)
-        while True:
+        for _ in range(_MOST_ROUNDS):
             try:
                 return self._resources.handle(request, target, format_)
             except CallsNeeded as needed:
                 del request.warnings[before:]
                 await send_calls(needed.calls, ledger)
                 await self._convert(target.collection)
+
+        raise statuses.of_code(
+            504,
+            message="Timeout: request did not complete within requested timeout - "
+            "context deadline exceeded",
+        )
 
     async def _convert(self, collection: Collection) -> None:
         """Convert objects in other versions by the webhook, if there are any.

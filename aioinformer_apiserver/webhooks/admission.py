@@ -213,7 +213,7 @@ class WebhookAdmission:
             raise statuses.internal_error(f"{why}not supported for this operation")
 
         try:
-            patched = apply_patch(None, shown.new, verdict.patch, "json")
+            patched: Any = apply_patch(None, shown.new, verdict.patch, "json")
             if not isinstance(patched, dict):
                 raise statuses.bad_request(
                     f"json: cannot unmarshal {json_type(patched)} into Go value of type "

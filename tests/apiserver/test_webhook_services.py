@@ -192,6 +192,28 @@ async def test_write_sees_changes_made_while_a_webhook_was_called(
     assert stored == {"first": "1", "meanwhile": "1", "mine": "1"}
 
 
+async def test_webhook_that_changes_the_object_of_the_write_does_not_hang(
+    apiserver: APIServer,
+) -> None:
+    calls = 0
+
+    async def handle(incoming: web.Request) -> web.Response:
+        nonlocal calls
+        request, calls = (await incoming.json())["request"], calls + 1
+        apiserver.patch(CONFIG_MAPS, "a", {"data": {"calls": str(calls)}})
+        return web.json_response(allow(request))
+
+    apiserver.create(CONFIG_MAPS, BODY)
+    configure(apiserver)
+    async with TestServer(app_of(handle)) as hooks, apiserver.client() as client:
+        apiserver.webhook_services["shop/operator"] = str(hooks.make_url("/"))
+        change = {"data": {"a": "b"}}
+        with pytest.raises(ServerError, match=r"504 .*did not complete within"):
+            await client.patch(CONFIG_MAPS, "a", change, namespace="default")
+
+    assert apiserver.get(CONFIG_MAPS, "a")["data"] == {"calls": str(calls)}
+
+
 async def test_other_requests_are_served_while_a_webhook_is_called(
     apiserver: APIServer,
 ) -> None:

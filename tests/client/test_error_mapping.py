@@ -99,6 +99,30 @@ def test_status_object_determines_error() -> None:
     assert error.message == "too old"
 
 
+@pytest.mark.parametrize("request_", ["PATCH /api/v1/namespaces/a/secrets/s", ""])
+def test_error_of_a_secret_quotes_no_values(request_: str) -> None:
+    """A server quotes the whole object after a patch that does not fit its type."""
+    quoted = json.dumps('{"data":{"a":"aHVudGVyMg==","b":["x"]},"kind":"Secret"}')
+    why = "json: cannot unmarshal array into Go struct field Secret.data"
+    cause = {"field": "patch", "message": f"Invalid value: {quoted}: {why}"}
+    status = {
+        "kind": "Status",
+        "code": 422,
+        "reason": "Invalid",
+        "message": f'"" is invalid: patch: Invalid value: {quoted}: {why}',
+        "details": {"causes": [cause]},
+    }
+    body = json.dumps(status).encode()
+    whole = api_error(422, "", {}, body, "https://server", request_)
+    part = api_error(422, "", {}, body[:-20], "https://server", request_)
+
+    assert (
+        str(whole) == f'422 Invalid: "" is invalid: patch: Invalid value: "...": {why}'
+    )
+    assert "aHVudGVyMg" not in str(whole.details)
+    assert "aHVudGVyMg" not in str(part)
+
+
 def test_error_quotes_web_page_without_markup() -> None:
     page = "<html><style>b {}</style><h1>502</h1>\n<p>Bad <b>gate</b></p>" + "x " * 999
 

@@ -14,7 +14,7 @@ from metrics_helpers import PlainSink
 from aioinformer.client import Client, ListWatch
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.verbs import Request
-from aioinformer.controller.client import ElectionClient
+from aioinformer.controller.client import ElectionClient, EventsClient
 from aioinformer.errors import ApiError, ServerError, TooManyRequests, TransportError
 from aioinformer.model.resources import PODS
 from aioinformer.watch import ListOptions
@@ -152,7 +152,10 @@ async def test_requests_with_an_own_backoff_are_not_repeated() -> None:
         async with client.stream("GET", "/version"):
             pass
 
-    for send in (informer, election, stream):
+    async def events(client: Client) -> None:
+        await EventsClient(client).patch(PODS, "a", {}, namespace="x")
+
+    for send in (informer, election, events, stream):
         async with refusing(429) as (client, server):
             with pytest.raises(TooManyRequests):
                 await send(client)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from event_helpers import Events, now, record, recorder_of, recording
 
 from aioinformer import Client, EventRecorder, Manager
-from aioinformer.controller.event_recorder import FINISH_SECONDS
+from aioinformer.controller.event_recorder import EVENTS, FINISH_SECONDS
 from aioinformer.errors import OptionsError, TransportError, WrongLoop
+from aioinformer.model.resources import NAMESPACES
+from aioinformer.testing.faults import Refuse
+
+if TYPE_CHECKING:
+    from aioinformer.testing import APIServer
 
 # ---------------------------------------------------------------- its life
 
@@ -240,6 +245,32 @@ async def test_client_that_was_not_entered_drops_event_only(
         assert recorder.dropped == 1
 
     assert "dropping event (" in caplog.text
+
+
+async def test_event_that_the_server_refuses_for_now_does_not_delay_others(
+    apiserver: APIServer,
+) -> None:
+    refusal = Refuse(
+        verb="create", resource="events", namespace="shop", status=503, retry_after=60
+    )
+    apiserver.faults.add(refusal)
+    apiserver.create(NAMESPACES, {"metadata": {"name": "shop"}})
+    async with (
+        apiserver.client() as client,
+        EventRecorder(client, "site-operator") as recorder,
+    ):
+        for namespace in ("shop", "default"):
+            pod = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "x", "namespace": namespace, "uid": namespace},
+            }
+            recorder.event(pod, "Normal", "Started", "started")
+
+        await asyncio.sleep(10)
+        found = {it["metadata"]["namespace"] for it in apiserver.objects(EVENTS)}
+
+    assert found == {"default"}
 
 
 async def test_manager_writes_events_of_last_reconciles() -> None:

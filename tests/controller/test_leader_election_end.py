@@ -378,6 +378,22 @@ async def test_lock_that_swallows_cancellation_does_not_block_end(
     assert lease.holders == ["a", ""]
 
 
+async def test_error_without_a_readable_text_counts_as_failed_attempt() -> None:
+    class Unreadable(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+        __repr__ = __str__
+
+    lock = MemoryLock(MemoryLease(), "a")
+    lock.fault = failing(Unreadable())
+    one = elector(lock)
+    asyncio.get_running_loop().call_later(10, setattr, lock, "fault", None)
+    async with one.leading():
+        assert now() > 10
+        assert not one.why_not_ready()
+
+
 async def test_bug_in_lock_counts_as_failed_attempt(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from controller_helpers import Notes, Slow, config_map, elector_of, managed
 from informer_helpers import running, settle
-from leader_helpers import MemoryLease, forever, hang, now
+from leader_helpers import MemoryLease, MemoryLock, forever, hang, now
 
-from aioinformer import Client, Controller, Manager, SharedInformerFactory
+from aioinformer import (
+    Client,
+    Controller,
+    LeaderElector,
+    Manager,
+    SharedInformerFactory,
+)
 from aioinformer.errors import NotSynced, OptionsError, WrongLoop
+from aioinformer.metrics_prometheus import PrometheusSink
 from aioinformer.model.resources import CONFIG_MAPS, PODS
 from aioinformer.testing import APIServer
 from aioinformer_apiserver.faults import Refuse
@@ -373,6 +380,24 @@ async def test_manager_refuses_duplicate_controllers(server: APIServer) -> None:
 async def test_manager_refuses_other_than_client() -> None:
     with pytest.raises(OptionsError, match="a Client"):
         Manager("https://kubernetes")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"elector": MemoryLock(MemoryLease(), "a")}, "elector= takes a LeaderElector"),
+        ({"elector": LeaderElector}, "elector= takes a LeaderElector, not <class"),
+        ({"factory": "shop"}, "factory= takes a SharedInformerFactory, not 'shop'"),
+        ({"drain_timeout": -1}, "drain_timeout must not be negative: -1"),
+        ({"metrics": PrometheusSink}, r"such as PrometheusSink\(\), not <class"),
+        ({"metrics": "prometheus"}, "metrics= takes an object with enabled, count"),
+    ],
+)
+async def test_manager_refuses_invalid_options(
+    server: APIServer, options: dict[str, Any], match: str
+) -> None:
+    with pytest.raises(OptionsError, match=match):
+        Manager(server.client(), **options)
 
 
 async def test_manager_runs_only_once(server: APIServer) -> None:

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from aioinformer.controller.manager import shutdown_signals
+from aioinformer.controller.signals import shutdown_signals
 from aioinformer.errors import OptionsError
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]

@@ -12,10 +12,11 @@ from informer_helpers import settle
 from prometheus_client import CollectorRegistry
 
 from aioinformer import KubeObject, SharedInformer, SharedInformerFactory
-from aioinformer.errors import HistoryReset, InformerStopped, OptionsError
+from aioinformer.errors import HistoryReset, InformerStopped, NotSynced, OptionsError
 from aioinformer.metrics_prometheus import PrometheusSink
 from aioinformer.model.resources import CONFIG_MAPS
 from aioinformer.testing import APIServer
+from aioinformer_apiserver.faults import Refuse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -198,6 +199,18 @@ async def test_invalid_writes_are_refused(
     async with lagging() as (_, maps, _):
         with pytest.raises(OptionsError, match=match):
             await maps.has_seen(written, deleted=deleted)
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_wait_fails_if_the_first_list_is_refused(deleted: bool) -> None:
+    async with APIServer() as server, server.client() as client:
+        server.faults.add(Refuse(verb="list", status=403, times=None))
+        written = await create(client, "new")
+        factory = SharedInformerFactory(client)
+        maps = factory.informer(CONFIG_MAPS)
+        async with factory:
+            with pytest.raises(NotSynced, match="403"):
+                await maps.has_seen(written, deleted=deleted)
 
 
 async def test_wait_ends_with_the_informer() -> None:

@@ -290,7 +290,7 @@ async def answer_of(http: aiohttp.ClientSession, path: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize(
     "name",
-    ["aiohttp_app.py", "controller_by_hand.py", "handlers.py", "site_operator.py"],
+    ["aiohttp_app.py", "controller_by_hand.py", "handlers.py"],
 )
 async def test_missing_kubeconfig_is_reported_in_one_line(name: str) -> None:
     async with start(EXAMPLES / name) as process:
@@ -299,6 +299,19 @@ async def test_missing_kubeconfig_is_reported_in_one_line(name: str) -> None:
     assert (end.status, end.out) == (1, "")
     assert end.err.startswith("no Kubernetes configuration found")
     assert end.err.count("\n") == 1
+
+
+async def test_operator_without_kubeconfig_reports_it_after_opening_its_port(
+    tmp_path: Path,
+) -> None:
+    script, port = operator_script(tmp_path)
+    async with start(script) as process:
+        end = await process.end()
+
+    opened, missing = end.err.splitlines()
+    assert opened.endswith(f"(port={port})")
+    assert missing.startswith("no Kubernetes configuration found")
+    assert (end.status, end.out) == (1, "")
 
 
 async def test_missing_kubeconfig_of_kubernetes_asyncio_has_no_traceback() -> None:

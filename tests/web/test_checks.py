@@ -130,6 +130,7 @@ async def test_log_has_each_change_of_a_check_without_secrets(
         ({"a/b": passes}, 1.0, "as it is part of a path"),
         ({"": passes}, 1.0, "needs a name"),
         ({"a": 3}, 1.0, "not a function"),
+        ([passes], 1.0, "are a dict of functions by name, not"),
         ({"a": lambda request: None}, 1.0, r"must be callable as a\(\)"),
         ({"a": passes}, 0.0, "check_timeout must be positive"),
     ],

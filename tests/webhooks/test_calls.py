@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -183,8 +184,11 @@ async def test_answer_that_cannot_be_sent_is_an_http_error(
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), Denied("\ud800")])
 async def test_conversion_that_cannot_be_answered_is_an_http_error(
-    error: BaseException,
+    error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
+    # pytest-xdist cannot send records of the log that are no Unicode text.
+    caplog.set_level(logging.CRITICAL + 1, "aioinformer")
+
     @conversion(SITES, "v1", "v2")
     async def upgrade(site: dict[str, Any]) -> None:
         raise error

@@ -344,6 +344,24 @@ async def test_object_that_cannot_be_converted_fails_the_review(
 
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
+async def test_conversion_that_never_waits_lets_other_tasks_run() -> None:
+    @conversion(SITES, "v1", "v2")
+    async def upgrade(site: dict[str, Any]) -> None:
+        steps.append("converted")
+
+    async def other() -> None:
+        steps.append("other")
+
+    steps: list[str] = []
+    task = asyncio.create_task(other())
+    webhooks = Webhooks([upgrade])
+    status, _ = await answered(webhooks, CONVERT, conversion_review(*[SITE] * 300))
+    await task
+
+    assert status == 200
+    assert 0 < steps.index("other") < len(steps) - 1
+
+
 async def test_plain_conversions_take_the_shortest_way_in_one_thread() -> None:
     threads = set()
 
