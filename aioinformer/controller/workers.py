@@ -664,4 +664,5 @@ class Workers:
                 self._metrics.storm_ended(request, breaker.storms)
                 return
 
-            await asyncio.sleep(seconds)
+            # A virtual clock does not advance by less than its resolution.
+            await asyncio.sleep(max(seconds, 0.001))

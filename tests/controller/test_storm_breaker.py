@@ -43,7 +43,7 @@ def test_loop_of_own_writes_is_found_within_10_s(period: float) -> None:
     loop(it, 20, period)
 
     ((time, storm),) = it.storms
-    assert 3 <= time < 10
+    assert (1 if period < 0.003 else 3) <= time < 10  # a key of 1000 rounds is sooner
     assert storm == Storm(
         "own_writes", "ConfigMap default/a", "data.seen", "PATCH", manager=""
     )

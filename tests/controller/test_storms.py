@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from aioinformer import (
     Resource,
     Result,
 )
+from aioinformer.controller.storm_breaker import StormBreaker
 from aioinformer.informer.notifications import Notification, Updated
 from aioinformer.model.resources import CONFIG_MAPS, PODS
 from aioinformer.testing import APIServer
@@ -287,6 +289,26 @@ async def test_storm_that_writes_many_children_is_named() -> None:
         assert here.storms == 1
 
 
+async def test_storm_that_takes_no_virtual_time_does_not_stop_the_clock() -> None:
+    rounds = 0
+
+    async def count(request: ReconcileRequest, ctx: Context) -> None:
+        nonlocal rounds
+        rounds += 1
+        await ctx.client.patch(
+            CONFIG_MAPS, "a", patched(rounds=str(rounds)), namespace="default"
+        )
+
+    async with world() as here:
+        await here.create("a")
+        controller = Controller("maps", count, for_=here.maps, client=here.client)
+        async with running(controller.run()):
+            await asyncio.sleep(10)
+            assert controller.status().storms == 1
+
+    assert rounds < 1100
+
+
 @pytest.mark.parametrize("reaction", [0.03, 0.1])
 async def test_loop_to_which_others_react_is_a_storm(reaction: float) -> None:
     """Another controller reports each write to a child in the status of the child."""
@@ -335,6 +357,22 @@ async def test_storm_that_ends_is_logged_and_no_longer_slowed_down(
     lines = warnings_of(caplog)
     assert lines[1] == "controller maps: reconcile storm has ended (key=default/a)"
     assert len(lines) == 3
+
+
+async def test_end_of_storm_does_not_depend_on_rounding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def nothing(obj: KubeObject, ctx: Context) -> None: ...
+
+    async with world() as here:
+        due = math.nextafter(now(), math.inf)  # sooner than the clock can show
+        breaker = StormBreaker()
+        monkeypatch.setattr(
+            breaker, "proceed", lambda _, at: None if at >= due else due - at
+        )
+        workers = here.controller(nothing)._workers
+        async with asyncio.timeout(1):
+            await workers._end_storm(breaker, ReconcileRequest("default", "a"))
 
 
 async def test_storm_that_lasts_is_logged_once_and_tried_less_and_less() -> None:
