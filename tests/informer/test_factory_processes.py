@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
 from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
 from doc_blocks import run_as_tests
+from ports import free_port
 from processes import PROMPT_SECONDS, ROOT, start
 
 from aioinformer.model.resources import CONFIG_MAPS
@@ -106,12 +106,6 @@ uvicorn.run(app, host="127.0.0.1", port=port)
 
 # For processes that import helpers.
 TEST_MODULES = os.pathsep.join(str(ROOT / it) for it in ("tests", "tests/helpers"))
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
 
 
 @contextlib.asynccontextmanager

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import shlex
 import signal
-import socket
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -16,6 +15,7 @@ from cookbook import apply, recipe_of, running, send_signal
 from doc_blocks import said
 from doc_requests import curl
 from doc_sessions import answers
+from ports import free_port
 from processes import start
 
 from aioinformer.model.resources import CONFIG_MAPS, LEASES, NAMESPACES, PODS
@@ -33,12 +33,6 @@ SHOP: Any = {"namespace": "shop"}
 def config(program: Program, name: str, app: str) -> None:
     body = {"metadata": {"name": name, "labels": {"app": app}}}
     program.server.create(CONFIG_MAPS, body, **SHOP)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
 
 
 async def test_run_several_replicas_of_a_controller() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -12,6 +11,7 @@ import prometheus_client  # noqa: F401 - it reads files when it is imported
 from cookbook import Program, recipes, running
 from doc_blocks import said
 from doc_requests import curl, listening
+from ports import free_port
 
 from aioinformer.model.resources import DEPLOYMENTS
 
@@ -27,9 +27,7 @@ async def serving(title: str, port: int = 8000) -> AsyncIterator[Program]:
         it for each in recipe.blocks if each.language == "console" for it in said(each)
     ]
     assert commands
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        free = found.getsockname()[1]
-
+    free = free_port()
     edits = {f"port={port}": f"port={free}"}
     async with running(title, edits=edits) as program, aiohttp.ClientSession() as http:
         try:

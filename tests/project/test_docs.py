@@ -8,13 +8,13 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
 from doc_blocks import Block, Outcome, blocks_of, broken_links, run_as_tests, said
+from ports import free_port
 from processes import ROOT, in_real_time, start
 
 from aioinformer.cli.commands import aioinformer
@@ -204,12 +204,6 @@ def test_documented_methods_of_fake_lister_watcher_exist() -> None:
 
 
 # -------------------------------------------------------------------- its commands
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
 
 
 def moved(text: str, port: int, folder: Path) -> str:

@@ -10,7 +10,6 @@ import json
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import asynccontextmanager
@@ -24,6 +23,7 @@ from credential_helpers import Authority
 from custom_definitions import definition
 from doc_blocks import Block, blocks_of, broken_links
 from doc_sessions import Reader, files_of
+from ports import free_port
 from processes import ROOT, in_real_time, start
 
 from aioinformer import Resource
@@ -168,12 +168,6 @@ async def run_deployments(server: APIServer) -> None:
                     {"status": status},
                     namespace=found.namespace,
                 )
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
 
 
 @asynccontextmanager

@@ -13,7 +13,6 @@ import importlib
 import inspect
 import os
 import re
-import socket
 import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from conftest import pod
 from doc_blocks import Outcome, blocks_of, run_as_tests
 from doc_fragments import is_fragment, place, run_fragment
 from doc_sessions import answers, files_of
+from ports import free_port
 from processes import ROOT, Process, in_real_time, start
 
 import aioinformer
@@ -261,9 +261,7 @@ class TestPrograms:
     ) -> None:
         text, more = program(guide, name), {}
         if "8000" in text:
-            with socket.create_server(("127.0.0.1", 0)) as found:
-                port = str(found.getsockname()[1])
-
+            port = str(free_port())
             text, more = text.replace("8000", port), {"url": f"http://127.0.0.1:{port}"}
 
         path = tmp_path / name

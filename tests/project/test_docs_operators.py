@@ -12,7 +12,6 @@ import functools
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from contextlib import AsyncExitStack
@@ -28,6 +27,7 @@ from custom_definitions import OPEN, defined, definition, version
 from doc_blocks import broken_links
 from doc_sessions import files_of
 from peer_servers import kubeconfig_of
+from ports import free_port
 from processes import ROOT, in_real_time, start
 
 from aioinformer.model.resources import CLUSTER_ROLE_BINDINGS
@@ -68,12 +68,7 @@ EVERYONE = {
 RUN = "import os, sys; os.dup2(1, 2); os.chdir(sys.argv[1]); os.execv(sys.argv[2], sys.argv[2:])"
 
 
-def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return str(found.getsockname()[1])
-
-
-PORTS = {it: free_port() for it in ("8080", "8081", "9443")}
+PORTS = {it: str(free_port()) for it in ("8080", "8081", "9443")}
 
 
 def with_free_ports(text: str) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import socket
 from typing import TYPE_CHECKING
 
 import pytest
 from doc_blocks import blocks_of
 from doc_sessions import Reader, answers, files_of
+from ports import free_port
 from processes import ROOT, in_real_time
 
 if TYPE_CHECKING:
@@ -20,11 +20,6 @@ LASTING = ["aioinformer apiserver", "uvicorn", "python quota.py"]
 # Readers want to see changes for some seconds; a test needs a few of them.
 SLEEP = "asyncio.sleep(5)"
 SHORTER = {"--for 3": "--for 0.5", "--max-time 2": "--max-time 0.5"}
-
-
-def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return str(found.getsockname()[1])
 
 
 def test_every_block_is_a_file_or_a_command() -> None:
@@ -59,7 +54,7 @@ class TestTutorial:
             assert name != "pods.py" or SLEEP in text
             (tmp_path / name).write_text(text.replace(SLEEP, "asyncio.sleep(0.5)"))
 
-        ports = {"8001": free_port(), "8000": free_port()}
+        ports = {"8001": str(free_port()), "8000": str(free_port())}
         async with Reader(tmp_path, LASTING, ports | SHORTER) as reader:
             for block in blocks_of(TEXT, "console"):
                 await reader.follow(block)

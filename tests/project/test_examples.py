@@ -6,13 +6,13 @@ import asyncio
 import os
 import shutil
 import signal
-import socket
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
 from conftest import pod
 from doc_sessions import files_of
+from ports import free_port
 from processes import PROMPT_SECONDS, ROOT, in_real_time, start
 from web_helpers import SentEvents
 
@@ -45,12 +45,6 @@ async def server() -> AsyncIterator[APIServer]:
 @pytest.fixture
 def environment(server: APIServer, tmp_path: Path) -> dict[str, str]:
     return {"KUBECONFIG": str(server.kubeconfig(tmp_path / "config"))}
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
 
 
 async def test_handlers_prints_pods_and_their_changes(

@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 from informers import plain, pods_of
+from ports import free_port
 from prometheus_client import CollectorRegistry
 from web_helpers import SentEvents, handlers_of
 from web_hosts import by_aiohttp
@@ -175,12 +176,6 @@ async def test_stuck_client_does_not_delay_shutdown_of_app(
 
 
 # -------------------------------------------------------------------- without a web app
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
 
 
 async def test_manager_serves_routes_until_its_end(server: APIServer) -> None:
