@@ -48,6 +48,8 @@ _NO_SUCH_PATH = "404 page not found"
 _SECRETS = re.compile(r"/api/v1/(?:namespaces/[^/]+/)?secrets\b")
 _QUOTED_SECRET = re.compile(rb'kind\\*"\s*:\s*\\*"Secret')
 _INVALID_VALUE = re.compile(r'(Invalid value: )"(?:[^"\\]|\\.)*"?')
+# After an apply, up to the end: nothing marks the end of a value.
+_WRONG_TYPE = re.compile(r"(: expected \w+, got )&.*", re.DOTALL)
 
 # Length of the excerpt from an error body that is not a Status.
 EXCERPT_CHARACTERS = 200
@@ -304,7 +306,8 @@ def _hide_values(status: dict[str, Any]) -> None:
     causes = details.get("causes") if isinstance(details, dict) else None
     for part in (status, *(causes if isinstance(causes, list) else ())):
         if isinstance(part, dict) and isinstance(part.get("message"), str):
-            part["message"] = _INVALID_VALUE.sub(r'\1"..."', part["message"])
+            text = _INVALID_VALUE.sub(r'\1"..."', part["message"])
+            part["message"] = _WRONG_TYPE.sub(r"\1...", text)
 
 
 def _excerpt(body: bytes) -> str:

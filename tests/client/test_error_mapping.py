@@ -123,6 +123,17 @@ def test_error_of_a_secret_quotes_no_values(request_: str) -> None:
     assert "aHVudGVyMg" not in str(part)
 
 
+def test_error_of_an_applied_secret_quotes_no_values() -> None:
+    text = "failed to create typed patch object (a/s; /v1, Kind=Secret): errors:\n"
+    text += "  .stringData.a: expected string, got "
+    status = {"kind": "Status", "code": 500, "reason": "InternalError"}
+    quoted = '&value.valueUnstructured{Value:[]interface {}{"hunter\n2"}}'
+    body = json.dumps(status | {"message": text + quoted}).encode()
+    url = "PATCH /api/v1/namespaces/a/secrets/s"
+
+    assert api_error(500, "", {}, body, "https://server", url).message == f"{text}..."
+
+
 def test_error_quotes_web_page_without_markup() -> None:
     page = "<html><style>b {}</style><h1>502</h1>\n<p>Bad <b>gate</b></p>" + "x " * 999
 
