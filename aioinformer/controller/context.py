@@ -323,7 +323,7 @@ class Context:
         Raises:
             OptionsError: If the function is a coroutine function, or the reconcile has
                 ended.
-            RuntimeError: If the operating system cannot start a thread.
+            OSError: If the operating system cannot start a thread.
             BaseException: Exception of the function.
 
         Cancellation:

@@ -142,7 +142,8 @@ class Controller(Lifecycle):
             that name. `Daemon` has options.
         concurrency: Maximum number of concurrent reconciles.
         predicates: Filters of the changes of `for_`. All must return True; combine them
-            with `&`, `|` and `~`: see `aioinformer.controller.predicates`.
+            with `&`, `|` and `~`: see `aioinformer.controller.predicates`. They select
+            changes, not objects: `every` and `daemons` apply to all objects of `for_`.
         queue: Queue to use instead of a `PriorityQueue` with the default rate limiter.
             The controller owns it and shuts it down.
         timeout: Maximum seconds of a reconcile, or None.

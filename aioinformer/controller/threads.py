@@ -8,6 +8,7 @@ import functools
 import inspect
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from aioinformer._tasks import in_thread_until_done, wait_through_cancellation
@@ -40,6 +41,30 @@ class StartTask(Protocol):
         """Start a task."""
 
 
+@dataclass(slots=True, eq=False)
+class _Call:
+    """One function that runs in a thread."""
+
+    threads: Threads
+    cancelled: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Wait:
+    """What a thread awaits in the loop."""
+
+    awaitable: Awaitable[Any]
+    outcome: Future[Any]
+    call: _Call | None
+    """Call that the thread runs, None for a thread of other code."""
+
+
+# Set in the thread of a call.
+_CALL: Final[contextvars.ContextVar[_Call | None]] = contextvars.ContextVar(
+    "call", default=None
+)
+
+
 class Threads:
     """Threads of one reconcile, which does not end before they have ended.
 
@@ -52,7 +77,6 @@ class Threads:
 
     __slots__ = (
         "_calls",
-        "_cancelled",
         "_loop",
         "_over",
         "_overdue",
@@ -77,9 +101,8 @@ class Threads:
         # Running calls. While there are any, `_quiet` is pending.
         self._calls = 0
         self._quiet: asyncio.Future[None] | None = None
-        # Tasks that threads wait for, each with what it awaits and the outcome.
-        self._waits: dict[asyncio.Task[Any], tuple[Awaitable[Any], Future[Any]]] = {}
-        self._cancelled = False
+        # Tasks that threads wait for.
+        self._waits: dict[asyncio.Task[Any], _Wait] = {}
         self._over = False
 
     # ------------------------------------------------------------ in the loop
@@ -95,12 +118,18 @@ class Threads:
             self._quiet = asyncio.get_running_loop().create_future()
 
         self._calls += 1
+        call = _Call(self)
+
+        def in_thread() -> T:
+            _CALL.set(call)  # in the thread's copy of the context
+            return function()
+
         try:
             async with self._slots:
                 return await in_thread_until_done(
-                    function,
+                    in_thread,
                     f"{self._request.key} {name}",
-                    cancelled=self._cancel_waits,
+                    cancelled=functools.partial(self._cancel, call),
                     overdue=functools.partial(self._overdue, self._request, name),
                 )
         finally:
@@ -121,17 +150,21 @@ class Threads:
             interrupted = await wait_through_cancellation(self._quiet) or interrupted
 
         self._over = True
-        self._cancel_waits()  # of threads that are not calls
+        for task in self._waits:  # of threads that are not calls
+            task.cancel()
+
         for task in tuple(self._waits):
             interrupted = await wait_through_cancellation(task) or interrupted
 
         if interrupted is not None:
             raise interrupted
 
-    def _cancel_waits(self) -> None:
-        self._cancelled = True
-        for task in tuple(self._waits):
-            task.cancel()
+    def _cancel(self, call: _Call) -> None:
+        """Cancel the waits of a call, and those of threads that may belong to it."""
+        call.cancelled = True
+        for task, wait in tuple(self._waits.items()):
+            if wait.call is None or wait.call is call:
+                task.cancel()
 
     # ------------------------------------------------------------ in a thread
 
@@ -163,7 +196,7 @@ class Threads:
         context = contextvars.copy_context()
         try:
             self._loop.call_soon_threadsafe(
-                self._begin_wait, awaitable, outcome, context
+                self._begin_wait, _Wait(awaitable, outcome, self._call()), context
             )
         except RuntimeError:  # the loop is closed
             close_coroutine(awaitable)
@@ -171,32 +204,33 @@ class Threads:
 
         return outcome.result()
 
-    def _begin_wait(
-        self,
-        awaitable: Awaitable[T],
-        outcome: Future[T],
-        context: contextvars.Context,
-    ) -> None:
+    def _call(self) -> _Call | None:
+        """Return the call in whose thread this runs. None in any other thread."""
+        call = _CALL.get()
+        return call if call is not None and call.threads is self else None
+
+    def _begin_wait(self, wait: _Wait, context: contextvars.Context) -> None:
         """Start the task that a thread waits for."""
         task = None
-        settled = _settled(awaitable)
-        if not (self._over or self._cancelled):
+        settled = _settled(wait.awaitable)
+        if not (self._over or (wait.call is not None and wait.call.cancelled)):
             name = f"{self._request.key} ctx.wait()"
             with suppress(RuntimeError):  # the task group ends after a bug
                 task = self._start(settled, name=name, context=context)
 
         if task is None:
             settled.close()
-            close_coroutine(awaitable)
-            outcome.set_exception(self._cancellation())
+            close_coroutine(wait.awaitable)
+            wait.outcome.set_exception(self._cancellation())
         else:
-            self._waits[task] = awaitable, outcome
+            self._waits[task] = wait
             task.add_done_callback(self._end_wait)
 
     def _end_wait(self, task: asyncio.Task[tuple[Any, BaseException | None]]) -> None:
-        awaitable, outcome = self._waits.pop(task)
+        wait = self._waits.pop(task)
+        outcome = wait.outcome
         if task.cancelled():
-            close_coroutine(awaitable)  # if it has not begun
+            close_coroutine(wait.awaitable)  # if it has not begun
             outcome.set_exception(self._cancellation())
             return
 

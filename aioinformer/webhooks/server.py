@@ -178,9 +178,10 @@ class WebhookServer:
         return await self._certificate.load()
 
     async def _end(self, runner: web.AppRunner) -> None:
-        await runner.cleanup()
+        deadline = asyncio.get_running_loop().time() + DRAIN_SECONDS
+        await runner.cleanup()  # takes up to twice its timeout
         try:
-            async with asyncio.timeout(DRAIN_SECONDS / 2):
+            async with asyncio.timeout_at(deadline):
                 await self._webhooks.calls.ended()
         except TimeoutError:
             logger.warning(

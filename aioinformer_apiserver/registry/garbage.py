@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -377,4 +378,5 @@ class GarbageCollector:
             "type": "Warning",
         }
         events = self._registry.storage.collection(EVENTS)
-        self._registry.create(events, namespace or "default", event, _WRITE)
+        with suppress(ApiError):  # such as in a namespace that is being deleted
+            self._registry.create(events, namespace or "default", event, _WRITE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -204,6 +205,25 @@ async def test_plain_reconcile_applies_reports_and_records() -> None:
         assert it.widget()["status"]["conditions"][0]["type"] == "Ready"
 
     assert it.failures == []
+
+
+async def test_timeout_of_one_thread_lets_later_ones_wait() -> None:
+    outcomes: list[str] = []
+
+    async def answer() -> str:
+        return "later"
+
+    async def reconcile(request: ReconcileRequest, ctx: Context) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                await ctx.run_in_thread(ctx.wait, asyncio.sleep(10))
+
+        outcomes.append(await ctx.run_in_thread(ctx.wait, answer()))
+
+    async with controlled(reconcile, FakeListerWatcher(named("a"))):
+        await until(lambda: outcomes)
+
+    assert outcomes == ["later"]
 
 
 async def test_wait_raises_error_of_coroutine() -> None:
