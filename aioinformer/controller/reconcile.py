@@ -45,7 +45,7 @@ Change: TypeAlias = Literal[
     "retry",
     "requeue",
     "timer",
-    "event",
+    "source",
 ]
 
 ResultLabel: TypeAlias = Literal["success", "requeue_after", "error"]
@@ -97,7 +97,7 @@ class Cause(msgspec.Struct, gc=False, frozen=True):
         change: `"added"`, `"updated"` or `"deleted"`; `"initial"` for objects that
             existed when the controller started; `"resync"`; `"retry"` after a failure;
             `"requeue"` after `Result.requeue_after`; `"timer"` of
-            `Controller(every=)`; `"event"` of `Controller(sources=)`.
+            `Controller(every=)`; `"source"` of `Controller(sources=)`.
         kind: Kind of the changed object, such as `"Pod"`, or the name of its informer
             if the kind is unknown. Name of the source for an event. Empty for a retry,
             a requeue or a timer.

@@ -112,7 +112,7 @@ class RunParts:
 
     def _open(self, name: str, source: EventSource) -> None:
         def add(request: ReconcileRequest) -> None:
-            self._workers.add(request, Cause("event", name, request.key), 0)
+            self._workers.add(request, Cause("source", name, request.key), 0)
 
         async def read(attempt: int) -> None:
             await read_events(name, source, add, self._reporter)

@@ -148,6 +148,24 @@ async def test_owner_in_another_namespace_is_absent_and_an_event_says_so(
     )
 
 
+async def test_event_that_is_refused_stops_nothing(apiserver: APIServer) -> None:
+    apiserver.create(NAMESPACES, {"metadata": {"name": "shop"}})
+    owner = make(apiserver, CONFIG_MAPS, "owner")
+    child = make(apiserver, SECRETS, "child", finalizers=["a/b"], namespace="shop")
+    async with apiserver.client() as client:
+        await client.delete(NAMESPACES, "shop")  # events are refused from now on
+
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner"}
+    reference["uid"] = owner["metadata"]["uid"]
+    change = {"metadata": {"ownerReferences": [reference]}}
+    apiserver.patch(SECRETS, child["metadata"]["name"], change, namespace="shop")
+    gone = {**owner, "metadata": {**owner["metadata"], "uid": "gone"}}
+    make(apiserver, CONFIG_MAPS, "orphan", gone)
+    await asyncio.sleep(LATER)
+
+    assert names(apiserver) == ["owner"]
+
+
 async def test_cluster_scoped_owner_may_own_objects_of_any_namespace(
     apiserver: APIServer,
 ) -> None:

@@ -128,4 +128,4 @@ async def test_G12_failures_of_all_parts_stop_nothing_else() -> None:
     assert failures == {"daemon", "source", "since"}
     assert notes.names[-2:] == ["b", "a"]
     changes = {cause.change for ctx in notes.contexts for cause in ctx.causes}
-    assert {"initial", "timer", "event", "added", "updated"} <= changes
+    assert {"initial", "timer", "source", "added", "updated"} <= changes

@@ -78,7 +78,7 @@ async def test_timers_daemons_and_sources_start_again_in_each_run() -> None:
                 {} if number else {"daemon b": 1}
             )
             changes = Counter(it.change for ctx in notes.contexts for it in ctx.causes)
-            assert changes["event"] == 1
+            assert changes["source"] == 1
             assert changes["timer"] in ({1, 2} if number else {2, 3, 4})
             if not number:
                 source.delete(named("b"))  # while it does not run

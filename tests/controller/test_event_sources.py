@@ -56,7 +56,7 @@ async def test_source_yields_keys_and_requests() -> None:
         await billing.put("shop/web", ReconcileRequest("shop", "db"))
 
     assert notes.names == ["web", "db"]
-    assert notes.contexts[0].causes == (Cause("event", "billing", "shop/web"),)
+    assert notes.contexts[0].causes == (Cause("source", "billing", "shop/web"),)
     assert billing.closed == 1, "it is closed at the end"
 
 
