@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from aioinformer.client import verbs
 from aioinformer.client.pager import PAGE_SIZE
 from aioinformer.controller.pending_writes import READ_METHODS
+from aioinformer.errors import OptionsError
 from aioinformer.model.misuse import methods_with_advice
 
 if TYPE_CHECKING:
@@ -26,6 +27,21 @@ if TYPE_CHECKING:
     from aioinformer.watch.interface import Watch
 
 __all__ = ["ElectionClient", "Elector", "EventsClient", "ReconcileClient"]
+
+
+C = TypeVar("C")
+
+
+def required_client(client: C | None) -> C:
+    """Return the client of a controller.
+
+    Raises:
+        OptionsError: If it has none.
+    """
+    if client is None:
+        raise OptionsError("this controller has no client: pass Controller(client=...)")
+
+    return client
 
 
 class Elector(Protocol):

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
+from aioinformer.controller.client import required_client
 from aioinformer.controller.reconcile import ReconcileRequest, Result
 from aioinformer.controller.threads import close_coroutine
 from aioinformer.errors import DecodeError, OptionsError, TerminalError
@@ -105,12 +106,7 @@ class Context:
         Raises:
             OptionsError: If the controller has no client.
         """
-        if self._client is None:
-            raise OptionsError(
-                "this controller has no client: pass Controller(client=...)"
-            )
-
-        return self._client
+        return required_client(self._client)
 
     # ------------------------------------------------------------ writing
 

@@ -12,6 +12,7 @@ from aioinformer.client.conflicts import (
     merge_difference,
     retry_on_conflict,
 )
+from aioinformer.controller.client import required_client
 from aioinformer.errors import NotFound, OptionsError
 from aioinformer.model.conditions import find_status_condition, set_status_condition
 from aioinformer.model.object_meta import version_number
@@ -213,18 +214,14 @@ class StatusWriter:
 
     def _target(self) -> tuple[ReconcileClient, Resource]:
         resource = self._informer.resource
-        if self._client is None:
-            raise OptionsError(
-                "this controller has no client: pass Controller(client=...)"
-            )
-
+        client = required_client(self._client)
         if resource is None:
             raise OptionsError(
                 f"the resource of informer {self._informer.name} is unknown: use "
                 "ctx.client.patch_status()"
             )
 
-        return self._client, resource
+        return client, resource
 
     def _base(self) -> KubeObject | None:
         """Return the newest known version of the object, or None if it is deleted."""

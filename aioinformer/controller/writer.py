@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aioinformer._user_code import user_errors
 from aioinformer.client import verbs
 from aioinformer.controller.children import MAX_CHILDREN, AppliedChildren, Child
+from aioinformer.controller.client import required_client
 from aioinformer.controller.event_recorder import EventRecorder
 from aioinformer.controller.object_status import StatusWriter
 from aioinformer.controller.owner_references import (
@@ -164,12 +165,7 @@ class Writer:
         Raises:
             OptionsError: If the controller has no client.
         """
-        if self._recording is None:
-            raise OptionsError(
-                "this controller has no client: pass Controller(client=...)"
-            )
-
-        return self._shared.events.recorder(self._recording)
+        return self._shared.events.recorder(required_client(self._recording))
 
     async def apply(
         self, client: ReconcileClient, child: Body, resource: Resource | None
