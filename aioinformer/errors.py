@@ -22,6 +22,7 @@ The tree::
     ├─ InformerStopped              too late: the informer has stopped
     ├─ WatchClosed                  a watch ended before its conditions were met
     ├─ Stale                        the cache is older than the caller accepts
+    ├─ CacheError                   a cache directory cannot be used
     ├─ HistoryReset                 the server's versions went backwards
     ├─ WrongLoop                    called from another event loop or thread
     ├─ QueueShutDown                the queue is closed and empty
@@ -44,6 +45,7 @@ __all__ = [
     "AlreadyExists",
     "AlreadyOwned",
     "ApiError",
+    "CacheError",
     "Conflict",
     "DecodeError",
     "Forbidden",
@@ -313,6 +315,14 @@ class WatchClosed(AioInformerError):
 
 class Stale(AioInformerError):
     """Cache that may be older than the caller accepts."""
+
+
+class CacheError(AioInformerError):
+    """A cache directory, or a file in it, cannot be used.
+
+    The message has the path, the cause, and what to do. Informers do not end by it: they
+    go on in memory.
+    """
 
 
 class HistoryReset(AioInformerError):

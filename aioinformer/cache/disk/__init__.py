@@ -1,0 +1,1 @@
+"""Store on disk, in LMDB: one copy of the objects for all processes of a machine."""

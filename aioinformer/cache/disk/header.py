@@ -1,0 +1,88 @@
+"""`Header` and `WriterState`: what a store on disk says about itself."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["FORMAT", "Header", "WriterState"]
+
+FORMAT = 1
+"""Version of the layout. Files of another version are set aside."""
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """State of the store, written in each transaction that changes it."""
+
+    format: int = FORMAT
+    selection: str = ""
+    """Resource, namespace, selectors and `metadata_only`, as text."""
+
+    endpoint: str = ""
+    """Print of the API server's address and certificate authority."""
+
+    cluster: str = ""
+    """Uid of the cluster (of its namespace `kube-system`); empty if unknown."""
+
+    transform: str = ""
+    """Print of the transform; empty for none."""
+
+    indexes: dict[str, str] = {}
+    """Prints of the index functions that the writer keeps, by name of the index."""
+
+    generation: int = 0
+    """Which of the two sets of databases holds the objects: 0 or 1."""
+
+    listed: bool = False
+    """True once a complete list is stored."""
+
+    version: str = ""
+    """Version up to which everything is stored."""
+
+    count: int = 0
+    """Number of stored objects."""
+
+    first: int = 1
+    """Number of the oldest entry of the journal."""
+
+    last: int = 0
+    """Number of the newest entry of the journal; `first - 1` if it is empty."""
+
+
+class WriterState(msgspec.Struct, frozen=True, kw_only=True):
+    """State of the writer and its reflector: written each second, and on changes.
+
+    Times are those of the loop's clock, `CLOCK_MONOTONIC`, which all processes of a
+    machine share until it restarts.
+    """
+
+    pid: int = 0
+    epoch: int = 0
+    """Number of writers so far."""
+
+    heartbeat: float = 0.0
+    """Time of this record."""
+
+    confirmed: bool = False
+    """True once this writer knows that the store agrees with the server."""
+
+    ended: bool = False
+    """True if the writer has ended in order."""
+
+    phase: str = ""
+    in_step: float | None = None
+    last_contact: float | None = None
+    last_event: float | None = None
+    restarts: int = 0
+    duplicates: int = 0
+    history_resets: int = 0
+    skipped: int = 0
+    transform_failures: int = 0
+    not_served: bool = False
+    streamless: bool = False
+    failures: int = 0
+    refusals: int = 0
+    error: str = ""
+    """Text of the last error; empty after a success."""
+
+    error_status: int = 0
+    error_reason: str = ""
