@@ -164,9 +164,17 @@ class Followed:
         self.follower = self.open()
 
     def open(self) -> Follower:
-        parts: Any = (self.env, self.env, self.journal, self.contents, self.slot)
-        follower = Follower(
-            *parts, self.processor, self.waiters, self._changed, name="pods"
+        make: Any = Follower  # of parts that only look like those on disk
+        follower: Follower = make(
+            self.env,
+            self.env,
+            self.journal,
+            self.contents,
+            self.slot,
+            self.processor,
+            self.waiters,
+            self._changed,
+            name="pods",
         )
         self.follower = follower
         return follower
@@ -279,6 +287,8 @@ def kinds(events: list[Notification]) -> list[str]:
                 more = " resync"
             case Deleted(final_state_unknown=True):
                 more = " missed"
+            case _:
+                pass
 
         kind = type(event).__name__.lower()
         texts.append(f"{kind} {obj.name}@{obj.resource_version}{more}")
