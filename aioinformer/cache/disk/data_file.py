@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +31,8 @@ _PAGE_HEADER = struct.calcsize("@N") + 8
 _META = struct.Struct("@IIPN IHH5N IHH5N NN")
 _MAGIC = 0xBEEFC0DE
 _LAYOUT = 1
+# Place of the number in files of LMDB 1.0.
+_LATER_MAGIC = 24
 
 # A store is set aside after so many processes that ended so early: it may be the reason.
 _EARLY_ENDS = 5
@@ -149,10 +152,10 @@ def doubt(path: Path, session: Session | None) -> str:
     if not session.boot or session.boot != _boot():
         return "the machine was restarted without an orderly close"
 
-    if session.early_ends >= _EARLY_ENDS:
+    if session.next(path).early_ends >= _EARLY_ENDS:
         return (
-            f"the last {session.early_ends} processes that opened it ended within "
-            f"{EARLY_SECONDS:g} s"
+            f"the last {_EARLY_ENDS} processes that opened it ended within "
+            f"{EARLY_SECONDS:g} s each"
         )
 
     return ""
@@ -163,18 +166,18 @@ def _doubt_of_pages(start: bytes, size: int) -> str:
     if size == 0:  # LMDB starts a new file
         return ""
 
-    first = _meta(start, 0)
-    if first is None:
-        return "it is not a file of LMDB"
-
-    magic, layout, page = first[0], first[1], first[4]
-    if magic != _MAGIC:
-        return "it is not a file of LMDB"
-
-    # Others have pages that LMDB itself has to check.
-    if layout != _LAYOUT:
+    # LMDB itself has to check the pages of other versions.
+    if start[_LATER_MAGIC : _LATER_MAGIC + 4] == _MAGIC.to_bytes(4, sys.byteorder):
         return ""
 
+    first = _meta(start, 0)
+    if first is None or first[0] != _MAGIC:
+        return "it is not a file of LMDB"
+
+    if first[1] != _LAYOUT:
+        return ""
+
+    page = first[4]
     second = _meta(start, page)
     if page < 512 or second is None or second[0] != _MAGIC:
         return "its second page is damaged"

@@ -237,7 +237,7 @@ def _unsafe(path: Path, why: str) -> CacheError:
 
 
 def _unusable(path: Path, exc: OSError) -> CacheError:
-    if path.is_symlink():
+    if os.path.islink(path):
         return _unsafe(path, "it is a symbolic link")
 
     match exc.errno:
