@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.errors import NotSynced, OptionsError, Stale
@@ -20,7 +20,7 @@ from aioinformer.model.times import seconds_of
 from aioinformer.watch.interface import Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from aioinformer.cache.queue import Queue
     from aioinformer.cache.store import Indexer
@@ -33,7 +33,67 @@ if TYPE_CHECKING:
     from aioinformer.model.times import Duration
     from aioinformer.watch.interface import ListerWatcher
 
-__all__ = ["NamespaceSource", "NamespaceSources", "make_sources", "sources_of"]
+__all__ = [
+    "NamespaceSource",
+    "NamespaceSources",
+    "Source",
+    "make_sources",
+    "sources_of",
+]
+
+
+class Source(Protocol):
+    """Source of an informer: fills its store, and has a state of its own."""
+
+    @property
+    def namespace(self) -> str | None:
+        """Namespace of its objects; None for all objects of the informer."""
+
+    @property
+    def synced(self) -> bool:
+        """True once its first complete list is in the store."""
+
+    @property
+    def version(self) -> str:
+        """Version up to which its objects are in the store."""
+
+    @property
+    def failures(self) -> int:
+        """Number of attempts that failed in a row."""
+
+    @property
+    def refusals(self) -> int:
+        """Number of attempts in a row with an error that only a person can correct."""
+
+    @property
+    def history_resets(self) -> int:
+        """Number of times that the server's versions went backwards."""
+
+    @property
+    def last_error(self) -> Exception | None:
+        """Last failure, until the next success."""
+
+    def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, NoReturn]]]:
+        """Return its tasks by name; all of them run until they are cancelled."""
+
+    def set_watch_error_handler(
+        self, handler: Callable[[Exception], None] | None
+    ) -> None:
+        """Set a function to call with the error of every list or watch that fails."""
+
+    def age(self, now: float) -> float | None:
+        """Return the maximum staleness of the store in seconds; None if unknown."""
+
+    def status(self, phase: str, now: float | None) -> InformerStatus:
+        """Return the status of this source.
+
+        Args:
+            phase: Phase of the whole informer; empty to use that of the source.
+            now: Time of the loop; None if the informer does not run.
+        """
+
+    def describe(self, phase: str) -> str:
+        """Return the phase and the failures in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +114,45 @@ class NamespaceSource:
     def synced(self) -> bool:
         """True once its first complete list is in the store."""
         return self.pipeline.synced
+
+    @property
+    def version(self) -> str:
+        """Version up to which its objects are in the store."""
+        return self.pipeline.version
+
+    @property
+    def failures(self) -> int:
+        """Number of attempts that failed in a row."""
+        return self.reflector.failures
+
+    @property
+    def refusals(self) -> int:
+        """Number of attempts in a row with an error that only a person can correct."""
+        return self.reflector.refusals
+
+    @property
+    def history_resets(self) -> int:
+        """Number of times that the server's versions went backwards."""
+        return self.reflector.history_resets
+
+    @property
+    def last_error(self) -> Exception | None:
+        """Last failure, until the next success."""
+        return self.reflector.last_error
+
+    def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, NoReturn]]]:
+        """Return its tasks by name; all of them run until they are cancelled."""
+        name = self.reflector.name
+        return {
+            f"{name} pipeline": self.pipeline.run,
+            f"{name} reflector": self.reflector.run,
+        }
+
+    def set_watch_error_handler(
+        self, handler: Callable[[Exception], None] | None
+    ) -> None:
+        """Set a function to call with the error of every list or watch that fails."""
+        self.reflector.set_watch_error_handler(handler)
 
     def age(self, now: float) -> float | None:
         """Return the maximum staleness of the store in seconds; None if unknown."""
@@ -111,7 +210,7 @@ class NamespaceSources:
     def __init__(
         self,
         name: str,
-        sources: tuple[NamespaceSource, ...],
+        sources: tuple[Source, ...],
         indexer: Indexer[KubeObject],
         run_state: RunState,
         metrics: ScopedSink,
@@ -161,7 +260,7 @@ class NamespaceSources:
 
         return "idle" if self._run_state.loop is None else ""
 
-    def of(self, namespace: str | None) -> tuple[NamespaceSource, ...]:
+    def of(self, namespace: str | None) -> tuple[Source, ...]:
         """Return the sources of a namespace, or all for None.
 
         Raises:
@@ -179,13 +278,19 @@ class NamespaceSources:
             f"{self.name} does not watch namespace {namespace!r}, only {names}"
         )
 
+    def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, NoReturn]]]:
+        """Return the tasks of all sources by name."""
+        return {
+            name: run for source in self.all for name, run in source.tasks().items()
+        }
+
     def version(self, namespace: str | None) -> str:
         """Return the version up to which a namespace, or all, is in the store."""
         if namespace is None:
             return self._indexer.resource_version
 
         (source,) = self.of(namespace)
-        return source.pipeline.version
+        return source.version
 
     def status(self) -> InformerStatus:
         """Return the state of all sources. May be called from any thread."""
@@ -213,26 +318,24 @@ class NamespaceSources:
         age = math.inf if status.age is None else status.age
         gauge("aioinformer_informer_age_seconds", age)
 
-    def describe(self, sources: Sequence[NamespaceSource] | None = None) -> str:
+    def describe(self, sources: Sequence[Source] | None = None) -> str:
         """Return phase and failures of some sources, or all, in one line.
 
         If some sources are failing or not synced, only those are included.
         """
         sources = self.all if sources is None else sources
         phase = self.run_phase
-        failing = [it for it in sources if not it.synced or it.reflector.failures]
+        failing = [it for it in sources if not it.synced or it.failures]
         return "; ".join(source.describe(phase) for source in failing or sources)
 
-    def not_synced_error(
-        self, sources: Sequence[NamespaceSource] | None = None
-    ) -> NotSynced:
+    def not_synced_error(self, sources: Sequence[Source] | None = None) -> NotSynced:
         """Return the error for sources, all by default, that are not synced."""
         sources = self.all if sources is None else sources
         reason = self.describe(sources)
         error = NotSynced(
             f"{self.name} is not synced: {reason}", results={self.name: reason}
         )
-        causes = [it.reflector.last_error for it in sources if not it.synced]
+        causes = [it.last_error for it in sources if not it.synced]
         error.__cause__ = next((it for it in causes if it is not None), None)
         return error
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Connected",
+    "Identified",
     "ListOptions",
     "ListPage",
     "ListerWatcher",
@@ -137,6 +138,30 @@ class Connected(Protocol):
     @property
     def connectivity(self) -> Connectivity:
         """Reachability of the server, shared by all sources of one client."""
+
+
+@runtime_checkable
+class Identified(Protocol):
+    """Optional part of a `ListerWatcher`: the identity of its server and cluster."""
+
+    @property
+    def endpoint_print(self) -> str:
+        """Print of the server's address and certificate authority, without a request.
+
+        Equal for the same endpoint, also in other processes. It has no credentials.
+        """
+
+    async def cluster_uid(self) -> str:
+        """Return the uid of the cluster, by a request; empty if it cannot be known.
+
+        Raises:
+            ApiError: If the server refused the request.
+            TransportError: If the network failed.
+            DecodeError: If the response cannot be read.
+
+        Cancellation:
+            Safe.
+        """
 
 
 @runtime_checkable

@@ -42,8 +42,22 @@ class DiskContents:
     ) -> None:
         raise NotImplementedError
 
+    @property
+    def private(self) -> bool:
+        """True if some indexes are kept in memory, so that `follow()` must be called."""
+        raise NotImplementedError
+
+    def after(self, key: str, limit: int) -> list[KubeObject]:
+        """Return the next objects after a key, in the order of keys; "" for the first."""
+        raise NotImplementedError
+
     def follow(
         self, changes: Iterable[tuple[KubeObject | None, KubeObject | None]]
     ) -> None:
-        """Update the indexes that are kept in memory, by old and new states; for readers."""
+        """Update the indexes that are kept in memory, by old and new states; for readers.
+
+        The follower begins with `(None, obj)` for each stored object, in order of keys.
+        Then come changes: `None` stands for no object. Indexes that are added later are
+        built by `build()`.
+        """
         raise NotImplementedError

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from functools import partial
 from operator import attrgetter
 from time import perf_counter
@@ -69,6 +70,10 @@ after each change would take 5 microseconds each time."""
 
 # Changes between two checks of the budget; each takes about two microseconds.
 _CHANGES_BETWEEN_CHECKS = 8
+
+
+# Value of `_listed_ahead` for a list of an earlier process: unknown, so any version.
+_UNKNOWN_AHEAD: Final = sys.maxsize
 
 
 # Number of notifications in one batch after a relist. A listener keeps a batch, and the
@@ -184,12 +189,15 @@ class Pipeline:
         self._listed_ahead = -1
         # The version up to which everything fed is in the store.
         self._applied_version = ""
+        # True from `confirm()` until everything fed before it is applied.
+        self._confirming = False
         # Decoded bodies of the objects of the last list; None before any object.
         self._decoded: DecodedBodies | None = None
         # Timer of the next sweep; set while `_decoded` may have unused bodies.
         self._sweep: asyncio.TimerHandle | None = None
         self.synced: bool = False
-        """True once the first complete list is in the store and the handlers' queues."""
+        """True once a complete list is in the store and the handlers' queues, and the
+        server has confirmed it: it was listed now, or its watch was resumed."""
         self.duplicates: int = 0
         """Number of changes that were dropped because the list had them already."""
 
@@ -205,6 +213,23 @@ class Pipeline:
     def waiting(self) -> int:
         """Number of queued entries."""
         return len(self._fifo)
+
+    def resume(self, version: str) -> None:
+        """Continue a store that has a complete list, before the reflector runs.
+
+        It is not synced before it is confirmed, or has the next list.
+
+        Args:
+            version: Version up to which everything is in the store.
+        """
+        self._version = self._applied_version = version
+        self._listed_ahead = _UNKNOWN_AHEAD
+
+    def confirm(self) -> None:
+        """Make the resumed store synced, once everything fed so far is applied."""
+        self._confirming = True
+        if not len(self._fifo):
+            self._confirmed()
 
     def known(self, key: str) -> KubeObject | None:
         """Return the newest state that was fed for `key`, applied or still queued.
@@ -366,6 +391,8 @@ class Pipeline:
             await self._compressor.renew(self.known)
 
         ahead = self._listed_ahead >= 0
+        # A bookmark of a resumed watch: it has repeated what the list had.
+        only_version = not deltas
         if ahead:
             deltas = [delta for delta in deltas if not self._was_listed(delta)]
 
@@ -376,7 +403,10 @@ class Pipeline:
 
         self._fifo.feed(deltas, resource_version)
         self._version = resource_version or self._version
-        if ahead and version_number(resource_version) >= self._listed_ahead:
+        if ahead and (
+            version_number(resource_version) >= self._listed_ahead
+            or (only_version and self._listed_ahead == _UNKNOWN_AHEAD)
+        ):
             self._listed_ahead = -1
 
         if newest is None:
@@ -622,6 +652,9 @@ class Pipeline:
         if waiters.waiting:
             waiters.applied(self._version_in)
 
+        if self._confirming and not len(fifo) and replacement is None:
+            self._confirmed()
+
         return replacement
 
     def _apply(
@@ -709,13 +742,7 @@ class Pipeline:
                 break
 
             self._waiters.replaced(before, now)
-            if first:
-                self.synced = True
-                if self._shared is None or self._shared.synced:
-                    self._processor.mark_synced()
-
-                self._on_synced()
-
+            self._confirmed()
             self._waiters.applied(self._version_in)
         finally:
             self._indexer.release_reports()
@@ -725,6 +752,18 @@ class Pipeline:
         del before
         await release(changes)
         await release(replaced)
+
+    def _confirmed(self) -> None:
+        """Record that the server has confirmed the store; only the first time counts."""
+        self._confirming = False
+        if self.synced:
+            return
+
+        self.synced = True
+        if self._shared is None or self._shared.synced:
+            self._processor.mark_synced()
+
+        self._on_synced()
 
     def _log_difference(
         self, difference: Difference, objects: int, *, reset: bool

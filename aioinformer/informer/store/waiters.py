@@ -18,7 +18,7 @@ from aioinformer.informer.notifications import Added, Deleted, Updated
 from aioinformer.model.object_meta import version_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from aioinformer.informer.notifications import Notification
     from aioinformer.model.objects import KubeObject
@@ -63,6 +63,11 @@ class StoreWaiters:
 
     def __repr__(self) -> str:
         return f"<StoreWaiters {len(self)}>"
+
+    @property
+    def keys(self) -> Collection[str]:
+        """Keys that tasks wait for."""
+        return self._by_key.keys()
 
     # ------------------------------------------------------------ waiting
 
