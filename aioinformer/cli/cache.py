@@ -141,7 +141,7 @@ async def verify(directory: str) -> int:
 
 async def verify_here(directory: str) -> int:
     """Check one store in this process; return 0, or 1 after printing what is wrong."""
-    from aioinformer.cache.disk.checks import problems
+    from aioinformer.cli.cache_checks import problems
 
     path = Path(directory)
     with _opened(path) as store:

@@ -6,6 +6,7 @@ All of them run in one test, beside each other, as on one machine.
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -109,13 +110,11 @@ async def test_workers_and_commands_share_a_cache(
 
 
 async def run_commands(cache: Path, environment: dict[str, str]) -> None:
-    (informer,) = cache.iterdir()
+    (informer,) = os.listdir(cache)
     (block,) = blocks_of(TEXT, "console")
     for command, shown in said(block):
         program, *arguments = shlex.split(
-            command.replace(f"{DIRECTORY}/pods-...", str(informer)).replace(
-                DIRECTORY, str(cache)
-            )
+            command.replace("pods-...", informer).replace(DIRECTORY, str(cache))
         )
         assert program == "aioinformer"
         async with start(

@@ -28,7 +28,7 @@ from aioinformer.testing import APIServer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-__all__ = ["Crew", "Writes", "crew_of", "killings"]
+__all__ = ["Crew", "Member", "Writes", "crew_of", "killings", "verify"]
 
 WORKER = Path(__file__).with_name("cache_worker.py")
 ROOT = Path(__file__).parents[2]
@@ -263,6 +263,17 @@ class Crew:
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     assert await member.process.wait() == 0
 
+    def readers(self) -> int:
+        """Return the number of processes that are known as readers of the cache."""
+        return len(
+            [it for it in self.cache_dir.glob("*/readers/*") if it.suffix != ".socket"]
+        )
+
+    def bytes_on_disk(self) -> int:
+        """Return the size of the cache; its file is sparse."""
+        files = (it for it in self.cache_dir.rglob("*") if it.is_file())
+        return sum(it.stat().st_blocks * 512 for it in files)
+
     def abandon(self) -> None:
         """Kill what is left, after a failure."""
         for member in self._members:
@@ -334,3 +345,14 @@ async def killings(crew: Crew, kills: int, *, rate: float = 500.0) -> None:
             await crew.restart(member)
 
     await crew.agreed()
+
+
+async def verify(cache_dir: Path) -> None:
+    """Check that everything in a cache agrees, as `aioinformer cache verify` does."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "aioinformer", "cache", "verify", str(cache_dir)),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    printed, _ = await process.communicate()
+    assert process.returncode == 0, printed.decode()

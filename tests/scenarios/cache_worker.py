@@ -54,6 +54,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         synced: True once the cache is confirmed.
         role: "writer", "reader" or "memory".
+        behind: Entries of the journal that were not told yet.
         stored: Contents of the cache.
         indexed: Contents by the index, with the version of `stored`.
         told: Contents by the handler's events.
@@ -64,6 +65,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     synced: bool
     role: str
+    behind: int
     stored: Snapshot
     indexed: Snapshot
     told: Snapshot
@@ -181,6 +183,7 @@ class Worker:
         return Report(
             synced=self._informer.has_synced(),
             role=status.cache.role if status.cache else "none",
+            behind=status.cache.behind if status.cache else 0,
             stored=stored,
             indexed=indexed,
             told=self._witness.told,
