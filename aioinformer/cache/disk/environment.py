@@ -496,8 +496,8 @@ class Environment:
     def _enlarge(self, seconds: float) -> None:
         """Enlarge the map, once no thread has a transaction, or else not at all."""
         with self._remap:
-            size = max(2 * self._size, 2 * self.used)
-            if not _may_map(size):
+            size = self._larger_map()
+            if size <= self._size:
                 return
 
             self._remapping = True
@@ -514,6 +514,17 @@ class Environment:
                 raise self._error("map", exc) from exc
             finally:
                 self._remapping = False
+
+    def _larger_map(self) -> int:
+        """Return the size of a larger map; that of this one if none is possible."""
+        used = self.used
+        for size in (2 * max(used, self._size), used + used // 4):
+            pages = -(-size // mmap.ALLOCATIONGRANULARITY)
+            size = pages * mmap.ALLOCATIONGRANULARITY
+            if size > self._size and _may_map(size - self._size):
+                return size
+
+        return self._size
 
     # -------------------------------------------------------- contents
 
@@ -771,7 +782,8 @@ _CAUSES_BY_NUMBER = {
     errno.ENOSPC: _FULL,
     errno.EDQUOT: _FULL,
     errno.EFBIG: _FULL,
-    errno.EIO: "the disk is full or failing. Free some space, and check the disk",
+    # After the part of a write for which there was space.
+    errno.EIO: f"the disk fails, or {_FULL}",
     errno.EROFS: "its file system is read-only. Choose another cache_dir",
     errno.EACCES: (
         f"the user {os.geteuid()} has no permission. Correct that, or choose another "
