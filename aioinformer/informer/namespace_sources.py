@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -21,6 +22,7 @@ from aioinformer.watch.interface import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from contextlib import AbstractContextManager
 
     from aioinformer.cache.queue import Queue
     from aioinformer.cache.store import Indexer
@@ -52,6 +54,10 @@ class Source(Protocol):
     @property
     def synced(self) -> bool:
         """True once its first complete list is in the store."""
+
+    @property
+    def stored(self) -> bool:
+        """True if the store has a complete list, perhaps one that is not confirmed."""
 
     @property
     def version(self) -> str:
@@ -95,6 +101,9 @@ class Source(Protocol):
     def describe(self, phase: str) -> str:
         """Return the phase and the failures in one line."""
 
+    def reading(self) -> AbstractContextManager[None]:
+        """Read the store in a block as of the last change that waiting tasks were told."""
+
 
 @dataclass(frozen=True, slots=True)
 class NamespaceSource:
@@ -112,6 +121,11 @@ class NamespaceSource:
 
     @property
     def synced(self) -> bool:
+        """True once its first complete list is in the store."""
+        return self.pipeline.synced
+
+    @property
+    def stored(self) -> bool:
         """True once its first complete list is in the store."""
         return self.pipeline.synced
 
@@ -158,6 +172,10 @@ class NamespaceSource:
         """Return the maximum staleness of the store in seconds; None if unknown."""
         in_step = self.reflector.in_step
         return None if in_step is None else now - in_step
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Read the store in a block as of the last change that waiting tasks were told."""
+        return nullcontext()
 
     def status(self, phase: str, now: float | None) -> InformerStatus:
         """Return the status of this source.
@@ -285,12 +303,19 @@ class NamespaceSources:
         }
 
     def version(self, namespace: str | None) -> str:
-        """Return the version up to which a namespace, or all, is in the store."""
+        """Return the version up to which a namespace, or all, is in the store.
+
+        Empty before the first complete lists; a stored version may be unconfirmed then.
+        """
         if namespace is None:
-            return self._indexer.resource_version
+            return self._indexer.resource_version if self.synced else ""
 
         (source,) = self.of(namespace)
         return source.version
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Read the store in a block as of the last change that waiting tasks were told."""
+        return self.all[0].reading()
 
     def status(self) -> InformerStatus:
         """Return the state of all sources. May be called from any thread."""
@@ -339,11 +364,21 @@ class NamespaceSources:
         error.__cause__ = next((it for it in causes if it is not None), None)
         return error
 
-    def check_live(self, namespace: str | None = None) -> None:
-        """Raise unless a namespace, or all, is synced and the informer has not ended."""
+    def check_live(
+        self, namespace: str | None = None, *, unconfirmed: bool = False
+    ) -> None:
+        """Raise unless a namespace, or all, is synced and the informer has not ended.
+
+        Args:
+            namespace: Namespace of the reads; None for all.
+            unconfirmed: True to accept a stored list that is not confirmed yet.
+        """
         self._run_state.check_not_stopped()
         sources = self.of(namespace)
-        if not all(source.synced for source in sources):
+        if all(source.synced for source in sources):
+            return
+
+        if not (unconfirmed and all(source.stored for source in sources)):
             raise self.not_synced_error(sources)
 
     def check_age(self, limit: Duration, namespace: str | None = None) -> None:

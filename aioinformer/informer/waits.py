@@ -252,8 +252,11 @@ class InformerWaits:
     async def _wait_object(
         self, predicate: Callable[[Any], object], key: str
     ) -> KubeObject | None:
-        with self._waiters.for_key(key) as waiter:
+        with self._sources.reading():
             state = self._indexer.get_by_key(key)
+
+        # No await since then, so the waiter gets each change after this state.
+        with self._waiters.for_key(key) as waiter:
             while not _holds(predicate, state):
                 while not waiter.states:
                     self._run_state.check_not_stopping()

@@ -144,11 +144,17 @@ class Connected(Protocol):
 class Identified(Protocol):
     """Optional part of a `ListerWatcher`: the identity of its server and cluster."""
 
-    @property
-    def endpoint_print(self) -> str:
-        """Print of the server's address and certificate authority, without a request.
+    async def endpoint_print(self) -> str:
+        """Return a print of the server's certificate authority or address.
 
-        Equal for the same endpoint, also in other processes. It has no credentials.
+        Sends no request. Equal in all processes that use the same endpoint; empty if
+        that cannot be known. It has no credentials.
+
+        Raises:
+            OptionsError: If the client was never entered.
+
+        Cancellation:
+            Safe.
         """
 
     async def cluster_uid(self) -> str:
