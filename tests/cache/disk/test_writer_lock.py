@@ -146,11 +146,11 @@ if "fork" in sys.argv and os.fork() == 0:
     assert not lock.held
     assert not lock.acquire()
     assert not WriterLock(Path(sys.argv[1])).acquire()
-    print("child", flush=True)
+    os.write(1, b"child\\n")
     sys.stdin.read()
     os._exit(0)
 
-print("locked", flush=True)
+os.write(1, b"locked\\n")
 sys.stdin.read()
 """
 
