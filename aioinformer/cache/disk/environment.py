@@ -72,3 +72,15 @@ class Environment:
     def set_header(self, header: Header) -> None:
         """Write the header, in the current write transaction."""
         raise NotImplementedError
+
+    def database(self, name: str, *, dupsort: bool = False) -> lmdb._Database:
+        """Return a database, for all transactions of this process."""
+        raise NotImplementedError
+
+    def processes_before(self, transaction: int) -> set[int]:
+        """Return the processes that read a snapshot from before a transaction.
+
+        Args:
+            transaction: Number of a write transaction, `lmdb.Transaction.id()`.
+        """
+        raise NotImplementedError
