@@ -28,10 +28,13 @@ __all__ = [
     "NAMESPACE_INDEX",
     "Index",
     "IndexFunction",
+    "Packed",
     "check_index_function",
     "index_by",
     "index_by_label",
     "index_by_owner",
+    "pack_values",
+    "unpack_values",
 ]
 
 T = TypeVar("T")
@@ -273,7 +276,7 @@ class Index(Generic[T]):
                 bucket[key] = obj
         else:
             values = self._function(obj if equal is None else equal)
-            self.put_values(key, obj, _pack(values), old)
+            self.put_values(key, obj, pack_values(values), old)
 
     def put_values(self, key: str, obj: T, packed: Packed, old: T | None) -> None:
         """Index an object under known values."""
@@ -281,12 +284,14 @@ class Index(Generic[T]):
         if type(packed) is str:
             self._enter(packed, key, obj)
         elif packed is not None:
-            for value in _unpack(packed):
+            for value in unpack_values(packed):
                 self._enter(value, key, obj)
 
         if before is not None and before != packed:
             # Last: a reader in another thread must find it under each value that stays.
-            self._leave(key, set(_unpack(before)).difference(_unpack(packed)))
+            self._leave(
+                key, set(unpack_values(before)).difference(unpack_values(packed))
+            )
 
         if not self._recompute:
             if packed is not None:
@@ -296,7 +301,7 @@ class Index(Generic[T]):
 
     def remove(self, key: str, old: T) -> None:
         """Remove an object."""
-        self._leave(key, _unpack(self.values_of(key, old)))
+        self._leave(key, unpack_values(self.values_of(key, old)))
         self._values.pop(key, None)
 
     def values_of(self, key: str, obj: T) -> Packed:
@@ -308,21 +313,23 @@ class Index(Generic[T]):
             return self._values.get(key)
 
         try:
-            return _pack(self._function(obj))
+            return pack_values(self._function(obj))
         except user_errors():  # reported when the object was indexed
             return None
 
+    def get(self, value: str) -> list[T]:
+        """Return the objects that have a value, in a new list."""
+        bucket = self.buckets.get(value)
+        return [] if bucket is None else list(bucket.values())
+
     def find(self, obj: T) -> list[T]:
         """Return the objects that share a value with `obj`, each once."""
-        buckets = filter(None, map(self.buckets.get, self.answers(obj)))
+        values = unpack_values(pack_values(self._function(obj)))
+        buckets = filter(None, map(self.buckets.get, values))
 
         # One call: a reader in another thread sees no change between two buckets.
         found: dict[str, T] = dict(chain.from_iterable(map(_ITEMS, buckets)))
         return list(found.values())
-
-    def answers(self, obj: T) -> Iterable[str]:
-        """Return the values of an object that need not be indexed, sorted."""
-        return _unpack(_pack(self._function(obj)))
 
     def _enter(self, value: str, key: str, obj: T) -> None:
         bucket = self.buckets.get(value)
@@ -340,7 +347,7 @@ class Index(Generic[T]):
                     del self.buckets[value]
 
 
-def _pack(values: Iterable[str]) -> Packed:
+def pack_values(values: Iterable[str]) -> Packed:
     """Sort values and remove repetitions.
 
     Raises:
@@ -364,7 +371,8 @@ def _pack(values: Iterable[str]) -> Packed:
     return unique[0] if unique else None
 
 
-def _unpack(packed: Packed) -> Iterable[str]:
+def unpack_values(packed: Packed) -> Iterable[str]:
+    """Return the index values of one object, sorted."""
     if packed is None:
         return ()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     import builtins
@@ -28,6 +28,9 @@ class IndexReads(Protocol[T]):
     def buckets(self) -> Mapping[str, Mapping[str, T]]:
         """Objects by key, by index value."""
 
+    def get(self, value: str) -> builtins.list[T]:
+        """Return the objects that have a value, in a new list, from one snapshot."""
+
     def values_of(self, key: str, obj: T) -> Packed:
         """Return the values of an indexed object; None if its index function failed."""
 
@@ -51,11 +54,12 @@ class Building(Protocol):
 class Contents(Protocol[T]):
     """Objects by key, with indexes and the version that they have reached.
 
-    Reads may be made from any thread. Writes are made in one event loop, within
-    `step()`.
+    Reads may be made from any thread. Writes are made in one event loop. Those to the
+    contents of a store are made within `step()`, those to a replacement are not.
     """
 
     resource_version: str
+    """Version that they have reached; empty before the first list."""
 
     @property
     def objects(self) -> Mapping[str, T]:
@@ -68,38 +72,65 @@ class Contents(Protocol[T]):
     def select(
         self, selector: LabelSelector, namespace: str | None, limit: int | None
     ) -> builtins.list[T]:
-        """Return the objects of a namespace, or all for None, whose labels match."""
+        """Return the objects of a namespace, or all for None, whose labels match.
 
-    def reading(self) -> AbstractContextManager[None]:
+        At most `limit` of them; all for None.
+        """
+
+    def reading(self) -> AbstractContextManager[object]:
         """Make the reads in a block one snapshot, in the thread of the block."""
 
-    def step(self) -> AbstractContextManager[None]:
+    def step(self) -> AbstractContextManager[object]:
         """Make the writes in a block one step: readers see all of them, or none."""
 
     def put(self, key: str, obj: T, equal: T | None = None) -> None:
         """Add or replace one object; `equal` is cheaper to read for index functions."""
 
     def keep(self, key: str, obj: T, source: Contents[T]) -> None:
-        """Take an object from `source`, with its index values there."""
+        """Take an object from `source`, with its index values there.
+
+        The object may be stored in another form than there: compressed. `source` may be
+        these contents themselves.
+        """
 
     def remove(self, key: str) -> T | None:
         """Remove one object; return it, or None if there was none."""
 
     def replacement(self) -> Contents[T]:
-        """Return empty contents with the same indexes, to replace these in one step."""
+        """Return empty contents with the same indexes, to replace these in one step.
+
+        There is one at a time: the next one is requested after `release()` of the old
+        contents, or of a replacement that was given up.
+        """
 
     def replace_with(
         self, replacement: Contents[T], resource_version: str
     ) -> Contents[T]:
-        """Return the contents to read from now on; called in a step."""
+        """Return the contents to read from now on; called in a step.
 
-    def build(self, functions: Mapping[str, IndexFunction[T]]) -> Building:
-        """Begin to build indexes of the current objects."""
+        These contents are still readable until `release()`.
+        """
+
+    def build(
+        self,
+        functions: Mapping[str, IndexFunction[T]],
+        known: Contents[T] | None = None,
+    ) -> Building:
+        """Begin to build indexes of the current objects.
+
+        Args:
+            functions: Index functions by the names of their indexes.
+            known: Contents that have these indexes, and perhaps some of the objects.
+        """
 
     async def release(self) -> None:
-        """Free contents that were replaced or given up, in slices of the loop's budget."""
+        """Free contents that were replaced or given up, in slices of the loop's budget.
+
+        They are not read any more. The caller must not keep a reference to them.
+        """
 
 
+@runtime_checkable
 class Comparable(Protocol[T]):
     """Objects that can be compared faster than one by one; those on disk."""
 
@@ -108,5 +139,6 @@ class Comparable(Protocol[T]):
     ) -> Iterator[tuple[str, T | None, T | None] | None]:
         """Yield key, object here and object there for each key that differs.
 
-        None is yielded now and then in between, to check the loop's budget.
+        The objects need not differ: their stored forms do. None is yielded now and then
+        in between, to check the loop's budget.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Callable
@@ -113,6 +114,26 @@ class ClientConfig:
     def secure(self) -> bool:
         """True if the server is reached by TLS."""
         return self.server.lower().startswith("https:")
+
+    def endpoint_print(self) -> str:
+        """Return a print of the API server's certificate authority, or its address.
+
+        A server may have several addresses, but its authority is that of the cluster.
+        The address counts where the system's authorities are trusted, or any. A path of
+        the URL counts always: a proxy may serve several clusters. Credentials do not.
+        Blocks if the authority is in a file: call it in a thread.
+
+        Raises:
+            OSError: If the file cannot be read.
+        """
+        url = urlsplit(self.server.lower())
+        trusted = self.tls.authorities() if self.secure else None
+        if trusted is None:
+            port = url.port or (443 if self.secure else 80)
+            trusted = f"{url.scheme}://{url.hostname}:{port}".encode()
+
+        path = urlsplit(self.server).path.encode()
+        return hashlib.sha256(trusted.strip() + b"\0" + path).hexdigest()
 
 
 ConfigSource: TypeAlias = Callable[[], ClientConfig]

@@ -14,7 +14,7 @@ import inspect
 import re
 import ssl
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote, unquote
@@ -67,6 +67,11 @@ class KubernetesAsyncioRequester:
         # For the name of the server, and the time limits.
         self._config = ClientConfig(server=self._client.configuration.host)
         self._in_flight: set[Exchange] = set()
+
+    @property
+    def config(self) -> ClientConfig:
+        """Server and trusted authorities of the client, without its credentials."""
+        return replace(self._config, tls=_tls(self._client.configuration))
 
     @asynccontextmanager
     async def stream(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, runtime_checkable
 
 import msgspec
 
+from aioinformer._tasks import in_thread
+from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget
 from aioinformer.client.verbs import selection
-from aioinformer.errors import DecodeError, Invalid, NotFound
-from aioinformer.model.resources import check_resource
+from aioinformer.errors import DecodeError, Forbidden, Invalid, NotFound
+from aioinformer.model.resources import NAMESPACES, check_resource
 from aioinformer.model.selectors import FieldSelector, LabelSelector
 from aioinformer.watch.connectivity import Connectivity
 from aioinformer.watch.decoding import (
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     )
     from contextlib import AbstractAsyncContextManager
 
+    from aioinformer.client.config import ClientConfig
     from aioinformer.client.discovery import Discovery
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
@@ -47,6 +50,11 @@ __all__ = [
     "list_parameters",
     "watch_parameters",
 ]
+
+
+logger: Final = guarded_logger(__name__)
+
+_Document = TypeVar("_Document", bound=msgspec.Struct)
 
 
 class Requester(Protocol):
@@ -64,6 +72,15 @@ class Requester(Protocol):
         """Send a request and read its response; see `Client.stream()`."""
 
 
+@runtime_checkable
+class _Configured(Protocol):
+    """Optional part of a `Requester`: the configuration of its client."""
+
+    @property
+    def config(self) -> ClientConfig:
+        """Configuration, once the client was entered."""
+
+
 class DiscoveringRequester(Requester, Protocol):
     """Sender of requests that knows the resources of its server, such as a `Client`."""
 
@@ -75,8 +92,8 @@ class DiscoveringRequester(Requester, Protocol):
 class ListWatch:
     """Lists and watches of one resource, optionally of one namespace and by selectors.
 
-    Implements `ListerWatcher`, `Connected` and `ServedCheck` of `aioinformer.watch`,
-    which describe the errors of its contexts. It holds no connection itself, and may be
+    Implements `ListerWatcher`, `Connected`, `Identified` and `ServedCheck` of
+    `aioinformer.watch`, which describe the errors of its contexts. It holds no connection itself, and may be
     created before the client is entered.
 
     Args:
@@ -260,15 +277,63 @@ class ListWatch:
         """
         path = self._resource.path().rpartition("/")[0]
         try:
-            async with self._client.stream("GET", path) as response:
-                pieces = []
-                while piece := await response.read_some():
-                    pieces.append(piece)
-
+            document = await self._read(path)
         except NotFound:
             return False
 
-        return _names_resource(b"".join(pieces), self._resource.plural)
+        listed = _decoded(document, _ResourceList, "a discovery document").resources
+        return any(it.name == self._resource.plural for it in listed or ())
+
+    async def endpoint_print(self) -> str:
+        """Return a print of the server's certificate authority or address.
+
+        Sends no request. Empty if the client has no configuration, or the file of its
+        authority cannot be read.
+
+        Raises:
+            OptionsError: If the client was never entered.
+
+        Cancellation:
+            Safe.
+        """
+        if not isinstance(self._client, _Configured):
+            return ""
+
+        try:
+            return await in_thread(self._client.config.endpoint_print)
+        except OSError as exc:
+            logger.debug("certificate authority cannot be read: %r", exc)
+            return ""
+
+    async def cluster_uid(self) -> str:
+        """Return the uid of the namespace `kube-system`, which identifies the cluster.
+
+        Empty if the user may not get it, or the server has no such namespace.
+
+        Raises:
+            ApiError: If the server refused the request.
+            TransportError: If the network failed.
+            DecodeError: If the response cannot be read.
+
+        Cancellation:
+            Safe: the connection is closed.
+        """
+        path = NAMESPACES.path(name="kube-system")
+        try:
+            document = await self._read(path, accept=WATCH_OF_METADATA)
+        except (Forbidden, NotFound):
+            return ""
+
+        return _decoded(document, _Identity, "the namespace kube-system").metadata.uid
+
+    async def _read(self, path: str, *, accept: str = "") -> bytes:
+        """Request a small document, and read it to its end."""
+        async with self._client.stream("GET", path, accept=accept) as response:
+            pieces = []
+            while piece := await response.read_some():
+                pieces.append(piece)
+
+        return b"".join(pieces)
 
     def _get(
         self, params: Mapping[str, str], accept: str
@@ -293,18 +358,24 @@ class _ResourceList(msgspec.Struct, gc=False):
     resources: list[_Named] | None
 
 
-def _names_resource(document: bytes, plural: str) -> bool:
-    """Return whether a discovery document lists a resource.
+class _Uid(msgspec.Struct, gc=False):
+    uid: str = ""
+
+
+class _Identity(msgspec.Struct, gc=False):
+    metadata: _Uid
+
+
+def _decoded(document: bytes, kind: type[_Document], what: str) -> _Document:
+    """Decode a document.
 
     Raises:
         DecodeError: If it is not such a document.
     """
     try:
-        found = msgspec.json.decode(document, type=_ResourceList)
+        return msgspec.json.decode(document, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise DecodeError(f"cannot read a discovery document: {exc}") from exc
-
-    return any(it.name == plural for it in found.resources or ())
+        raise DecodeError(f"cannot read {what}: {exc}") from exc
 
 
 def list_parameters(options: ListOptions) -> dict[str, str]:
@@ -387,8 +458,8 @@ class DiscoveredListWatch:
     `NotFound`, and the next list looks it up again. So a CRD may be created later,
     deleted, and created again with another plural.
 
-    Implements `ListerWatcher`, `Connected`, `ServedCheck` and `Selection`, like
-    `ListWatch`.
+    Implements `ListerWatcher`, `Connected`, `Identified`, `ServedCheck` and
+    `Selection`, like `ListWatch`.
 
     Args:
         client: Client that sends the requests. Enter it before use.
@@ -511,6 +582,30 @@ class DiscoveredListWatch:
             self._found = self._source_of(found)
 
         return self._found
+
+    async def endpoint_print(self) -> str:
+        """Return a print of the server; see `ListWatch.endpoint_print()`.
+
+        Raises:
+            OptionsError: If the client was never entered.
+
+        Cancellation:
+            Safe.
+        """
+        return await self._requested.endpoint_print()
+
+    async def cluster_uid(self) -> str:
+        """Return the uid of the cluster; see `ListWatch.cluster_uid()`.
+
+        Raises:
+            ApiError: If the server refused the request.
+            TransportError: If the network failed.
+            DecodeError: If the response cannot be read.
+
+        Cancellation:
+            Safe: the connection is closed.
+        """
+        return await self._requested.cluster_uid()
 
     def _source_of(self, resource: Resource) -> ListWatch:
         return ListWatch(

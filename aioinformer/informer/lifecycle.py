@@ -13,14 +13,12 @@ from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
 from aioinformer.model.times import timeout_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
     from typing import NoReturn
 
     from aioinformer.informer.handlers.processor import Processor
-    from aioinformer.informer.listwatch.reflector import Reflector
-    from aioinformer.informer.store.pipeline import Pipeline
     from aioinformer.model.times import Duration
 
 __all__ = ["Lifecycle", "RunState", "WebLifespan", "run_tasks", "running_loop"]
@@ -266,17 +264,17 @@ async def run_tasks(
     name: str,
     state: RunState,
     processor: Processor,
-    sources: Iterable[tuple[Reflector, Pipeline]],
+    sources: Mapping[str, Callable[[], Coroutine[Any, Any, NoReturn]]],
 ) -> NoReturn:
     """Run the tasks of one informer until cancelled.
 
-    Two nested task groups: reflectors and pipelines end first, then handlers drain.
+    Two nested task groups: the tasks of its sources end first, then handlers drain.
 
     Args:
         name: Name of the informer.
         state: State of the run; records failures and the shutdown.
         processor: Processor of the informer.
-        sources: Reflectors and pipelines of the informer.
+        sources: Tasks of the sources of the informer, by name.
 
     Raises:
         BaseExceptionGroup: If a task has failed.
@@ -289,14 +287,8 @@ async def run_tasks(
         try:
             async with asyncio.TaskGroup() as upstream:
                 tasks = [handlers]
-                for reflector, pipeline in sources:
-                    label = reflector.name
-                    tasks += (
-                        upstream.create_task(pipeline.run(), name=f"{label} pipeline"),
-                        upstream.create_task(
-                            reflector.run(), name=f"{label} reflector"
-                        ),
-                    )
+                for label, run in sources.items():
+                    tasks.append(upstream.create_task(run(), name=label))
 
                 await fail_when_any_ends(tasks)
         except BaseExceptionGroup as group:

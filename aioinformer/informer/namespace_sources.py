@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.errors import NotSynced, OptionsError, Stale
@@ -20,7 +21,8 @@ from aioinformer.model.times import seconds_of
 from aioinformer.watch.interface import Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from contextlib import AbstractContextManager
 
     from aioinformer.cache.queue import Queue
     from aioinformer.cache.store import Indexer
@@ -33,7 +35,74 @@ if TYPE_CHECKING:
     from aioinformer.model.times import Duration
     from aioinformer.watch.interface import ListerWatcher
 
-__all__ = ["NamespaceSource", "NamespaceSources", "make_sources", "sources_of"]
+__all__ = [
+    "NamespaceSource",
+    "NamespaceSources",
+    "Source",
+    "make_sources",
+    "sources_of",
+]
+
+
+class Source(Protocol):
+    """Source of an informer: fills its store, and has a state of its own."""
+
+    @property
+    def namespace(self) -> str | None:
+        """Namespace of its objects; None for all objects of the informer."""
+
+    @property
+    def synced(self) -> bool:
+        """True once its first complete list is in the store."""
+
+    @property
+    def stored(self) -> bool:
+        """True if the store has a complete list, perhaps one that is not confirmed."""
+
+    @property
+    def version(self) -> str:
+        """Version up to which its objects are in the store."""
+
+    @property
+    def failures(self) -> int:
+        """Number of attempts that failed in a row."""
+
+    @property
+    def refusals(self) -> int:
+        """Number of attempts in a row with an error that only a person can correct."""
+
+    @property
+    def history_resets(self) -> int:
+        """Number of times that the server's versions went backwards."""
+
+    @property
+    def last_error(self) -> Exception | None:
+        """Last failure, until the next success."""
+
+    def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, NoReturn]]]:
+        """Return its tasks by name; all of them run until they are cancelled."""
+
+    def set_watch_error_handler(
+        self, handler: Callable[[Exception], None] | None
+    ) -> None:
+        """Set a function to call with the error of every list or watch that fails."""
+
+    def age(self, now: float) -> float | None:
+        """Return the maximum staleness of the store in seconds; None if unknown."""
+
+    def status(self, phase: str, now: float | None) -> InformerStatus:
+        """Return the status of this source.
+
+        Args:
+            phase: Phase of the whole informer; empty to use that of the source.
+            now: Time of the loop; None if the informer does not run.
+        """
+
+    def describe(self, phase: str) -> str:
+        """Return the phase and the failures in one line."""
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Read the store in a block as of the last change that waiting tasks were told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +124,58 @@ class NamespaceSource:
         """True once its first complete list is in the store."""
         return self.pipeline.synced
 
+    @property
+    def stored(self) -> bool:
+        """True once its first complete list is in the store."""
+        return self.pipeline.synced
+
+    @property
+    def version(self) -> str:
+        """Version up to which its objects are in the store."""
+        return self.pipeline.version
+
+    @property
+    def failures(self) -> int:
+        """Number of attempts that failed in a row."""
+        return self.reflector.failures
+
+    @property
+    def refusals(self) -> int:
+        """Number of attempts in a row with an error that only a person can correct."""
+        return self.reflector.refusals
+
+    @property
+    def history_resets(self) -> int:
+        """Number of times that the server's versions went backwards."""
+        return self.reflector.history_resets
+
+    @property
+    def last_error(self) -> Exception | None:
+        """Last failure, until the next success."""
+        return self.reflector.last_error
+
+    def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, NoReturn]]]:
+        """Return its tasks by name; all of them run until they are cancelled."""
+        name = self.reflector.name
+        return {
+            f"{name} pipeline": self.pipeline.run,
+            f"{name} reflector": self.reflector.run,
+        }
+
+    def set_watch_error_handler(
+        self, handler: Callable[[Exception], None] | None
+    ) -> None:
+        """Set a function to call with the error of every list or watch that fails."""
+        self.reflector.set_watch_error_handler(handler)
+
     def age(self, now: float) -> float | None:
         """Return the maximum staleness of the store in seconds; None if unknown."""
         in_step = self.reflector.in_step
         return None if in_step is None else now - in_step
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Read the store in a block as of the last change that waiting tasks were told."""
+        return nullcontext()
 
     def status(self, phase: str, now: float | None) -> InformerStatus:
         """Return the status of this source.
@@ -111,7 +228,7 @@ class NamespaceSources:
     def __init__(
         self,
         name: str,
-        sources: tuple[NamespaceSource, ...],
+        sources: tuple[Source, ...],
         indexer: Indexer[KubeObject],
         run_state: RunState,
         metrics: ScopedSink,
@@ -161,7 +278,7 @@ class NamespaceSources:
 
         return "idle" if self._run_state.loop is None else ""
 
-    def of(self, namespace: str | None) -> tuple[NamespaceSource, ...]:
+    def of(self, namespace: str | None) -> tuple[Source, ...]:
         """Return the sources of a namespace, or all for None.
 
         Raises:
@@ -179,13 +296,26 @@ class NamespaceSources:
             f"{self.name} does not watch namespace {namespace!r}, only {names}"
         )
 
+    def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, NoReturn]]]:
+        """Return the tasks of all sources by name."""
+        return {
+            name: run for source in self.all for name, run in source.tasks().items()
+        }
+
     def version(self, namespace: str | None) -> str:
-        """Return the version up to which a namespace, or all, is in the store."""
+        """Return the version up to which a namespace, or all, is in the store.
+
+        Empty before the first complete lists; a stored version may be unconfirmed then.
+        """
         if namespace is None:
-            return self._indexer.resource_version
+            return self._indexer.resource_version if self.synced else ""
 
         (source,) = self.of(namespace)
-        return source.pipeline.version
+        return source.version
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Read the store in a block as of the last change that waiting tasks were told."""
+        return self.all[0].reading()
 
     def status(self) -> InformerStatus:
         """Return the state of all sources. May be called from any thread."""
@@ -213,34 +343,42 @@ class NamespaceSources:
         age = math.inf if status.age is None else status.age
         gauge("aioinformer_informer_age_seconds", age)
 
-    def describe(self, sources: Sequence[NamespaceSource] | None = None) -> str:
+    def describe(self, sources: Sequence[Source] | None = None) -> str:
         """Return phase and failures of some sources, or all, in one line.
 
         If some sources are failing or not synced, only those are included.
         """
         sources = self.all if sources is None else sources
         phase = self.run_phase
-        failing = [it for it in sources if not it.synced or it.reflector.failures]
+        failing = [it for it in sources if not it.synced or it.failures]
         return "; ".join(source.describe(phase) for source in failing or sources)
 
-    def not_synced_error(
-        self, sources: Sequence[NamespaceSource] | None = None
-    ) -> NotSynced:
+    def not_synced_error(self, sources: Sequence[Source] | None = None) -> NotSynced:
         """Return the error for sources, all by default, that are not synced."""
         sources = self.all if sources is None else sources
         reason = self.describe(sources)
         error = NotSynced(
             f"{self.name} is not synced: {reason}", results={self.name: reason}
         )
-        causes = [it.reflector.last_error for it in sources if not it.synced]
+        causes = [it.last_error for it in sources if not it.synced]
         error.__cause__ = next((it for it in causes if it is not None), None)
         return error
 
-    def check_live(self, namespace: str | None = None) -> None:
-        """Raise unless a namespace, or all, is synced and the informer has not ended."""
+    def check_live(
+        self, namespace: str | None = None, *, unconfirmed: bool = False
+    ) -> None:
+        """Raise unless a namespace, or all, is synced and the informer has not ended.
+
+        Args:
+            namespace: Namespace of the reads; None for all.
+            unconfirmed: True to accept a stored list that is not confirmed yet.
+        """
         self._run_state.check_not_stopped()
         sources = self.of(namespace)
-        if not all(source.synced for source in sources):
+        if all(source.synced for source in sources):
+            return
+
+        if not (unconfirmed and all(source.stored for source in sources)):
             raise self.not_synced_error(sources)
 
     def check_age(self, limit: Duration, namespace: str | None = None) -> None:

@@ -667,7 +667,7 @@ class SharedInformer:
         """
         self._run_state.check_open()
         for source in self._sources.all:
-            source.reflector.set_watch_error_handler(handler)
+            source.set_watch_error_handler(handler)
 
     def _decorate(self, kind: str, handler: Any, options: dict[str, Any]) -> Any:
         def add(function: F) -> F:
@@ -727,10 +727,7 @@ class SharedInformer:
         failure = None
         try:
             await run_tasks(
-                self.name,
-                self._run_state,
-                self._processor,
-                [(source.reflector, source.pipeline) for source in self._sources.all],
+                self.name, self._run_state, self._processor, self._sources.tasks()
             )
         except BaseExceptionGroup as group:
             failure = unwrap_group(group)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aioinformer.cache.store import Indexer
     from aioinformer.informer.expected_state import ExpectedState
     from aioinformer.informer.lifecycle import RunState
-    from aioinformer.informer.namespace_sources import NamespaceSource, NamespaceSources
+    from aioinformer.informer.namespace_sources import NamespaceSources, Source
     from aioinformer.informer.store.waiters import StoreWaiters
     from aioinformer.metrics import GuardedSink
     from aioinformer.model.times import Duration
@@ -208,19 +208,19 @@ class InformerWaits:
                 f"({self._describe(sources)})"
             ) from None
 
-    async def _check_listed(self, sources: Sequence[NamespaceSource]) -> None:
+    async def _check_listed(self, sources: Sequence[Source]) -> None:
         """Wait until all sources have listed, or raise after repeated refusals."""
         await self._wait_listed(sources)
         if not all(source.synced for source in sources):
             raise self._sources.not_synced_error(sources)
 
     async def _wait_listed(
-        self, sources: Sequence[NamespaceSource], *, fail_fast: bool = True
+        self, sources: Sequence[Source], *, fail_fast: bool = True
     ) -> None:
         """Wait until all sources have listed, or one was refused repeatedly."""
         while True:
             missing = [source for source in sources if not source.synced]
-            refusals = [source.reflector.refusals for source in missing]
+            refusals = [source.refusals for source in missing]
             if not missing or (fail_fast and max(refusals) >= REFUSALS_TO_FAIL_FAST):
                 return
 
@@ -228,7 +228,7 @@ class InformerWaits:
             self._run_state.check_not_stopping()
 
     async def _wait_version(
-        self, version: int, scope: str | None, sources: Sequence[NamespaceSource]
+        self, version: int, scope: str | None, sources: Sequence[Source]
     ) -> None:
         resets = _resets_of(sources)
         while _decimal(self._sources.version(scope) or "0") < version:
@@ -252,8 +252,11 @@ class InformerWaits:
     async def _wait_object(
         self, predicate: Callable[[Any], object], key: str
     ) -> KubeObject | None:
-        with self._waiters.for_key(key) as waiter:
+        with self._sources.reading():
             state = self._indexer.get_by_key(key)
+
+        # No await since then, so the waiter gets each change after this state.
+        with self._waiters.for_key(key) as waiter:
             while not _holds(predicate, state):
                 while not waiter.states:
                     self._run_state.check_not_stopping()
@@ -264,7 +267,7 @@ class InformerWaits:
 
             return state
 
-    def _last_state(self, sources: Sequence[NamespaceSource], key: str | None) -> str:
+    def _last_state(self, sources: Sequence[Source], key: str | None) -> str:
         """Describe the last state that a predicate was called with."""
         if not all(source.synced for source in sources):
             return f"{self._sources.name} has not listed yet"
@@ -289,12 +292,9 @@ class InformerWaits:
 
         return f", keys are namespace/name, such as {some.key}"
 
-    def _describe(self, sources: Sequence[NamespaceSource]) -> str:
+    def _describe(self, sources: Sequence[Source]) -> str:
         """Return the phase of the informer, and the failures of some sources."""
-        if (
-            any(source.reflector.failures for source in sources)
-            or not self._sources.synced
-        ):
+        if any(source.failures for source in sources) or not self._sources.synced:
             return self._sources.describe(sources)
 
         return self._sources.status().phase
@@ -316,8 +316,8 @@ def _namespace_of(key: str) -> str | None:
     return namespace if slash else None
 
 
-def _resets_of(sources: Sequence[NamespaceSource]) -> int:
-    return sum(source.reflector.history_resets for source in sources)
+def _resets_of(sources: Sequence[Source]) -> int:
+    return sum(source.history_resets for source in sources)
 
 
 def _decimal(version: object) -> int:

@@ -9,7 +9,7 @@ it, so owners of a body also keep its `Codec`.
 from __future__ import annotations
 
 from importlib import import_module
-from itertools import count
+from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from aioinformer.errors import InternalError, OptionsError
@@ -55,10 +55,13 @@ _COVER: Final = {"k": 2000, "d": 8, "f": 18}
 # One of so many samples is left out of the training, to measure the result.
 _HELD_OUT: Final = 5
 
-# Stored bodies contain the number of their dictionary. Numbers are unique in a process,
-# so a body cannot be read with another dictionary, and equal stored bodies have equal
-# contents. Numbers below 2**15 are reserved.
-_ids: Final = count(2**15)
+# Stored bodies contain the number of their dictionary, so a body cannot be read with
+# another dictionary, and equal stored bodies have equal contents. Numbers are unique in
+# a process. They are random, so that processes that write one store, one after the
+# other, use different ones. zstd reserves numbers below 2**15 and from 2**31 on.
+_NUMBERS: Final = range(2**15, 2**31)
+_used: Final[set[int]] = set()
+_choose: Final = SystemRandom().choice  # differs in a forked process
 
 
 def check_compression(compression: object) -> None:
@@ -96,11 +99,14 @@ class Codec:
     Args:
         dictionary: Dictionary made by `train`; empty for none.
 
+    Attributes:
+        number: Number of the dictionary; 0 without one.
+
     Raises:
         OptionsError: If the package is not installed.
     """
 
-    __slots__ = ("_dictionary", "_errors", "_idle", "_zstandard")
+    __slots__ = ("_dictionary", "_errors", "_idle", "_zstandard", "number")
 
     def __init__(self, dictionary: bytes = b"") -> None:
         self._zstandard = package = _zstandard()
@@ -110,9 +116,19 @@ class Codec:
             if dictionary
             else None
         )
+        self.number: int = self._dictionary.dict_id() if self._dictionary else 0
 
         # The first one prepares the dictionary, which only one thread may do.
         self._idle: list[zstandard.ZstdDecompressor] = [self._decompressor()]
+
+    @property
+    def dictionary(self) -> bytes:
+        """Dictionary, in a copy; empty without one."""
+        if self._dictionary is None:
+            return b""
+
+        content: bytes = self._dictionary.as_bytes()
+        return content
 
     def _decompressor(self) -> zstandard.ZstdDecompressor:
         made: zstandard.ZstdDecompressor = self._zstandard.ZstdDecompressor(
@@ -224,10 +240,19 @@ def _dictionary(samples: list[bytes]) -> bytes:
     used = [it for number, it in enumerate(samples) if number % _HELD_OUT]
     try:
         made = package.train_dictionary(
-            _DICTIONARY_BYTES, used, dict_id=next(_ids), **_COVER
+            _DICTIONARY_BYTES, used, dict_id=_new_number(), **_COVER
         )
     except package.ZstdError:
         return b""
 
     content: bytes = made.as_bytes()
     return content
+
+
+def _new_number() -> int:
+    """Return a number that no dictionary of this process has."""
+    while (number := _choose(_NUMBERS)) in _used:
+        pass
+
+    _used.add(number)
+    return number

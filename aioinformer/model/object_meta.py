@@ -188,7 +188,7 @@ class LabelTable:
         self._sets: dict[bytes, dict[str, str]] = {}
         self._strings: dict[str, str] = {}
 
-    def get(self, raw: msgspec.Raw) -> dict[str, str]:
+    def get(self, raw: msgspec.Raw | bytes) -> dict[str, str]:
         """Return the decoded labels, a shared dict that must not be changed.
 
         Null values are left out.

@@ -34,6 +34,7 @@ from aioinformer.watch.decoding import (
 )
 from aioinformer.watch.events import EventType, WatchEvent
 from aioinformer.watch.interface import (
+    Identified,
     ListerWatcher,
     ListOptions,
     ListPage,
@@ -57,6 +58,7 @@ __all__ = [
     "EventType",
     "FakeWatch",
     "FullChannelBehavior",
+    "Identified",
     "ListOptions",
     "ListPage",
     "ListSplitter",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Connected",
+    "Identified",
     "ListOptions",
     "ListPage",
     "ListerWatcher",
@@ -137,6 +138,36 @@ class Connected(Protocol):
     @property
     def connectivity(self) -> Connectivity:
         """Reachability of the server, shared by all sources of one client."""
+
+
+@runtime_checkable
+class Identified(Protocol):
+    """Optional part of a `ListerWatcher`: the identity of its server and cluster."""
+
+    async def endpoint_print(self) -> str:
+        """Return a print of the server's certificate authority or address.
+
+        Sends no request. Equal in all processes that use the same endpoint; empty if
+        that cannot be known. It has no credentials.
+
+        Raises:
+            OptionsError: If the client was never entered.
+
+        Cancellation:
+            Safe.
+        """
+
+    async def cluster_uid(self) -> str:
+        """Return the uid of the cluster, by a request; empty if it cannot be known.
+
+        Raises:
+            ApiError: If the server refused the request.
+            TransportError: If the network failed.
+            DecodeError: If the response cannot be read.
+
+        Cancellation:
+            Safe.
+        """
 
 
 @runtime_checkable

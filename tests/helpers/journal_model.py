@@ -211,7 +211,7 @@ class JournalModel:
         self._objects = self.env.database("objects")
         self.readers: list[ModelReader] = []
         self._version = 0
-        self._people = 0
+        self._processes = 0
         self.history: dict[int, dict[str, bytes]] = {0: {}}
         self.now: dict[str, KubeObject] = {}
         self.journal = self.restarted()
@@ -221,7 +221,9 @@ class JournalModel:
 
     def restarted(self) -> Journal:
         """Begin as a new writer."""
-        self.journal = Journal(cast("Any", self.env), cast("Any", _Records()), **self._bounds)
+        self.journal = Journal(
+            cast("Any", self.env), cast("Any", _Records()), **self._bounds
+        )
         with self.env.write():
             self.journal.recover()
 
@@ -233,8 +235,8 @@ class JournalModel:
             return {key.decode(): it for key, it in txn.cursor(self._objects)}
 
     def join(self, limit: int) -> ModelReader:
-        self._people += 1
-        reader = ModelReader(self, self._people, limit)
+        self._processes += 1
+        reader = ModelReader(self, self._processes, limit)
         self.readers.append(reader)
         return reader
 
@@ -282,9 +284,14 @@ class JournalModel:
 
     def list_anew(self, keys: Iterable[str]) -> None:
         """Delete all objects, then fill the empty store by a list."""
-        self.change(list(self.now))
+        batch: list[Notification] = [Deleted(obj) for obj in self.now.values()]
+        with self.env.write():
+            self._write(batch)
+            self.journal.append(batch)
+            self._note(batch, {})
+
         now: dict[str, KubeObject] = {}
-        batch = [it for key in keys if key not in now for it in self._changed(now, key)]
+        batch = [it for key in {*keys} for it in self._changed(now, key)]
         with self.env.write():
             self._write(batch)
             self.journal.append_listed(first=False)
@@ -296,9 +303,7 @@ class JournalModel:
         with self.env.write():
             return self.journal.trim(self.positions)
 
-    def _changed(
-        self, now: dict[str, KubeObject], key: str
-    ) -> Iterator[Notification]:
+    def _changed(self, now: dict[str, KubeObject], key: str) -> Iterator[Notification]:
         self._version += 1
         old = now.get(key)
         if old is None:

@@ -63,6 +63,7 @@ ERRORS: dict[str, tuple[Exception, str]] = {
 NEVER = {
     errors.AioInformerError,
     errors.AlreadyOwned,
+    errors.CacheError,
     errors.HandlerError,
     errors.InformerStopped,
     errors.InternalError,

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import combinations
 
 import pytest
@@ -249,8 +250,9 @@ def test_flipped_bit_never_yields_another_body(place: int, bit: int) -> None:
     # Not in the header, which has the size of the memory to allocate.
     damaged[12 + place % (len(damaged) - 12)] ^= 1 << bit
 
-    with pytest.raises(InternalError):
-        compressor.codec.read(bytes(damaged), "it")
+    # Some bits mean nothing to zstd.
+    with suppress(InternalError):
+        assert compressor.codec.read(bytes(damaged), "it") == bodies()[0]
 
 
 # ---------------------------------------------------------------- threads

@@ -2,17 +2,109 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import errno
+import mmap
+import os
+import resource
+import sys
+import threading
+import time
+import weakref
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from aioinformer.cache.disk.data_file import EARLY_SECONDS, Session, doubt
+from aioinformer.cache.disk.directory import DATA, LOCK, READERS, OpenLock, set_aside
+from aioinformer.cache.disk.header import FORMAT, Header, WriterState
+from aioinformer.errors import CacheError, InternalError, OptionsError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
     from pathlib import Path
+    from types import TracebackType
 
     import lmdb
 
-    from aioinformer.cache.disk.header import Header
+__all__ = ["Environment", "check_lmdb"]
 
-__all__ = ["Environment"]
+# Address space for the file, which takes no memory and no space on the disk.
+_MAP_SIZE = 16 * 2**30 if sys.maxsize > 2**32 else 512 * 2**20
+_SMALLEST_MAP = 16 * 2**20
+_READERS = 1024
+_DATABASES = 128
+
+# A process opens or closes a store in milliseconds, but syncs it first.
+_OPENING_SECONDS = 10.0
+_REMAP_SECONDS = 1.0
+
+_META = b"meta"
+_HEADER = b"header"
+_WRITER = b"writer"
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_header = msgspec.msgpack.Decoder(Header).decode
+_decode_writer = msgspec.msgpack.Decoder(WriterState).decode
+
+
+class _Format(msgspec.Struct):
+    """The one field of a header that every format has."""
+
+    format: int
+
+
+_decode_format = msgspec.msgpack.Decoder(_Format).decode
+
+
+def check_lmdb() -> None:
+    """Check that the package `lmdb` is installed.
+
+    Raises:
+        OptionsError: If it is not.
+    """
+    _lmdb()
+
+
+def _lmdb() -> Any:
+    """Import the package when it is needed: most programs do not use it."""
+    try:
+        return import_module("lmdb")
+    except ImportError as exc:
+        raise OptionsError(
+            "cache_dir= needs lmdb: pip install 'aioinformer[shared]'"
+        ) from exc
+
+
+class _Process:
+    """This process: a call of `os.getpid()` takes as long as a transaction."""
+
+    id = os.getpid()
+
+    @classmethod
+    def update(cls) -> None:
+        cls.id = os.getpid()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Process.update)
+
+
+class _Thread:
+    """Transactions of one thread."""
+
+    __slots__ = ("__weakref__", "busy", "changed", "depth", "header", "outer", "txn")
+
+    def __init__(self) -> None:
+        self.txn: lmdb.Transaction[bytes] | None = None
+        self.depth = 0
+        self.busy = False
+        # In a write transaction: the read transaction around it.
+        self.outer: tuple[lmdb.Transaction[bytes] | None, int] | None = None
+        # Header of a write transaction, once it was read or written.
+        self.header: Header | None = None
+        self.changed = False
 
 
 class Environment:
@@ -22,60 +114,557 @@ class Environment:
     environment for the same directory, and `close()` closes it for the last user.
 
     A transaction is never kept across an `await`: it would keep all pages that were
-    replaced since.
+    replaced since. Usable from any thread.
     """
 
     path: Path
     """Directory with `data.mdb`, `lock.mdb`, `writer.lock` and `readers/`."""
 
+    users: int
+    """Number of users in this process."""
+
+    _opened: dict[Path, Environment] = {}  # noqa: RUF012 - shared on purpose
+    _guard = threading.Lock()
+
+    def __init__(self, path: Path, *, create: bool) -> None:
+        self.path = path
+        self._lmdb = _lmdb()
+        self._failures: type[Exception] = self._lmdb.Error
+        self._pid = _Process.id
+        self.users = 1
+        self._opened_at = time.monotonic()
+        self._closed = False
+        self._damage = ""
+        self._threads: weakref.WeakSet[_Thread] = weakref.WeakSet()
+        self._local = threading.local()
+        self._remapping = False
+        self._remap = threading.Lock()
+        self._databases: dict[str, lmdb._Database] = {}
+        self._naming = threading.Lock()
+        self._header: tuple[int, Header] = (-1, Header())
+        self._reading = _Block(self._begin_read, self._end_read)
+        self._writing = _Block(self._begin_write, self._end_write)
+        self._data = os.fspath(path / DATA)
+        self._create = create
+        self._lock = OpenLock(path)
+        try:
+            self._open()
+        except OSError as exc:
+            self._lock.close()
+            raise self._error("open", exc) from exc
+        except BaseException:
+            self._lock.close()
+            raise
+
+    # -------------------------------------------------------- opening
+
     @classmethod
-    def open(cls, path: Path) -> Environment:
+    def open(cls, path: Path, *, create: bool = True) -> Environment:
         """Open, or create, the environment of a directory that exists and is safe.
 
+        Blocks, for up to 10 s while another process opens or closes it: call it in a
+        thread.
+
+        Args:
+            path: Directory, as `safe_directory()` returned it.
+            create: False to only read: it creates nothing, sets no file aside, and
+                refuses `write()`.
+
         Raises:
+            OptionsError: If the package `lmdb` is not installed.
             CacheError: If it cannot be used. A damaged file is set aside first, and a
-                file of an earlier boot of the machine that was not closed in order.
+                file of an earlier boot of the machine that was not closed in order. If
+                other processes have the file open, it is not set aside.
         """
-        raise NotImplementedError
+        with cls._guard:
+            env = cls._opened.get(path)
+            if env is not None:
+                env.check()
+                env.users += 1
+                return env
+
+            env = cls._opened[path] = cls(path, create=create)
+            return env
+
+    def _open(self) -> None:
+        if not self._lock.enter(_OPENING_SECONDS):
+            raise CacheError(
+                f"cannot open the cache {self.path}: another process has been opening or "
+                f"closing it for {_OPENING_SECONDS:g} s. Check whether that process was "
+                "stopped"
+            )
+
+        try:
+            session = Session.read(self.path)
+            why = doubt(self.path, session)
+            alone = self._lock.is_alone()
+            if why:
+                self._replace(why, alone=alone)
+
+            if not self._create and not os.path.exists(self._data):
+                raise CacheError(f"there is no cache in {self.path}")
+
+            self._begin_session(None if why else session, alone=alone)
+            (self.path / READERS).mkdir(0o700, exist_ok=True)
+            try:
+                self._map()
+            except _Doubtful as exc:
+                self._replace(str(exc), alone=alone)
+                self._map()
+
+            self._identity = self._find()
+            self._lock.share()
+        finally:
+            self._lock.leave()
+
+    def _begin_session(self, last: Session | None, *, alone: bool) -> None:
+        if not self._create:
+            return
+
+        # A process that does not write may have opened a closed one.
+        if last is None or alone or last.state == "closed":
+            session = Session.new() if last is None else last.next(self.path)
+            session.write(
+                self.path, durable=last is not None and last.state == "closed"
+            )
+
+    def _replace(self, why: str, *, alone: bool) -> None:
+        """Set the file aside, if this process may do that."""
+        if alone and self._create:
+            set_aside(self.path, why)
+            return
+
+        if alone:
+            what = "The next program that uses it lists again"
+        else:
+            what = "Stop the other processes that have it open, to start a new one"
+
+        raise CacheError(f"cannot open the cache {self.path}: {why}. {what}")
+
+    def _map(self) -> None:
+        """Open the file in LMDB, and check that it is one of ours."""
+        self._size = _map_size()
+        try:
+            self._env = self._lmdb.open(
+                os.fspath(self.path),
+                map_size=self._size,
+                mode=0o600,
+                create=False,
+                sync=False,
+                max_readers=_READERS,
+                max_dbs=_DATABASES,
+                max_spare_txns=1,
+                readonly=not self._create,
+            )
+        except (
+            self._lmdb.CorruptedError,
+            self._lmdb.InvalidError,
+            self._lmdb.PageNotFoundError,
+            self._lmdb.VersionMismatchError,
+        ) as exc:
+            raise _Doubtful(f"LMDB cannot read it: {exc}") from exc
+        except self._failures as exc:
+            raise self._error("open", exc) from exc
+
+        try:
+            self._page = self._env.stat()["psize"]
+            self._size = self._env.info()["map_size"]
+            self._env.reader_check()
+            self._check_format()
+        except self._failures as exc:
+            self._env.close()
+            raise self._error("open", exc) from exc
+        except BaseException:
+            self._env.close()
+            raise
+
+    def _check_format(self) -> None:
+        names = self._env.dbs()
+        if _META not in names:
+            if self._env.stat()["entries"] or not self._create:
+                raise _Doubtful("it is not a store of aioinformer")
+
+            with self._env.begin(write=True) as txn:
+                meta = self._env.open_db(_META, txn=txn)
+                txn.put(_HEADER, _encode(Header()), overwrite=False, db=meta)
+
+            names = [_META]
+
+        # Takes a write transaction, if this process may write: databases that a read
+        # transaction has opened would end with it.
+        opened = {
+            name.decode(): self._env.open_db(name, create=False) for name in names
+        }
+        self._meta = opened[_META.decode()]
+        with self._env.begin() as txn:
+            stored = txn.get(_HEADER, b"", self._meta)
+
+        try:
+            found = _decode_format(stored).format
+            if found == FORMAT:
+                _decode_header(stored)
+        except msgspec.MsgspecError as exc:
+            raise _Doubtful(f"its header is damaged ({exc})") from exc
+
+        if found != FORMAT:
+            raise _Doubtful(f"it has format {found}, and this version uses {FORMAT}")
+
+        self._databases = opened
 
     def close(self) -> None:
-        """Close it, unless it has other users in this process."""
-        raise NotImplementedError
+        """Close it, unless it has other users in this process. Idempotent for the last.
 
-    def read(self) -> AbstractContextManager[lmdb.Transaction]:
+        The last process syncs the file to the disk and marks it as closed in order.
+        Blocks: call it in a thread.
+        """
+        with self._guard:
+            if self._closed or self._pid != _Process.id:
+                return
+
+            self.users -= 1
+            if self.users:
+                return
+
+            self._closed = True
+            del self._opened[self.path]
+            try:
+                self._close()
+            finally:
+                self._lock.close()
+
+    def _close(self) -> None:
+        try:
+            if self._find() == self._identity and self._lock.enter(_OPENING_SECONDS):
+                self._end_session()
+        except (CacheError, OSError, self._failures):
+            # It is not marked then, and not trusted after a restart of the machine.
+            pass
+        finally:
+            self._env.close()
+            self._lock.leave()
+
+    def _end_session(self) -> None:
+        session = Session.read(self.path)
+        if session is None or not self._create:
+            return
+
+        if self._damage:
+            session._replace(state="damaged").write(self.path)
+        elif self._lock.is_alone():
+            self._env.sync(True)
+            session._replace(state="closed", early_ends=0).write(self.path)
+
+    # -------------------------------------------------------- transactions
+
+    def read(self) -> AbstractContextManager[lmdb.Transaction[bytes]]:
         """Begin a read transaction, in any thread; nested calls share the outer one.
 
         Within `write()`, in the same thread, it is the write transaction.
 
         Raises:
             CacheError: If the file cannot be read, the environment is closed, or it was
-                opened before a fork.
+                opened before a fork. Errors of LMDB within the block become one, too.
         """
-        raise NotImplementedError
+        return self._reading
 
-    def write(self) -> AbstractContextManager[lmdb.Transaction]:
+    def write(self) -> AbstractContextManager[lmdb.Transaction[bytes]]:
         """Begin a write transaction; nested calls join the outer one.
 
         It is committed at the end of the outermost block, and aborted by an exception.
+        Within `read()` it is a transaction of its own, and may be newer.
 
         Raises:
             CacheError: If the disk or the map is full, the directory has vanished, or as
                 in `read`. Nothing was written.
         """
-        raise NotImplementedError
+        return self._writing
+
+    @property
+    def in_write(self) -> bool:
+        """True within `write()`, in this thread."""
+        return self._thread().outer is not None
+
+    def _thread(self) -> _Thread:
+        try:
+            return self._local.thread  # type: ignore[no-any-return]
+        except AttributeError:
+            thread = self._local.thread = _Thread()
+            self._threads.add(thread)
+            return thread
+
+    def _begin_read(self) -> lmdb.Transaction[bytes]:
+        thread = self._thread()
+        txn = thread.txn
+        if txn is None:
+            txn = thread.txn = self._begin(thread, write=False)
+
+        thread.depth += 1
+        return txn
+
+    def _end_read(self, exc: BaseException | None) -> None:
+        thread = self._thread()
+        thread.depth -= 1
+        if thread.depth == 0 and thread.txn is not None:
+            txn, thread.txn = thread.txn, None
+            txn.abort()
+            thread.busy = False
+
+        if isinstance(exc, self._failures):
+            raise self._error("read", exc) from exc
+
+    def _begin_write(self) -> lmdb.Transaction[bytes]:
+        thread = self._thread()
+        if thread.outer is not None and thread.txn is not None:
+            thread.depth += 1
+            return thread.txn
+
+        if self._pid == _Process.id and not self._closed:
+            if _device_and_inode(self._data) != self._identity[1]:
+                self.check()
+
+            if not thread.depth:
+                self._grow()
+
+        txn = self._begin(thread, write=True)
+        thread.outer = thread.txn, thread.depth
+        thread.txn, thread.depth = txn, 1
+        return txn
+
+    def _end_write(self, exc: BaseException | None) -> None:
+        thread = self._thread()
+        thread.depth -= 1
+        if thread.depth == 0 and thread.outer is not None and thread.txn is not None:
+            txn, header = thread.txn, thread.header if thread.changed else None
+            thread.txn, thread.depth = thread.outer
+            thread.outer, thread.header, thread.changed = None, None, False
+            try:
+                if exc is not None:
+                    txn.abort()
+                else:
+                    number = txn.id()
+                    txn.commit()
+                    if header is not None:
+                        self._header = number, header
+            except self._failures as failure:
+                raise self._error("write", failure) from failure
+            finally:
+                thread.busy = thread.depth > 0
+
+        if isinstance(exc, self._failures):
+            raise self._error("write", exc) from exc
+
+    def _begin(self, thread: _Thread, *, write: bool) -> lmdb.Transaction[bytes]:
+        if self._closed or self._pid != _Process.id:
+            self._check_process()
+
+        verb = "write" if write else "read"
+        try:
+            return self._begin_now(thread, write=write)
+        except self._lmdb.MapResizedError as exc:
+            if thread.depth:
+                raise self._error(verb, exc) from exc
+        except self._failures as exc:
+            raise self._error(verb, exc) from exc
+
+        # Another process has made the file larger than the map of this one.
+        self._enlarge(_REMAP_SECONDS)
+        try:
+            return self._begin_now(thread, write=write)
+        except self._failures as exc:
+            raise self._error(verb, exc) from exc
+
+    def _begin_now(self, thread: _Thread, *, write: bool) -> lmdb.Transaction[bytes]:
+        thread.busy = True
+        while self._remapping and not thread.depth:
+            thread.busy = False
+            with self._remap:  # wait for its end
+                thread.busy = True
+
+        try:
+            txn: lmdb.Transaction[bytes] = self._env.begin(write=write)
+        except self._failures:
+            thread.busy = thread.depth > 0
+            raise
+
+        return txn
+
+    def _grow(self) -> None:
+        """Enlarge the map ahead of need: a full one would end a transaction."""
+        if self.used * 2 > self._size:
+            self._enlarge(0)
+
+    def _enlarge(self, seconds: float) -> None:
+        """Enlarge the map, once no thread has a transaction, or else not at all."""
+        with self._remap:
+            size = max(2 * self._size, 2 * self.used)
+            if not _may_map(size):
+                return
+
+            self._remapping = True
+            try:
+                pause = threading.Event()
+                for _ in range(int(seconds * 1000) + 1):
+                    if not any(thread.busy for thread in list(self._threads)):
+                        self._env.set_mapsize(size)
+                        self._size = size
+                        return
+
+                    pause.wait(0.001)
+            except self._failures as exc:
+                raise self._error("map", exc) from exc
+            finally:
+                self._remapping = False
+
+    # -------------------------------------------------------- contents
+
+    def database(
+        self, name: str, *, dupsort: bool = False, integerkey: bool = False
+    ) -> lmdb._Database:
+        """Return a database by its name; create it if it does not exist.
+
+        The first call for a name has to be made outside of transactions.
+
+        Args:
+            name: Name; any text.
+            dupsort: True for several values of one key.
+            integerkey: True for keys that are integers in native byte order.
+
+        Raises:
+            CacheError: If it cannot be created.
+        """
+        found = self._databases.get(name)
+        if found is not None:
+            return found
+
+        if self._thread().depth:
+            raise InternalError(f"database {name!r} is opened within a transaction")
+
+        if not self._create:
+            raise CacheError(f"the cache {self.path} has no database {name!r} yet")
+
+        # LMDB wants one thread at a time here.
+        with self._naming, self.write() as txn:
+            if name not in self._databases:
+                self._databases[name] = self._env.open_db(
+                    name.encode(), txn=txn, dupsort=dupsort, integerkey=integerkey
+                )
+
+        return self._databases[name]
 
     @property
     def header(self) -> Header:
         """Header as of the current transaction, or the newest one."""
-        raise NotImplementedError
+        thread = self._thread()
+        txn = thread.txn
+        if txn is None:
+            with self._reading:
+                return self.header
+
+        if thread.outer is not None:
+            if thread.header is None:
+                thread.header = self._read_header(txn)
+
+            return thread.header
+
+        number = txn.id()
+        known, header = self._header
+        if known != number:
+            header = self._read_header(txn)
+            self._header = number, header
+
+        return header
+
+    def _read_header(self, txn: lmdb.Transaction[bytes]) -> Header:
+        try:
+            return _decode_header(txn.get(_HEADER, b"", self._meta))
+        except msgspec.MsgspecError as exc:
+            raise self._damaged_record("header", exc) from exc
 
     def set_header(self, header: Header) -> None:
         """Write the header, in the current write transaction."""
-        raise NotImplementedError
+        thread = self._thread()
+        self._put(thread, _HEADER, header)
+        thread.header = header
+        thread.changed = True
 
-    def database(self, name: str, *, dupsort: bool = False) -> lmdb._Database:
-        """Return a database, for all transactions of this process."""
-        raise NotImplementedError
+    @property
+    def writer_state(self) -> WriterState:
+        """State of the writer, as of the current transaction, or the newest one."""
+        with self._reading as txn:
+            stored = txn.get(_WRITER, None, self._meta)
+            try:
+                return WriterState() if stored is None else _decode_writer(stored)
+            except msgspec.MsgspecError as exc:
+                raise self._damaged_record("state of the writer", exc) from exc
+
+    def set_writer_state(self, state: WriterState) -> None:
+        """Write the state of the writer, in the current write transaction."""
+        self._put(self._thread(), _WRITER, state)
+
+    def _put(self, thread: _Thread, key: bytes, record: msgspec.Struct) -> None:
+        if thread.outer is None or thread.txn is None:
+            raise InternalError(f"{key.decode()} is written outside of a transaction")
+
+        thread.txn.put(key, _encode(record), db=self._meta)
+
+    def mark_damaged(self, why: str) -> None:
+        """Have the file set aside by the next process that opens it alone."""
+        self._damage = self._damage or why
+
+    # -------------------------------------------------------- state
+
+    def check(self) -> None:
+        """Check that the path still leads to the opened files; every second.
+
+        LMDB does not notice when a directory is removed or replaced, and a read of a page
+        that was truncated ends the process.
+
+        Raises:
+            CacheError: If the directory or a file was removed, replaced or truncated.
+        """
+        self._check_process()
+        found = self._find()
+        if found != self._identity:
+            gone = "removed" if None in found else "replaced"
+            raise CacheError(
+                f"cannot use the cache {self.path}: its files were {gone}. Restart the "
+                "process to use a cache again"
+            )
+
+        size = os.lstat(self._data).st_size
+        if size < self.used:
+            raise CacheError(
+                f"cannot use the cache {self.path}: {DATA} was truncated to {size} bytes. "
+                "Restart the process to use a cache again"
+            )
+
+        # Only early ends matter, and each time costs a write to the disk.
+        if time.monotonic() - self._opened_at < 2 * EARLY_SECONDS:
+            Session.seen(self.path)
+
+    @property
+    def used(self) -> int:
+        """Bytes of the file that are in use, or were and can be used again."""
+        return int((self._env.info()["last_pgno"] + 1) * self._page)
+
+    @property
+    def map_size(self) -> int:
+        """Bytes of address space: the file grows up to there."""
+        return self._size
+
+    def reader_check(self) -> int:
+        """Free the slots of dead readers in LMDB's table; return their number.
+
+        The oldest transaction in the table keeps all pages that were replaced since.
+
+        Raises:
+            CacheError: As in `read`.
+        """
+        self._check_process()
+        try:
+            return int(self._env.reader_check())
+        except self._failures as exc:
+            raise self._error("read", exc) from exc
 
     def processes_before(self, transaction: int) -> set[int]:
         """Return the processes that read a snapshot from before a transaction.
@@ -83,4 +672,158 @@ class Environment:
         Args:
             transaction: Number of a write transaction, `lmdb.Transaction.id()`.
         """
-        raise NotImplementedError
+        rows = (row.split() for row in self._env.readers().splitlines()[1:])
+        return {
+            int(process)
+            for process, _, snapshot in rows
+            if snapshot != "-" and int(snapshot) < transaction
+        }
+
+    def _find(self) -> tuple[tuple[int, int] | None, ...]:
+        """Return device and inode of the directory and its files."""
+        return tuple(
+            _device_and_inode(path)
+            for path in (self.path, self._data, self.path / LOCK)
+        )
+
+    def _check_process(self) -> None:
+        if self._pid != _Process.id:
+            raise CacheError(
+                f"cannot use the cache {self.path} after a fork: the process "
+                f"{self._pid} opened it. Start informers after the fork, in each worker"
+            )
+
+        if self._closed:
+            raise CacheError(f"the cache {self.path} is closed")
+
+    def _damaged_record(self, what: str, exc: Exception) -> CacheError:
+        self.mark_damaged(what)
+        return CacheError(
+            f"cannot read the cache {self.path}: its {what} is damaged ({exc}). The next "
+            "process that opens it alone starts a new one"
+        )
+
+    def _error(self, verb: str, exc: Exception) -> CacheError:
+        kinds = {kind.__name__ for kind in type(exc).__mro__}
+        if kinds & _DAMAGES:
+            self.mark_damaged(str(exc))
+
+        number = getattr(exc, "code", None) or getattr(exc, "errno", None)
+        cause = next((_CAUSES[name] for name in _CAUSES if name in kinds), None)
+        cause = cause or _CAUSES_BY_NUMBER.get(number or 0) or f"{exc}"
+        return CacheError(f"cannot {verb} the cache {self.path}: {cause}")
+
+
+class _Doubtful(Exception):
+    """File that LMDB has opened, but is not one of ours."""
+
+
+class _Block:
+    """Context manager of all transactions of a kind; their state is that of a thread."""
+
+    __slots__ = ("_begin", "_end")
+
+    def __init__(
+        self,
+        begin: Callable[[], lmdb.Transaction[bytes]],
+        end: Callable[[BaseException | None], None],
+    ) -> None:
+        self._begin = begin
+        self._end = end
+
+    def __enter__(self) -> lmdb.Transaction[bytes]:
+        return self._begin()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end(exc)
+
+
+_FULL = (
+    "no space is left on its disk, or a quota or limit of the file size is reached. Free "
+    "some space, or choose a larger volume for cache_dir"
+)
+_DAMAGED = (
+    "the file is damaged. The next process that opens it alone starts a new one. Check "
+    "the disk"
+)
+_CAUSES = {
+    "MapFullError": (
+        "its map is full, and the limit of the address space forbids a larger one. Raise "
+        "that limit (ulimit -v)"
+    ),
+    "MapResizedError": (
+        "another process has made the file larger than this process may map. Raise the "
+        "limit of the address space (ulimit -v)"
+    ),
+    "ReadersFullError": (
+        f"{_READERS} transactions are open. Use it from fewer processes or threads"
+    ),
+    "DbsFullError": f"it has {_DATABASES} databases. Use fewer indexes",
+    "ReadonlyError": "it was opened to be read only",
+    "LockError": (
+        "another container uses it, with the same process id. Let the containers share "
+        "their process ids (shareProcessNamespace: true), or give each a cache_dir of "
+        "its own"
+    ),
+    "CorruptedError": _DAMAGED,
+    "PageNotFoundError": _DAMAGED,
+    "BadChecksumError": _DAMAGED,
+    "PanicError": (
+        "an earlier write failed while it was half done. Restart the process to use a "
+        "cache again"
+    ),
+    "DiskError": _FULL,
+}
+_DAMAGES = {"CorruptedError", "PageNotFoundError", "BadChecksumError"}
+_CAUSES_BY_NUMBER = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EFBIG: _FULL,
+    errno.EIO: "the disk is full or failing. Free some space, and check the disk",
+    errno.EROFS: "its file system is read-only. Choose another cache_dir",
+    errno.EACCES: (
+        f"the user {os.geteuid()} has no permission. Correct that, or choose another "
+        "cache_dir"
+    ),
+    errno.ENOENT: "its directory was removed. Restart the process to use a cache again",
+    errno.ENOMEM: (
+        "there is not enough memory or address space. Raise the limit (ulimit -v)"
+    ),
+}
+
+
+def _map_size() -> int:
+    """Return the address space to reserve for the file."""
+    size = _MAP_SIZE
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY:
+        size = min(size, limit // 4 // mmap.PAGESIZE * mmap.PAGESIZE)
+
+    while size > _SMALLEST_MAP and not _may_map(size):
+        size //= 2
+
+    return max(size, _SMALLEST_MAP)
+
+
+def _may_map(size: int) -> bool:
+    """Return True if there is as much address space left."""
+    try:
+        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ).close()
+    except (OSError, ValueError, OverflowError):
+        return False
+
+    return True
+
+
+def _device_and_inode(path: Path | str) -> tuple[int, int] | None:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+
+    return status.st_dev, status.st_ino

@@ -26,8 +26,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     transform: str = ""
     """Print of the transform; empty for none."""
 
-    indexes: dict[str, str] = {}
-    """Prints of the index functions that the writer keeps, by name of the index."""
+    indexes: dict[str, tuple[int, str]] = {}
+    """Number of each complete index that the writer keeps, and print of its function,
+    by name. A function that changes gets another number."""
 
     generation: int = 0
     """Which of the two sets of databases holds the objects: 0 or 1."""

@@ -60,6 +60,19 @@ class TLSOptions:
         """Return a value that changes when a file changes. Blocks: call it in a thread."""
         return tuple(_stamp(each) for each in self.files)
 
+    def authorities(self) -> bytes | None:
+        """Return the trusted authorities; None for those of the system, or for any.
+
+        Blocks if they are in a file: call it in a thread.
+
+        Raises:
+            OSError: If the file cannot be read.
+        """
+        if not self.verify or self.ca is None:
+            return None
+
+        return self.ca if isinstance(self.ca, bytes) else self.ca.read_bytes()
+
     def context(self) -> ssl.SSLContext:
         """Read the files and build the SSL context. Blocks: call it in a thread.
 
@@ -90,7 +103,7 @@ class TLSOptions:
 
         where = _name(self.ca, "certificate-authority", self.ca_of)
         try:
-            pem = self.ca if isinstance(self.ca, bytes) else self.ca.read_bytes()
+            pem = self.authorities() or b""
             # Comments between certificates may contain any characters; PEM is ASCII.
             text = pem.decode("ascii", "ignore").strip()
             if not text:

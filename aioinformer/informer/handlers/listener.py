@@ -67,6 +67,8 @@ class Listener:
         self.name = name
         self.on_crowded: Callable[[Listener], None] = _ignore
         """Function called when `merge()` should be called; must not wait."""
+        self.on_progress: Callable[[], None] | None = None
+        """Function called when the queue became shorter; must not wait."""
         self._inbox = CoalescingInbox(self._crowded) if options.coalesce else Inbox()
         self._monitor = HandlerMonitor(name, self._inbox, metrics)
         self._reporter = reporter
@@ -116,6 +118,11 @@ class Listener:
         if self._inbox.initial is None:
             self._inbox.initial = self._inbox.queued
             self._notify()
+
+    def resync_by(self, resync: Callable[[], None]) -> None:
+        """Call a function when a resync is due; by default, a resync reads the store."""
+        if self._resync is not None:
+            self._resync.on_due = resync
 
     async def merge(self) -> None:
         """Merge notifications that were queued while the handler was busy.
@@ -203,6 +210,9 @@ class Listener:
         """Wake the tasks that wait for progress, usually none."""
         if self._waiters:
             self._progress.notify()
+
+        if self.on_progress is not None:
+            self.on_progress()
 
     def in_own_task(self) -> bool:
         """Return True inside a call of its own handler."""

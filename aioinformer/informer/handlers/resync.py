@@ -140,6 +140,8 @@ class Resync:
     def __init__(self, seconds: float, source: ResyncSource) -> None:
         self.seconds = seconds
         self._source = source
+        self.on_due: Callable[[], None] | None = None
+        """Function called in place of reading `source`; must not wait."""
         self._put: Callable[[Batch], None] = _drop_batch
         self._timer: asyncio.TimerHandle | None = None
         self._queued: ResyncBatch | None = None
@@ -179,7 +181,9 @@ class Resync:
             following = now + self.seconds
 
         self._timer = loop.call_at(following, self._due)
-        if self._queued is None:
+        if self.on_due is not None:
+            self.on_due()
+        elif self._queued is None:
             batch = ResyncBatch(self._source, self._delivered)
             if len(batch):
                 self._queued = batch

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypedDict
 
-from aioinformer.errors import InternalError, OptionsError
+from aioinformer.errors import CacheError, InternalError, OptionsError
 from aioinformer.model.times import Duration, seconds_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from aioinformer.cache.deltas import Delta
@@ -21,6 +22,7 @@ __all__ = [
     "ReflectorKeywords",
     "ReflectorOptions",
     "ReflectorStore",
+    "Resume",
     "store_calls",
     "store_failed",
 ]
@@ -95,6 +97,47 @@ class ReflectorKeywords(TypedDict, total=False):
     internal_error_seconds: Duration
 
 
+def _ignore_uid(_: str) -> None:
+    """Ignore the uid of the cluster."""
+
+
+def _ignore() -> None:
+    """Ignore the confirmation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """Complete list in the store, left by an earlier reflector.
+
+    The reflector watches from its version, without a list. It first checks that the
+    server has the same history: by the uid of the cluster, or else by a list of one
+    object. If the history is another, it lists, and compares all objects.
+    """
+
+    version: str = ""
+    """Version that the store has; empty to begin with a list, as the store has none."""
+
+    comparable: bool = True
+    """False if equal versions may be other states in the store: those of another
+    cluster, or of another transform. Then it begins with a list, and compares all
+    objects, whatever `version` is."""
+
+    cluster: str = ""
+    """Uid of the cluster that the store has objects of; empty if unknown."""
+
+    in_step: float | None = None
+    """Time at which the store was last known to be up to date, on the loop's clock."""
+
+    on_cluster: Callable[[str], None] = _ignore_uid
+    """Function called with the uid of the server's cluster, or with `""` if it is
+    unknown: before each list, and before the watch that resumes. Must not wait."""
+
+    on_confirmed: Callable[[], None] = _ignore
+    """Function called once the watch has shown that the store is up to date: its first
+    events were fed, or it was silent for half a second. Not called after a list, whose
+    commit shows the same. Must not wait."""
+
+
 class ReflectorStore(Protocol):
     """Store of a reflector. A list is staged in pieces and then committed."""
 
@@ -144,7 +187,10 @@ def store_failed(error: Exception) -> InternalError:
 
 
 class _StoreCalls:
-    """Reentrant context manager that turns errors of the store into `InternalError`."""
+    """Reentrant context manager that turns errors of the store into `InternalError`.
+
+    `CacheError` stays: another store can replace one on disk.
+    """
 
     def __enter__(self) -> None:
         pass
@@ -155,7 +201,10 @@ class _StoreCalls:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if isinstance(error, Exception) and not isinstance(error, InternalError):
+        if isinstance(error, CacheError | InternalError):
+            return
+
+        if isinstance(error, Exception):
             raise store_failed(error) from error
 
 

@@ -10,6 +10,9 @@ and r is the version of the response. The first matching row applies:
 =================  ==========================  ====================  =================
 phase              input                       next phase            actions
 =================  ==========================  ====================  =================
+the first one      nothing is stored           Listing("0")
+  "                a stored list of v          Watching(v)
+  "                the same, not comparable    Listing("", reset)
 Listing(v)         page with a token           Listing(v, token)
   "                last page, or all initial   Listing("", reset)    Discard, Report
                    events, of an r older than
@@ -22,7 +25,9 @@ Listing(v)         page with a token           Listing(v, token)
   "                410, version too large,     Listing("")           Discard, Report
                    invalid request
   "                other failure               Listing(v)            Discard, Report
-Watching(v)        broken history at r         Listing("", reset)    Report
+Watching(v)        not verified: temporary     Watching(v)           Report
+  "                not verified: any other     Listing("", reset)    Report
+  "                broken history at r         Listing("", reset)    Report
   "                410, version too large,     Listing("")           Report
                    invalid request
   "                any end, r is no version    Listing("")           Report, if failed
@@ -39,6 +44,10 @@ list fails after its first page, and the failure is not temporary, the next list
 requested once without pages. The pages may be the cause: their tokens may expire (410)
 before a slow reader gets there, or form a loop. client-go also requests the whole list
 then.
+
+A stored list is verified before the watch that resumes from it; see `Resume`. A list
+that compares all objects is right in any case, so it follows unless the failure is
+temporary.
 
 Each phase also has whether lists are requested as streams. A failed stream may change
 that as follows; the table above decides on the rest:
@@ -65,7 +74,7 @@ not support streams. And while a server restarts, it gets the more expensive req
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeAlias, assert_never
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from aioinformer.backoff import Failure
 from aioinformer.errors import InternalError, Invalid, TooManyRequests
@@ -79,6 +88,9 @@ from aioinformer.informer.listwatch.watch_events import NO_VERSION, history_rese
 from aioinformer.model.object_meta import version_number
 from aioinformer.watch.interface import ListOptions, WatchOptions
 
+if TYPE_CHECKING:
+    from aioinformer.informer.listwatch.interface import Resume
+
 __all__ = [
     "Action",
     "Clear",
@@ -91,9 +103,11 @@ __all__ = [
     "Phase",
     "Report",
     "StreamListed",
+    "Unverified",
     "WatchEnded",
     "Watching",
     "advance",
+    "first_phase",
     "list_options",
     "stream_options",
 ]
@@ -202,7 +216,14 @@ class WatchEnded:
     """True if internal errors of the server have been ending watches for too long."""
 
 
-Input: TypeAlias = PageListed | StreamListed | ListFailed | WatchEnded
+@dataclass(frozen=True, slots=True)
+class Unverified:
+    """Input: a stored list could not be verified, or is of another history."""
+
+    error: Exception
+
+
+Input: TypeAlias = PageListed | StreamListed | ListFailed | WatchEnded | Unverified
 
 
 # ---------------------------------------------------------------- actions
@@ -238,6 +259,25 @@ Action: TypeAlias = Commit | Discard | Report | Clear
 # ---------------------------------------------------------------- decisions
 
 
+def first_phase(resume: Resume | None, *, streaming: bool) -> Phase:
+    """Return the phase to begin with.
+
+    Args:
+        resume: List that the store has, or None.
+        streaming: True to request lists as streams.
+    """
+    if resume is None:
+        return Listing(streaming=streaming)
+
+    if not resume.comparable:
+        return _after(Recovery.RELIST_ANEW, resume.version, streaming)
+
+    if not resume.version:
+        return Listing(streaming=streaming)
+
+    return Watching(resume.version, streaming)
+
+
 def advance(phase: Phase, happened: Input) -> tuple[Phase, list[Action]]:
     """Return the next phase, and the actions to perform before it.
 
@@ -255,6 +295,10 @@ def advance(phase: Phase, happened: Input) -> tuple[Phase, list[Action]]:
             return _list_failed(phase, happened)
         case Watching(), WatchEnded():
             return _watch_ended(phase, happened)
+        case Watching(version=version, streaming=streaming), Unverified(error=error):
+            resumes = recovery_for(error) is Recovery.RESUME
+            recovery = Recovery.RESUME if resumes else Recovery.RELIST_ANEW
+            return _after(recovery, version, streaming), [Report(error)]
         case _:
             raise InternalError(f"unexpected {happened!r} in phase {phase!r}")
 

@@ -21,7 +21,9 @@ from aioinformer._user_code import guarded_logger
 from aioinformer.backoff import Backoff
 from aioinformer.errors import (
     ApiError,
+    CacheError,
     DecodeError,
+    HistoryReset,
     InternalError,
     OptionsError,
     TransportError,
@@ -29,6 +31,7 @@ from aioinformer.errors import (
 from aioinformer.informer.listwatch.interface import (
     ReflectorOptions,
     ReflectorStore,
+    Resume,
     store_calls,
 )
 from aioinformer.informer.listwatch.list_reader import ListReader
@@ -44,9 +47,11 @@ from aioinformer.informer.listwatch.machine import (
     Phase,
     Report,
     StreamListed,
+    Unverified,
     WatchEnded,
     Watching,
     advance,
+    first_phase,
     stream_options,
 )
 from aioinformer.informer.listwatch.recovery import pace_of
@@ -55,7 +60,7 @@ from aioinformer.informer.listwatch.watch_reader import WatchReader
 from aioinformer.metrics import NULL_SINK
 from aioinformer.model.times import seconds_of
 from aioinformer.watch.connectivity import Connectivity
-from aioinformer.watch.interface import Connected, WatchOptions
+from aioinformer.watch.interface import Connected, Identified, WatchOptions
 from aioinformer.watch.pages import PagesAhead
 
 if TYPE_CHECKING:
@@ -64,9 +69,13 @@ if TYPE_CHECKING:
     from aioinformer.metrics import MetricsSink
     from aioinformer.watch.interface import ListerWatcher, Watch
 
-__all__ = ["Reflector", "ReflectorOptions", "ReflectorStore"]
+__all__ = ["Reflector", "ReflectorOptions", "ReflectorStore", "Resume"]
 
 logger: Final = guarded_logger(__name__)
+
+UID_SECONDS = 5.0
+"""Time limit of the request for the cluster's uid before a list. The list does not need
+it: only the next `Resume` does."""
 
 
 class Reflector:
@@ -109,6 +118,9 @@ class Reflector:
         name: Name in log and metrics.
         options: Options of lists and watches.
         on_change: Function called after each change of its state; must not wait.
+        resume: List that the store has from an earlier reflector, to continue; None to
+            begin with a list. Pass one, if only with its callbacks, for a store that
+            outlives this process. The source should be `Identified`.
         metrics: Sink of measurements; see `ReflectorMetrics` for their names.
         rng: Source of jitter.
     """
@@ -121,6 +133,7 @@ class Reflector:
         name: str = "reflector",
         options: ReflectorOptions | None = None,
         on_change: Callable[[], None] = lambda: None,
+        resume: Resume | None = None,
         metrics: MetricsSink = NULL_SINK,
         rng: random.Random | None = None,
     ) -> None:
@@ -139,7 +152,14 @@ class Reflector:
         self._grace_seconds = seconds_of(options.watch_grace_seconds)
         internal_error_seconds = seconds_of(options.internal_error_seconds)
         self._watches = WatchReader(source, store, stats, internal_error_seconds)
-        self._phase: Phase = Listing(streaming=options.streaming_list)
+        self._resume = resume
+        self._phase = first_phase(resume, streaming=options.streaming_list)
+        if resume is not None:
+            stats.in_step = resume.in_step
+            if isinstance(self._phase, Watching):
+                self._watches.resume(resume.on_confirmed)
+                stats.metrics.reached(resume.version)
+
         self._pausing = False
         self._begun = False
         # Error of the current attempt.
@@ -153,6 +173,7 @@ class Reflector:
 
         Raises:
             OptionsError: If it was called before. The state of an ended run is lost.
+            CacheError: If the store is on disk and cannot be used any more.
             InternalError: If there is a bug in this package or in the store.
 
         Cancellation:
@@ -228,8 +249,8 @@ class Reflector:
         """Time at which the store was last known to be up to date, on the loop's clock.
 
         That is the last time at which a list was complete, an event or bookmark
-        arrived, or a watch ended regularly. Pages and the start of a watch do not prove
-        that.
+        arrived, a watch ended regularly, or a watch confirmed the list that it resumes
+        from. Pages and the start of a watch do not prove that.
         """
         return self._stats.in_step
 
@@ -282,13 +303,15 @@ class Reflector:
 
     async def _attempt(self) -> Input:
         """Make one attempt, advance the machine, and return the last outcome."""
+        outcome: Input
         try:
             if isinstance(self._phase, Watching):
-                outcome: Input = await self._watch(self._phase.version)
+                outcome = await self._watch(self._phase.version)
                 await self._step(outcome)
             else:
+                await self._identify()
                 outcome = await self._list(self._phase)
-        except InternalError:
+        except (CacheError, InternalError):
             raise
         except Exception as exc:  # noqa: BLE001 - reported by `_step()`
             outcome = (
@@ -368,7 +391,15 @@ class Reflector:
 
         return self._phase
 
-    async def _watch(self, version: str) -> WatchEnded:
+    async def _watch(self, version: str) -> WatchEnded | Unverified:
+        if self._watches.unconfirmed and self._resume is not None:
+            try:
+                await self._verify(self._resume, version)
+            except (CacheError, InternalError):
+                raise
+            except Exception as exc:  # noqa: BLE001 - reported by `_step()`
+                return Unverified(exc)
+
         options = WatchOptions(
             resource_version=version,
             timeout_seconds=self._seconds(),
@@ -382,6 +413,49 @@ class Reflector:
 
             self._succeeded(watching=True)
             return await self._watches.follow(watch, version)
+
+    async def _verify(self, resume: Resume, version: str) -> None:
+        """Check that the server has the history of the stored list.
+
+        Raises:
+            HistoryReset: If it has another, or that cannot be known.
+            Exception: If a request failed.
+        """
+        try:
+            uid = await self._cluster_uid()
+        except (ApiError, DecodeError) as exc:
+            # The next request shows whether the server answers at all.
+            logger.debug("%s: uid of the cluster is unknown: %r", self.name, exc)
+            uid = ""
+
+        if uid and resume.cluster:
+            if uid != resume.cluster:
+                raise HistoryReset(
+                    f"the server's cluster has the uid {uid}, the stored list is of "
+                    f"cluster {resume.cluster}"
+                )
+        else:
+            await self._watches.verify(version)
+
+        resume.on_cluster(uid)
+
+    async def _identify(self) -> None:
+        """Report the cluster of the next list, if the store is to be resumed later."""
+        if self._resume is None:
+            return
+
+        uid = ""
+        try:
+            async with asyncio.timeout(UID_SECONDS):
+                uid = await self._cluster_uid()
+        except Exception as exc:  # noqa: BLE001 - the list reports its own failure
+            logger.debug("%s: uid of the cluster is unknown: %r", self.name, exc)
+
+        self._resume.on_cluster(uid)
+
+    async def _cluster_uid(self) -> str:
+        source = self._source
+        return await source.cluster_uid() if isinstance(source, Identified) else ""
 
     async def _open(self, stack: AsyncExitStack, options: WatchOptions) -> Watch:
         watch = await stack.enter_async_context(self._source.watch(options))
@@ -422,6 +496,7 @@ class Reflector:
                     await self._store.commit(version, after_reset=after_reset)
 
                 self._lists.completed(version)
+                self._watches.listed()
                 self._stats.in_step = _now()
                 logger.info("%s: listed at version %s", self.name, version)
                 # A complete stream continues as a watch.
@@ -481,6 +556,7 @@ def _retry_after(outcome: Input) -> float | None:
         case (
             ListFailed(error=ApiError() as error)
             | WatchEnded(error=ApiError() as error)
+            | Unverified(error=ApiError() as error)
         ):
             return error.retry_after
         case _:

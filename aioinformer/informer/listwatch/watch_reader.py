@@ -15,6 +15,7 @@ from aioinformer.backoff import (
 )
 from aioinformer.errors import (
     ApiError,
+    CacheError,
     DecodeError,
     HistoryReset,
     InternalError,
@@ -32,6 +33,8 @@ from aioinformer.model.object_meta import version_number
 from aioinformer.watch.interface import ListOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aioinformer.informer.listwatch.interface import ReflectorStore
     from aioinformer.informer.listwatch.reflector_stats import ReflectorStats
     from aioinformer.model.objects import KubeObject
@@ -41,6 +44,11 @@ if TYPE_CHECKING:
 __all__ = ["WatchReader", "WatchdogTimer"]
 
 logger: Final = guarded_logger(__name__)
+
+CONFIRMATION_SECONDS = 0.5
+"""Seconds without an event at the start of a resumed watch after which the stored list
+counts as up to date. A server that lacks its version refuses the watch, or its first
+event is an error."""
 
 SILENCE_SECONDS = 60.0
 """Seconds without an event at the start of a watch after which the server's version is
@@ -90,6 +98,27 @@ class WatchReader:
         self._items = 0
         # True from an attempt that could not connect to the next accepted watch.
         self._was_unreachable = False
+        # Function to call once the watch has confirmed the list that it resumes from.
+        self._confirm: Callable[[], None] | None = None
+        # True if the store may have left out objects of the list, unknown to it.
+        self._resumed = False
+
+    def resume(self, confirm: Callable[[], None]) -> None:
+        """Follow the next watches from a stored list.
+
+        Args:
+            confirm: Function called once a watch has confirmed that list.
+        """
+        self._confirm, self._resumed = confirm, True
+
+    def listed(self) -> None:
+        """Record that the store has a list of this reflector."""
+        self._confirm, self._resumed = None, False
+
+    @property
+    def unconfirmed(self) -> bool:
+        """True until a watch has confirmed the list that it resumes from."""
+        return self._confirm is not None
 
     async def follow(
         self, watch: Watch, version: str, rest: list[WatchEvent] | None = None
@@ -121,6 +150,9 @@ class WatchReader:
                     failure = await self._feed(batch, timer)
                     if failure is not None:
                         break
+
+                    if self._confirm is not None:
+                        self._confirmed()
 
                     timer.reading = True
                     del batch  # free its objects before the wait for the next batch
@@ -188,7 +220,7 @@ class WatchReader:
 
         try:
             await self._store.feed(changes.deltas, changes.version)
-        except InternalError:
+        except (CacheError, InternalError):
             raise
         except Exception as exc:
             raise store_failed(exc) from exc
@@ -216,13 +248,57 @@ class WatchReader:
             self._was_unreachable = False
             await self._check_history(OUTAGE_CHECK_SECONDS)
 
+        silence = SILENCE_SECONDS
+        if self._confirm is not None:
+            silence -= CONFIRMATION_SECONDS
+            try:
+                async with asyncio.timeout(CONFIRMATION_SECONDS):
+                    return await watch.next_batch()
+            except TimeoutError:
+                self._stats.in_step = _now()
+                self._confirmed()
+
         try:
-            async with asyncio.timeout(SILENCE_SECONDS):
+            async with asyncio.timeout(silence):
                 return await watch.next_batch()
         except TimeoutError:
             await self._check_history(CHECK_SECONDS)
 
         return await watch.next_batch()
+
+    def _confirmed(self) -> None:
+        confirm, self._confirm = self._confirm, None
+        if confirm is not None:
+            confirm()
+
+    async def verify(self, version: str) -> None:
+        """Check that the server has the history of a stored list, of unknown cluster.
+
+        One object of the server must be in the store, with the same uid. Two clusters
+        have no uid in common. Objects may have come and gone meanwhile, so the list may
+        be right although that fails.
+
+        Raises:
+            HistoryReset: If the history is another, or cannot be proven to be the same.
+            ApiError: If the server refused the request.
+            TransportError: If the network failed, or the check took too long.
+            DecodeError: If the response cannot be read.
+        """
+        self._version = version
+        self._was_unreachable = False
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                proven = await self._compare_one()
+        except TimeoutError as exc:
+            raise TransportError(
+                f"the server's history could not be checked in {CHECK_SECONDS:g} s"
+            ) from exc
+
+        if not proven:
+            raise HistoryReset(
+                f"no object shows that the stored list of version {version} is of this "
+                "server's history"
+            )
 
     async def _check_history(self, seconds: float) -> None:
         """Compare the newest version and one object of the server with the store.
@@ -237,32 +313,52 @@ class WatchReader:
         Raises:
             HistoryReset: If they differ. Failed requests prove nothing.
         """
-        reached = version_number(self._version)
         try:
-            async with (
-                asyncio.timeout(seconds),
-                self._source.list(ListOptions(limit=1)) as page,
-            ):
-                async with aclosing(aiter(page)) as pieces:
-                    async for objects in pieces:
-                        for obj in objects:
-                            self._check_object(obj, reached)
-
-                newest = version_number(page.resource_version)
+            async with asyncio.timeout(seconds):
+                await self._compare_one()
         except (ApiError, TransportError, DecodeError, TimeoutError) as exc:
             name = self._stats.name
             logger.debug("%s: check of the server's history failed: %r", name, exc)
-            return
+
+    async def _compare_one(self) -> bool:
+        """Compare the newest version and one object of the server with the store.
+
+        Returns:
+            True if the store has an object of the same uid.
+
+        Raises:
+            HistoryReset: If they differ.
+        """
+        reached = version_number(self._version)
+        proven = False
+        async with self._source.list(ListOptions(limit=1)) as page:
+            async with aclosing(aiter(page)) as pieces:
+                async for objects in pieces:
+                    for obj in objects:
+                        self._check_object(obj, reached)
+                        proven = proven or self._knows(obj)
+
+            newest = version_number(page.resource_version)
 
         if 0 <= newest < reached:
             what = f"newest list, of version {newest},"
             raise history_reset(what, self._version)
+
+        return proven
+
+    def _knows(self, obj: KubeObject) -> bool:
+        """Return True if the store has the object, in any version."""
+        known = self._store.known(obj.key)
+        return known is not None and known.uid == obj.uid != ""
 
     def _check_object(self, obj: KubeObject, reached: int) -> None:
         if not 0 <= version_number(obj.resource_version) <= reached:
             return
 
         known = self._store.known(obj.key)
+        if known is None and self._resumed:
+            return  # an earlier transform may have left it out
+
         if known is None or not same_state(known, obj):
             raise HistoryReset(
                 f"{obj.key} of version {obj.resource_version} is not the object known at "

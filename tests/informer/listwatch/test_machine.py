@@ -5,6 +5,8 @@ test_machine_table.py has the next phase after every error in every phase.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +26,7 @@ from aioinformer.errors import (
     TransportError,
     Unauthorized,
 )
+from aioinformer.informer.listwatch.interface import Resume
 from aioinformer.informer.listwatch.machine import (
     Action,
     Clear,
@@ -39,6 +42,7 @@ from aioinformer.informer.listwatch.machine import (
     WatchEnded,
     Watching,
     advance,
+    first_phase,
     list_options,
     stream_options,
 )
@@ -54,6 +58,36 @@ AHEAD = ServerError(
     details={"causes": ["?", {"reason": "ResourceVersionTooLarge"}]},
 )
 GONE = NotFound("no such resource", status=404)
+
+# ---------------------------------------------------------------- first phase
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize(
+    ("resume", "first"),
+    [
+        pytest.param(None, Listing("0"), id="no-store"),
+        pytest.param(Resume(cluster="c"), Listing("0"), id="empty-store"),
+        pytest.param(Resume(version="7"), Watching("7"), id="stored-list"),
+        pytest.param(
+            Resume(version="7", comparable=False),
+            Listing("", known="7", after_reset=True),
+            id="not-comparable",
+        ),
+        pytest.param(
+            Resume(comparable=False),
+            Listing("", known="", after_reset=True),
+            id="neither-comparable-nor-complete",
+        ),
+    ],
+)
+def test_first_phase_follows_from_the_stored_list(
+    resume: Resume | None, first: Phase, streaming: bool
+) -> None:
+    assert first_phase(resume, streaming=streaming) == replace(
+        first, streaming=streaming
+    )
+
 
 # ---------------------------------------------------------------- advance
 

@@ -37,6 +37,7 @@ from aioinformer.informer.listwatch.machine import (
     Phase,
     Report,
     StreamListed,
+    Unverified,
     WatchEnded,
     Watching,
     advance,
@@ -64,11 +65,15 @@ class Case:
         if isinstance(self.phase, Listing):
             return ListFailed(error, **self.flags)
 
+        if self.flags is UNVERIFIED:
+            return Unverified(error)
+
         return WatchEnded("8", error, **self.flags)
 
 
 REFUSED: dict[str, bool] = {}
 ESTABLISHED = {"established": True}
+UNVERIFIED: dict[str, bool] = {}
 NEW = Listing("0")
 PAGES = Listing("5", known="5")
 NEWEST = Listing("", known="5")
@@ -291,7 +296,21 @@ WATCHES = {
     for established, persistent, streaming in product([True, False], repeat=3)
 }
 
-ALL = LISTS | STREAMS | ABSENT | WATCHES
+# A list that compares everything follows, unless the failure is temporary.
+STORED_LISTS = {
+    f"stored-list{'-streaming' if streaming else ''}": Case(
+        Watching("5", streaming),
+        UNVERIFIED,
+        then=Watching("5", streaming),
+        unless=dict.fromkeys(
+            [STUCK, UNSUPPORTED, VERSION, INVALID, RESET],
+            replace(AFTER_RESET, streaming=streaming),
+        ),
+    )
+    for streaming in (False, True)
+}
+
+ALL = LISTS | STREAMS | ABSENT | WATCHES | STORED_LISTS
 
 
 def wrong_rows(cases: dict[str, Case], *actions: Action) -> list[str]:
@@ -326,6 +345,10 @@ def test_failed_watch_leads_to_the_phase_in_the_table() -> None:
     assert wrong_rows(WATCHES) == []
 
 
+def test_stored_list_that_is_not_verified_leads_to_the_phase_in_the_table() -> None:
+    assert wrong_rows(STORED_LISTS) == []
+
+
 def test_watch_without_a_version_is_followed_by_a_list() -> None:
     rows = product(ERRORS.values(), ["", "0"], [False, True])
     for (error, kind), version, streaming in rows:
@@ -356,6 +379,7 @@ IMPOSSIBLE = {
     "stream-while-watching": (Watching("5", streaming=True), StreamListed("6")),
     "list-failed-while-watching": (A_WATCH, ListFailed(BROKEN)),
     "absent-while-watching": (A_WATCH, ListFailed(BROKEN, absent=True)),
+    "unverified-while-paging": (A_PAGE, Unverified(BROKEN)),
 }
 
 

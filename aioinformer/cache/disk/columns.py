@@ -1,0 +1,194 @@
+"""`Columns`: the labels of all objects, in a form that is fast to search."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from aioinformer.cache.disk.records import labels_text
+from aioinformer.errors import CacheError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import lmdb
+
+    from aioinformer.model.selectors import LabelSelector
+
+__all__ = ["Columns"]
+
+CHUNK: Final = 100
+"""Largest number of objects in a chunk. A change of labels writes the whole chunk."""
+
+_SPARSE: Final = CHUNK * 3 // 4
+"""Number of objects up to which a chunk gets others again."""
+
+_NUMBER: Final = Struct(">I")
+
+_json_string: Final = msgspec.json.Encoder().encode
+_read_key: Final = msgspec.json.Decoder(str).decode
+_read_labels: Final = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class Columns:
+    """Labels of the objects of one generation, in numbered chunks.
+
+    A chunk has two lines for each object: its key and its labels, both as JSON. JSON
+    has no line breaks, and a quote within a key or a value is written `\\"`. So the
+    text `"app":"web"` is only found where that is a label.
+
+    Changes are collected by chunk; `flush()` writes them.
+
+    Args:
+        database: Database of the chunks.
+    """
+
+    def __init__(self, database: Any) -> None:
+        self._database = database
+        # Changed chunks: labels by key, both as JSON.
+        self._changed: dict[int, dict[bytes, bytes]] = {}
+        # The chunk that gets new objects; 0 for none. A hint, as an aborted transaction
+        # may have removed it.
+        self._open = 0
+        # Chunks that got sparse. Hints, too.
+        self._sparse: set[int] = set()
+
+    # ------------------------------------------------------------ changes
+
+    def add(self, txn: lmdb.Transaction[bytes], key: str, labels: bytes) -> int:
+        """Add the labels of a new object; return the number of its chunk."""
+        chunk = self._changed.get(self._open)
+        if chunk is None or len(chunk) >= CHUNK:
+            chunk = self._chunk_with_room(txn)
+
+        chunk[_json_string(key)] = labels
+        return self._open
+
+    def change(
+        self, txn: lmdb.Transaction[bytes], number: int, key: str, labels: bytes
+    ) -> None:
+        """Replace the labels of an object, in its chunk."""
+        self._chunk(txn, number)[_json_string(key)] = labels
+
+    def remove(self, txn: lmdb.Transaction[bytes], number: int, key: str) -> None:
+        """Remove the labels of an object from its chunk."""
+        chunk = self._chunk(txn, number)
+        chunk.pop(_json_string(key), None)
+        if len(chunk) <= _SPARSE:
+            self._sparse.add(number)
+
+    def flush(self, txn: lmdb.Transaction[bytes]) -> None:
+        """Write the changed chunks, in a write transaction."""
+        for number, chunk in self._changed.items():
+            if chunk:
+                text = b"\n".join([part for pair in chunk.items() for part in pair])
+                txn.put(_NUMBER.pack(number), text, db=self._database)
+            else:
+                txn.delete(_NUMBER.pack(number), db=self._database)
+                self._sparse.discard(number)
+
+        self._changed.clear()
+
+    def forget(self) -> None:
+        """Drop collected changes, after a transaction was aborted."""
+        self._changed.clear()
+
+    def clear(self) -> None:
+        """Record that the database was emptied."""
+        self._changed.clear()
+        self._sparse.clear()
+        self._open = 0
+
+    def _chunk(self, txn: lmdb.Transaction[bytes], number: int) -> dict[bytes, bytes]:
+        chunk = self._changed.get(number)
+        if chunk is None:
+            text = txn.get(_NUMBER.pack(number), b"", self._database)
+            lines = text.split(b"\n") if text else []
+            chunk = dict(zip(lines[::2], lines[1::2], strict=True))
+            self._changed[number] = chunk
+
+        return chunk
+
+    def _chunk_with_room(self, txn: lmdb.Transaction[bytes]) -> dict[bytes, bytes]:
+        """Open a chunk for new objects."""
+        if not self._open:
+            self._open = self._newest(txn)
+
+        for number in (self._open, *self._sparse):
+            chunk = self._chunk(txn, number)
+            self._sparse.discard(number)
+            if number and len(chunk) < CHUNK:
+                self._open = number
+                return chunk
+
+        self._open = self._newest(txn) + 1
+        return self._chunk(txn, self._open)
+
+    def _newest(self, txn: lmdb.Transaction[bytes]) -> int:
+        with txn.cursor(self._database) as cursor:
+            stored = _NUMBER.unpack(cursor.key())[0] if cursor.last() else 0
+
+        return max(stored, *self._changed) if self._changed else stored
+
+    # ------------------------------------------------------------ search
+
+    def search(
+        self,
+        txn: lmdb.Transaction[bytes],
+        selector: LabelSelector,
+        namespace: str | None,
+    ) -> Iterator[str]:
+        """Yield the keys of the objects whose labels match, in a transaction.
+
+        Args:
+            txn: Transaction.
+            selector: Selector, not empty.
+            namespace: Namespace of the objects; None for all.
+        """
+        texts = _texts(selector)
+        answers = _Answers(selector)
+        prefix = b'"' if not namespace else _json_string(f"{namespace}/")[:-1]
+        only_cluster = namespace == ""
+        with txn.cursor(self._database) as cursor:
+            for text in cursor.iternext(keys=False):
+                if texts and not any(it in text for it in texts):
+                    continue
+
+                lines = text.split(b"\n")
+                for key, labels in zip(lines[::2], lines[1::2], strict=True):
+                    if not answers[labels] or not key.startswith(prefix):
+                        continue
+
+                    if not (only_cluster and b"/" in key):
+                        yield _read_key(key)
+
+
+class _Answers(dict[bytes, bool]):
+    """Whether label sets match a selector, by their JSON."""
+
+    def __init__(self, selector: LabelSelector) -> None:
+        super().__init__()
+        self._matches = selector.matches
+
+    def __missing__(self, labels: bytes) -> bool:
+        try:
+            found = self._matches(_read_labels(labels))
+        except msgspec.DecodeError as exc:
+            raise CacheError(f"labels in the store are damaged: {exc}") from exc
+
+        self[labels] = found
+        return found
+
+
+def _texts(selector: LabelSelector) -> list[bytes]:
+    """Return texts of which the labels of each selected object have one, if known."""
+    best: list[bytes] = []
+    for it in selector.requirements:
+        if it.operator in {"=", "in"} and (not best or len(it.values) < len(best)):
+            best = [
+                labels_text(it.key) + b":" + labels_text(value) for value in it.values
+            ]
+
+    return best

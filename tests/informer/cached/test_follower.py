@@ -1,0 +1,545 @@
+"""`Follower`: what handlers of a process are told of a store that another one writes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from cached_helpers import Followed, kinds
+from fake_source import thing
+from informer_helpers import Recorder, Slow, settle
+from pipeline_helpers import View
+
+from aioinformer.errors import CacheError, InformerStopped
+from aioinformer.informer.handlers.resync import Resync
+
+if TYPE_CHECKING:
+    from aioinformer.informer.notifications import Notification
+    from aioinformer.model import KubeObject
+
+
+def things(count: int, start: int = 0) -> list[KubeObject]:
+    return [thing(f"p{number:04}") for number in range(start, start + count)]
+
+
+# ---------------------------------------------------------------- confirmation
+
+
+async def test_follower_tells_nothing_before_the_store_is_confirmed() -> None:
+    rig = Followed(thing("a"), thing("b"))
+    events: list[Notification] = []
+    listener = rig.listen(events.append)
+    async with rig.running():
+        rig.put(thing("b", 2), thing("c", 3))
+        await asyncio.sleep(3)
+
+        assert (events, listener.synced, rig.follower.synced) == ([], False, False)
+
+        rig.confirm()
+        await listener.wait_synced()
+        rig.put(thing("a", 4))
+        await settle()
+
+    assert rig.follower.synced
+    assert kinds(events) == [
+        "added a@1 initial",
+        "added b@2 initial",
+        "added c@3 initial",
+        "updated a@4",
+    ]
+
+
+async def test_follower_of_a_store_without_a_list_is_not_synced() -> None:
+    rig = Followed()
+    events: list[Notification] = []
+    rig.listen(events.append)
+    async with rig.running():
+        rig.confirm()
+        await settle()
+        assert not rig.follower.synced
+
+        rig.list_into_empty(thing("a"), first=True)
+        await settle()
+
+    assert rig.follower.synced
+    assert kinds(events) == ["added a@1 initial"]
+
+
+@pytest.mark.parametrize(
+    ("age", "ended", "believed"),
+    [(4.9, False, True), (5.0, False, False), (0.0, True, False)],
+)
+async def test_new_process_believes_a_live_writer_only(
+    age: float, ended: bool, believed: bool
+) -> None:
+    rig = Followed(thing("a"))
+    await asyncio.sleep(10)
+    now = asyncio.get_running_loop().time()
+    rig.confirm(heartbeat=now - age, ended=ended)
+    async with rig.running():
+        assert rig.follower.synced is believed
+
+
+async def test_synced_follower_stays_synced_when_the_writer_dies() -> None:
+    rig = Followed(thing("a"))
+    rig.confirm()
+    async with rig.running():
+        await asyncio.sleep(9.5)
+        silent_early = rig.follower.writer_silent(asyncio.get_running_loop().time())
+        changes = rig.changes
+        await asyncio.sleep(2)
+
+        silent = rig.follower.writer_silent(asyncio.get_running_loop().time())
+        assert (silent_early, silent) == (0.0, pytest.approx(11.5))
+        assert rig.follower.synced
+        assert rig.changes == changes + 1  # waiters see the silence
+
+        rig.state(epoch=2, confirmed=False)  # another writer takes over
+        await settle()
+        assert rig.follower.synced
+        assert rig.changes == changes + 2
+
+
+async def test_writer_that_ended_in_order_is_not_silent() -> None:
+    rig = Followed(thing("a"))
+    rig.confirm(ended=True)
+    async with rig.running():
+        await asyncio.sleep(60)
+        now = asyncio.get_running_loop().time()
+        assert rig.follower.writer_silent(now) == 0.0
+
+
+async def test_deletions_since_the_opening_are_told_when_the_store_is_confirmed() -> (
+    None
+):
+    rig = Followed(thing("a"), thing("b"), thing("c"), thing("d", uid="1"))
+    events: list[Notification] = []
+    late: list[Notification] = []
+    rig.listen(events.append)
+    async with rig.running():
+        rig.delete("default/a")
+        rig.put(thing("new", 5))
+        rig.delete("default/new")  # never known to an earlier process
+        rig.delete("default/b", missed=True)
+        rig.put(thing("b", 6))  # is back
+        rig.put(thing("d", 7, uid="2"))  # another object
+        rig.delete("default/d")
+        rig.put(thing("d", 8, uid="3"))
+        await settle()
+        rig.confirm()
+        await settle()
+        rig.listen(late.append)
+        await settle()
+
+    told = kinds(events)
+    assert sorted(told[:2]) == ["deleted a@1 missed", "deleted d@1 missed"]
+    assert told[2:] == ["added b@6 initial", "added c@1 initial", "added d@8 initial"]
+    assert kinds(late) == told[2:]
+
+
+async def test_deletions_are_told_until_a_first_handler_has_started() -> None:
+    objects = things(1000)
+    rig = Followed(*objects)
+    slow = Slow(0.01)
+    rig.listen(slow)
+    rig.confirm()
+    async with rig.running():
+        rig.put(thing("p0999x", 2))
+        rig.delete("default/p0999x", "default/p0998")
+        await asyncio.sleep(30)
+
+    assert len(slow.record) == 1000
+    assert slow.record.count("p0998") == 1
+    assert "p0999x" not in slow.record
+
+
+# ---------------------------------------------------------------- start
+
+
+async def test_late_handler_gets_every_object_and_then_each_change() -> None:
+    rig = Followed(*things(100))
+    rig.confirm()
+    view = View()
+    async with rig.running():
+        listener = rig.listen(view)
+        rig.put(thing("p0050", 2), thing("p0050x", 2))
+        await listener.wait_synced()
+        rig.delete("default/p0001")
+        await settle()
+
+    assert (view.objects, view.broken) == (rig.states, [])
+
+
+async def test_slow_handler_gets_initial_objects_as_it_has_room() -> None:
+    rig = Followed(*things(2000))
+    rig.confirm()
+    fast, slow = Recorder(), Slow(0.001)
+    async with rig.running():
+        one, other = rig.listen(fast), rig.listen(slow)
+        await asyncio.sleep(0.1)
+        assert other.depth < 600
+        assert one.synced
+        assert not other.synced
+        assert list(rig.follower.starting) == [other]
+        await other.wait_synced()
+
+    assert len(slow.record) == len(fast.record) == 2000
+    assert rig.follower.starting == {}
+
+
+async def test_changes_up_to_the_cursor_are_told_while_a_handler_starts() -> None:
+    rig = Followed(*things(1500))
+    rig.confirm()
+    view = View()
+
+    async def slow(event: Notification) -> None:
+        await asyncio.sleep(0.001)
+        view(event)
+
+    async with rig.running():
+        listener = rig.listen(slow)
+        await asyncio.sleep(0.05)
+        rig.put(thing("p0001", 2), thing("p1400", 2), thing("p0001x", 2))
+        rig.delete("default/p0002", "default/p1401")
+        await listener.wait_synced()
+        await listener.wait_idle()
+
+    assert (view.objects, view.broken) == (rig.states, [])
+
+
+async def test_handler_that_is_removed_while_it_starts_gets_no_more() -> None:
+    rig = Followed(*things(1500))
+    rig.confirm()
+    slow = Slow(0.01)
+    async with rig.running():
+        listener = rig.listen(slow)
+        await asyncio.sleep(0.1)
+        rig.processor.remove(listener)
+        with pytest.raises(InformerStopped):
+            await listener.wait_synced()
+
+        await asyncio.sleep(1)
+        assert rig.follower.starting == {}
+        assert len(slow.record) < 20
+
+
+async def test_handler_of_a_confirmed_empty_store_is_synced() -> None:
+    rig = Followed(thing("a"))
+    rig.delete("default/a")
+    rig.confirm()
+    view = View()
+    async with rig.running():
+        listener = rig.listen(view)
+        await listener.wait_synced()
+        rig.list_into_empty(thing("b"))
+        await settle()
+
+    assert view.objects == {"default/b": "1"}
+
+
+async def test_list_into_the_empty_store_is_new_for_every_handler() -> None:
+    rig = Followed(thing("a"))
+    rig.confirm()
+    events: list[Notification] = []
+    rig.listen(events.append)
+    async with rig.running():
+        rig.delete("default/a", missed=True)
+        rig.list_into_empty(*things(100))
+        rig.put(thing("p0001", 2))
+        await settle()
+        rig.put(thing("p0002", 2))
+        await settle()
+
+    assert kinds(events[:3]) == [
+        "added a@1 initial",
+        "deleted a@1 missed",
+        "added p0000@1",
+    ]
+    assert kinds(events[-1:]) == ["updated p0002@2"]
+    assert len(events) == 103
+
+
+async def test_cluster_scoped_objects_are_told() -> None:
+    node = thing("n1", namespace=None)
+    rig = Followed(node)
+    rig.confirm()
+    view = View()
+    async with rig.running():
+        rig.listen(view)
+        await settle()
+
+    assert view.objects == {node.key: "1"}
+
+
+async def test_coalescing_handler_starts() -> None:
+    rig = Followed(*things(3000))
+    rig.confirm()
+    slow = Slow(0.001)
+    async with rig.running():
+        listener = rig.listen(slow, coalesce=True)
+        await listener.wait_synced()
+
+    assert len(slow.record) == 3000
+
+
+# ---------------------------------------------------------------- resyncs
+
+
+async def test_resync_repeats_the_told_states_in_order() -> None:
+    rig = Followed(thing("a"), thing("b"))
+    rig.confirm()
+    events: list[Notification] = []
+    view = View()
+    rig.listen(events.append, resync=Resync(10, None))  # type: ignore[arg-type]
+    rig.listen(view)
+    async with rig.running():
+        await asyncio.sleep(9)
+        rig.put(thing("b", 2))
+        await asyncio.sleep(2)
+
+    assert kinds(events) == [
+        "added a@1 initial",
+        "added b@1 initial",
+        "updated b@2",
+        "updated a@1 resync",
+        "updated b@2 resync",
+    ]
+
+
+# ---------------------------------------------------------------- behind
+
+
+async def test_follower_that_was_trimmed_past_tells_the_difference() -> None:
+    rig = Followed(*things(10))
+    rig.confirm()
+    events: list[Notification] = []
+    view = View()
+    rig.listen(events.append)
+    rig.listen(view)
+    async with rig.running():
+        events.clear()
+        for version in (2, 3, 4):
+            rig.put(thing("p0001", version), thing("new", version))
+
+        rig.delete("default/p0002", "default/new")
+        rig.put(thing("p0003", 5, uid="other"))
+        rig.put(thing("brief", 5))
+        rig.delete("default/brief")
+        rig.trim(rig.env.header.last + 1)
+        rig.put(thing("p0004", 6), thing("p0001", 7))
+        await settle()
+
+    assert sorted(kinds(events)) == [
+        "added p0003@5",
+        "deleted p0002@1 missed",
+        "deleted p0003@1 missed",
+        "updated p0001@7",
+        "updated p0004@6",
+    ]
+    assert (view.objects, view.broken) == (rig.states, [])
+
+
+async def test_follower_waits_for_a_difference_that_is_being_written() -> None:
+    rig = Followed(thing("a"))
+    rig.confirm()
+    view = View()
+    rig.listen(view)
+    async with rig.running():
+        rig.put(thing("a", 2))
+        rig.trim(2)
+        rig.journal.writing = True
+        await settle()
+        assert view.objects == {"default/a": "1"}
+        assert rig.follower.behind == 1
+
+        rig.journal.writing = False
+        await asyncio.sleep(0.06)
+        assert view.objects == {"default/a": "2"}
+
+
+async def test_follower_that_missed_a_first_list_tells_every_object() -> None:
+    rig = Followed(thing("a"), thing("b"))
+    rig.confirm()
+    view = View()
+    rig.listen(view)
+    async with rig.running():
+        rig.delete("default/a", "default/b")
+        rig.list_into_empty(thing("b", 2), thing("c", 3))
+        rig.put(thing("d", 4))
+        rig.trim(rig.env.header.last + 1)
+        await settle()
+
+    assert (view.objects, view.broken) == (rig.states, [])
+
+
+async def test_deletions_are_found_after_a_trim_before_the_confirmation() -> None:
+    rig = Followed(*things(3))
+    events: list[Notification] = []
+    rig.listen(events.append)
+    async with rig.running():
+        rig.delete("default/p0001")
+        rig.put(thing("new", 2), thing("p0002", 2))
+        rig.trim(rig.env.header.last + 1)
+        rig.delete("default/new")
+        await settle()
+        rig.confirm()
+        await settle()
+
+    assert kinds(events) == [
+        "deleted p0001@1 missed",
+        "added p0000@1 initial",
+        "added p0002@2 initial",
+    ]
+
+
+# ---------------------------------------------------------------- effort
+
+
+async def test_follower_decodes_nothing_that_nobody_is_told() -> None:
+    rig = Followed(*things(10))
+    rig.confirm()
+    async with rig.running():
+        rig.put(*things(10, start=5))
+        await settle()
+
+        assert (rig.env.decoded, rig.follower.behind) == (0, 0)
+
+
+async def test_idle_follower_looks_once_a_second() -> None:
+    rig = Followed(*things(10))
+    rig.confirm()
+    view = View()
+    rig.listen(view)
+    async with rig.running():
+        reads = rig.env.reads
+        await asyncio.sleep(60)
+
+        assert rig.env.reads - reads == pytest.approx(60, abs=1)
+
+
+async def test_follower_finds_changes_without_a_wake_up() -> None:
+    rig = Followed(thing("a"))
+    rig.confirm()
+    view = View()
+    rig.listen(view)
+    async with rig.running():
+        rig.slot.wake = lambda: None
+        rig.put(thing("a", 2))
+        await asyncio.sleep(1.01)
+
+    assert view.objects == {"default/a": "2"}
+
+
+async def test_indexes_of_this_process_follow_the_store() -> None:
+    rig = Followed(*things(100))
+    rig.contents.private = True
+    async with rig.running():
+        rig.put(thing("p0001", 2), thing("new", 2))
+        rig.delete("default/p0002")
+        await settle()
+        assert rig.contents.indexed.objects == rig.states  # unconfirmed, too
+
+        rig.delete(*rig.contents.objects)
+        rig.list_into_empty(thing("b", 2), thing("c", 3))
+        await settle()
+
+    assert (rig.contents.indexed.objects, rig.contents.indexed.broken) == (
+        rig.states,
+        [],
+    )
+
+
+# ---------------------------------------------------------------- failures
+
+
+async def test_follower_ends_when_its_directory_has_vanished() -> None:
+    rig = Followed(thing("a"))
+    rig.confirm()
+    task = asyncio.create_task(rig.follower.run())
+    await asyncio.sleep(2)
+    rig.env.failure = CacheError("/cache has vanished")
+
+    with pytest.raises(CacheError, match="vanished"):
+        await task
+
+
+async def test_follower_ends_when_entries_are_missing() -> None:
+    rig = Followed(thing("a"))
+    rig.confirm()
+    rig.listen(View())
+    task = asyncio.create_task(rig.follower.run())
+    await settle()
+    rig.put(thing("a", 2))
+    rig.journal.entries.clear()
+
+    with pytest.raises(CacheError, match="entry 1 of 1 is missing"):
+        await task
+
+
+# ---------------------------------------------------------------- waiting tasks
+
+
+async def test_waiter_for_a_key_gets_each_state_after_the_one_it_read() -> None:
+    rig = Followed(thing("a"))
+    rig.confirm()
+    async with rig.running():
+        rig.put(thing("a", 2), thing("b", 2), thing("a", 3))
+        with rig.follower.reading():
+            assert rig.follower.behind == 0  # the follower has not run since
+
+        with rig.waiters.for_key("default/a") as waiter:
+            rig.put(thing("a", 4), thing("b", 4))
+            rig.delete("default/a")
+            await settle()
+
+            states = [
+                None if it is None else it.resource_version for it in waiter.states
+            ]
+            assert states == ["4", None]
+            assert rig.env.decoded == 3  # nothing of b, the old state of the update
+
+
+async def test_waiter_for_a_key_gets_a_list_into_the_empty_store() -> None:
+    rig = Followed(thing("a"))
+    rig.confirm()
+    async with rig.running():
+        rig.delete("default/a")
+        with rig.follower.reading(), rig.waiters.for_key("default/b") as waiter:
+            rig.list_into_empty(thing("b", 2), thing("c", 3))
+            await settle()
+
+            assert [it and it.resource_version for it in waiter.states] == ["2"]
+
+
+async def test_waiters_for_versions_and_steps_follow_the_store() -> None:
+    rig = Followed(thing("a"))
+    async with rig.running():
+        with rig.waiters.for_version(101, None) as reached:
+            rig.wrote("101")
+            await settle()
+            assert not reached.is_set()  # unconfirmed
+
+            rig.confirm()
+            await settle()
+            assert reached.is_set()
+
+        with rig.waiters.for_steps() as step:
+            rig.state(in_step=1.0)
+            await settle()
+            assert not step.is_set()
+
+            rig.put(thing("b"))
+            await settle()
+            assert step.is_set()
+
+
+async def test_history_reset_wakes_waiters_for_versions() -> None:
+    rig = Followed(thing("a"))
+    rig.confirm()
+    async with rig.running():
+        with rig.waiters.for_version(1000, None) as wakeup:
+            rig.state(history_resets=1)
+            await settle()
+
+            assert wakeup.is_set()
