@@ -291,7 +291,7 @@ class JournalModel:
             self._note(batch, {})
 
         now: dict[str, KubeObject] = {}
-        batch = [it for key in {*keys} for it in self._changed(now, key)]
+        batch = [it for key in dict.fromkeys(keys) for it in self._changed(now, key)]
         with self.env.write():
             self._write(batch)
             self.journal.append_listed(first=False)
@@ -328,9 +328,9 @@ class JournalModel:
 
     def _note(self, batch: list[Notification], now: dict[str, KubeObject]) -> None:
         """Record the objects after each entry."""
-        number = self.env.header.last - len(batch)
-        state = dict(self.history[number])
-        for number, event in enumerate(batch, number + 1):
+        before = self.env.header.last - len(batch)
+        state = dict(self.history[before])
+        for number, event in enumerate(batch, before + 1):
             match event:
                 case Added(new) | Updated(_, new):
                     state[new.key] = _Records.encode(new)
