@@ -103,9 +103,7 @@ class PrivateBuilding:
 
     def begin(self, contents: DiskContents) -> None:
         """Begin again, as the objects were replaced."""
-        self.indexes = {
-            name: private_index(function) for name, function in self._functions.items()
-        }
+        self.indexes = {name: private_index() for name in self._functions}
         # Name of the last object that was indexed.
         self._after: bytes | None = None
 
@@ -139,7 +137,7 @@ class PrivateBuilding:
         self._contents.growing.remove(self)
 
 
-def private_index(function: IndexFunction[KubeObject]) -> Index[str]:
+def private_index() -> Index[str]:
     """Return an empty index of keys; its values are put by `put_private`."""
     # Not the function itself: its values are kept even if calling it again is cheap.
     return Index(_never_called)

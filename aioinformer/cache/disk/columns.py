@@ -57,7 +57,7 @@ class Columns:
 
     # ------------------------------------------------------------ changes
 
-    def add(self, txn: lmdb.Transaction, key: str, labels: bytes) -> int:
+    def add(self, txn: lmdb.Transaction[bytes], key: str, labels: bytes) -> int:
         """Add the labels of a new object; return the number of its chunk."""
         chunk = self._changed.get(self._open)
         if chunk is None or len(chunk) >= CHUNK:
@@ -67,19 +67,19 @@ class Columns:
         return self._open
 
     def change(
-        self, txn: lmdb.Transaction, number: int, key: str, labels: bytes
+        self, txn: lmdb.Transaction[bytes], number: int, key: str, labels: bytes
     ) -> None:
         """Replace the labels of an object, in its chunk."""
         self._chunk(txn, number)[_json_string(key)] = labels
 
-    def remove(self, txn: lmdb.Transaction, number: int, key: str) -> None:
+    def remove(self, txn: lmdb.Transaction[bytes], number: int, key: str) -> None:
         """Remove the labels of an object from its chunk."""
         chunk = self._chunk(txn, number)
         chunk.pop(_json_string(key), None)
         if len(chunk) <= _SPARSE:
             self._sparse.add(number)
 
-    def flush(self, txn: lmdb.Transaction) -> None:
+    def flush(self, txn: lmdb.Transaction[bytes]) -> None:
         """Write the changed chunks, in a write transaction."""
         for number, chunk in self._changed.items():
             if chunk:
@@ -101,7 +101,7 @@ class Columns:
         self._sparse.clear()
         self._open = 0
 
-    def _chunk(self, txn: lmdb.Transaction, number: int) -> dict[bytes, bytes]:
+    def _chunk(self, txn: lmdb.Transaction[bytes], number: int) -> dict[bytes, bytes]:
         chunk = self._changed.get(number)
         if chunk is None:
             text = txn.get(_NUMBER.pack(number), b"", self._database)
@@ -111,7 +111,7 @@ class Columns:
 
         return chunk
 
-    def _chunk_with_room(self, txn: lmdb.Transaction) -> dict[bytes, bytes]:
+    def _chunk_with_room(self, txn: lmdb.Transaction[bytes]) -> dict[bytes, bytes]:
         """Open a chunk for new objects."""
         if not self._open:
             self._open = self._newest(txn)
@@ -126,7 +126,7 @@ class Columns:
         self._open = self._newest(txn) + 1
         return self._chunk(txn, self._open)
 
-    def _newest(self, txn: lmdb.Transaction) -> int:
+    def _newest(self, txn: lmdb.Transaction[bytes]) -> int:
         with txn.cursor(self._database) as cursor:
             stored = _NUMBER.unpack(cursor.key())[0] if cursor.last() else 0
 
@@ -135,7 +135,10 @@ class Columns:
     # ------------------------------------------------------------ search
 
     def search(
-        self, txn: lmdb.Transaction, selector: LabelSelector, namespace: str | None
+        self,
+        txn: lmdb.Transaction[bytes],
+        selector: LabelSelector,
+        namespace: str | None,
     ) -> Iterator[str]:
         """Yield the keys of the objects whose labels match, in a transaction.
 

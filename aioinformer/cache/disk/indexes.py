@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aioinformer._user_code import user_errors
 from aioinformer.cache.disk.records import LONGEST_NAME, key_of, name_of
-from aioinformer.cache.index import by_namespace, pack_values
+from aioinformer.cache.index import by_namespace, pack_values, unpack_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -250,7 +250,7 @@ class StoredEntries:
 
     def names(self, value: str) -> list[bytes]:
         """Return the names of the objects that have a value."""
-        with self._contents.cursor("entries") as cursor:
+        with self._contents.generation.entries() as cursor:
             if not cursor.set_key(_entry(self._number, value)):
                 return []
 
@@ -258,19 +258,19 @@ class StoredEntries:
 
     def has(self, value: str, key: str) -> bool:
         """Return whether an object has a value."""
-        with self._contents.cursor("entries") as cursor:
+        with self._contents.generation.entries() as cursor:
             return bool(cursor.set_key_dup(_entry(self._number, value), name_of(key)))
 
     def count(self, value: str) -> int:
         """Return their number."""
-        with self._contents.cursor("entries") as cursor:
+        with self._contents.generation.entries() as cursor:
             found = cursor.set_key(_entry(self._number, value))
             return cursor.count() if found else 0
 
     def values(self) -> list[str]:
         """Return all values."""
         prefix = _NUMBER.pack(self._number)
-        with self._contents.cursor("entries") as cursor:
+        with self._contents.generation.entries() as cursor:
             if not cursor.set_range(prefix):
                 return []
 
@@ -281,9 +281,9 @@ class StoredEntries:
 
     def _value(self, entry: bytes, name: bytes) -> str:
         if len(entry) <= _NUMBER.size + LONGEST_VALUE:
-            return entry[_NUMBER.size :].decode()
+            return str(entry[_NUMBER.size :], "utf-8")
 
-        values = self._contents.values_by_name(name).get(self._number)
+        values = self._contents.generation.values(name).get(self._number)
         same = (it for it in unpack_values(values) if _entry(self._number, it) == entry)
         return next(same)
 
@@ -320,7 +320,7 @@ class Namespaces:
         return _NAMESPACE(key) == value
 
     def _iterate(self, value: str) -> Iterator[bytes]:
-        with self._contents.cursor("objects") as cursor:
+        with self._contents.generation.names() as cursor:
             prefix = prefix_of(value)
             if prefix:
                 if cursor.set_range(prefix):
@@ -335,7 +335,7 @@ class Namespaces:
     def values(self) -> list[str]:
         """Return all namespaces."""
         found: dict[str, None] = {}
-        with self._contents.cursor("objects") as cursor:
+        with self._contents.generation.names() as cursor:
             more = cursor.first()
             while more:
                 name = cursor.key()
@@ -356,7 +356,7 @@ _NAMESPACE: Final[Callable[[str], str]] = by_namespace.of_key  # type: ignore[at
 def prefix_of(namespace: str) -> bytes:
     """Return the prefix of all names in a namespace; empty if they have none."""
     prefix = f"{namespace}/".encode("utf-8", "surrogatepass") if namespace else b""
-    return prefix if len(prefix) < LONGEST_NAME // 2 else b""
+    return prefix if len(prefix) <= LONGEST_NAME else b""
 
 
 class PrivateEntries:

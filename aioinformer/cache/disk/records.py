@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from hashlib import sha256
 from struct import Struct
-from struct import error as StructError
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Head", "Records", "key_of", "labels_text", "name_of", "state_of"]
 
-LONGEST_NAME: Final = 320
-"""Size of the longest key that is a key in LMDB, too. It is enough for a namespace and
-a DNS name."""
+LONGEST_NAME: Final = 440
+"""Size of the longest key that is a key in LMDB, too. Those of Kubernetes have at most
+317 bytes, except for a few kinds that allow any name."""
 
 DICTIONARIES_KEPT: Final = 32
 """Number of dictionaries that are kept though no stored object names them. Entries of
@@ -47,35 +47,38 @@ _STATE: Final = Struct("<IIII")
 _PLAIN: Final = 0
 _WITHOUT_DICTIONARY: Final = 1
 
+_NO_NAME: Final = b"\0"
+
 _NUMBER: Final = Struct(">I")
 # Numbers of all dictionaries, oldest first.
 _ORDER: Final = b"order"
 
 _values_encoder: Final = msgspec.msgpack.Encoder()
-_values_decoder: Final = msgspec.msgpack.Decoder(dict[int, str | bytes])
+_values_decoder: Final = msgspec.msgpack.Decoder(dict[int, Any])
 labels_text: Final = msgspec.json.Encoder().encode
 """Function that returns labels as JSON."""
 
 
 def name_of(key: str) -> bytes:
-    """Return what a key of an object is in LMDB, whose keys are not empty, nor long."""
+    """Return what a key of an object is in LMDB, whose keys are not empty, nor long.
+
+    Names sort like keys, except for long ones that begin with the same 440 bytes.
+    """
     name = key.encode("utf-8", "surrogatepass")
     if 0 < len(name) <= LONGEST_NAME:
         return name
 
-    # The namespace stays in front, for reads by namespace.
-    namespace = name[: name.find(b"/") + 1]
-    short = namespace if len(namespace) < LONGEST_NAME // 2 else b""
-    return short + b"\0" + sha256(name).digest()
+    return name[:LONGEST_NAME] + sha256(name).digest() if name else _NO_NAME
 
 
 def key_of(name: bytes, record: bytes) -> str:
     """Return the key of an object, by the key in LMDB and its record."""
-    if b"\0" in name:
+    if len(name) > LONGEST_NAME:
         _, values, size = _HEAD.unpack_from(record)
-        name = record[_HEAD.size + values : _HEAD.size + values + size] or name
+        start = _HEAD.size + values
+        name = record[start : start + size]
 
-    return name.decode("utf-8", "surrogatepass")
+    return "" if name == _NO_NAME else name.decode("utf-8", "surrogatepass")
 
 
 def state_of(record: bytes) -> bytes:
@@ -114,7 +117,7 @@ class Records:
         self._contexts: dict[int, ObjectContext] = {_PLAIN: self._plain}
         # The last write transaction, and the dictionaries that are known to be stored
         # in it, by number and generation. An aborted transaction leaves nothing wrong.
-        self._transaction: lmdb.Transaction | None = None
+        self._transaction: lmdb.Transaction[bytes] | None = None
         self._stored: set[tuple[int, int | None]] = set()
 
     @property
@@ -198,7 +201,7 @@ class Records:
                 self._labels.get(bytes(record[version:labels])),
                 self._context(number, key) if context is None else context,
             )
-        except (StructError, UnicodeDecodeError, DecodeError) as exc:
+        except (struct.error, UnicodeDecodeError, DecodeError) as exc:
             raise self._damaged(key, exc) from exc
 
     def head(self, record: bytes) -> Head:
@@ -211,7 +214,7 @@ class Records:
             chunk, values, size = _HEAD.unpack_from(record)
             state = _HEAD.size + values + size
             _, uid, version, labels = _STATE.unpack_from(record, state)
-        except StructError as exc:
+        except struct.error as exc:
             raise self._damaged("", exc) from exc
 
         start = state + _STATE.size + uid + version
@@ -322,7 +325,7 @@ class Records:
 
             return True
 
-    def _numbers(self, txn: lmdb.Transaction, name: bytes) -> list[int]:
+    def _numbers(self, txn: lmdb.Transaction[bytes], name: bytes) -> list[int]:
         found = txn.get(name, b"", self._dictionaries)
         return [number for (number,) in _NUMBER.iter_unpack(found)]
 
