@@ -113,11 +113,18 @@ class Contents:
     def __init__(self) -> None:
         self.objects: dict[str, KubeObject] = {}
         self.private = False
+        self.missing: dict[str, object] = {}
         self.indexed = View()
 
     def after(self, key: str, limit: int) -> list[KubeObject]:
         keys = sorted(it for it in self.objects if it > key)
         return [self.objects[it] for it in keys[:limit]]
+
+    def listed(self) -> None:
+        self.indexed.objects.clear()
+
+    def followed(self) -> None:
+        self.missing.clear()
 
     def follow(
         self, changes: Iterable[tuple[KubeObject | None, KubeObject | None]]

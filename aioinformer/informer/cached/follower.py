@@ -89,12 +89,20 @@ class _PrivateIndexes:
 
     def __init__(self, contents: DiskContents) -> None:
         self._contents = contents
+        self.any: bool = False
+        """True if there are such indexes."""
 
     def put(self, batch: Batch, _: float) -> None:
         self._contents.follow(_states(event) for event in batch if event is not None)
 
     def mark_synced(self) -> None:
-        """Do nothing: reads by index work at any time."""
+        """Make the indexes readable."""
+        self._contents.followed()
+
+    def refresh(self) -> bool:
+        """Look which indexes there are; return True if some lack objects."""
+        self.any = self._contents.private
+        return self.any and bool(self._contents.missing)
 
 
 @dataclass(slots=True)
@@ -345,6 +353,9 @@ class Follower:
         with self._env.read():
             header = self._header = self._env.header
             changed = self._read_writer()
+            if self._indexes.refresh():
+                self._starting.setdefault(self._indexes, _Walk())
+
             pause = self._read_journal(header, over)
             if self.behind == 0:
                 if not self.synced and self._is_confirmed(header):
@@ -440,7 +451,7 @@ class Follower:
         joined: list[_Sink] = [
             it for it in self._processor.listeners if it not in starting
         ]
-        if self._contents.private and self._indexes not in starting:
+        if self._indexes.any and self._indexes not in starting:
             joined.append(self._indexes)
 
         return joined
@@ -509,6 +520,7 @@ class Follower:
         for sink in sinks:
             self._starting.setdefault(sink, _Walk(initial=initial)).cursor = ""
 
+        self._contents.listed()
         self._resyncs.clear()
         # For the tasks that wait for a key.
         self._pending = dict.fromkeys(self._waiters.keys, b"")
@@ -612,7 +624,7 @@ class Follower:
     def _step(self, walks: dict[_Sink, _Walk], sinks: list[_Sink]) -> None:
         """Tell the next objects to sinks whose walks are equal; end walks at the end."""
         walk = walks[sinks[0]]
-        skips = sinks == [self._indexes] and not self._contents.private
+        skips = sinks == [self._indexes] and not self._indexes.any
         objects = [] if skips else self._contents.after(walk.cursor, _CHUNK)
         batch = walk.batch(objects)
         now = asyncio.get_running_loop().time()
