@@ -18,7 +18,6 @@ import msgspec
 
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.disk.header import WriterState
-from aioinformer.errors import CacheError
 from aioinformer.informer.cached.journal import EntryKind
 from aioinformer.informer.handlers.inbox import Snapshot
 from aioinformer.informer.listwatch.watch_events import same_state
@@ -418,19 +417,14 @@ class Follower:
                 break
 
             entries = self._journal.read(slot.position, _CHUNK)
-            if entries:
+            if entries is not None:
                 self._tell(entries)
-            elif entries is None:
+            else:
                 lost = self._journal.behind(slot.name, slot.position)
                 if lost is None:
                     return RETRY_SECONDS
 
                 self._fall_behind(lost)
-            else:
-                raise CacheError(
-                    f"{self._name} cannot read the journal of {self._env.path}: entry "
-                    f"{slot.position + 1} of {header.last} is missing"
-                )
 
             if over():
                 break
