@@ -167,7 +167,8 @@ class Environment:
 
         Args:
             path: Directory, as `safe_directory()` returned it.
-            create: False to neither create nor set aside a file, but raise.
+            create: False to only read: it creates nothing, sets no file aside, and
+                refuses `write()`.
 
         Raises:
             OptionsError: If the package `lmdb` is not installed.
@@ -253,6 +254,7 @@ class Environment:
                 max_readers=_READERS,
                 max_dbs=_DATABASES,
                 max_spare_txns=1,
+                readonly=not self._create,
             )
         except (
             self._lmdb.CorruptedError,
@@ -277,36 +279,37 @@ class Environment:
             raise
 
     def _check_format(self) -> None:
-        # Databases of a read transaction would end with it. This one writes only if the
-        # file is new.
-        with self._env.begin(write=True) as txn:
-            names = self._env.dbs(txn)
-            if _META not in names and self._env.stat()["entries"]:
+        names = self._env.dbs()
+        if _META not in names:
+            if self._env.stat()["entries"] or not self._create:
                 raise _Doubtful("it is not a store of aioinformer")
 
-            opened = {
-                name.decode(): self._env.open_db(name, txn=txn, create=False)
-                for name in names
-            }
-            if not opened:
-                opened[_META.decode()] = self._env.open_db(_META, txn=txn)
-                txn.put(_HEADER, _encode(Header()), db=opened[_META.decode()])
+            with self._env.begin(write=True) as txn:
+                meta = self._env.open_db(_META, txn=txn)
+                txn.put(_HEADER, _encode(Header()), overwrite=False, db=meta)
 
-            stored = txn.get(_HEADER, b"", opened[_META.decode()])
-            try:
-                found = _decode_format(stored).format
-                if found == FORMAT:
-                    _decode_header(stored)
-            except msgspec.MsgspecError as exc:
-                raise _Doubtful(f"its header is damaged ({exc})") from exc
+            names = [_META]
 
-            if found != FORMAT:
-                raise _Doubtful(
-                    f"it has format {found}, and this version uses {FORMAT}"
-                )
+        # Takes a write transaction, if this process may write: databases that a read
+        # transaction has opened would end with it.
+        opened = {
+            name.decode(): self._env.open_db(name, create=False) for name in names
+        }
+        self._meta = opened[_META.decode()]
+        with self._env.begin() as txn:
+            stored = txn.get(_HEADER, b"", self._meta)
+
+        try:
+            found = _decode_format(stored).format
+            if found == FORMAT:
+                _decode_header(stored)
+        except msgspec.MsgspecError as exc:
+            raise _Doubtful(f"its header is damaged ({exc})") from exc
+
+        if found != FORMAT:
+            raise _Doubtful(f"it has format {found}, and this version uses {FORMAT}")
 
         self._databases = opened
-        self._meta = opened[_META.decode()]
 
     def close(self) -> None:
         """Close it, unless it has other users in this process. Idempotent for the last.
@@ -330,24 +333,26 @@ class Environment:
                 self._lock.close()
 
     def _close(self) -> None:
-        if not self._lock.enter(_OPENING_SECONDS):
-            self._env.close()
-            return
-
         try:
-            session = Session.read(self.path)
-            same = self._find() == self._identity
-            if session and same and self._damage:
-                session._replace(state="damaged").write(self.path)
-            elif session and same and self._create and self._lock.is_alone():
-                self._env.sync(True)
-                session._replace(state="closed", early_ends=0).write(self.path)
-        except (OSError, self._failures):
+            if self._find() == self._identity and self._lock.enter(_OPENING_SECONDS):
+                self._end_session()
+        except (CacheError, OSError, self._failures):
             # It is not marked then, and not trusted after a restart of the machine.
             pass
         finally:
             self._env.close()
             self._lock.leave()
+
+    def _end_session(self) -> None:
+        session = Session.read(self.path)
+        if session is None or not self._create:
+            return
+
+        if self._damage:
+            session._replace(state="damaged").write(self.path)
+        elif self._lock.is_alone():
+            self._env.sync(True)
+            session._replace(state="closed", early_ends=0).write(self.path)
 
     # -------------------------------------------------------- transactions
 
@@ -533,6 +538,9 @@ class Environment:
 
         if self._thread().depth:
             raise InternalError(f"database {name!r} is opened within a transaction")
+
+        if not self._create:
+            raise CacheError(f"the cache {self.path} has no database {name!r} yet")
 
         # LMDB wants one thread at a time here.
         with self._naming, self.write() as txn:
@@ -743,6 +751,7 @@ _CAUSES = {
         f"{_READERS} transactions are open. Use it from fewer processes or threads"
     ),
     "DbsFullError": f"it has {_DATABASES} databases. Use fewer indexes",
+    "ReadonlyError": "it was opened to be read only",
     "LockError": (
         "another container uses it, with the same process id. Let the containers share "
         "their process ids (shareProcessNamespace: true), or give each a cache_dir of "

@@ -504,6 +504,7 @@ class Follower:
         decode = self._records.decode
         known = [(key, record) for key, record in self._pending.items() if record]
         self._publish([Deleted(decode(key, record), True) for key, record in known])
+        self._tell_gone(_never)
         sinks: list[_Sink] = [*self._processor.listeners, self._indexes]
         for sink in sinks:
             self._starting.setdefault(sink, _Walk(initial=initial)).cursor = ""

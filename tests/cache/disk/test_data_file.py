@@ -301,5 +301,6 @@ def test_file_of_lmdb_1_is_left_to_lmdb(tmp_path: Path) -> None:
     with lmdb.open(str(tmp_path), lib_version=1) as env:
         env.sync(True)
     session = Session.new()
+    session.write(tmp_path)
 
     assert doubt(tmp_path, session) == ""

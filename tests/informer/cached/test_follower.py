@@ -475,3 +475,71 @@ async def test_follower_ends_when_entries_are_missing() -> None:
 
     with pytest.raises(CacheError, match="entry 1 of 1 is missing"):
         await task
+
+
+# ---------------------------------------------------------------- waiting tasks
+
+
+async def test_waiter_for_a_key_gets_each_state_after_the_one_it_read() -> None:
+    rig = Followed(thing("a"))
+    rig.confirm()
+    async with rig.running():
+        rig.put(thing("a", 2), thing("b", 2), thing("a", 3))
+        with rig.follower.reading():
+            assert rig.follower.behind == 0  # the follower has not run since
+
+        with rig.waiters.for_key("default/a") as waiter:
+            rig.put(thing("a", 4), thing("b", 4))
+            rig.delete("default/a")
+            await settle()
+
+            states = [
+                None if it is None else it.resource_version for it in waiter.states
+            ]
+            assert states == ["4", None]
+            assert rig.env.decoded == 3  # nothing of b, the old state of the update
+
+
+async def test_waiter_for_a_key_gets_a_list_into_the_empty_store() -> None:
+    rig = Followed(thing("a"))
+    rig.confirm()
+    async with rig.running():
+        rig.delete("default/a")
+        with rig.follower.reading(), rig.waiters.for_key("default/b") as waiter:
+            rig.list_into_empty(thing("b", 2), thing("c", 3))
+            await settle()
+
+            assert [it and it.resource_version for it in waiter.states] == ["2"]
+
+
+async def test_waiters_for_versions_and_steps_follow_the_store() -> None:
+    rig = Followed(thing("a"))
+    async with rig.running():
+        with rig.waiters.for_version(101, None) as reached:
+            rig.wrote("101")
+            await settle()
+            assert not reached.is_set()  # unconfirmed
+
+            rig.confirm()
+            await settle()
+            assert reached.is_set()
+
+        with rig.waiters.for_steps() as step:
+            rig.state(in_step=1.0)
+            await settle()
+            assert not step.is_set()
+
+            rig.put(thing("b"))
+            await settle()
+            assert step.is_set()
+
+
+async def test_history_reset_wakes_waiters_for_versions() -> None:
+    rig = Followed(thing("a"))
+    rig.confirm()
+    async with rig.running():
+        with rig.waiters.for_version(1000, None) as wakeup:
+            rig.state(history_resets=1)
+            await settle()
+
+            assert wakeup.is_set()
