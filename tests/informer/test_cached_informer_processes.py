@@ -55,7 +55,9 @@ async def test_reader_takes_over_from_a_killed_writer_within_two_seconds(
                 server.create(CONFIG_MAPS, {"metadata": {"name": "b"}})
                 await reader.line("Added b")
                 assert asyncio.get_running_loop().time() - began < 2
-                made = [it.verb for it in server.requests if it.resource == "configmaps"]
+                made = [
+                    it.verb for it in server.requests if it.resource == "configmaps"
+                ]
                 assert made == ["watch"]
                 reader.interrupt(signal.SIGINT)
                 await reader.end()

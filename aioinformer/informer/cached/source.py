@@ -287,7 +287,9 @@ class CachedSource:
     async def _identity(self) -> Header:
         """Return the identity of the objects of this informer."""
         source = self._parts.list_watch
-        endpoint = await source.endpoint_print() if isinstance(source, Identified) else ""
+        endpoint = (
+            await source.endpoint_print() if isinstance(source, Identified) else ""
+        )
         return Header(
             selection=self._place.selection,
             endpoint=endpoint,
