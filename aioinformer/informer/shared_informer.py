@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from aioinformer.errors import HandlerError
     from aioinformer.informer.cached.source import CachePlace
     from aioinformer.informer.handlers.event_handlers import E, F, Outcome, U
-    from aioinformer.informer.listwatch.interface import Resume
     from aioinformer.informer.namespace_sources import NamespaceSource
     from aioinformer.informer.notifications import Notification
     from aioinformer.informer.status import InformerStatus
@@ -820,25 +819,11 @@ class SharedInformer:
         self,
         place: CachePlace,
         list_watches: Mapping[str | None, ListerWatcher],
-        reflector: partial[Reflector],
+        reflector: Callable[..., Reflector],
         sources: Callable[[Callable[..., Reflector]], tuple[NamespaceSource, ...]],
     ) -> CachedSource:
         """Return the source of an informer whose objects are on disk."""
         (list_watch,) = list_watches.values()
-
-        def new_reflector(pipeline: Pipeline, resume: Resume) -> Reflector:
-            return reflector(
-                list_watch,
-                pipeline,
-                name=self.name,
-                metrics=self._metrics,
-                resume=resume,
-            )
-
-        def in_memory(resume: Resume) -> NamespaceSource:
-            (source,) = sources(partial(reflector, resume=resume))
-            return source
-
         parts = InformerParts(
             name=self.name,
             list_watch=list_watch,
@@ -850,8 +835,8 @@ class SharedInformer:
             run_state=self._run_state,
             metrics=self._metrics,
             on_change=self._reflector_changed,
-            reflector=new_reflector,
-            in_memory=in_memory,
+            reflector=reflector,
+            in_memory=sources,
         )
         return CachedSource(parts, place)
 

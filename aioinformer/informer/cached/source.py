@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.store.pipeline import Pipeline
     from aioinformer.informer.store.transformer import Transformer
     from aioinformer.informer.store.waiters import StoreWaiters
-    from aioinformer.metrics import MetricsSink
+    from aioinformer.metrics import ScopedSink
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
     from aioinformer.watch.interface import ListerWatcher
@@ -124,8 +124,9 @@ class InformerParts:
         run_state: State of the run.
         metrics: Sink of the informer.
         on_change: Function called after each change of the state.
-        reflector: Function that returns the reflector of a pipeline, for the writer.
-        in_memory: Function that returns the source of an informer in memory.
+        reflector: Constructor of a reflector, with the options of the informer.
+        in_memory: Function that returns the source of an informer in memory, for such a
+            constructor.
     """
 
     name: str
@@ -136,10 +137,10 @@ class InformerParts:
     transformer: Transformer
     reporter: ErrorReporter
     run_state: RunState
-    metrics: MetricsSink
+    metrics: ScopedSink
     on_change: Callable[[], None]
-    reflector: Callable[[Pipeline, Resume], Reflector]
-    in_memory: Callable[[Resume], NamespaceSource]
+    reflector: Callable[..., Reflector]
+    in_memory: Callable[[Callable[..., Reflector]], tuple[NamespaceSource, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +298,14 @@ class CachedSource:
         )
 
     def _new_reflector(self, pipeline: Pipeline, resume: Resume) -> Reflector:
-        reflector = self._parts.reflector(pipeline, resume)
+        parts = self._parts
+        reflector = parts.reflector(
+            parts.list_watch,
+            pipeline,
+            name=parts.name,
+            metrics=parts.metrics,
+            resume=resume,
+        )
         reflector.set_watch_error_handler(self._on_error)
         return reflector
 
@@ -403,7 +411,9 @@ class CachedSource:
                 listener.mark_synced()
 
         comparable = store is None or same_identity(store.env.header, self._claims)
-        memory = self._memory = parts.in_memory(Resume(comparable=comparable))
+        reflector = partial(parts.reflector, resume=Resume(comparable=comparable))
+        (memory,) = parts.in_memory(reflector)
+        self._memory = memory
         memory.set_watch_error_handler(self._on_error)
         memory.pipeline.synced = self._kept
         self._store = None
