@@ -179,6 +179,23 @@ def test_store_is_not_marked_as_closed_by_a_kill(
     assert state_of(tmp_path) == "open"
 
 
+def test_damage_is_remembered_until_all_processes_have_left(
+    tmp_path: Path, other: StoreProcess
+) -> None:
+    env = Environment.open(tmp_path)
+    other("start()")
+    env.mark_damaged("a record")
+    env.close()
+
+    with pytest.raises(CacheError, match="a process found damaged data in it"):
+        Environment.open(tmp_path)
+    other("env.close()")
+    assert state_of(tmp_path) == "damaged"
+
+    Environment.open(tmp_path).close()
+    assert state_of(tmp_path) == "closed"
+
+
 def test_store_that_another_process_uses_is_not_set_aside(
     tmp_path: Path, other: StoreProcess
 ) -> None:
