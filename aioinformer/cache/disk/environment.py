@@ -688,6 +688,19 @@ class Environment:
         except self._failures as exc:
             raise self._error("read", exc) from exc
 
+    def processes_before(self, transaction: int) -> set[int]:
+        """Return the processes that read a snapshot from before a transaction.
+
+        Args:
+            transaction: Number of a write transaction, `lmdb.Transaction.id()`.
+        """
+        rows = (row.split() for row in self._env.readers().splitlines()[1:])
+        return {
+            int(process)
+            for process, _, snapshot in rows
+            if snapshot != "-" and int(snapshot) < transaction
+        }
+
     def _find(self) -> tuple[tuple[int, int] | None, ...]:
         """Return device and inode of the directory and its files."""
         return tuple(
