@@ -653,8 +653,10 @@ class Environment:
                 "process to use a cache again"
             )
 
+        # Before the size: other processes add pages, and then use them.
+        used = self.used
         size = os.lstat(self._data).st_size
-        if size < self.used:
+        if size < used:
             raise CacheError(
                 f"cannot use the cache {self.path}: {DATA} was truncated to {size} bytes. "
                 "Restart the process to use a cache again"
