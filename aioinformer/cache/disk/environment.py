@@ -695,8 +695,17 @@ class Environment:
 
         Args:
             transaction: Number of a write transaction, `lmdb.Transaction.id()`.
+
+        Raises:
+            CacheError: If the environment cannot be read.
         """
-        rows = (row.split() for row in self._env.readers().splitlines()[1:])
+        self._check_process()
+        try:
+            table = self._env.readers()
+        except self._failures as exc:
+            raise self._error("read", exc) from exc
+
+        rows = (row.split() for row in table.splitlines()[1:])
         return {
             int(process)
             for process, _, snapshot in rows

@@ -102,6 +102,31 @@ def test_slot_of_a_killed_reader_is_freed(
     assert env.reader_check() == 0
 
 
+def test_processes_that_read_older_snapshots_are_found(
+    env: Environment, other: StoreProcess
+) -> None:
+    def write() -> int:
+        with env.write() as txn:
+            env.set_header(Header())
+            return txn.id()
+
+    first = write()
+    other("start()")
+    assert env.processes_before(first + 10) == set()
+
+    other("env.read().__enter__() and None")
+    second = write()
+
+    assert env.processes_before(first) == set()
+    assert env.processes_before(second) == {other.pid}
+    with env.read():
+        assert env.processes_before(second) == {other.pid}
+        assert env.processes_before(second + 1) == {other.pid, os.getpid()}
+    other.kill()
+    env.reader_check()
+    assert env.processes_before(second) == set()
+
+
 # ------------------------------------------------------------ forks
 
 
