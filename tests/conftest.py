@@ -59,7 +59,11 @@ asyncio.set_event_loop(None)
 _TURNS = 50
 
 # Files whose tests call plain functions that read files, as users do in a thread.
-_MAY_BLOCK = {"tests/client/test_config.py"}
+_MAY_BLOCK = {
+    "tests/client/test_config.py",
+    "tests/informer/cached/test_follower.py",
+    "tests/informer/cached/test_follower_model.py",
+}
 
 
 def _unloaded(name: str) -> ModuleType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
 import os
@@ -221,12 +222,16 @@ class Environment:
         if not self._create:
             return
 
-        # A process that does not write may have opened a closed one.
-        if last is None or alone or last.state == "closed":
-            session = Session.new() if last is None else last.next(self.path)
-            session.write(
-                self.path, durable=last is not None and last.state == "closed"
-            )
+        if last is not None and last.state == "open":
+            if alone:
+                # It stays valid, also if there is no space for it.
+                with contextlib.suppress(OSError):
+                    last.next(self.path).write(self.path)
+
+            return
+
+        # If it was closed, that must not be on the disk any more when the file changes.
+        Session.new().write(self.path, durable=last is not None)
 
     def _replace(self, why: str, *, alone: bool) -> None:
         """Set the file aside, if this process may do that."""
@@ -496,8 +501,8 @@ class Environment:
     def _enlarge(self, seconds: float) -> None:
         """Enlarge the map, once no thread has a transaction, or else not at all."""
         with self._remap:
-            size = max(2 * self._size, 2 * self.used)
-            if not _may_map(size):
+            size = self._larger_map()
+            if size <= self._size:
                 return
 
             self._remapping = True
@@ -514,6 +519,17 @@ class Environment:
                 raise self._error("map", exc) from exc
             finally:
                 self._remapping = False
+
+    def _larger_map(self) -> int:
+        """Return the size of a larger map; that of this one if none is possible."""
+        used = self.used
+        for size in (2 * max(used, self._size), used + used // 4):
+            pages = -(-size // mmap.ALLOCATIONGRANULARITY)
+            size = pages * mmap.ALLOCATIONGRANULARITY
+            if size > self._size and _may_map(size - self._size):
+                return size
+
+        return self._size
 
     # -------------------------------------------------------- contents
 
@@ -658,13 +674,26 @@ class Environment:
         The oldest transaction in the table keeps all pages that were replaced since.
 
         Raises:
-            CacheError: As in `read`.
+            CacheError: If the environment cannot be read.
         """
         self._check_process()
         try:
             return int(self._env.reader_check())
         except self._failures as exc:
             raise self._error("read", exc) from exc
+
+    def processes_before(self, transaction: int) -> set[int]:
+        """Return the processes that read a snapshot from before a transaction.
+
+        Args:
+            transaction: Number of a write transaction, `lmdb.Transaction.id()`.
+        """
+        rows = (row.split() for row in self._env.readers().splitlines()[1:])
+        return {
+            int(process)
+            for process, _, snapshot in rows
+            if snapshot != "-" and int(snapshot) < transaction
+        }
 
     def _find(self) -> tuple[tuple[int, int] | None, ...]:
         """Return device and inode of the directory and its files."""
@@ -771,7 +800,11 @@ _CAUSES_BY_NUMBER = {
     errno.ENOSPC: _FULL,
     errno.EDQUOT: _FULL,
     errno.EFBIG: _FULL,
-    errno.EIO: "the disk is full or failing. Free some space, and check the disk",
+    # After the part of a write for which there was space.
+    errno.EIO: (
+        "its disk is full or fails. Free some space, or choose a larger volume for "
+        "cache_dir"
+    ),
     errno.EROFS: "its file system is read-only. Choose another cache_dir",
     errno.EACCES: (
         f"the user {os.geteuid()} has no permission. Correct that, or choose another "

@@ -1,4 +1,4 @@
-"""Which files of earlier processes and boots are mapped, and which are listed again."""
+"""Files of earlier processes and boots: some are mapped, the others set aside."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STORED = Header(version="7", count=1)
 
 @dataclass(frozen=True)
 class Reopened:
-    """What a process finds that opens a store again."""
+    """Result of opening a store again."""
 
     kept: bool
     log: str

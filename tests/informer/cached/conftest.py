@@ -1,0 +1,27 @@
+"""Followers of stores on disk."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+from cached_helpers import Followed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def followed(tmp_path: Path) -> Iterator[Callable[..., Followed]]:
+    """Open a store of some objects, and its follower."""
+    with contextlib.ExitStack() as stack:
+
+        def opened(*objects: object, **options: bool) -> Followed:
+            rig = partial(Followed, tmp_path, *objects, **options)()
+            stack.callback(rig.close)
+            return rig
+
+        yield opened
