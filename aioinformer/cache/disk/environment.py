@@ -135,7 +135,7 @@ class Environment:
         self.users = 1
         self._opened_at = time.monotonic()
         self._closed = False
-        self._damage = ""
+        self._damage = False
         self._threads: weakref.WeakSet[_Thread] = weakref.WeakSet()
         self._local = threading.local()
         self._remapping = False
@@ -600,7 +600,7 @@ class Environment:
         try:
             return _decode_header(txn.get(_HEADER, b"", self._meta))
         except msgspec.MsgspecError as exc:
-            raise self._damaged_record("header", exc) from exc
+            raise self.damaged("header", exc) from exc
 
     def set_header(self, header: Header) -> None:
         """Write the header, in the current write transaction."""
@@ -617,7 +617,7 @@ class Environment:
             try:
                 return WriterState() if stored is None else _decode_writer(stored)
             except msgspec.MsgspecError as exc:
-                raise self._damaged_record("state of the writer", exc) from exc
+                raise self.damaged("state of the writer", exc) from exc
 
     def set_writer_state(self, state: WriterState) -> None:
         """Write the state of the writer, in the current write transaction."""
@@ -629,9 +629,20 @@ class Environment:
 
         thread.txn.put(key, _encode(record), db=self._meta)
 
-    def mark_damaged(self, why: str) -> None:
-        """Have the file set aside by the next process that opens it alone."""
-        self._damage = self._damage or why
+    def damaged(self, what: str, why: object) -> CacheError:
+        """Return the error for damaged data, and have the file set aside.
+
+        The next process that opens it alone sets it aside.
+
+        Args:
+            what: Part of the file, such as `"record of 'default/web-0'"`.
+            why: Reason.
+        """
+        self._damage = True
+        return CacheError(
+            f"cannot read the cache {self.path}: its {what} is damaged: {why}. The next "
+            "process that opens it alone sets the file aside, and lists again"
+        )
 
     # -------------------------------------------------------- state
 
@@ -729,17 +740,10 @@ class Environment:
         if self._closed:
             raise CacheError(f"the cache {self.path} is closed")
 
-    def _damaged_record(self, what: str, exc: Exception) -> CacheError:
-        self.mark_damaged(what)
-        return CacheError(
-            f"cannot read the cache {self.path}: its {what} is damaged ({exc}). The next "
-            "process that opens it alone starts a new one"
-        )
-
     def _error(self, verb: str, exc: Exception) -> CacheError:
         kinds = {kind.__name__ for kind in type(exc).__mro__}
         if kinds & _DAMAGES:
-            self.mark_damaged(str(exc))
+            self._damage = True
 
         number = getattr(exc, "code", None) or getattr(exc, "errno", None)
         cause = next((_CAUSES[name] for name in _CAUSES if name in kinds), None)
