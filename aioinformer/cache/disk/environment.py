@@ -125,10 +125,11 @@ class Environment:
     """Number of users in this process."""
 
     _opened: dict[tuple[int, int], Environment] = {}  # noqa: RUF012 - shared on purpose
-    _guard = threading.Lock()
+    _guards: dict[tuple[int, int], threading.Lock] = {}  # noqa: RUF012
 
-    def __init__(self, path: Path, *, create: bool) -> None:
+    def __init__(self, path: Path, key: tuple[int, int], *, create: bool) -> None:
         self.path = path
+        self._key = key
         self._lmdb = _lmdb()
         self._failures: type[Exception] = self._lmdb.Error
         self._pid = _Process.id
@@ -177,20 +178,25 @@ class Environment:
                 file of an earlier boot of the machine that was not closed in order. If
                 other processes have the file open, it is not set aside.
         """
-        with cls._guard:
-            # By its inode: one path may lead there by a symbolic link above it.
-            key = _device_and_inode(path)
-            if key is None or not (create or os.path.exists(path / DATA)):
-                raise CacheError(f"there is no cache in {path}")
+        # By its inode: one path may lead there by a symbolic link above it.
+        key = _device_and_inode(path)
+        if key is None or not (create or os.path.exists(path / DATA)):
+            raise CacheError(f"there is no cache in {path}")
 
+        with cls._guard(key):
             env = cls._opened.get(key)
             if env is None:
-                env = cls._opened[key] = cls(path, create=create)
+                env = cls._opened[key] = cls(path, key, create=create)
             else:
                 env.check()
                 env.users += 1
 
             return env
+
+    @classmethod
+    def _guard(cls, key: tuple[int, int]) -> threading.Lock:
+        """Return the lock for opening and closing one directory, which may take time."""
+        return cls._guards.setdefault(key, threading.Lock())
 
     def _open(self) -> None:
         if not self._lock.enter(_OPENING_SECONDS):
@@ -324,7 +330,7 @@ class Environment:
         The last process syncs the file to the disk and marks it as closed in order.
         Blocks: call it in a thread.
         """
-        with self._guard:
+        with self._guard(self._key):
             if self._closed or self._pid != _Process.id:
                 return
 
@@ -333,9 +339,7 @@ class Environment:
                 return
 
             self._closed = True
-            for key in [key for key, env in self._opened.items() if env is self]:
-                del self._opened[key]
-
+            del self._opened[self._key]
             try:
                 self._close()
             finally:
