@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aioinformer.cache.disk.data_file import EARLY_SECONDS, Session, doubt
+from aioinformer.cache.disk.data_file import EARLY_SECONDS, Session, boot_id, doubt
 from aioinformer.cache.disk.directory import DATA, LOCK, READERS, OpenLock, set_aside
 from aioinformer.cache.disk.header import FORMAT, Header, WriterState
 from aioinformer.errors import CacheError, InternalError, OptionsError
@@ -133,6 +133,7 @@ class Environment:
         self._lmdb = _lmdb()
         self._failures: type[Exception] = self._lmdb.Error
         self._pid = _Process.id
+        self._boot = boot_id()
         self.users = 1
         self._opened_at = time.monotonic()
         self._closed = False
@@ -615,16 +616,26 @@ class Environment:
 
     @property
     def writer_state(self) -> WriterState:
-        """State of the writer, as of the current transaction, or the newest one."""
+        """State of the writer, as of the current transaction, or the newest one.
+
+        Of a writer before the last start of the machine, only the counters are left:
+        its times are those of another clock.
+        """
         with self._reading as txn:
             stored = txn.get(_WRITER, None, self._meta)
             try:
-                return WriterState() if stored is None else _decode_writer(stored)
+                state = WriterState() if stored is None else _decode_writer(stored)
             except msgspec.MsgspecError as exc:
                 raise self.damaged("state of the writer", exc) from exc
 
+        if state.boot == self._boot:
+            return state
+
+        return WriterState(epoch=state.epoch, history_resets=state.history_resets)
+
     def set_writer_state(self, state: WriterState) -> None:
         """Write the state of the writer, in the current write transaction."""
+        state = msgspec.structs.replace(state, boot=self._boot)
         self._put(self._thread(), _WRITER, state)
 
     def _put(self, thread: _Thread, key: bytes, record: msgspec.Struct) -> None:

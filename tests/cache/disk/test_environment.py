@@ -12,6 +12,7 @@ import lmdb
 import pytest
 from msgspec.structs import replace
 
+from aioinformer.cache.disk.data_file import boot_id
 from aioinformer.cache.disk.environment import Environment
 from aioinformer.cache.disk.header import Header, WriterState
 from aioinformer.errors import CacheError, InternalError
@@ -214,8 +215,18 @@ def test_writer_state_is_a_record_of_its_own(env: Environment) -> None:
     with env.write():
         env.set_writer_state(state)
 
-    assert env.writer_state == state
+    assert env.writer_state == replace(state, boot=boot_id())
     assert env.header == Header()
+
+
+def test_times_of_a_writer_before_a_restart_of_the_machine_are_not_read(
+    env: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with env.write():
+        env.set_writer_state(WriterState(pid=7, epoch=3, heartbeat=1.5, in_step=1.5))
+
+    monkeypatch.setattr(env, "_boot", "the next one")
+    assert env.writer_state == WriterState(epoch=3)
 
 
 def test_records_are_written_in_write_transactions_only(env: Environment) -> None:
