@@ -181,7 +181,7 @@ class Environment:
         """
         # By its inode: one path may lead there by a symbolic link above it.
         key = _device_and_inode(path)
-        if key is None or not (create or os.path.exists(path / DATA)):
+        if key is None or not (create or _device_and_inode(path / DATA)):
             raise CacheError(f"there is no cache in {path}")
 
         with cls._guard(key):
