@@ -106,6 +106,7 @@ class CacheWriter:
         self._new_reflector = reflector
         self._metrics = metrics
         self._now = asyncio.get_running_loop().time
+        self._lock = WriterLock(env.path)
         self._readers = Readers(env.path / "readers")
         self._changed = asyncio.Event()
         self._before = WriterState()  # state of the writer before this one
@@ -127,14 +128,13 @@ class CacheWriter:
         Cancellation:
             Stops it. Another process can become the writer at once.
         """
-        lock = WriterLock(self._env.path)
         try:
-            while not lock.acquire():  # noqa: ASYNC110 - another process frees it
+            while not self._lock.acquire():  # noqa: ASYNC110 - another process frees it
                 await asyncio.sleep(LOCK_SECONDS)
 
             await self._write()
         finally:
-            lock.release()
+            self._lock.release()
             self._readers.close()
 
     def state_changed(self) -> None:
@@ -258,6 +258,7 @@ class CacheWriter:
         env, journal = self._env, self._journal
         while True:
             env.check()
+            self._lock.check()
             self.readers = len(self._readers.positions())
             state = self.state()
             with env.write():
