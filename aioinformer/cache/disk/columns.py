@@ -22,7 +22,7 @@ __all__ = ["Columns"]
 CHUNK: Final = 100
 """Largest number of objects in a chunk. A change of labels writes the whole chunk."""
 
-_SPARSE: Final = CHUNK * 3 // 4
+SPARSE: Final = CHUNK * 3 // 4
 """Number of objects up to which a chunk gets others again."""
 
 _NUMBER: Final = Struct(">I")
@@ -76,7 +76,7 @@ class Columns:
         """Remove the labels of an object from its chunk."""
         chunk = self._chunk(txn, number)
         chunk.pop(_json_string(key), None)
-        if len(chunk) <= _SPARSE:
+        if len(chunk) <= SPARSE:
             self._sparse.add(number)
 
     def flush(self, txn: lmdb.Transaction[bytes]) -> None:
