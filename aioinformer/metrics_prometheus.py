@@ -59,6 +59,21 @@ class _Help(NamedTuple):
 _HELP = {
     "aioinformer_blocking_calls_total": _Help("Handler calls that blocked the loop."),
     "aioinformer_blocking_reconciles_total": _Help("Reconciles that blocked the loop."),
+    "aioinformer_cache_bytes": _Help("Bytes in use in the file of a shared cache."),
+    "aioinformer_cache_heartbeat_seconds": _Help(
+        "Time since the writer of a shared cache was last seen."
+    ),
+    "aioinformer_cache_journal_entries": _Help(
+        "Changes in the journal of a shared cache."
+    ),
+    "aioinformer_cache_lag_entries": _Help(
+        "Changes of a shared cache that this process has not read."
+    ),
+    "aioinformer_cache_readers": _Help("Processes that follow a shared cache."),
+    "aioinformer_cache_takeovers": _Help("Changes of the writer of a shared cache."),
+    "aioinformer_cache_writer": _Help(
+        "1 in the process that writes a shared cache, else 0."
+    ),
     "aioinformer_informer_age_seconds": _Help(
         "Maximum staleness of the cache; +Inf before the first list."
     ),

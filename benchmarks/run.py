@@ -31,6 +31,7 @@ BENCHMARKS = (
     "indexer",
     "startup",
     "scale",
+    "shared_cache",
     "apiserver",
     "real_server",
 )

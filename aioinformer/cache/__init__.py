@@ -28,8 +28,9 @@ from aioinformer.cache.index import (
     index_by_label,
     index_by_owner,
 )
+from aioinformer.cache.interface import Contents
 from aioinformer.cache.queue import KnownObjects, Queue
-from aioinformer.cache.store import Contents, Indexer, Store
+from aioinformer.cache.store import Indexer, Store
 from aioinformer.cache.tools.fifo import FIFO, OrderedFIFO
 from aioinformer.cache.tools.mutation_cache import MutationCache
 from aioinformer.cache.tools.mutation_detector import Mutation, MutationDetector

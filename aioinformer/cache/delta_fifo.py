@@ -32,8 +32,8 @@ from aioinformer.model.keys import meta_namespace_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from aioinformer.cache.interface import Contents
     from aioinformer.cache.queue import KnownObjects
-    from aioinformer.cache.store import Contents
     from aioinformer.metrics import MetricsSink
 
 __all__ = ["DeltaFIFO"]

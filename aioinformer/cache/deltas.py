@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from aioinformer.cache.store import Contents
+from aioinformer.cache.interface import Contents
 
 __all__ = [
     "DeletedFinalStateUnknown",

@@ -317,17 +317,19 @@ class Index(Generic[T]):
         except user_errors():  # reported when the object was indexed
             return None
 
+    def objects_of(self, value: str) -> list[T]:
+        """Return the objects that have a value, in a new list."""
+        bucket = self.buckets.get(value)
+        return [] if bucket is None else list(bucket.values())
+
     def find(self, obj: T) -> list[T]:
         """Return the objects that share a value with `obj`, each once."""
-        buckets = filter(None, map(self.buckets.get, self.answers(obj)))
+        values = unpack_values(pack_values(self._function(obj)))
+        buckets = filter(None, map(self.buckets.get, values))
 
         # One call: a reader in another thread sees no change between two buckets.
         found: dict[str, T] = dict(chain.from_iterable(map(_ITEMS, buckets)))
         return list(found.values())
-
-    def answers(self, obj: T) -> Iterable[str]:
-        """Return the values of an object that need not be indexed, sorted."""
-        return unpack_values(pack_values(self._function(obj)))
 
     def _enter(self, value: str, key: str, obj: T) -> None:
         bucket = self.buckets.get(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     import builtins
@@ -27,6 +27,9 @@ class IndexReads(Protocol[T]):
     @property
     def buckets(self) -> Mapping[str, Mapping[str, T]]:
         """Objects by key, by index value."""
+
+    def objects_of(self, value: str) -> builtins.list[T]:
+        """Return the objects that have a value, in a new list, from one snapshot."""
 
     def values_of(self, key: str, obj: T) -> Packed:
         """Return the values of an indexed object; None if its index function failed."""
@@ -74,10 +77,10 @@ class Contents(Protocol[T]):
         At most `limit` of them; all for None.
         """
 
-    def reading(self) -> AbstractContextManager[None]:
+    def reading(self) -> AbstractContextManager[object]:
         """Make the reads in a block one snapshot, in the thread of the block."""
 
-    def step(self) -> AbstractContextManager[None]:
+    def step(self) -> AbstractContextManager[object]:
         """Make the writes in a block one step: readers see all of them, or none."""
 
     def put(self, key: str, obj: T, equal: T | None = None) -> None:
@@ -127,6 +130,7 @@ class Contents(Protocol[T]):
         """
 
 
+@runtime_checkable
 class Comparable(Protocol[T]):
     """Objects that can be compared faster than one by one; those on disk."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 
     from aioinformer.cache.deltas import Deltas, Replacement, ResyncAll
-    from aioinformer.cache.store import Contents
+    from aioinformer.cache.interface import Contents
     from aioinformer.metrics import GuardedSink
 
 __all__ = [

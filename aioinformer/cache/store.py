@@ -1,22 +1,24 @@
-"""`Store` and `Indexer`: keyed objects in memory, with secondary indexes.
+"""`Store` and `Indexer`: keyed objects, with secondary indexes.
 
 Objects may be of any type for which there is a key function. Writes are made in one
 event loop and never wait. Reads may be made from any thread, and each reads one
 snapshot.
 
-A store holds its objects and indexes as `Contents`. A list is built as other contents,
-in slices, and swapped in at once. Errors of index functions are reported after the
-write.
+A store reads and writes `Contents`, which hold its objects and indexes: in memory,
+unless it is given others. A list is built as other contents, in slices, and swapped in
+at once. Errors of index functions are reported after the write.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.budget import LoopBudget
-from aioinformer.cache.index import Index, check_index_function
+from aioinformer.cache.index import check_index_function
+from aioinformer.cache.memory import MemoryContents
 from aioinformer.errors import HandlerError, OptionsError
 from aioinformer.model.callables import check_plain
 from aioinformer.model.keys import key_of, meta_namespace_key
@@ -26,15 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from aioinformer.cache.index import IndexFunction
+    from aioinformer.cache.interface import Building, Contents, IndexReads
 
-__all__ = ["Contents", "Growing", "Indexer", "Store"]
+__all__ = ["Indexer", "Store"]
 
 T = TypeVar("T")
 
 logger: Final = guarded_logger(__name__)
-
-# Objects between two checks of the budget. One with an index into its body takes 5 us.
-_OBJECTS_IN_A_STEP = 16
 
 
 class Store(Generic[T]):
@@ -66,7 +66,7 @@ class Store(Generic[T]):
 
         self.key_func = key_func
         self._on_error = on_error or _log
-        self._contents: Contents[T] = Contents({}, self._report)
+        self._contents: Contents[T] = MemoryContents({}, self.report)
         # Errors of the current step.
         self.holding: bool = False
         self.held: builtins.list[HandlerError] = []
@@ -101,11 +101,15 @@ class Store(Generic[T]):
 
     def list(self) -> builtins.list[T]:
         """Return all objects, in a new list."""
-        return list(self._contents.objects.values())
+        contents = self._contents
+        with contents.reading():
+            return list(contents.objects.values())
 
     def list_keys(self) -> builtins.list[str]:
         """Return all keys, in a new list."""
-        return list(self._contents.objects)
+        contents = self._contents
+        with contents.reading():
+            return list(contents.objects)
 
     # ------------------------------------------------------------ writes, one loop
 
@@ -115,7 +119,9 @@ class Store(Generic[T]):
         Raises:
             NoKey: If `obj` has no key; nothing is written.
         """
-        self._contents.put(key_of(obj, self.key_func), obj)
+        key = key_of(obj, self.key_func)
+        with self.step():
+            self._contents.put(key, obj)
 
     update = add
 
@@ -125,7 +131,9 @@ class Store(Generic[T]):
         Raises:
             NoKey: If `obj` has no key; nothing is written.
         """
-        self._contents.remove(key_of(obj, self.key_func))
+        key = key_of(obj, self.key_func)
+        with self.step():
+            self._contents.remove(key)
 
     def replace(self, objects: Iterable[T], resource_version: str = "") -> None:
         """Replace all objects at once; of several objects with one key the last wins.
@@ -136,15 +144,12 @@ class Store(Generic[T]):
         Raises:
             NoKey: If an object has no key; nothing is written.
         """
-        replacement = self.replacement()
-        self.hold_reports()
-        try:
+        with self.step():
+            replacement = self.replacement()
             for obj in objects:
                 replacement.put(key_of(obj, self.key_func), obj)
 
             self.swap(replacement, resource_version)
-        finally:
-            self.release_reports()
 
     def resync(self) -> None:
         """Do nothing: a store has no handlers."""
@@ -156,12 +161,19 @@ class Store(Generic[T]):
         """Objects and indexes now; only the owner of the store changes them."""
         return self._contents
 
+    def use(self, contents: Contents[T]) -> Contents[T]:
+        """Read and write other contents from now on; return the old ones.
+
+        Args:
+            contents: Contents with the indexes of the store, which report errors of
+                index functions to its `report`.
+        """
+        old, self._contents = self._contents, contents
+        return old
+
     def replacement(self) -> Contents[T]:
         """Return empty contents with the same indexes, for `swap`."""
-        return Contents(
-            {name: index.empty_copy() for name, index in self._indexes().items()},
-            self._report,
-        )
+        return self._contents.replacement()
 
     async def complete(self, replacement: Contents[T]) -> None:
         """Add the indexes that the store got since a replacement was created.
@@ -174,55 +186,59 @@ class Store(Generic[T]):
         """
         late = self._late(replacement)
         if late is not None:
-            await _grow(late)
+            await _build(late)
 
     def swap(self, replacement: Contents[T], resource_version: str = "") -> Contents[T]:
         """Replace the contents at once; return the old ones."""
         late = self._late(replacement)
         if late is not None:
-            _grow_at_once(late)
+            _build_at_once(late)
 
-        replacement.resource_version = resource_version
-        old, self._contents = self._contents, replacement
-        old.growing, growing = [], old.growing
-        for it in growing:
-            it.begin(replacement)
-
+        old = self._contents
+        self._contents = old.replace_with(replacement, resource_version)
         return old
 
     def applied(self, resource_version: str) -> None:
         """Set the version that the store has applied."""
         self._contents.resource_version = resource_version
 
-    def _late(self, replacement: Contents[T]) -> Growing[T] | None:
+    def _late(self, replacement: Contents[T]) -> Building | None:
         """Return a build of the indexes that a replacement lacks, or None."""
         late = {
             name: index.function
-            for name, index in self._indexes().items()
+            for name, index in self._contents.indexes.items()
             if name not in replacement.indexes
         }
-        return Growing(late, replacement, self._contents) if late else None
+        return replacement.build(late, self._contents) if late else None
 
-    def _indexes(self) -> Mapping[str, Index[T]]:
-        return self._contents.indexes
-
-    def hold_reports(self) -> None:
-        """Begin a step of several writes: keep errors until `release_reports()`.
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Make the writes in a block one step, and then report errors of index functions.
 
         `on_error` may read the store, write to it, or add a handler to its informer. In
         the middle of a step it would see and change an incomplete state.
         """
         self.holding = True
+        contents = self._contents
+        try:
+            with contents.step():
+                yield
+        except BaseException:
+            self._contents = contents  # nothing was written
+            raise
+        finally:
+            self.holding = False
+            if self.held:
+                self.report_held()
 
-    def release_reports(self) -> None:
-        """End the step, and report its errors."""
-        self.holding = False
-        if self.held:
-            held, self.held = self.held, []
-            for failure in held:
-                self._report(failure)
+    def report_held(self) -> None:
+        """Report the errors of a step that has ended."""
+        held, self.held = self.held, []
+        for failure in held:
+            self.report(failure)
 
-    def _report(self, failure: HandlerError) -> None:
+    def report(self, failure: HandlerError) -> None:
+        """Report an error of an index function, at the end of the current step."""
         if self.holding:
             self.held.append(failure)
             return
@@ -255,12 +271,14 @@ class Indexer(Store[T]):
         on_error: Callable[[HandlerError], None] | None = None,
     ) -> None:
         super().__init__(key_func=key_func, on_error=on_error)
+        # Indexes that are being built, to refuse others of the same names.
+        self._coming: builtins.list[Mapping[str, IndexFunction[T]]] = []
         self.add_indexers(indexers or {})
 
     @property
     def indexers(self) -> dict[str, IndexFunction[T]]:
         """Index functions by name, in a new dict."""
-        indexes = dict(self._indexes())
+        indexes = dict(self._contents.indexes)
         return {name: index.function for name, index in indexes.items()}
 
     def add_indexers(self, indexers: Mapping[str, IndexFunction[T]]) -> None:
@@ -277,7 +295,7 @@ class Indexer(Store[T]):
         """
         new = self._new(indexers)
         if new:
-            _grow_at_once(Growing(new, self._contents))
+            _build_at_once(self._contents.build(new))
 
     async def build_indexers(self, indexers: Mapping[str, IndexFunction[T]]) -> None:
         """Add indexes in slices that leave time for other tasks.
@@ -291,9 +309,14 @@ class Indexer(Store[T]):
         Cancellation:
             Safe: none of them was added.
         """
-        new = self._new(indexers)
-        if new:
-            await _grow(Growing(new, self._contents))
+        coming = new = self._new(indexers)
+        self._coming.append(coming)
+        try:
+            while new:
+                await _build(self._contents.build(new))
+                new = self._new(coming)  # not empty after `use()`
+        finally:
+            self._coming.remove(coming)
 
     def _new(
         self, indexers: Mapping[str, IndexFunction[T]]
@@ -307,8 +330,8 @@ class Indexer(Store[T]):
 
         known = self.indexers
         taken = dict(known)
-        for growing in self._contents.growing:
-            taken |= {name: it.function for name, it in growing.indexes.items()}
+        for coming in self._coming:
+            taken |= coming
 
         for name, function in indexers.items():
             check_index_function(name, function)
@@ -323,8 +346,11 @@ class Indexer(Store[T]):
         Raises:
             OptionsError: If there is no such index.
         """
-        bucket = self._index(name).buckets.get(value)
-        return [] if bucket is None else list(bucket.values())
+        index = self._contents.indexes.get(name)
+        if index is None:
+            raise self._no_index(name)
+
+        return index.objects_of(value)
 
     def index_keys(self, name: str, value: str) -> builtins.list[str]:
         """Return the keys of the objects that have `value` in the index `name`, sorted.
@@ -332,7 +358,8 @@ class Indexer(Store[T]):
         Raises:
             OptionsError: If there is no such index.
         """
-        return sorted(self._index(name).buckets.get(value, ()))
+        with self._contents.reading():
+            return sorted(self._index(name).buckets.get(value, ()))
 
     def index(self, name: str, obj: T) -> builtins.list[T]:
         """Return the objects that share a value with `obj` in an index, each once.
@@ -345,7 +372,8 @@ class Indexer(Store[T]):
             OptionsError: If there is no such index.
             Exception: Error of the index function for `obj`.
         """
-        return self._index(name).find(obj)
+        with self._contents.reading():
+            return self._index(name).find(obj)
 
     def list_index_func_values(self, name: str) -> builtins.list[str]:
         """Return all values of the index `name`.
@@ -353,239 +381,44 @@ class Indexer(Store[T]):
         Raises:
             OptionsError: If there is no such index.
         """
-        return list(self._index(name).buckets)
+        with self._contents.reading():
+            return list(self._index(name).buckets)
 
-    def _index(self, name: str) -> Index[T]:
+    def _index(self, name: str) -> IndexReads[T]:
         index = self._contents.indexes.get(name)
         if index is None:
-            known = ", ".join(sorted(self._contents.indexes)) or "none"
-            raise OptionsError(f"no index named {name!r} (indexes: {known})")
+            raise self._no_index(name)
 
         return index
+
+    def _no_index(self, name: str) -> OptionsError:
+        known = ", ".join(sorted(self._contents.indexes)) or "none"
+        return OptionsError(f"no index named {name!r} (indexes: {known})")
 
 
 def _log(failure: HandlerError) -> None:
     logger.error("%s", failure, exc_info=failure.__cause__)
 
 
-class Contents(Generic[T]):
-    """Objects by key, with their indexes.
-
-    A replacement is built beside the contents of a store, in as many steps as it needs,
-    and then swapped in.
-
-    Args:
-        indexes: Empty indexes by name.
-        report: Function called with errors of index functions; must not raise.
-    """
-
-    __slots__ = ("growing", "indexes", "objects", "report", "resource_version")
-
-    def __init__(
-        self,
-        indexes: dict[str, Index[T]],
-        report: Callable[[HandlerError], None],
-    ) -> None:
-        self.objects: dict[str, T] = {}
-        self.indexes: dict[str, Index[T]] = indexes
-        self.resource_version: str = ""
-        self.report: Callable[[HandlerError], None] = report
-        # Indexes that do not have all objects yet; nearly always empty.
-        self.growing: list[Growing[T]] = []
-
-    def put(self, key: str, obj: T, equal: T | None = None) -> None:
-        """Add or replace one object.
-
-        Args:
-            key: Key of the object.
-            obj: Object to store.
-            equal: Equal object that is cheaper to read, for index functions; None for
-                `obj`.
-        """
-        old = self.objects.get(key)
-        self.objects[key] = obj
-        failures: tuple[HandlerError, ...] = ()
-        for name, index in self.indexes.items():
-            try:
-                index.put(key, obj, old, equal)
-            except user_errors() as exc:  # reported
-                failures += (_left_out(name, index, key, obj, old, exc),)
-
-        if failures or self.growing:
-            self._follow(key, old, failures)
-
-    def keep(self, key: str, obj: T, source: Contents[T]) -> None:
-        """Take an object from `source`, with its index values there."""
-        old = self.objects.get(key)
-        self.objects[key] = obj
-        failures: tuple[HandlerError, ...] = ()
-        for name, index in self.indexes.items():
-            there = source.indexes.get(name)
-            if there is not None:
-                index.put_values(key, obj, there.values_of(key, obj), old)
-                continue
-
-            try:
-                index.put(key, obj, old)
-            except user_errors() as exc:  # reported
-                failures += (_left_out(name, index, key, obj, old, exc),)
-
-        if failures or self.growing:
-            self._follow(key, old, failures)
-
-    def remove(self, key: str) -> T | None:
-        """Remove one object; return it, or None if there was none."""
-        old = self.objects.pop(key, None)
-        if old is not None:
-            for index in self.indexes.values():
-                index.remove(key, old)
-
-            for growing in self.growing:
-                growing.forget(key, old)
-
-        return old
-
-    def _follow(
-        self, key: str, old: T | None, failures: tuple[HandlerError, ...]
-    ) -> None:
-        """Finish a write. Errors are reported last: `on_error` may write again."""
-        for growing in self.growing:
-            growing.touch(key, old)
-
-        for failure in failures:
-            self.report(failure)
-
-
-class Growing(Generic[T]):
-    """Indexes that are being built, object by object.
-
-    The contents may change, and even be replaced, between two steps. The indexes are
-    not readable before they are complete.
-
-    Args:
-        functions: Index functions by the names of their indexes.
-        contents: Contents to index; `close()` at the end.
-        known: Contents that have these indexes. Values of the same objects are taken
-            from there.
-    """
-
-    __slots__ = ("_contents", "_entered", "_known", "_waiting", "indexes")
-
-    def __init__(
-        self,
-        functions: Mapping[str, IndexFunction[T]],
-        contents: Contents[T],
-        known: Contents[T] | None = None,
-    ) -> None:
-        self.indexes: dict[str, Index[T]] = {
-            name: Index(function) for name, function in functions.items()
-        }
-        self._known = known
-        self.begin(contents)
-
-    def begin(self, contents: Contents[T]) -> None:
-        """Begin with these contents, and drop objects indexed before."""
-        for name, index in self.indexes.items():
-            self.indexes[name] = index.empty_copy()
-
-        contents.growing.append(self)
-        self._contents = contents
-
-        # Invariant: the key of each object is in one of these two. Other waiting keys
-        # are duplicates, or their objects were removed. The last key is taken next,
-        # which keeps the order of the store.
-        self._entered: set[str] = set()
-        self._waiting = list(contents.objects)
-        self._waiting.reverse()
-
-    def steps(self) -> Iterator[None]:
-        """Index a few objects in each step, until none is left."""
-        left = _OBJECTS_IN_A_STEP
-        while self._waiting:
-            self._enter(self._waiting.pop())
-            left -= 1
-            if not left:
-                left = _OBJECTS_IN_A_STEP
-                yield
-
-    def publish(self) -> None:
-        """Add the complete indexes to the contents, except for names in use."""
-        for name, index in self.indexes.items():
-            self._contents.indexes.setdefault(name, index)
-
-    def close(self) -> None:
-        """Stop following the contents."""
-        self._contents.growing.remove(self)
-
-    def touch(self, key: str, old: T | None) -> None:
-        """Record that a key has another object, in place of `old` if there was one."""
-        if old is None:
-            self._waiting.append(key)
-        elif key in self._entered:
-            self.forget(key, old)
-            self._waiting.append(key)
-
-    def forget(self, key: str, old: T) -> None:
-        """Record that a key has no object any more."""
-        if key in self._entered:
-            self._entered.remove(key)
-            for index in self.indexes.values():
-                index.remove(key, old)
-
-    def _enter(self, key: str) -> None:
-        obj = self._contents.objects.get(key)
-        if obj is None or key in self._entered:
-            return
-
-        self._entered.add(key)
-        known = self._known
-        failures: tuple[HandlerError, ...] = ()
-        for name, index in self.indexes.items():
-            if known is not None and known.objects.get(key) is obj:
-                values = known.indexes[name].values_of(key, obj)
-                index.put_values(key, obj, values, None)
-                continue
-
-            try:
-                index.put(key, obj, None)
-            except user_errors() as exc:  # reported
-                failures += (_left_out(name, index, key, obj, None, exc),)
-
-        for failure in failures:
-            self._contents.report(failure)
-
-
-def _grow_at_once(growing: Growing[T]) -> None:
+def _build_at_once(building: Building) -> None:
     try:
-        for _ in growing.steps():
+        for _ in building.steps():
             pass
 
-        growing.publish()
+        building.publish()
     finally:
-        growing.close()
+        building.close()
 
 
-async def _grow(growing: Growing[T]) -> None:
+async def _build(building: Building) -> None:
     budget = LoopBudget.current()
     try:
         await budget.start()
-        for _ in growing.steps():
+        for _ in building.steps():
             if budget.over():
                 await budget.start()
 
-        growing.publish()  # no await after the last step
+        building.publish()  # no await after the last step
         budget.end()
     finally:
-        growing.close()
-
-
-def _left_out(
-    name: str, index: Index[T], key: str, obj: T, old: T | None, cause: BaseException
-) -> HandlerError:
-    """Remove an object from an index whose function failed for it; return the error."""
-    if old is not None:
-        index.remove(key, old)
-
-    failure = HandlerError("index function", name, obj)
-    failure.__cause__ = cause
-    return failure
+        building.close()

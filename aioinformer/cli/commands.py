@@ -96,6 +96,7 @@ def aioinformer(context: click.Context) -> None:
       aioinformer watch pods -n shop
       aioinformer doctor pods -n shop     find missing permissions
       aioinformer apiserver --pods 300    test server for kubectl
+      aioinformer cache stats DIR         a cache on disk
     """
     if context.invoked_subcommand is None:
         print_text(context.get_help())
@@ -595,6 +596,71 @@ def webhooks(
         cert_manager=cert_manager,
     )
     _end(running.run(lambda: it.print_manifests(options), verbose=verbose))
+
+
+@aioinformer.group()
+def cache() -> None:
+    """Look at the caches on disk of running programs.
+
+    DIR is the directory that a program passes as cache_dir, with a directory for each
+    informer, or one of those. The commands change nothing, and programs do not notice
+    them. Run them as the user of the program, on its machine, in its container.
+
+    \b
+    Example:
+      aioinformer cache ls /var/cache/app
+      aioinformer cache ls /var/cache/app/pods-4f2a6c0d9b1e
+      aioinformer cache show shop/web-0 /var/cache/app
+      aioinformer cache stats /var/cache/app
+      aioinformer cache verify /var/cache/app
+    """
+
+
+@cache.command("ls")
+@click.argument("directory", metavar="DIR")
+def cache_ls(directory: str) -> None:
+    """List the informers of a cache, or the keys of one informer."""
+    from aioinformer.cli import cache as it
+
+    _end(running.run(lambda: it.ls(directory)))
+
+
+@cache.command("show")
+@click.argument("key")
+@click.argument("directory", metavar="DIR")
+@click.option("--secrets", is_flag=True, help="Print the data of Secrets, too.")
+def cache_show(key: str, directory: str, *, secrets: bool) -> None:
+    """Print a stored object as YAML.
+
+    KEY is namespace/name, or the name of a cluster-scoped object. The data of a Secret is
+    hidden.
+    """
+    from aioinformer.cli import cache as it
+
+    _end(running.run(lambda: it.show(key, directory, secrets=secrets)))
+
+
+@cache.command("stats")
+@click.argument("directory", metavar="DIR")
+def cache_stats(directory: str) -> None:
+    """Print the writer, the readers and their lag, and sizes."""
+    from aioinformer.cli import cache as it
+
+    _end(running.run(lambda: it.stats(directory)))
+
+
+@cache.command("verify")
+@click.argument("directory", metavar="DIR")
+@click.option("--here", is_flag=True, hidden=True)
+def cache_verify(directory: str, *, here: bool) -> None:
+    """Read everything that is stored, and check that it agrees.
+
+    It checks the header, each object, indexes, label columns and the journal, for each
+    informer in a process of its own. Exits with 1 if something is wrong.
+    """
+    from aioinformer.cli import cache as it
+
+    _end(running.run(lambda: (it.verify_here if here else it.verify)(directory)))
 
 
 @aioinformer.command()

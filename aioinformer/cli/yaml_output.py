@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from aioinformer.informer.notifications import Notification
 
-__all__ = ["YAMLDocuments"]
+__all__ = ["YAMLDocuments", "document"]
 
 _NEVER_WRAP = 1_000_000
 
@@ -41,11 +41,12 @@ class YAMLDocuments:
         del now
         pairs = map(event_of, events)
         return "".join(
-            f"---\n# {kind}\n{_document(obj.to_dict())}" for kind, obj in pairs
+            f"---\n# {kind}\n{document(obj.to_dict())}" for kind, obj in pairs
         )
 
 
-def _document(body: dict[str, Any]) -> str:
+def document(body: dict[str, Any]) -> str:
+    """Return a body as YAML."""
     text = _encoded(body, allow_unicode=True)
     # Only escaped, characters that control a terminal keep their value.
     return text if harmless(text) == text else _encoded(body, allow_unicode=False)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import chain
-from operator import attrgetter, methodcaller
+from enum import Enum, auto
+from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
 from aioinformer._user_code import guarded_logger
-from aioinformer.cache.index import NAMESPACE_INDEX, index_by_label
+from aioinformer.cache.index import NAMESPACE_INDEX
 from aioinformer.errors import DecodeError, OptionsError
 from aioinformer.model.deep_json import check_json
 from aioinformer.model.selectors import LabelSelector
@@ -19,9 +18,9 @@ from aioinformer.model.validation import shown
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Mapping
 
-    from aioinformer.cache.store import Contents, Indexer
+    from aioinformer.cache.store import Indexer
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.times import Duration
 
@@ -29,6 +28,13 @@ __all__ = ["BodyJoiner", "Lister", "TypedLister"]
 
 
 T = TypeVar("T")
+
+
+class CheckLive(Protocol):
+    """Function that raises if a cache must not be read."""
+
+    def __call__(self, namespace: str | None, *, unconfirmed: bool = False) -> None:
+        """Raise unless a namespace, or all for None, is synced and live."""
 
 
 class Lister:
@@ -50,6 +56,10 @@ class Lister:
       (seconds, or a timedelta): if `InformerStatus.age` is above it, or there was no
       list yet. Without `max_staleness`, reads return the last known state during an
       outage. The limit also applies with `allow_unsynced=True`.
+    - With `cache_dir`, a restarted program has a complete list at once, but `NotSynced`
+      is raised until the server has confirmed it. Reads with `allow_unconfirmed=True`
+      return it. So do reads with `max_staleness`, if its age is known and within the
+      limit.
 
     If an index fits, a read takes time in proportion to its result: by key, by
     namespace, by an index, or by a label with an `index_by_label`. Other selectors are
@@ -65,7 +75,8 @@ class Lister:
     Args:
         indexer: Cache of the informer.
         check_live: Function that raises unless a namespace, or all for None, is synced
-            and live.
+            and live. With `unconfirmed=True`, a complete list that the server has not
+            confirmed yet is enough.
         check_age: Function that raises if a namespace is older than a limit.
         namespace: Namespace of the reads; None for all.
         bodies: Joiner of bodies for `json`, shared by the listers of an informer.
@@ -74,7 +85,7 @@ class Lister:
     def __init__(
         self,
         indexer: Indexer[KubeObject],
-        check_live: Callable[[str | None], None],
+        check_live: CheckLive,
         check_age: Callable[[Duration, str | None], None],
         namespace: str | None = None,
         bodies: BodyJoiner | None = None,
@@ -110,6 +121,7 @@ class Lister:
         *,
         max_staleness: Duration | None = None,
         allow_unsynced: bool = False,
+        allow_unconfirmed: bool = False,
     ) -> KubeObject | None:
         """Return one object, or None.
 
@@ -119,6 +131,8 @@ class Lister:
                 finds a namespaced object.
             max_staleness: Maximum age; see `Lister`.
             allow_unsynced: Whether to read an incomplete cache; see `Lister`.
+            allow_unconfirmed: Whether to read a complete list that the server has not
+                confirmed; see `Lister`.
 
         Raises:
             NotSynced, InformerStopped, Stale: Cache not readable; see `Lister`.
@@ -130,7 +144,7 @@ class Lister:
         except AttributeError:
             raise OptionsError(f"a key must be a string, not {shown(key)}") from None
 
-        self._check(max_staleness, allow_unsynced=allow_unsynced, namespace=where)
+        self._check(max_staleness, allow_unsynced, allow_unconfirmed, where)
         if self._namespace and "/" not in key:
             key = f"{self._namespace}/{key}"
 
@@ -147,6 +161,7 @@ class Lister:
         limit: int | None = None,
         max_staleness: Duration | None = None,
         allow_unsynced: bool = False,
+        allow_unconfirmed: bool = False,
     ) -> builtins.list[KubeObject]:
         """Return the objects whose labels match, unordered, in a new list.
 
@@ -156,6 +171,8 @@ class Lister:
             limit: Maximum number of objects; None for all.
             max_staleness: Maximum age; see `Lister`.
             allow_unsynced: Whether to read an incomplete cache; see `Lister`.
+            allow_unconfirmed: Whether to read a complete list that the server has not
+                confirmed; see `Lister`.
 
         Raises:
             SelectorSyntaxError: If the selector cannot be parsed.
@@ -163,8 +180,8 @@ class Lister:
             NotSynced, InformerStopped, Stale: Cache not readable; see `Lister`.
         """
         selector = _selector(selector, limit)
-        self._check(max_staleness, allow_unsynced=allow_unsynced)
-        return self._matching(self._indexer.contents, selector, limit)
+        self._check(max_staleness, allow_unsynced, allow_unconfirmed)
+        return self._indexer.contents.select(selector, self._namespace, limit)
 
     def by_index(
         self,
@@ -173,6 +190,7 @@ class Lister:
         *,
         max_staleness: Duration | None = None,
         allow_unsynced: bool = False,
+        allow_unconfirmed: bool = False,
     ) -> builtins.list[KubeObject]:
         """Return the objects that have `value` in the index `name`, in a new list.
 
@@ -180,20 +198,21 @@ class Lister:
             OptionsError: If the informer has no such index, and as in `get`.
             NotSynced, InformerStopped, Stale: Cache not readable; see `Lister`.
         """
-        self._check(max_staleness, allow_unsynced=allow_unsynced)
-        indexes = self._indexer.contents.indexes
-        index, namespace = indexes.get(name), self._namespace
-        if index is None or namespace is None:
+        self._check(max_staleness, allow_unsynced, allow_unconfirmed)
+        namespace, contents = self._namespace, self._indexer.contents
+        if namespace is None or name not in contents.indexes:
             return self._indexer.by_index(name, value)
 
-        found = index.buckets.get(value, _NOTHING)
-        here = indexes[NAMESPACE_INDEX].buckets.get(namespace, _NOTHING)
-        if len(found) <= len(here):
-            return [obj for obj in list(found.values()) if obj.namespace == namespace]
+        with contents.reading():
+            found = contents.indexes[name].buckets.get(value, _NOTHING)
+            here = contents.indexes[NAMESPACE_INDEX].buckets.get(namespace, _NOTHING)
+            if len(found) <= len(here):
+                return [it for it in list(found.values()) if it.namespace == namespace]
 
-        # One C call, so that no change by another thread is made between two objects.
-        both = list(map(found.get, here))
-        return [obj for obj in both if obj is not None]
+            # One C call, so that no change by another thread is made between two
+            # objects.
+            both = list(map(found.get, here))
+            return [obj for obj in both if obj is not None]
 
     def json(
         self,
@@ -202,6 +221,7 @@ class Lister:
         limit: int | None = None,
         max_staleness: Duration | None = None,
         allow_unsynced: bool = False,
+        allow_unconfirmed: bool = False,
     ) -> bytes:
         """Return the result of `list` as a Kubernetes `List` in JSON.
 
@@ -213,60 +233,37 @@ class Lister:
         newer than that, but none is older. Options and errors are those of `list`.
         """
         selector = _selector(selector, limit)
-        self._check(max_staleness, allow_unsynced=allow_unsynced)
+        self._check(max_staleness, allow_unsynced, allow_unconfirmed)
         contents = self._indexer.contents
-        # Before the objects: a client that watches from it misses no change.
-        version = contents.resource_version
-        objects = self._matching(contents, selector, limit)
+        with contents.reading():
+            # Before the objects: a client that watches from it misses no change.
+            version = contents.resource_version
+            objects = contents.select(selector, self._namespace, limit)
+            stored = len(contents.objects)
+
         return b"".join(
             (
                 b'{"apiVersion":"v1","kind":"List","metadata":{"resourceVersion":',
                 msgspec.json.encode(version),
                 b'},"items":[',
-                self._bodies.joined(objects, contents.objects),
+                self._bodies.joined(objects, stored),
                 b"]}",
             )
         )
 
-    def _matching(
-        self, contents: Contents[KubeObject], selector: LabelSelector, limit: int | None
-    ) -> builtins.list[KubeObject]:
-        found = self._candidates(contents, selector)
-        if not selector.empty:
-            found = selector.select(found)
-
-        return found if limit is None else found[:limit]
-
-    def _candidates(
-        self, contents: Contents[KubeObject], selector: LabelSelector
-    ) -> builtins.list[KubeObject]:
-        """Return the objects of the smallest index buckets that may match."""
-        namespace = self._namespace
-        places = list(_labelled(contents, selector))
-        if namespace is not None:
-            here = contents.indexes[NAMESPACE_INDEX].buckets
-            places.insert(0, (here, (namespace,)))
-
-        if not places:
-            return list(contents.objects.values())
-
-        best = min(places, key=_size_of)
-        found = _read(*best)
-        if namespace is None or best is places[0]:
-            return found
-
-        return [obj for obj in found if obj.namespace == namespace]
-
     def _check(
         self,
         max_staleness: Duration | None,
-        *,
         allow_unsynced: bool,
+        allow_unconfirmed: bool,
         namespace: str | None = None,
     ) -> None:
         where = namespace or self._namespace
         if not allow_unsynced:
-            self._check_live(where)
+            if max_staleness is None and not allow_unconfirmed:
+                self._check_live(where)
+            else:  # a list of a known age need not be confirmed
+                self._check_live(where, unconfirmed=True)
 
         if max_staleness is not None:
             self._check_age(max_staleness, where)
@@ -284,46 +281,7 @@ def _selector(selector: str | LabelSelector, limit: int | None) -> LabelSelector
     )
 
 
-_Buckets = Mapping[str, Mapping[str, "KubeObject"]]
-
-
-_Place = tuple[_Buckets, Sequence[str]]
-"""Buckets of an index, and the values whose objects may match."""
-
-
 _NOTHING: Mapping[str, KubeObject] = MappingProxyType({})
-
-
-_ITEMS = methodcaller("items")
-
-
-def _labelled(
-    contents: Contents[KubeObject], selector: LabelSelector
-) -> Iterator[_Place]:
-    """Yield the buckets of each required label that has an index."""
-    for it in selector.requirements:
-        if it.operator in ("=", "in"):
-            function = index_by_label(it.key)
-            for index in list(contents.indexes.values()):
-                if index.function == function:
-                    yield index.buckets, it.values
-
-
-def _size_of(place: _Place) -> int:
-    buckets, values = place
-    return sum(len(buckets.get(value, _NOTHING)) for value in values)
-
-
-def _read(buckets: _Buckets, values: Sequence[str]) -> list[KubeObject]:
-    """Return the objects of some buckets, each once."""
-    if len(values) == 1:
-        return list(buckets.get(values[0], _NOTHING).values())
-
-    # One call, including the search for the buckets: in another thread, no object moves
-    # between two buckets meanwhile.
-    full = filter(None, map(buckets.get, values))
-    found: dict[str, KubeObject] = dict(chain.from_iterable(map(_ITEMS, full)))
-    return list(found.values())
 
 
 class TypedLister(Generic[T]):
@@ -366,6 +324,7 @@ class TypedLister(Generic[T]):
         *,
         max_staleness: Duration | None = None,
         allow_unsynced: bool = False,
+        allow_unconfirmed: bool = False,
     ) -> T | None:
         """Return one object, or None.
 
@@ -374,7 +333,10 @@ class TypedLister(Generic[T]):
             NotSynced, InformerStopped, Stale, OptionsError: See `Lister.get`.
         """
         found = self._lister.get(
-            key, max_staleness=max_staleness, allow_unsynced=allow_unsynced
+            key,
+            max_staleness=max_staleness,
+            allow_unsynced=allow_unsynced,
+            allow_unconfirmed=allow_unconfirmed,
         )
         return None if found is None else found.into(self._kind)
 
@@ -385,6 +347,7 @@ class TypedLister(Generic[T]):
         limit: int | None = None,
         max_staleness: Duration | None = None,
         allow_unsynced: bool = False,
+        allow_unconfirmed: bool = False,
     ) -> builtins.list[T]:
         """Return the objects whose labels match, in a new list.
 
@@ -398,6 +361,7 @@ class TypedLister(Generic[T]):
             limit=limit,
             max_staleness=max_staleness,
             allow_unsynced=allow_unsynced,
+            allow_unconfirmed=allow_unconfirmed,
         )
         return [obj.into(self._kind) for obj in found]
 
@@ -408,6 +372,7 @@ class TypedLister(Generic[T]):
         *,
         max_staleness: Duration | None = None,
         allow_unsynced: bool = False,
+        allow_unconfirmed: bool = False,
     ) -> builtins.list[T]:
         """Return the objects that have `value` in the index `name`, in a new list.
 
@@ -417,7 +382,11 @@ class TypedLister(Generic[T]):
             NotSynced, InformerStopped, Stale: See `Lister.get`.
         """
         found = self._lister.by_index(
-            name, value, max_staleness=max_staleness, allow_unsynced=allow_unsynced
+            name,
+            value,
+            max_staleness=max_staleness,
+            allow_unsynced=allow_unsynced,
+            allow_unconfirmed=allow_unconfirmed,
         )
         return [obj.into(self._kind) for obj in found]
 
@@ -425,11 +394,23 @@ class TypedLister(Generic[T]):
 logger: Final = guarded_logger(__name__)
 
 
-# Old hashes are dropped if there are more than this above twice the number of objects.
-_SLACK = 1024
+# Hashes are kept for as many bodies as there are objects, and this many more.
+_SLACK = 512
 
 
 _BODY = attrgetter("body")
+
+
+class _Body(Enum):
+    """Stored form of a body that was checked."""
+
+    PLAIN = auto()
+    PACKED = auto()
+    """Compressed JSON."""
+    INVALID = auto()
+
+
+_PLAIN_ONLY: Final = {_Body.PLAIN}
 
 
 class BodyJoiner:
@@ -437,8 +418,9 @@ class BodyJoiner:
 
     On arrival only the head of a body is parsed: checking all of it would double the
     cost of a listed object. So each body is checked here, once, which takes about 0.6
-    ms per megabyte. Its hash is kept, so later calls take 0.05 ms for 1,000 objects.
-    Calls may be made from any thread.
+    ms per megabyte. Its hash is kept, so later calls take 0.05 ms for 1,000 objects. A
+    body that was not joined for a long time may be checked again. Calls may be made
+    from any thread.
 
     Args:
         name: Name of the informer in the log.
@@ -446,60 +428,58 @@ class BodyJoiner:
 
     def __init__(self, name: str = "informer") -> None:
         self._name = name
-        # Hashes of bodies, including some that are no longer stored.
-        self._plain: set[int] = set()  # stored as JSON
-        self._packed: set[int] = set()  # stored as compressed JSON
-        self._bad: set[int] = set()
+        # Forms of bodies by hash: of those joined lately, and of those before them.
+        self._recent: dict[int, _Body] = {}
+        self._older: dict[int, _Body] = {}
         self.failures: int = 0
-        """Number of bodies that are not JSON, each counted once."""
+        """Number of times that a body was found not to be JSON."""
 
     def __repr__(self) -> str:
         return f"<BodyJoiner {self.failures} failures>"
 
     def __len__(self) -> int:
-        return len(self._plain) + len(self._packed) + len(self._bad)
+        return len(self._recent) + len(self._older)
 
-    def joined(
-        self, objects: list[KubeObject], stored: Mapping[str, KubeObject]
-    ) -> bytes:
+    def joined(self, objects: list[KubeObject], stored: int) -> bytes:
         """Join the bodies that are JSON, with commas.
 
         Args:
             objects: Objects to join; all of them are stored.
-            stored: All stored objects. Hashes of other bodies are dropped now and then.
+            stored: Number of stored objects, which bounds that of hashes.
 
         Raises:
             InternalError: If a compressed body is damaged.
         """
         bodies = list(map(_BODY, objects))
-        if not self._plain.issuperset(map(hash, bodies)):
+        if not _PLAIN_ONLY.issuperset(map(self._recent.get, map(hash, bodies))):
             bodies = [raw for obj in objects if (raw := self._checked(obj))]
-            if len(self) > 2 * len(stored) + _SLACK:
-                self._forget_all_but(list(stored.values()))
+            if len(self._recent) > stored + _SLACK:
+                self._older, self._recent = self._recent, {}
 
         return b",".join(bodies)
-
-    def _forget_all_but(self, objects: list[KubeObject]) -> None:
-        now = set(map(hash, map(_BODY, objects)))
-        self._plain, self._packed = self._plain & now, self._packed & now
-        self._bad &= now
 
     def _checked(self, obj: KubeObject) -> bytes:
         """Return the body of an object; empty if it is not JSON."""
         body_hash = hash(obj.body)
-        if body_hash in self._bad:
+        form = self._recent.get(body_hash) or self._older.get(body_hash)
+        if form is _Body.INVALID:
+            self._recent[body_hash] = form
             return b""
 
         raw = obj.raw
-        if body_hash in self._plain or body_hash in self._packed:
-            return raw
+        if form is None:
+            form = self._form_of(obj, raw)
 
+        self._recent[body_hash] = form
+        return b"" if form is _Body.INVALID else raw
+
+    def _form_of(self, obj: KubeObject, raw: bytes) -> _Body:
+        """Check a body."""
         try:
             check_json(raw)
             if not raw.isascii():
                 raw.decode()
         except (DecodeError, UnicodeDecodeError) as exc:
-            self._bad.add(body_hash)
             self.failures += 1
             logger.warning(
                 "%s: body is not JSON, leaving the object out of lists "
@@ -509,7 +489,6 @@ class BodyJoiner:
                 obj.resource_version,
                 exc,
             )
-            return b""
+            return _Body.INVALID
 
-        (self._plain if obj.context.codec is None else self._packed).add(body_hash)
-        return raw
+        return _Body.PLAIN if obj.context.codec is None else _Body.PACKED

@@ -56,6 +56,10 @@ class Source(Protocol):
         """True once its first complete list is in the store."""
 
     @property
+    def stored(self) -> bool:
+        """True if the store has a complete list, perhaps one that is not confirmed."""
+
+    @property
     def version(self) -> str:
         """Version up to which its objects are in the store."""
 
@@ -97,6 +101,9 @@ class Source(Protocol):
     def describe(self, phase: str) -> str:
         """Return the phase and the failures in one line."""
 
+    async def close(self) -> None:
+        """Free what handlers may read until they have ended. Idempotent."""
+
     def reading(self) -> AbstractContextManager[None]:
         """Read the store in a block as of the last change that waiting tasks were told."""
 
@@ -117,6 +124,11 @@ class NamespaceSource:
 
     @property
     def synced(self) -> bool:
+        """True once its first complete list is in the store."""
+        return self.pipeline.synced
+
+    @property
+    def stored(self) -> bool:
         """True once its first complete list is in the store."""
         return self.pipeline.synced
 
@@ -202,6 +214,9 @@ class NamespaceSource:
             streams_given_up=reflector.streamless,
         )
         return text if self.namespace is None else f"{self.namespace}: {text}"
+
+    async def close(self) -> None:
+        """Do nothing: objects in memory stay readable."""
 
 
 class NamespaceSources:
@@ -293,6 +308,11 @@ class NamespaceSources:
             name: run for source in self.all for name, run in source.tasks().items()
         }
 
+    async def close(self) -> None:
+        """Close all sources, after the last handler has ended."""
+        for source in self.all:
+            await source.close()
+
     def version(self, namespace: str | None) -> str:
         """Return the version up to which a namespace, or all, is in the store.
 
@@ -355,11 +375,21 @@ class NamespaceSources:
         error.__cause__ = next((it for it in causes if it is not None), None)
         return error
 
-    def check_live(self, namespace: str | None = None) -> None:
-        """Raise unless a namespace, or all, is synced and the informer has not ended."""
+    def check_live(
+        self, namespace: str | None = None, *, unconfirmed: bool = False
+    ) -> None:
+        """Raise unless a namespace, or all, is synced and the informer has not ended.
+
+        Args:
+            namespace: Namespace of the reads; None for all.
+            unconfirmed: True to accept a stored list that is not confirmed yet.
+        """
         self._run_state.check_not_stopped()
         sources = self.of(namespace)
-        if not all(source.synced for source in sources):
+        if all(source.synced for source in sources):
+            return
+
+        if not (unconfirmed and all(source.stored for source in sources)):
             raise self.not_synced_error(sources)
 
     def check_age(self, limit: Duration, namespace: str | None = None) -> None:

@@ -11,6 +11,7 @@ All collections are the same: `/api/v1/pods` and any other path. Further paths:
     GET /bench/relist?changed=F   change a fraction of the pods, and expire every watch,
                                   including later ones from an older version
     GET /bench/state              number of pods, and the digest of all
+    GET /bench/requests           number of lists and watches so far
 """
 
 from __future__ import annotations
@@ -159,6 +160,16 @@ DOCUMENTS = {
             }
         ],
     },
+    # Its uid tells a cluster from others.
+    "/api/v1/namespaces/kube-system": {
+        "kind": "Namespace",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": "kube-system",
+            "uid": "0b9c1a52-6c2a-4a57-9a2e-3f2d8f5f0c11",
+            "resourceVersion": "1",
+        },
+    },
 }
 
 
@@ -170,6 +181,7 @@ class _Server:
         self._sent = LISTED_VERSION
         self._oldest = 0  # a watch from an older version is expired
         self._metadata_only = False
+        self._requests = {"lists": 0, "watches": 0}
         self._drawn = random.Random(DRAWN)
         # Open watches, and the event that ends each.
         self._watches: dict[socket.socket, threading.Event] = {}
@@ -234,11 +246,15 @@ class _Server:
                 "digest": digest(self._shown(self._pods)),
             }
             self._document(connection, state)
+        elif path == "/bench/requests":
+            self._document(connection, self._requests)
         elif path in DOCUMENTS:
             self._document(connection, DOCUMENTS[path])
         elif query.get("watch") in {"1", "true", "True"}:
+            self._requests["watches"] += 1
             self._watch(connection, query)
         else:
+            self._requests["lists"] += "continue" not in query
             self._list(connection, query)
 
     def _document(self, connection: socket.socket, value: Any) -> None:
@@ -275,6 +291,7 @@ class _Server:
         """Open a watch, and hand it over to the thread that sends the changes."""
         connection.sendall(_OK + b"Transfer-Encoding: chunked\r\n\r\n")
         streamed = query.get("sendInitialEvents") == "true"
+        self._requests["lists"] += streamed
         version = int(query.get("resourceVersion") or self._oldest)
         if version < self._oldest and not streamed:
             connection.sendall(_END)

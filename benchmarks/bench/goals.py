@@ -197,6 +197,30 @@ def _real_server() -> tuple[Goal, ...]:
     )
 
 
+def _shared_cache() -> tuple[Goal, ...]:
+    def goal(case: str, at: Literal["least", "most"], bound: float) -> Goal:
+        case = f"8 workers, 100,000 pods: {case}"
+        return Goal(benchmark="shared_cache", case=case, at=at, bound=bound)
+
+    memory = "compared with memory"
+    return (
+        goal("private memory of a worker, largest", "most", 40),
+        goal("watches at the server", "most", 1),
+        goal("all ready, compared with one alone", "most", 1.5),
+        goal("get: p99", "most", 100),
+        goal("100 by index: p50", "most", 2),
+        goal(f"selector of a label of few: p50, {memory}", "most", 2),
+        goal(f"selector of a label of many: p50, {memory}", "most", 2),
+        goal("1,000 changes/s: p99", "most", 50),
+        goal(f"list rate, {memory}", "least", 0.5),
+        goal("restart: readable, unconfirmed", "most", 0.5),
+        goal("restart: synced", "most", 1),
+        goal("restart: lists", "most", 0),
+        goal("takeover after kill -9", "most", 2),
+        goal("takeover after kill -9: lists", "most", 0),
+    )
+
+
 GOALS: tuple[Goal, ...] = (
     *_list("10,000"),
     *_list("100,000"),
@@ -207,4 +231,5 @@ GOALS: tuple[Goal, ...] = (
     *_alone(),
     *_startup(),
     *_real_server(),
+    *_shared_cache(),
 )

@@ -13,7 +13,7 @@ from aioinformer.cache.deltas import (
     DeltaType,
     Replacement,
 )
-from aioinformer.cache.store import Contents
+from aioinformer.cache.memory import MemoryContents
 from aioinformer.model.keys import meta_namespace_key
 
 
@@ -36,7 +36,7 @@ def test_delta_is_not_tracked_by_garbage_collector() -> None:
 
 
 def test_replacement_has_list_and_version() -> None:
-    contents = Contents[str]({}, print)
+    contents = MemoryContents[str]({}, print)
 
     replacement = Replacement(contents, "7")
 
@@ -53,7 +53,7 @@ def test_tombstone_has_key_of_object() -> None:
 @pytest.mark.parametrize(
     ("frozen", "name"),
     [
-        (Replacement(Contents[str]({}, print), "7"), "resource_version"),
+        (Replacement(MemoryContents[str]({}, print), "7"), "resource_version"),
         (DeletedFinalStateUnknown("shop/web", "x"), "key"),
     ],
     ids=["replacement", "tombstone"],

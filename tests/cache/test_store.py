@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from each_case import each_case
-from store_helpers import Thing, by_tag, by_version, contents_of
+from store_helpers import Thing, by_tag, by_version, contents_of, memory_of
 
 from aioinformer.cache import DeletedFinalStateUnknown, Indexer, Store
 from aioinformer.errors import HandlerError, NoKey, OptionsError
@@ -310,7 +310,7 @@ def test_index_reads_touch_only_matching_objects() -> None:
     indexer = Indexer({"tag": function})
     things = [Thing(f"t{n}", ("few" if n < 3 else "many",)) for n in range(1000)]
     indexer.replace(things)
-    contents = indexer.contents
+    contents = memory_of(indexer)
     contents.objects = Untouchable(contents.objects)
     buckets = contents.indexes["tag"].buckets
     buckets["many"] = Untouchable(buckets["many"])

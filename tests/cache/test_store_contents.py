@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from store_helpers import Thing, by_tag, by_version, contents_of
+from store_helpers import Thing, by_tag, by_version, contents_of, memory_of
 
 from aioinformer.cache import Contents, Indexer, index_by_label
 from aioinformer.errors import OptionsError
@@ -65,7 +65,7 @@ async def test_build_indexers_works_in_slices_and_publishes_complete_indexes(
     assert set(indexer.indexers) == {"version", "tag", "more"}
     assert indexer.by_index("tag", "x") == indexer.list()
     assert indexer.list_index_func_values("more") == indexer.list_keys()
-    assert indexer.contents.growing == []
+    assert memory_of(indexer).growing == []
 
 
 def replace(indexer: Indexer[Thing]) -> None:
@@ -118,7 +118,7 @@ async def test_index_build_includes_objects_written_meanwhile(
     for _ in range(turns):
         await asyncio.sleep(0)
 
-    before = indexer.contents
+    before = memory_of(indexer)
     write(indexer)
     under_way = not building.done()
     await building
@@ -126,7 +126,7 @@ async def test_index_build_includes_objects_written_meanwhile(
 
     assert under_way
     assert contents_of(indexer) == tags_of(indexer)
-    assert before.growing == indexer.contents.growing == []
+    assert before.growing == memory_of(indexer).growing == []
 
 
 @pytest.mark.usefixtures("slices")
@@ -193,7 +193,7 @@ async def test_cancelled_index_build_leaves_no_index(
 
     assert building.cancelled()
     assert set(indexer.indexers) == {"version"}
-    assert indexer.contents.growing == []
+    assert memory_of(indexer).growing == []
 
 
 @pytest.mark.usefixtures("slices")
@@ -276,7 +276,7 @@ async def test_replacement_gets_indexes_added_since_it_was_made(
     assert contents_of(indexer) == tags_of(indexer)
     assert len(calls) == len(set(calls)), "once for each object"
     assert not sliced or len(calls) == calls_before_swap
-    assert replacement.growing == []
+    assert memory_of(indexer).growing == []
 
 
 async def test_failure_in_a_late_index_is_reported_once() -> None:

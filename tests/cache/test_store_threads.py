@@ -157,7 +157,7 @@ def test_threads_read_while_indexes_are_added(indexer: Indexer[KubeObject]) -> N
 
 
 def test_lister_json_is_one_state(indexer: Indexer[KubeObject]) -> None:
-    lister = Lister(indexer, lambda *_: None, lambda *_: None)
+    lister = Lister(indexer, lambda *_, **__: None, lambda *_: None)
 
     def read() -> None:
         for narrowed in (lister, lister.namespace("n")):

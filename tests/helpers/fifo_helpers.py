@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aioinformer.cache import DeltaFIFO, OrderedFIFO
-    from aioinformer.cache.store import Contents
+    from aioinformer.cache.interface import Contents
 
 SIGNS = {
     DeltaType.ADDED: "+",

@@ -6,7 +6,9 @@ import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from sys import getswitchinterval, setswitchinterval
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from aioinformer.cache.memory import MemoryContents
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -42,6 +44,13 @@ def by_version(thing: Thing) -> Iterable[str]:
 def contents_of(indexer: Indexer[Thing], name: str = "tag") -> dict[str, set[str]]:
     values = indexer.list_index_func_values(name)
     return {value: set(indexer.index_keys(name, value)) for value in values}
+
+
+def memory_of(indexer: Indexer[Any]) -> MemoryContents[Any]:
+    """Return what an indexer holds, if it is in memory."""
+    contents = indexer.contents
+    assert isinstance(contents, MemoryContents)
+    return contents
 
 
 class ManualClock:

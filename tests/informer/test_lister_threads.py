@@ -59,7 +59,7 @@ def indexer() -> Indexer[KubeObject]:
 
 @pytest.fixture
 def lister(indexer: Indexer[KubeObject]) -> Lister:
-    return Lister(indexer, lambda *_: None, lambda *_: None)
+    return Lister(indexer, lambda *_, **__: None, lambda *_: None)
 
 
 def check_between_two_writes(objects: list[KubeObject], count: int) -> None:

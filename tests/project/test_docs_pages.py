@@ -49,6 +49,7 @@ ELSEWHERE = {
     "docs/installing.md": "test_packaging.py",
     "docs/operator.md": "test_examples.py",
     "docs/real.md": "test_docs.py",
+    "docs/shared-cache.md": "test_docs_shared_cache.py",
     "docs/testing.md": "test_docs.py",
     "docs/tutorial.md": "test_docs_tutorial.py",
     "docs/webhooks.md": "test_docs_webhooks.py",

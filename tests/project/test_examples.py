@@ -225,6 +225,40 @@ async def test_handlers_accepts_a_server_url(server: APIServer) -> None:
         assert await process.line("synced") == "synced: 3 pods"
 
 
+async def test_workers_of_the_shared_app_have_one_watch(
+    server: APIServer, environment: dict[str, str], tmp_path: Path
+) -> None:
+    port = str(free_port())
+    app = ("--app-dir", EXAMPLES, "shared_cache_app:app", "--workers", "2")
+    environment = {**environment, "CACHE_DIR": str(tmp_path / "cache")}
+    async with (
+        start("-m", "uvicorn", *app, "--port", port, environment=environment),
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as http,
+    ):
+        workers: dict[int, dict[str, Any]] = {}
+        while len(workers) < 2 or not all(it["changes"] for it in workers.values()):
+            # Each request by a connection of its own, so that all workers answer.
+            try:
+                async with http.get("/worker", headers={"Connection": "close"}) as it:
+                    answer = await it.json()
+                    workers[answer["pid"]] = answer
+            except aiohttp.ClientConnectionError:
+                await asyncio.sleep(0.05)
+
+            server.patch(
+                PODS,
+                "web-0",
+                {"metadata": {"labels": {"n": str(len(workers))}}},
+                namespace="shop",
+            )
+
+        roles = sorted(it["role"] for it in workers.values())
+        assert roles == ["reader", "writer"]
+        assert (await answer_of(http, "/nodes/node-1/pods"))[0] == 200
+        assert (await answer_of(http, "/pods/shop"))[1].count('"kind":"Pod"') == 3
+        assert verbs_of(server).count("watch") == verbs_of(server).count("list") == 1
+
+
 async def test_fastapi_app_answers_from_the_cache(
     server: APIServer, environment: dict[str, str]
 ) -> None:

@@ -19,17 +19,18 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from store_helpers import memory_of
 
 from aioinformer.cache import Indexer
-from aioinformer.cache import store as contents_module
-from aioinformer.cache.store import Growing
+from aioinformer.cache import memory as contents_module
 from aioinformer.errors import HandlerError, NoKey, OptionsError
 from examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from aioinformer.cache.store import Contents
+    from aioinformer.cache.interface import Contents
+    from aioinformer.cache.memory import Growing
 
 KEYS = st.sampled_from(["a", "b", "c", "d"])
 TAGS = st.lists(st.sampled_from(["x", "y", "z", "bad"]), max_size=3).map(tuple)
@@ -164,7 +165,8 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(recomputable=st.booleans())
     def begin_building(self, recomputable: bool) -> None:
         function = Function("y", recomputable=recomputable, built=True)
-        growing = Growing({"y": function}, self.indexer.contents)
+        self.indexer._coming.append({"y": function})
+        growing = memory_of(self.indexer).build({"y": function})
         self.building = Building("y", function, growing, growing.steps())
 
     @precondition(lambda self: self.building)
@@ -187,6 +189,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.functions.setdefault(building.name, building.function)
 
         building.growing.close()
+        self.indexer._coming.clear()
 
     # A replacement is filled in many steps, with writes and new indexes between them.
 
@@ -266,11 +269,11 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_remains_of_removed_objects(self) -> None:
-        for index in self.indexer.contents.indexes.values():
+        for index in memory_of(self.indexer).indexes.values():
             assert set(index._values) <= set(self.objects)
 
         expected = [self.building.growing] if self.building else []
-        assert self.indexer.contents.growing == expected
+        assert memory_of(self.indexer).growing == expected
 
     @invariant()
     def failures_are_reported(self) -> None:

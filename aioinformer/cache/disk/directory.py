@@ -372,6 +372,9 @@ class OpenLock:
 
     Args:
         path: Directory of the store.
+
+    Raises:
+        CacheError: If the file cannot be opened.
     """
 
     _OPENING, _USING = 0, 1
@@ -379,12 +382,16 @@ class OpenLock:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._locks = _RecordLocks(path / OPEN_LOCK)
+        self._locks.open()
 
     def enter(self, seconds: float) -> bool:
-        """Wait until no other process opens or closes the store; False after a time.
+        """Wait until no other process opens or closes the store.
+
+        Returns:
+            False after a time, or if the file was removed or replaced.
 
         Raises:
-            CacheError: If the file cannot be opened or locked at all.
+            CacheError: If the file cannot be locked at all.
         """
         pause = threading.Event()
         for _ in range(int(seconds * 100)):

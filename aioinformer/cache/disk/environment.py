@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
 import os
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aioinformer.cache.disk.data_file import EARLY_SECONDS, Session, doubt
+from aioinformer.cache.disk.data_file import EARLY_SECONDS, Session, boot_id, doubt
 from aioinformer.cache.disk.directory import DATA, LOCK, READERS, OpenLock, set_aside
 from aioinformer.cache.disk.header import FORMAT, Header, WriterState
 from aioinformer.errors import CacheError, InternalError, OptionsError
@@ -123,7 +124,7 @@ class Environment:
     users: int
     """Number of users in this process."""
 
-    _opened: dict[Path, Environment] = {}  # noqa: RUF012 - shared on purpose
+    _opened: dict[tuple[int, int], Environment] = {}  # noqa: RUF012 - shared on purpose
     _guard = threading.Lock()
 
     def __init__(self, path: Path, *, create: bool) -> None:
@@ -131,6 +132,7 @@ class Environment:
         self._lmdb = _lmdb()
         self._failures: type[Exception] = self._lmdb.Error
         self._pid = _Process.id
+        self._boot = boot_id()
         self.users = 1
         self._opened_at = time.monotonic()
         self._closed = False
@@ -167,7 +169,8 @@ class Environment:
 
         Args:
             path: Directory, as `safe_directory()` returned it.
-            create: False to neither create nor set aside a file, but raise.
+            create: False to only read: it creates nothing, sets no file aside, and
+                refuses `write()`.
 
         Raises:
             OptionsError: If the package `lmdb` is not installed.
@@ -176,13 +179,18 @@ class Environment:
                 other processes have the file open, it is not set aside.
         """
         with cls._guard:
-            env = cls._opened.get(path)
-            if env is not None:
+            # By its inode: one path may lead there by a symbolic link above it.
+            key = _device_and_inode(path)
+            if key is None or not (create or os.path.exists(path / DATA)):
+                raise CacheError(f"there is no cache in {path}")
+
+            env = cls._opened.get(key)
+            if env is None:
+                env = cls._opened[key] = cls(path, create=create)
+            else:
                 env.check()
                 env.users += 1
-                return env
 
-            env = cls._opened[path] = cls(path, create=create)
             return env
 
     def _open(self) -> None:
@@ -199,9 +207,6 @@ class Environment:
             alone = self._lock.is_alone()
             if why:
                 self._replace(why, alone=alone)
-
-            if not self._create and not os.path.exists(self._data):
-                raise CacheError(f"there is no cache in {self.path}")
 
             self._begin_session(None if why else session, alone=alone)
             (self.path / READERS).mkdir(0o700, exist_ok=True)
@@ -220,12 +225,16 @@ class Environment:
         if not self._create:
             return
 
-        # A process that does not write may have opened a closed one.
-        if last is None or alone or last.state == "closed":
-            session = Session.new() if last is None else last.next(self.path)
-            session.write(
-                self.path, durable=last is not None and last.state == "closed"
-            )
+        if last is not None and last.state == "open":
+            if alone:
+                # It stays valid, also if there is no space for it.
+                with contextlib.suppress(OSError):
+                    last.next(self.path).write(self.path)
+
+            return
+
+        # If it was closed, that must not be on the disk any more when the file changes.
+        Session.new().write(self.path, durable=last is not None)
 
     def _replace(self, why: str, *, alone: bool) -> None:
         """Set the file aside, if this process may do that."""
@@ -253,6 +262,7 @@ class Environment:
                 max_readers=_READERS,
                 max_dbs=_DATABASES,
                 max_spare_txns=1,
+                readonly=not self._create,
             )
         except (
             self._lmdb.CorruptedError,
@@ -277,36 +287,37 @@ class Environment:
             raise
 
     def _check_format(self) -> None:
-        # Databases of a read transaction would end with it. This one writes only if the
-        # file is new.
-        with self._env.begin(write=True) as txn:
-            names = self._env.dbs(txn)
-            if _META not in names and self._env.stat()["entries"]:
+        names = self._env.dbs()
+        if _META not in names:
+            if self._env.stat()["entries"] or not self._create:
                 raise _Doubtful("it is not a store of aioinformer")
 
-            opened = {
-                name.decode(): self._env.open_db(name, txn=txn, create=False)
-                for name in names
-            }
-            if not opened:
-                opened[_META.decode()] = self._env.open_db(_META, txn=txn)
-                txn.put(_HEADER, _encode(Header()), db=opened[_META.decode()])
+            with self._env.begin(write=True) as txn:
+                meta = self._env.open_db(_META, txn=txn)
+                txn.put(_HEADER, _encode(Header()), overwrite=False, db=meta)
 
-            stored = txn.get(_HEADER, b"", opened[_META.decode()])
-            try:
-                found = _decode_format(stored).format
-                if found == FORMAT:
-                    _decode_header(stored)
-            except msgspec.MsgspecError as exc:
-                raise _Doubtful(f"its header is damaged ({exc})") from exc
+            names = [_META]
 
-            if found != FORMAT:
-                raise _Doubtful(
-                    f"it has format {found}, and this version uses {FORMAT}"
-                )
+        # Takes a write transaction, if this process may write: databases that a read
+        # transaction has opened would end with it.
+        opened = {
+            name.decode(): self._env.open_db(name, create=False) for name in names
+        }
+        self._meta = opened[_META.decode()]
+        with self._env.begin() as txn:
+            stored = txn.get(_HEADER, b"", self._meta)
+
+        try:
+            found = _decode_format(stored).format
+            if found == FORMAT:
+                _decode_header(stored)
+        except msgspec.MsgspecError as exc:
+            raise _Doubtful(f"its header is damaged ({exc})") from exc
+
+        if found != FORMAT:
+            raise _Doubtful(f"it has format {found}, and this version uses {FORMAT}")
 
         self._databases = opened
-        self._meta = opened[_META.decode()]
 
     def close(self) -> None:
         """Close it, unless it has other users in this process. Idempotent for the last.
@@ -323,31 +334,35 @@ class Environment:
                 return
 
             self._closed = True
-            del self._opened[self.path]
+            for key in [key for key, env in self._opened.items() if env is self]:
+                del self._opened[key]
+
             try:
                 self._close()
             finally:
                 self._lock.close()
 
     def _close(self) -> None:
-        if not self._lock.enter(_OPENING_SECONDS):
-            self._env.close()
-            return
-
         try:
-            session = Session.read(self.path)
-            same = self._find() == self._identity
-            if session and same and self._damage:
-                session._replace(state="damaged").write(self.path)
-            elif session and same and self._create and self._lock.is_alone():
-                self._env.sync(True)
-                session._replace(state="closed", early_ends=0).write(self.path)
-        except (OSError, self._failures):
+            if self._find() == self._identity and self._lock.enter(_OPENING_SECONDS):
+                self._end_session()
+        except (CacheError, OSError, self._failures):
             # It is not marked then, and not trusted after a restart of the machine.
             pass
         finally:
             self._env.close()
             self._lock.leave()
+
+    def _end_session(self) -> None:
+        session = Session.read(self.path)
+        if session is None or session.state == "damaged" or not self._create:
+            return
+
+        if self._damage:
+            session._replace(state="damaged").write(self.path)
+        elif self._lock.is_alone():
+            self._env.sync(True)
+            session._replace(state="closed", early_ends=0).write(self.path)
 
     # -------------------------------------------------------- transactions
 
@@ -384,7 +399,9 @@ class Environment:
             return self._local.thread  # type: ignore[no-any-return]
         except AttributeError:
             thread = self._local.thread = _Thread()
-            self._threads.add(thread)
+            with self._remap:
+                self._threads.add(thread)
+
             return thread
 
     def _begin_read(self) -> lmdb.Transaction[bytes]:
@@ -491,15 +508,15 @@ class Environment:
     def _enlarge(self, seconds: float) -> None:
         """Enlarge the map, once no thread has a transaction, or else not at all."""
         with self._remap:
-            size = max(2 * self._size, 2 * self.used)
-            if not _may_map(size):
+            size = self._larger_map()
+            if size <= self._size:
                 return
 
             self._remapping = True
             try:
                 pause = threading.Event()
                 for _ in range(int(seconds * 1000) + 1):
-                    if not any(thread.busy for thread in list(self._threads)):
+                    if not any(thread.busy for thread in self._threads):
                         self._env.set_mapsize(size)
                         self._size = size
                         return
@@ -509,6 +526,17 @@ class Environment:
                 raise self._error("map", exc) from exc
             finally:
                 self._remapping = False
+
+    def _larger_map(self) -> int:
+        """Return the size of a larger map; that of this one if none is possible."""
+        used = self.used
+        for size in (2 * max(used, self._size), used + used // 4):
+            pages = -(-size // mmap.ALLOCATIONGRANULARITY)
+            size = pages * mmap.ALLOCATIONGRANULARITY
+            if size > self._size and _may_map(size - self._size):
+                return size
+
+        return self._size
 
     # -------------------------------------------------------- contents
 
@@ -533,6 +561,9 @@ class Environment:
 
         if self._thread().depth:
             raise InternalError(f"database {name!r} is opened within a transaction")
+
+        if not self._create:
+            raise CacheError(f"the cache {self.path} has no database {name!r} yet")
 
         # LMDB wants one thread at a time here.
         with self._naming, self.write() as txn:
@@ -581,16 +612,26 @@ class Environment:
 
     @property
     def writer_state(self) -> WriterState:
-        """State of the writer, as of the current transaction, or the newest one."""
+        """State of the writer, as of the current transaction, or the newest one.
+
+        Of a writer before the last start of the machine, only the counters are left:
+        its times are those of another clock.
+        """
         with self._reading as txn:
             stored = txn.get(_WRITER, None, self._meta)
             try:
-                return WriterState() if stored is None else _decode_writer(stored)
+                state = WriterState() if stored is None else _decode_writer(stored)
             except msgspec.MsgspecError as exc:
                 raise self._damaged_record("state of the writer", exc) from exc
 
+        if state.boot == self._boot:
+            return state
+
+        return WriterState(epoch=state.epoch, history_resets=state.history_resets)
+
     def set_writer_state(self, state: WriterState) -> None:
         """Write the state of the writer, in the current write transaction."""
+        state = msgspec.structs.replace(state, boot=self._boot)
         self._put(self._thread(), _WRITER, state)
 
     def _put(self, thread: _Thread, key: bytes, record: msgspec.Struct) -> None:
@@ -623,8 +664,10 @@ class Environment:
                 "process to use a cache again"
             )
 
+        # Before the size: other processes add pages, and then use them.
+        used = self.used
         size = os.lstat(self._data).st_size
-        if size < self.used:
+        if size < used:
             raise CacheError(
                 f"cannot use the cache {self.path}: {DATA} was truncated to {size} bytes. "
                 "Restart the process to use a cache again"
@@ -650,13 +693,35 @@ class Environment:
         The oldest transaction in the table keeps all pages that were replaced since.
 
         Raises:
-            CacheError: As in `read`.
+            CacheError: If the environment cannot be read.
         """
         self._check_process()
         try:
             return int(self._env.reader_check())
         except self._failures as exc:
             raise self._error("read", exc) from exc
+
+    def processes_before(self, transaction: int) -> set[int]:
+        """Return the processes that read a snapshot from before a transaction.
+
+        Args:
+            transaction: Number of a write transaction, `lmdb.Transaction.id()`.
+
+        Raises:
+            CacheError: If the environment cannot be read.
+        """
+        self._check_process()
+        try:
+            table = self._env.readers()
+        except self._failures as exc:
+            raise self._error("read", exc) from exc
+
+        rows = (row.split() for row in table.splitlines()[1:])
+        return {
+            int(process)
+            for process, _, snapshot in rows
+            if snapshot != "-" and int(snapshot) < transaction
+        }
 
     def _find(self) -> tuple[tuple[int, int] | None, ...]:
         """Return device and inode of the directory and its files."""
@@ -743,6 +808,7 @@ _CAUSES = {
         f"{_READERS} transactions are open. Use it from fewer processes or threads"
     ),
     "DbsFullError": f"it has {_DATABASES} databases. Use fewer indexes",
+    "ReadonlyError": "it was opened to be read only",
     "LockError": (
         "another container uses it, with the same process id. Let the containers share "
         "their process ids (shareProcessNamespace: true), or give each a cache_dir of "
@@ -762,7 +828,11 @@ _CAUSES_BY_NUMBER = {
     errno.ENOSPC: _FULL,
     errno.EDQUOT: _FULL,
     errno.EFBIG: _FULL,
-    errno.EIO: "the disk is full or failing. Free some space, and check the disk",
+    # After the part of a write for which there was space.
+    errno.EIO: (
+        "its disk is full or fails. Free some space, or choose a larger volume for "
+        "cache_dir"
+    ),
     errno.EROFS: "its file system is read-only. Choose another cache_dir",
     errno.EACCES: (
         f"the user {os.geteuid()} has no permission. Correct that, or choose another "

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     import builtins
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from aioinformer.cache.interface import Contents
     from aioinformer.cache.queue import KnownObjects
-    from aioinformer.cache.store import Contents
     from aioinformer.metrics import MetricsSink
 
 __all__ = ["FIFO", "OrderedFIFO"]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from aioinformer._user_code import user_errors
 from aioinformer.cache.deltas import DeletedFinalStateUnknown
+from aioinformer.cache.index import pack_values, unpack_values
 from aioinformer.cache.store import Indexer
 from aioinformer.cache.tools.stores import LoopClock
 from aioinformer.errors import OptionsError
@@ -23,7 +24,7 @@ from aioinformer.model.times import Duration, seconds_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from aioinformer.cache.index import Index
+    from aioinformer.cache.index import IndexFunction
     from aioinformer.cache.store import Store
 
 __all__ = ["MutationCache", "Versioned"]
@@ -162,11 +163,11 @@ class MutationCache(Generic[T]):
         if not written:
             return found
 
-        index = self._store.contents.indexes[name]
+        function = self._store.indexers[name]
         result = {key_of(obj, self._store.key_func): obj for obj in found}
         for key in written:
             newest = self.get_by_key(key)
-            if newest is not None and value in _answers(index, newest):
+            if newest is not None and value in _values_of(function, newest):
                 result[key] = newest
             else:
                 result.pop(key, None)
@@ -294,8 +295,8 @@ def _rejects(held: _Held[T], uid: str, version: int) -> bool:
     return held.version > version
 
 
-def _answers(index: Index[T], obj: T) -> Iterable[str]:
+def _values_of(function: IndexFunction[T], obj: T) -> Iterable[str]:
     try:
-        return index.answers(obj)
+        return unpack_values(pack_values(function(obj)))
     except user_errors():  # reported by the store when the object arrives
         return ()

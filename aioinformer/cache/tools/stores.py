@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import builtins
     from collections.abc import Callable, Iterable
 
-    from aioinformer.cache.store import Contents
+    from aioinformer.cache.interface import Contents
 
 __all__ = [
     "ExpirationPolicy",
@@ -277,4 +277,4 @@ class UndeltaStore(Store[T]):
             name = getattr(self._push, "__qualname__", repr(self._push))
             failure = HandlerError("push function", name, objects)
             failure.__cause__ = exc
-            self._report(failure)
+            self.report(failure)

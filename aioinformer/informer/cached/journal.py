@@ -1,14 +1,28 @@
-"""`Journal`: the last changes of a store, for the processes that follow it."""
+"""`Journal`: the last changes of a store, for the processes that follow it.
+
+A reader whose next entry was trimmed gets a merged difference instead. It must begin
+exactly at the position of the reader, who may be reading at that moment. So entries are
+trimmed in two steps. A transaction raises `Header.first`: from then on, readers below it
+wait. A later one, when none of them still reads an older snapshot, merges and removes.
+"""
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from hashlib import blake2b
+from struct import Struct
+from typing import TYPE_CHECKING, Final, assert_never
 
 import msgspec
 
+from aioinformer.errors import CacheError
+from aioinformer.informer.notifications import Added, Deleted, Updated
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
+    from typing import Any
+
+    import lmdb
 
     from aioinformer.cache.disk.environment import Environment
     from aioinformer.cache.disk.records import Records
@@ -58,6 +72,15 @@ class Behind(msgspec.Struct, frozen=True, gc=False):
     """LISTED or FIRST_LISTED if one was trimmed: `known` is gone, all others are new."""
 
 
+_NUMBER: Final = Struct(">Q")
+
+# Kind, length of the key, length of the old record. Then come key, old and new.
+_HEAD: Final = Struct(">BHI")
+
+# Entries that one transaction merges or removes, so that it takes a few milliseconds.
+_ENTRIES_AT_ONCE = 2000
+
+
 class Journal:
     """Bounded journal in the database `journal`: entries by number, without gaps.
 
@@ -82,36 +105,150 @@ class Journal:
         entries: int = 20_000,
         size: int = 64 * 2**20,
     ) -> None:
-        raise NotImplementedError
+        self._env = env
+        self._records = records
+        self._entries = entries
+        self._size = size
+        self._journal = env.database("journal")
+        # Old records of readers that lost entries, under "<reader>\0<position><hash of
+        # the key>". Under "<reader>\0<position>": the kind of the last trimmed list.
+        self._behind = env.database("behind")
+        # Transaction that raised `Header.first`.
+        self._raised = 0
+
+    # ------------------------------------------------------------ the writer
 
     def stage(self, batch: Iterable[Notification]) -> None:
         """Write changes that readers see after the next `append`, in a transaction.
 
         So the changes of a big list are written in several transactions.
         """
-        raise NotImplementedError
+        self._put(map(self._encoded, batch))
 
     def append(self, batch: Iterable[Notification]) -> None:
         """Append staged changes and these, which may be none, in a write transaction."""
-        raise NotImplementedError
+        self._publish(self._put(map(self._encoded, batch)))
 
     def append_listed(self, *, first: bool) -> None:
         """Append LISTED or FIRST_LISTED, in a write transaction."""
-        raise NotImplementedError
+        kind = EntryKind.FIRST_LISTED if first else EntryKind.LISTED
+        self._publish(self._put([_HEAD.pack(kind, 0, 0)]))
+
+    def _put(self, entries: Iterable[bytes]) -> int:
+        """Write entries; return the number of the newest one."""
+        with self._env.write() as txn, txn.cursor(self._journal) as cursor:
+            # Not kept in memory, as the transaction before may have failed.
+            last = self._env.header.last
+            number = _number(cursor.key()) if cursor.last() else last
+            for entry in entries:
+                number += 1
+                cursor.put(_NUMBER.pack(number), entry, append=True)
+
+        return number
+
+    def _publish(self, last: int) -> None:
+        header = self._env.header
+        if last != header.last:
+            self._env.set_header(msgspec.structs.replace(header, last=last))
+
+    def _encoded(self, event: Notification) -> bytes:
+        encode = self._records.encode
+        old = new = b""
+        match event:
+            case Added(obj):
+                kind, new = EntryKind.ADDED, encode(obj)
+            case Updated(before, obj):
+                kind, old, new = EntryKind.UPDATED, encode(before), encode(obj)
+            case Deleted(obj, missed):
+                kind = EntryKind.MISSED_DELETION if missed else EntryKind.DELETED
+                old = encode(obj)
+            case _:
+                assert_never(event)
+
+        key = obj.key.encode()
+        return _HEAD.pack(kind, len(key), len(old)) + key + old + new
 
     def recover(self) -> None:
         """Remove staged changes that were never appended, in a write transaction.
 
         A writer calls it when it begins, and when it gives up a list.
         """
-        raise NotImplementedError
+        with self._env.write() as txn, txn.cursor(self._journal) as cursor:
+            self._raised = txn.id()
+            if cursor.set_range(_NUMBER.pack(self._env.header.last + 1)):
+                while cursor.delete():
+                    pass
+
+    # ------------------------------------------------------------ readers
 
     def read(self, after: int, limit: int = 500) -> list[Entry] | None:
         """Return the entries after a number, oldest first; None if some were trimmed.
 
         In a read transaction.
         """
-        raise NotImplementedError
+        entries: list[Entry] = []
+        with self._env.read() as txn, txn.cursor(self._journal) as cursor:
+            header = self._env.header
+            if after < header.first - 1:
+                return None
+
+            last = min(header.last, after + limit)
+            if after >= last:
+                return entries
+
+            cursor.set_range(_NUMBER.pack(after + 1))
+            for number, (key, value) in enumerate(cursor, after + 1):
+                if _number(key) != number:
+                    break
+
+                entries.append(_decoded(number, value))
+                if number == last:
+                    return entries
+
+        raise CacheError(
+            f"the journal of {self._env.path} is damaged: entry {after + 1 + len(entries)}"
+            f" of {header.first} to {header.last} is missing; remove the directory"
+        )
+
+    def behind(self, reader: str, after: int) -> Behind | None:
+        """Return what a reader has lost; None if the writer is about to write it.
+
+        In a read transaction, after `read` returned None. The reader then continues at
+        `Behind.number`.
+
+        Args:
+            reader: Name of the reader.
+            after: Its position.
+
+        Raises:
+            CacheError: If nothing was kept for this reader.
+        """
+        prefix = _prefix(reader, after)
+        with self._env.read() as txn:
+            first = self._env.header.first
+            with txn.cursor(self._journal) as cursor:
+                if cursor.first() and _number(cursor.key()) < first:
+                    return None
+
+            with txn.cursor(self._behind) as cursor:
+                if not cursor.set_key(prefix):
+                    raise CacheError(
+                        f"reader {reader} of {self._env.path} has missed the changes "
+                        f"{after + 1} to {first - 1}, and the writer kept nothing for "
+                        "it (was its file in `readers` removed?)"
+                    )
+
+                (listed,) = cursor.value()
+                known: dict[str, bytes] = {}
+                while cursor.next() and bytes(cursor.key()).startswith(prefix):
+                    value = bytes(cursor.value())
+                    end = 2 + int.from_bytes(value[:2], "big")
+                    known[value[2:end].decode()] = value[end:]
+
+        kind = EntryKind(listed) if listed else None
+        return Behind(number=first - 1, known=known, listed=kind)
+
+    # ------------------------------------------------------------ trimming
 
     def trim(self, positions: Callable[[], Mapping[str, int]]) -> bool:
         """Remove entries above the bounds, in a write transaction; each second.
@@ -121,20 +258,196 @@ class Journal:
 
         Args:
             positions: Function that returns the positions of live readers, by name:
-                `Readers.positions`.
+                `Readers.positions`. Below 0 for those that have none yet.
 
         Returns:
             True if more is to be done: call it again soon.
         """
-        raise NotImplementedError
+        with self._env.write() as txn:
+            first = self._env.header.first
+            with txn.cursor(self._journal) as cursor:
+                removes = cursor.first() and _number(cursor.key()) < first
 
-    def behind(self, reader: str) -> Behind | None:
-        """Return what a reader has lost; None if the writer is about to write it.
+            swept = self._is_empty(txn)
+            if removes or not swept:
+                # In this order: positions do not change after these transactions.
+                older = self._env.processes_before(self._raised or txn.id())
+                at = positions()
+                swept = swept or self._sweep(txn, at)
+                if removes:
+                    return self._remove(txn, first, at, older) or not swept
 
-        In a read transaction, after `read` returned None. The reader then continues at
-        `Behind.number`.
+            self._raise_first(txn)
+            return not swept
 
-        Raises:
-            CacheError: If nothing was kept for this reader.
+    def _raise_first(self, txn: lmdb.Transaction) -> None:
+        """Raise `Header.first` until the rest is within the bounds."""
+        header = self._env.header
+        first = max(header.first, header.last + 1 - self._entries)
+        stat = txn.stat(self._journal)
+        pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
+        excess = pages * stat["psize"] - self._size
+        if excess > 0:
+            with txn.cursor(self._journal) as cursor:
+                cursor.set_range(_NUMBER.pack(header.first))
+                for key, value in cursor:
+                    number = _number(key)
+                    if excess <= 0 or number > header.last:
+                        break
+
+                    first = max(first, number + 1)
+                    excess -= len(value)
+
+        if first > header.first:
+            self._raised = txn.id()
+            self._env.set_header(msgspec.structs.replace(header, first=first))
+
+    def _remove(
+        self,
+        txn: lmdb.Transaction,
+        first: int,
+        positions: Mapping[str, int],
+        older: Collection[int],
+    ) -> bool:
+        """Remove entries below `first`, and merge them for readers that lack them.
+
+        Returns:
+            True if entries are left.
         """
-        raise NotImplementedError
+        behind = {name: at for name, at in positions.items() if at < first - 1}
+        if any(_process(name) in older for name in behind):
+            return False  # reads now, and may set its position afterwards
+
+        merged = [
+            _Merged(txn, self._behind, _prefix(name, at), at)
+            for name, at in behind.items()
+            if at >= 0
+        ]
+        left = _ENTRIES_AT_ONCE // (1 + len(merged))
+        with txn.cursor(self._journal) as cursor:
+            present = cursor.first()
+            while present and (number := _number(cursor.key())) < first:
+                if not left:
+                    return True
+
+                left -= 1
+                if merged:
+                    entry = _decoded(number, cursor.value())
+                    for it in merged:
+                        if number > it.position:
+                            it.add(entry)
+
+                present = _deleted(cursor)
+
+        return False
+
+    def _is_empty(self, txn: lmdb.Transaction) -> bool:
+        """Return True if nothing is kept for any reader."""
+        return not txn.stat(self._behind)["entries"]
+
+    def _sweep(self, txn: lmdb.Transaction, positions: Mapping[str, int]) -> bool:
+        """Remove what readers do not need any more; return True if nothing is left."""
+        left = _ENTRIES_AT_ONCE
+        with txn.cursor(self._behind) as cursor:
+            present = cursor.first()
+            while present:
+                key = bytes(cursor.key())
+                prefix = key[: key.index(0) + 1 + _NUMBER.size]
+                name = prefix[: -_NUMBER.size - 1].decode()
+                if positions.get(name) == _number(prefix[-_NUMBER.size :]):
+                    # Hashes are shorter.
+                    present = cursor.set_range(prefix + b"\xff" * 32)
+                    continue
+
+                present = _deleted(cursor)
+                left -= 1
+                if not left:
+                    return False
+
+        return True
+
+
+class _Merged:
+    """Writer of the merged difference of one reader.
+
+    The first old record of each key is what the reader knew. A key that the reader did
+    not know, and that is gone again, is left out: so the difference is at most as large
+    as the objects that the reader knew and those in the store.
+
+    Args:
+        txn: Write transaction.
+        database: Database `behind`.
+        prefix: Start of the keys of this reader and position.
+        position: Position of the reader.
+    """
+
+    __slots__ = ("_database", "_listed", "_prefix", "_txn", "position")
+
+    def __init__(
+        self, txn: lmdb.Transaction, database: Any, prefix: bytes, position: int
+    ) -> None:
+        self._txn = txn
+        self._database = database
+        self._prefix = prefix
+        self.position = position
+        listed = txn.get(prefix, db=database)
+        if listed is None:
+            listed = b"\0"
+            txn.put(prefix, listed, db=database)
+
+        self._listed = listed != b"\0"
+
+    def add(self, entry: Entry) -> None:
+        """Merge the next entry."""
+        if entry.kind >= EntryKind.LISTED:
+            # The store was empty: the reader's objects were deleted, and all are new.
+            self._txn.put(self._prefix, bytes([entry.kind]), db=self._database)
+            self._listed = True
+            return
+
+        if self._listed:
+            return
+
+        key = entry.key.encode()
+        # Keys of LMDB are limited to 511 bytes.
+        place = self._prefix + blake2b(key, digest_size=16).digest()
+        before = self._txn.get(place, db=self._database)
+        if before is None:
+            value = len(key).to_bytes(2, "big") + key + entry.old
+            self._txn.put(place, value, db=self._database)
+        elif not entry.new and len(before) == 2 + len(key):
+            self._txn.delete(place, db=self._database)
+
+
+def _deleted(cursor: lmdb.Cursor) -> bool:
+    """Delete an item; return True if the cursor has moved to another one."""
+    return cursor.delete() and bool(cursor.key())
+
+
+def _prefix(reader: str, position: int) -> bytes:
+    return reader.encode() + b"\0" + _NUMBER.pack(position)
+
+
+def _process(reader: str) -> int:
+    """Return the process of a reader, by its name."""
+    return int(reader.partition("-")[0])
+
+
+def _number(key: bytes | memoryview) -> int:
+    number: int
+    (number,) = _NUMBER.unpack(key)
+    return number
+
+
+def _decoded(number: int, record: bytes | memoryview) -> Entry:
+    value = bytes(record)
+    kind, key_size, old_size = _HEAD.unpack_from(value)
+    old_at = _HEAD.size + key_size
+    new_at = old_at + old_size
+    return Entry(
+        number=number,
+        kind=EntryKind(kind),
+        key=value[_HEAD.size : old_at].decode(),
+        old=value[old_at:new_at],
+        new=value[new_at:],
+    )

@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Final
 from aioinformer._runnables import Runnable, Runnables
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import InformerStopped
+from aioinformer.informer.handlers.inbox import Snapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import NoReturn
 
     from aioinformer.informer.handlers.inbox import Batch
     from aioinformer.informer.handlers.listener import Listener
+    from aioinformer.informer.notifications import Notification
+    from aioinformer.model.objects import KubeObject
 
 __all__ = ["Processor"]
 
@@ -53,6 +57,16 @@ class Processor:
         """Listeners that receive new batches."""
         return tuple(self._listeners)
 
+    @property
+    def wants_changes(self) -> bool:
+        """True if there is a listener."""
+        return bool(self._listeners)
+
+    @property
+    def busy(self) -> bool:
+        """True if a notification is queued for a listener, or being processed."""
+        return any(listener.depth for listener in self._listeners)
+
     def add(self, listener: Listener) -> None:
         """Add a listener; it runs as long as the processor.
 
@@ -82,6 +96,15 @@ class Processor:
         now = asyncio.get_running_loop().time()
         for listener in self._listeners:
             listener.put(batch, now)
+
+    def publish_list(self, objects: Mapping[str, KubeObject], *, initial: bool) -> None:
+        """Queue `Added` notifications of all objects for all listeners."""
+        if self._listeners:
+            self.publish(Snapshot(list(objects.values()), initial=initial))
+
+    def prepare(self, batch: list[Notification]) -> list[Notification]:
+        """Return the batch to publish, the same one."""
+        return batch
 
     def mark_synced(self) -> None:
         """Record that the listeners' queues have all of the first complete list."""

@@ -120,7 +120,7 @@ class Resume:
     comparable: bool = True
     """False if equal versions may be other states in the store: those of another
     cluster, or of another transform. Then it begins with a list, and compares all
-    objects."""
+    objects, whatever `version` is."""
 
     cluster: str = ""
     """Uid of the cluster that the store has objects of; empty if unknown."""

@@ -266,13 +266,16 @@ def first_phase(resume: Resume | None, *, streaming: bool) -> Phase:
         resume: List that the store has, or None.
         streaming: True to request lists as streams.
     """
-    if resume is None or not resume.version:
+    if resume is None:
         return Listing(streaming=streaming)
 
-    if resume.comparable:
-        return Watching(resume.version, streaming)
+    if not resume.comparable:
+        return _after(Recovery.RELIST_ANEW, resume.version, streaming)
 
-    return _after(Recovery.RELIST_ANEW, resume.version, streaming)
+    if not resume.version:
+        return Listing(streaming=streaming)
+
+    return Watching(resume.version, streaming)
 
 
 def advance(phase: Phase, happened: Input) -> tuple[Phase, list[Action]]:

@@ -1,10 +1,13 @@
 """`Pipeline`: applies the changes and lists of a reflector to the store.
 
 All changes of an informer's store are here, in synchronous steps. A step first changes
-the store and then queues notifications for the listeners, without an `await` in
-between. So a handler never sees a store older than its notification, and a handler
-added between two steps gets exactly the objects of the store. Errors of index functions
-are reported at the end of a step, as `on_error` may add a handler.
+the store and then publishes notifications, without an `await` in between. So a handler
+never sees a store older than its notification, and a handler added between two steps
+gets exactly the objects of the store. Errors of index functions are reported at the end
+of a step, as `on_error` may add a handler.
+
+The store may be on disk: then a step is one transaction, and its notifications are
+entries of a journal.
 """
 
 from __future__ import annotations
@@ -22,7 +25,6 @@ from aioinformer.budget import LoopBudget, release
 from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.deltas import Delta, DeltaType, Replacement
 from aioinformer.cache.index import NAMESPACE_INDEX
-from aioinformer.informer.handlers.inbox import Snapshot
 from aioinformer.informer.listwatch.watch_events import same_state
 from aioinformer.informer.notifications import (
     Added,
@@ -32,6 +34,7 @@ from aioinformer.informer.notifications import (
     object_of,
 )
 from aioinformer.informer.store.compressor import BodyCompressor
+from aioinformer.informer.store.decoded_sweep import DecodedSweep
 from aioinformer.informer.store.difference import difference_of
 from aioinformer.informer.store.staged_list import StagedList, newest_version
 from aioinformer.informer.store.transformer import (
@@ -50,22 +53,18 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from typing import NoReturn
 
+    from aioinformer.cache.interface import Contents
     from aioinformer.cache.queue import Queue
-    from aioinformer.cache.store import Contents, Indexer
-    from aioinformer.informer.handlers.processor import Processor
+    from aioinformer.cache.store import Indexer
+    from aioinformer.informer.handlers.inbox import Batch
     from aioinformer.informer.store.difference import Difference
+    from aioinformer.informer.store.publisher import Publisher
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.objects import KubeObject
-    from aioinformer.model.views import DecodedBodies
 
 __all__ = ["Pipeline", "SharedStore"]
 
 logger: Final = guarded_logger(__name__)
-
-
-SWEEP_SECONDS = 0.5
-"""Seconds after a change until decoded bodies of removed objects are dropped. A drop
-after each change would take 5 microseconds each time."""
 
 
 # Changes between two checks of the budget; each takes about two microseconds.
@@ -74,11 +73,6 @@ _CHANGES_BETWEEN_CHECKS = 8
 
 # Value of `_listed_ahead` for a list of an earlier process: unknown, so any version.
 _UNKNOWN_AHEAD: Final = sys.maxsize
-
-
-# Number of notifications in one batch after a relist. A listener keeps a batch, and the
-# replaced objects in it, until it has delivered the whole batch.
-_BATCH = 512
 
 
 class SharedStore:
@@ -123,7 +117,7 @@ class Pipeline:
 
     Args:
         indexer: Store of the informer; only its pipelines write to it.
-        processor: Processor that notifies the handlers.
+        publisher: Publisher of the changes, which notifies the handlers.
         on_synced: Function called when the first complete list is in the store. It must
             not wait.
         transformer: Caller of the user's transform, which may be set until the
@@ -144,7 +138,7 @@ class Pipeline:
     def __init__(
         self,
         indexer: Indexer[KubeObject],
-        processor: Processor,
+        publisher: Publisher,
         on_synced: Callable[[], None] = lambda: None,
         transformer: Transformer | None = None,
         queue: Queue[KubeObject] | None = None,
@@ -158,7 +152,7 @@ class Pipeline:
     ) -> None:
         self._name = name
         self._indexer = indexer
-        self._processor = processor
+        self._publisher = publisher
         self._on_synced = on_synced
         self._transformer = Transformer() if transformer is None else transformer
         self._waiters = StoreWaiters() if waiters is None else waiters
@@ -176,10 +170,13 @@ class Pipeline:
         self._fifo = queue
         # The list that is being staged.
         self._staged: StagedList | None = None
-        # The newest complete list in the queue.
+        # The complete list in the queue.
         self._committed: Contents[KubeObject] | None = None
         # The list that follows a reset of the server's history, until it is applied.
         self._reset_list: Contents[KubeObject] | None = None
+        # Clear while a complete list is queued, or replaces the stored objects.
+        self._may_stage = asyncio.Event()
+        self._may_stage.set()
         # Identities of objects whose newest state the transform left out.
         self._left_out: dict[str, KubeObject] = {}
         # The version up to which everything was fed; None before the first list.
@@ -191,13 +188,10 @@ class Pipeline:
         self._applied_version = ""
         # True from `confirm()` until everything fed before it is applied.
         self._confirming = False
-        # Decoded bodies of the objects of the last list; None before any object.
-        self._decoded: DecodedBodies | None = None
-        # Timer of the next sweep; set while `_decoded` may have unused bodies.
-        self._sweep: asyncio.TimerHandle | None = None
+        self._decoded = DecodedSweep(lambda: publisher.busy)
         self.synced: bool = False
-        """True once a complete list is in the store and the handlers' queues, and the
-        server has confirmed it: it was listed now, or its watch was resumed."""
+        """True once a complete list is in the store and was published, and the server
+        has confirmed it: it was listed now, or its watch was resumed."""
         self.duplicates: int = 0
         """Number of changes that were dropped because the list had them already."""
 
@@ -245,7 +239,7 @@ class Pipeline:
         if queued is not None:
             return None if queued.type is DeltaType.DELETED else queued.object
 
-        contents = self._committed or self._indexer.contents
+        contents = self._committed or self._indexer.contents  # neither is ever false
         return contents.objects.get(key)
 
     async def stage(
@@ -265,7 +259,7 @@ class Pipeline:
         Cancellation:
             Leaves the list incomplete: `discard()` it.
         """
-        staged = self._begin_staging()
+        staged = await self._begin_staging()
         if self._compressor.due:
             await self._compressor.renew(self._listed)
 
@@ -289,7 +283,7 @@ class Pipeline:
 
         budget.end()
         if len(staged.uncompressed) >= SAMPLES:
-            await self._compress(staged)
+            await staged.compress(self._compressor)
 
     async def stage_unreadable(self, keys: list[str]) -> None:
         """Stage the stored states of objects that exist but cannot be read.
@@ -299,7 +293,7 @@ class Pipeline:
         Cancellation:
             Leaves the list incomplete: `discard()` it.
         """
-        staged = self._begin_staging()
+        staged = await self._begin_staging()
         current = self._indexer.contents
         budget = LoopBudget.current()
         await budget.start()
@@ -325,9 +319,10 @@ class Pipeline:
         Cancellation:
             Leaves the list incomplete: `discard()` it.
         """
-        staged = self._begin_staging()
-        for key in keys:
-            staged.remove(key)
+        staged = self._staged
+        if staged is not None:
+            for key in keys:
+                staged.remove(key)
 
     async def discard(self) -> None:
         """Drop the staged objects, because the list failed.
@@ -337,7 +332,9 @@ class Pipeline:
         """
         staged, self._staged = self._staged, None
         if staged is not None:
-            await release(list(staged.contents.objects.values()))
+            freeing = staged.contents.release()
+            del staged
+            await freeing
 
     async def commit(self, resource_version: str, *, after_reset: bool = False) -> None:
         """Queue the staged objects as a complete list.
@@ -350,11 +347,12 @@ class Pipeline:
         Cancellation:
             Safe: it is queued, or it is not.
         """
-        staged = self._begin_staging()
+        staged = await self._begin_staging()
         if staged.uncompressed or self._compressor.waits:
-            await self._compress(staged)
+            await staged.compress(self._compressor)
 
         self._staged = None
+        self._may_stage.clear()
         self._committed = staged.contents
         self._reset_list = staged.contents if after_reset else None
         self._left_out = staged.left_out
@@ -420,8 +418,10 @@ class Pipeline:
 
     # ------------------------------------------------------------ staging
 
-    def _begin_staging(self) -> StagedList:
+    async def _begin_staging(self) -> StagedList:
+        """Return the list that is being staged. Only one at a time is under way."""
         if self._staged is None:
+            await self._may_stage.wait()
             self._staged = StagedList(self._indexer.replacement())
 
         return self._staged
@@ -462,33 +462,10 @@ class Pipeline:
             if self._compressor.waits:
                 staged.uncompressed.append(key)
 
-    async def _compress(self, staged: StagedList) -> None:
-        """Compress the objects that were staged before there was a dictionary.
-
-        Cancellation:
-            Safe: call it again for the rest.
-        """
-        contents, waiting = staged.contents, staged.uncompressed
-        if self._compressor.waits:
-            samples = map(contents.objects.get, waiting[:SAMPLES])
-            await self._compressor.begin(it for it in samples if it is not None)
-
-        budget = LoopBudget.current()
-        await budget.start()
-        while waiting:
-            key = waiting.pop()
-            obj = contents.objects.get(key)
-            if obj is not None:  # not unstaged meanwhile
-                contents.keep(key, self._compressor(obj), contents)
-
-            if budget.over():
-                await budget.start()
-
-        budget.end()
-
     def _listed(self, key: str) -> KubeObject | None:
         """Return the staged state of an object, or the one known before."""
-        listed = self._begin_staging().contents.objects.get(key)
+        staged = self._staged
+        listed = None if staged is None else staged.contents.objects.get(key)
         return self.known(key) if listed is None else listed
 
     def _was_listed(self, delta: Delta[KubeObject]) -> bool:
@@ -567,9 +544,7 @@ class Pipeline:
                 await self._fifo.wait_filled()
                 await apply(budget)
         finally:
-            if self._sweep is not None:
-                self._sweep.cancel()
-                self._sweep = None
+            self._decoded.stop()
 
     async def _apply_timed(
         self, apply: Callable[[LoopBudget], Awaitable[None]], budget: LoopBudget
@@ -589,22 +564,21 @@ class Pipeline:
         """Apply a part of the queue: some changes, or up to one complete list."""
         await budget.start()
         indexer = self._indexer
-        indexer.holding = True  # `hold_reports()`, inline for speed
+        indexer.holding = True  # as in `step()`, inline for speed
         try:
             replacement = self._apply_changes(budget)
         finally:
             indexer.holding = False
             if indexer.held:
-                indexer.release_reports()
+                indexer.report_held()
 
         budget.end()
         if replacement is not None:
             await self._apply_replacement(replacement)
             del replacement
 
-        decoded = self._decoded
-        if decoded is not None and decoded.bodies and self._sweep is None:
-            self._sweep_later()
+        if self._decoded.bodies:
+            self._decoded.begin()
 
     def _apply_changes(self, budget: LoopBudget) -> Replacement[KubeObject] | None:
         """Apply entries until the slice is over, or up to a replacement.
@@ -612,16 +586,43 @@ class Pipeline:
         Atomic: store, listeners' queues and version change together.
         """
         notifications: list[Notification] = []
-        replacement: Replacement[KubeObject] | None = None
+        fifo, contents, shared = self._fifo, self._indexer.contents, self._shared
+        with contents.step():
+            replacement = self._pop(contents, notifications, budget)
+            if notifications:
+                if self._decoded.bodies is None:
+                    self._decoded.note(object_of(notifications[0]))
+
+                self._publisher.publish(notifications)
+
+            if replacement is None and (version := fifo.applied()) is not None:
+                self._applied_version = version
+                self._indexer.applied(version if shared is None else shared.version)
+
+        waiters = self._waiters
+        if waiters.waiting:
+            waiters.changed(notifications)
+            waiters.applied(self._version_in)
+
+        if self._confirming and not len(fifo) and replacement is None:
+            self._confirmed()
+
+        return replacement
+
+    def _pop(
+        self,
+        contents: Contents[KubeObject],
+        notifications: list[Notification],
+        budget: LoopBudget,
+    ) -> Replacement[KubeObject] | None:
+        """Pop entries and apply them, until the slice is over, or up to a replacement."""
         fifo = self._fifo
-        contents = self._indexer.contents
         until_check = _CHANGES_BETWEEN_CHECKS
         while len(fifo):
             entry: Any = fifo.pop_nowait()  # `feed()` queues no tombstones
             if type(entry) is not list:
                 if isinstance(entry, Replacement):
-                    replacement = entry
-                    break
+                    return entry
 
                 continue  # a resync by the queue: ignored, as handlers have their own
 
@@ -635,27 +636,7 @@ class Pipeline:
 
                 until_check = _CHANGES_BETWEEN_CHECKS
 
-        waiters = self._waiters
-        if notifications:
-            if self._decoded is None:
-                self._note_decoded(notifications[0])
-
-            self._processor.publish(notifications)
-            if waiters.waiting:
-                waiters.changed(notifications)
-
-        if replacement is None and (version := fifo.applied()) is not None:
-            self._applied_version = version
-            shared = self._shared
-            self._indexer.applied(version if shared is None else shared.version)
-
-        if waiters.waiting:
-            waiters.applied(self._version_in)
-
-        if self._confirming and not len(fifo) and replacement is None:
-            self._confirmed()
-
-        return replacement
+        return None
 
     def _apply(
         self,
@@ -701,57 +682,56 @@ class Pipeline:
             notifications.append(Added(obj))
 
     async def _apply_replacement(self, replacement: Replacement[KubeObject]) -> None:
-        """Replace all objects by a complete list, and notify handlers of the changes.
+        """Replace all objects by a complete list, and publish the changes.
 
         Slow work comes first. Then store and listeners' queues change in one step. So
         if the informer is stopped after that, its handlers still get the whole list.
         """
-        new = replacement.contents
+        new, publisher = replacement.contents, self._publisher
         now = await self._complete(new)
         before = self._current()
         first = not self.synced
-        difference: Difference | None = None
         reset = self._reset_list is new
-        if before and (reset or self._processor.listeners):
-            difference = await difference_of(before, now, initial=first)
+        prepared: list[Batch] = []
 
-        changes = [] if difference is None else difference.changes
+        def prepare(batch: list[Notification]) -> None:
+            prepared.append(publisher.prepare(batch))
 
+        difference: Difference | None = None
+        if before and (reset or publisher.wants_changes):
+            difference = await difference_of(before, now, prepare, initial=first)
+
+        was_empty = not before
         # May be newer than the list, if a bookmark was queued after it.
         version = self._fifo.applied() or replacement.resource_version
-        self._indexer.hold_reports()
-        try:
+        indexer, shared = self._indexer, self._shared
+        with indexer.step():
             self._applied_version = version
-            shared = self._shared
-            self._indexer.swap(new, version if shared is None else shared.version)
-            if self._committed is new:
-                self._committed = self._reset_list = None
+            old = indexer.swap(new, version if shared is None else shared.version)
+            if was_empty:
+                publisher.publish_list(now, initial=first)
 
-            if difference is not None and (reset or changes):
-                self._log_difference(difference, len(now), reset=reset)
+            for batch in prepared:
+                publisher.publish(batch)
 
-            if not before:
-                self._processor.publish(Snapshot(list(now.values()), initial=first))
+        if self._committed is new:
+            self._committed = self._reset_list = None
 
-            # In batches, so that memory is freed during the delivery.
-            for start in range(0, len(changes), _BATCH):
-                self._processor.publish(changes[start : start + _BATCH])
+        if difference is not None and (reset or difference):
+            self._log_difference(difference, len(now), reset=reset)
 
-            for obj in now.values():
-                self._decoded = obj.context.decoded_bodies
-                break
+        for obj in now.values():
+            self._decoded.note(obj)
+            break
 
-            self._waiters.replaced(before, now)
-            self._confirmed()
-            self._waiters.applied(self._version_in)
-        finally:
-            self._indexer.release_reports()
-
-        # The old maps are not changed: another thread may be reading them.
-        replaced = list(before.values())
-        del before
-        await release(changes)
-        await release(replaced)
+        self._waiters.replaced(before, now)
+        self._confirmed()
+        self._waiters.applied(self._version_in)
+        freeing = old.release()
+        del old, before
+        await freeing
+        await release(prepared)
+        self._may_stage.set()
 
     def _confirmed(self) -> None:
         """Record that the server has confirmed the store; only the first time counts."""
@@ -761,7 +741,7 @@ class Pipeline:
 
         self.synced = True
         if self._shared is None or self._shared.synced:
-            self._processor.mark_synced()
+            self._publisher.mark_synced()
 
         self._on_synced()
 
@@ -815,23 +795,3 @@ class Pipeline:
             return self._indexer.resource_version
 
         return self._shared.version_in(namespace)
-
-    # ------------------------------------------------------------ decoded bodies
-
-    def _note_decoded(self, event: Notification) -> None:
-        """Record the cache of decoded bodies, which all objects of a list share."""
-        self._decoded = object_of(event).context.decoded_bodies
-
-    def _sweep_later(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._sweep = loop.call_later(SWEEP_SECONDS, self._drop_decoded)
-
-    def _drop_decoded(self) -> None:
-        """Drop the decoded bodies of removed objects that nothing refers to."""
-        self._sweep = None
-        if self._decoded is not None:
-            self._decoded.drop_unused()
-
-        # Queued notifications refer to old states, which handlers may read.
-        if any(listener.depth for listener in self._processor.listeners):
-            self._sweep_later()

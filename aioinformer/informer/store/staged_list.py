@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aioinformer.budget import LoopBudget
+from aioinformer.model.compression import SAMPLES
 from aioinformer.model.object_meta import version_number
 
 if TYPE_CHECKING:
-    from aioinformer.cache.store import Contents
+    from aioinformer.cache.interface import Contents
+    from aioinformer.informer.store.compressor import BodyCompressor
     from aioinformer.model.objects import KubeObject
 
 __all__ = ["StagedList", "newest_version"]
@@ -62,6 +65,30 @@ class StagedList:
         """Remove an object. Unknown keys are no error."""
         self.contents.remove(key)
         self.left_out.pop(key, None)
+
+    async def compress(self, compressor: BodyCompressor) -> None:
+        """Compress the objects that were staged before there was a dictionary.
+
+        Cancellation:
+            Safe: call it again for the rest.
+        """
+        contents, waiting = self.contents, self.uncompressed
+        if compressor.waits:
+            samples = map(contents.objects.get, waiting[:SAMPLES])
+            await compressor.begin(it for it in samples if it is not None)
+
+        budget = LoopBudget.current()
+        await budget.start()
+        while waiting:
+            key = waiting.pop()
+            obj = contents.objects.get(key)
+            if obj is not None:  # not unstaged meanwhile
+                contents.keep(key, compressor(obj), contents)
+
+            if budget.over():
+                await budget.start()
+
+        budget.end()
 
 
 def newest_version(versions: list[str]) -> str:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, assert_never
 
+from aioinformer.informer.listwatch.watch_events import same_state
 from aioinformer.informer.notifications import Added, Deleted, Updated
 from aioinformer.model.object_meta import version_number
 
@@ -146,7 +147,7 @@ class StoreWaiters:
         """Wake the tasks that wait for a key that a list has changed."""
         for key, waiters in self._by_key.items():
             was, state = before.get(key), now.get(key)
-            if was is state:
+            if _is_same(was, state):
                 continue
 
             for waiter in waiters:
@@ -184,6 +185,14 @@ class StoreWaiters:
         for waiters in self._by_key.values():
             for waiter in waiters:
                 waiter.wakeup.set()
+
+
+def _is_same(was: KubeObject | None, state: KubeObject | None) -> bool:
+    """Return True if a list has not changed a key. Some stores copy what they read."""
+    if was is state or was is None or state is None:
+        return was is state
+
+    return same_state(was, state) and was == state
 
 
 def _wake(waiters: list[_VersionWaiter], reached: float) -> None:

@@ -74,6 +74,11 @@ GONE = NotFound("no such resource", status=404)
             Listing("", known="7", after_reset=True),
             id="not-comparable",
         ),
+        pytest.param(
+            Resume(comparable=False),
+            Listing("", known="", after_reset=True),
+            id="neither-comparable-nor-complete",
+        ),
     ],
 )
 def test_first_phase_follows_from_the_stored_list(

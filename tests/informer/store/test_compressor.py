@@ -25,6 +25,7 @@ from compression_helpers import (
 from fake_source import Page, Stream, states_of
 from informer_helpers import pods_of, running
 from pipeline_helpers import Rig, add, delete, update
+from store_helpers import memory_of
 
 from aioinformer.cache import index_by, index_by_label
 from aioinformer.errors import InternalError
@@ -140,7 +141,7 @@ async def test_list_that_breaks_off_leaves_only_the_dictionary(
 
         await rig.pipeline.stage([web("last")])
         assert len(trainings) == 1
-        staged = rig.pipeline._begin_staging()
+        staged = await rig.pipeline._begin_staging()
         assert len(staged.contents.objects) == SAMPLES
         assert all(map(is_compressed, staged.contents.objects.values()))
 
@@ -254,7 +255,7 @@ async def test_indexes_added_later_read_compressed_objects() -> None:
 
 async def test_missing_index_value_of_a_damaged_body_is_reported() -> None:
     async with a_rig(*webs(2)) as rig:
-        rig.indexer.contents.objects["default/web-0001"] = damaged(web("web-0001"))
+        memory_of(rig.indexer).objects["default/web-0001"] = damaged(web("web-0001"))
         received_by: list[Any] = []
         rig.indexer._on_error = received_by.append
         rig.indexer.add_indexers({"own": index_by("spec.own.0")})

@@ -15,6 +15,7 @@ from informer_helpers import Stage, running
 from aioinformer.budget import LoopBudget
 from aioinformer.cache import Contents, Indexer
 from aioinformer.cache.index import NAMESPACE_INDEX, by_namespace
+from aioinformer.cache.memory import MemoryContents
 from aioinformer.informer.store.pipeline import Pipeline
 from aioinformer.model import KubeObject
 
@@ -77,6 +78,7 @@ class MeteredIndexer(Indexer[KubeObject]):
 
     def replacement(self) -> Contents[KubeObject]:
         contents = super().replacement()
+        assert isinstance(contents, MemoryContents)
         objects = Metered()
         objects.meter = self.meter
         contents.objects = objects
