@@ -227,7 +227,7 @@ class DiskContents:
         self, selector: LabelSelector, namespace: str | None
     ) -> Iterator[KubeObject]:
         names = self._labelled(selector)
-        if names is None and namespace is not None:
+        if names is None and namespace:
             names = Namespaces(self).names(namespace, _SMALL_NAMESPACE)
             if len(names) == _SMALL_NAMESPACE:
                 names = None
@@ -235,9 +235,7 @@ class DiskContents:
         if names is None:
             with self._env.read() as txn:
                 found = self.generation.columns.search(txn, selector, namespace)
-                yield from (obj for _, obj in self.of_names(map(name_of, found)))
-
-            return
+                names = list(map(name_of, found))
 
         for _, obj in self.of_names(names):
             if selector.matches(obj) and namespace in {None, obj.namespace}:
