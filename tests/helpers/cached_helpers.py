@@ -1,189 +1,104 @@
-"""A follower on a store without a disk, and the writer of that store."""
+"""A follower of a store on disk, and the writer of that store."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from informer_helpers import Stage, settle
-from pipeline_helpers import View
+from informer_helpers import Stage
 
-from aioinformer.cache.disk.header import Header, WriterState
-from aioinformer.errors import CacheError
+from aioinformer.cache.disk.contents import DiskContents
+from aioinformer.cache.disk.environment import Environment
+from aioinformer.cache.disk.readers import Readers, ReaderSlot
+from aioinformer.cache.disk.records import Records
 from aioinformer.informer.cached.follower import Follower
-from aioinformer.informer.cached.journal import Behind, Entry, EntryKind
+from aioinformer.informer.cached.journal import Journal
 from aioinformer.informer.notifications import Added, Deleted, Updated, object_of
 from aioinformer.informer.store.waiters import StoreWaiters
-from aioinformer.model import KubeObject
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterable
+    from pathlib import Path
 
     from informer_helpers import Handler
 
+    from aioinformer.errors import HandlerError
     from aioinformer.informer.handlers.listener import Listener
     from aioinformer.informer.notifications import Notification
-
-KINDS = {Added: EntryKind.ADDED, Updated: EntryKind.UPDATED}
-
-
-class Env:
-    """Environment, which also decodes records."""
-
-    path = "/cache"
-
-    def __init__(self) -> None:
-        self.header = Header()
-        self.writer_state = WriterState()
-        self.failure: Exception | None = None
-        self.decoded = 0
-        self.reads = 0
-
-    @contextlib.contextmanager
-    def read(self) -> Iterator[None]:
-        self.reads += 1
-        yield
-
-    def check(self) -> None:
-        if self.failure is not None:
-            raise self.failure
-
-    def decode(self, key: str, record: bytes) -> KubeObject:
-        self.decoded += 1
-        obj = KubeObject.of(json.loads(record))
-        assert obj.key == key
-        return obj
+    from aioinformer.model import KubeObject
 
 
-class Journal:
-    """Journal, which the writer trims only when a test says so."""
-
-    def __init__(self, env: Env) -> None:
-        self._env = env
-        self.entries: list[Entry] = []
-        self.lost: dict[str, Behind] = {}
-        self.writing = False
-        """True while the writer writes what a reader has lost."""
-
-    def append(self, kind: EntryKind, key: str, old: bytes, new: bytes) -> None:
-        header = self._env.header
-        number = header.last + 1
-        self._env.header = msgspec.structs.replace(header, last=number)
-        self.entries.append(Entry(number, kind, key, old, new))
-
-    def read(self, after: int, limit: int = 500) -> list[Entry] | None:
-        start = after + 1 - self._env.header.first
-        return None if start < 0 else self.entries[start : start + limit]
-
-    def behind(self, reader: str, after: int) -> Behind | None:
-        return None if self.writing else self.lost[reader]
-
-    def trim(self, slot: Slot, first: int) -> None:
-        """Remove the entries before a number; keep the difference for a reader."""
-        header = self._env.header
-        position = slot.position
-        known: dict[str, bytes] = {}
-        listed = None
-        if position + 1 < header.first:
-            known = dict(self.lost[slot.name].known)
-            listed = self.lost[slot.name].listed
-
-        self._env.header = msgspec.structs.replace(header, first=first)
-        while self.entries and self.entries[0].number < first:
-            entry = self.entries.pop(0)
-            if entry.number <= position:
-                continue
-
-            if entry.kind >= EntryKind.LISTED:
-                listed = entry.kind
-                known = {key: record for key, record in known.items() if record}
-            elif listed is None:
-                known.setdefault(entry.key, entry.old)
-
-        if position + 1 < first:
-            self.lost[slot.name] = Behind(first - 1, known, listed)
+async def settle() -> None:
+    """Let every task run until it waits; wake-ups of followers take 5 ms."""
+    await asyncio.sleep(0.02)
 
 
-class Contents:
-    """Stored objects, and an index that only this process has."""
+class Counted:
+    """Calls of a function, counted."""
 
-    def __init__(self) -> None:
-        self.objects: dict[str, KubeObject] = {}
-        self.private = False
-        self.indexed = View()
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.calls = 0
 
-    def after(self, key: str, limit: int) -> list[KubeObject]:
-        keys = sorted(it for it in self.objects if it > key)
-        return [self.objects[it] for it in keys[:limit]]
-
-    def follow(
-        self, changes: Iterable[tuple[KubeObject | None, KubeObject | None]]
-    ) -> None:
-        for old, new in changes:
-            if old is None:
-                assert new is not None
-                self.indexed(Added(new))
-            elif new is None:
-                self.indexed(Deleted(old))
-            else:
-                self.indexed(Updated(old, new))
-
-
-class Slot:
-    """Place of a follower among the readers."""
-
-    name = "1-1"
-
-    def __init__(self) -> None:
-        self.position = 0
-        self.wake: Callable[[], None] = lambda: None
-
-    def start(self, on_wake: Callable[[], None]) -> None:
-        self.wake = on_wake
+    def __call__(self, *args: Any) -> Any:
+        self.calls += 1
+        return self._function(*args)
 
 
 class Followed:
-    """A follower, its store, and the writer of that store."""
+    """A follower of a store on disk, and the writer of that store.
 
-    def __init__(self, *objects: KubeObject) -> None:
-        self.env = Env()
-        self.journal = Journal(self.env)
-        self.contents = Contents()
-        self.slot = Slot()
+    Args:
+        path: Directory of the store.
+        objects: Objects of the first list; none for a store without a list.
+        private: True if the process of the follower has an index of its own.
+    """
+
+    def __init__(self, path: Path, *objects: KubeObject, private: bool = False) -> None:
+        self.env = Environment.open(path)
+        records = Records(self.env)
+        self.journal = Journal(self.env, records)
+        self.contents = DiskContents(self.env, records, {}, ignored, writer=True)
+        self.readers = Readers(path / "readers")
+        self.objects: dict[str, KubeObject] = {}
+        """Stored objects by key."""
+        self._version = 100
+        self._trimmed = 0
+        if objects:
+            with self.env.write():
+                self._store_list(objects)
+
+        # As in another process.
+        records = Records(self.env)
+        self.decode = Counted(records.decode)
+        records.decode = self.decode  # type: ignore[method-assign, assignment]
+        indexes = {"version": by_version} if private else {}
+        self.followed = DiskContents(self.env, records, indexes, ignored)
         self.processor = Stage()
         self.waiters = StoreWaiters()
         self.changes = 0
-        self.view: Callable[[Notification], None]
-        if objects:
-            self.contents.objects = {obj.key: obj for obj in objects}
-            self._replace(listed=True, version="100")
-
-        self.follower = self.open()
-
-    def open(self) -> Follower:
-        make: Any = Follower  # of parts that only look like those on disk
-        follower: Follower = make(
+        self.slot = ReaderSlot(path / "readers")
+        self.follower = Follower(
             self.env,
-            self.env,
-            self.journal,
-            self.contents,
+            records,
+            Journal(self.env, records),
+            self.followed,
             self.slot,
             self.processor,
             self.waiters,
             self._changed,
             name="pods",
         )
-        self.follower = follower
-        return follower
+
+    def close(self) -> None:
+        self.slot.close()
+        self.readers.close()
+        self.env.close()
 
     def _changed(self) -> None:
         self.changes += 1
-
-    def _replace(self, **fields: Any) -> None:
-        self.env.header = msgspec.structs.replace(self.env.header, **fields)
 
     # ------------------------------------------------------------ the writer
 
@@ -193,52 +108,86 @@ class Followed:
 
     def state(self, **fields: Any) -> None:
         now = asyncio.get_running_loop().time()
-        state = self.env.writer_state
         fields = {"pid": 123, "heartbeat": now} | fields
-        self.env.writer_state = msgspec.structs.replace(state, **fields)
-        self.slot.wake()
+        state = msgspec.structs.replace(self.env.writer_state, **fields)
+        with self.env.write():
+            self.env.set_writer_state(state)
+
+        self.readers.wake()
+
+    def write(self, *changes: Notification, version: int = 0) -> None:
+        """Write changes, in one transaction."""
+        self._version = version or self._version + 1
+        with self.env.write(), self.contents.step():
+            for event in changes:
+                obj = object_of(event)
+                if isinstance(event, Deleted):
+                    del self.objects[obj.key]
+                    self.contents.remove(obj.key)
+                else:
+                    self.objects[obj.key] = obj
+                    self.contents.put(obj.key, obj)
+
+            self.journal.append(changes)
+            self.contents.resource_version = str(self._version)
+
+        self.readers.wake()
 
     def put(self, *objects: KubeObject) -> None:
-        """Store objects, each as one change."""
+        """Store some objects, all of them new or with new states."""
+        changes: list[Notification] = []
+        new: dict[str, KubeObject] = {}
         for obj in objects:
-            old = self.contents.objects.get(obj.key)
-            self.contents.objects[obj.key] = obj
+            old = new.get(obj.key) or self.objects.get(obj.key)
+            new[obj.key] = obj
             if old is None:
-                self.journal.append(EntryKind.ADDED, obj.key, b"", obj.raw)
+                changes.append(Added(obj))
             elif old.uid == obj.uid:
-                self.journal.append(EntryKind.UPDATED, obj.key, old.raw, obj.raw)
+                changes.append(Updated(old, obj))
             else:
-                missed = EntryKind.MISSED_DELETION
-                self.journal.append(missed, obj.key, old.raw, b"")
-                self.journal.append(EntryKind.ADDED, obj.key, b"", obj.raw)
+                changes += [Deleted(old, True), Added(obj)]
 
-        self.wrote()
+        self.write(*changes)
 
     def delete(self, *keys: str, missed: bool = False) -> None:
-        for key in keys:
-            old = self.contents.objects.pop(key)
-            kind = EntryKind.MISSED_DELETION if missed else EntryKind.DELETED
-            self.journal.append(kind, key, old.raw, b"")
-
-        self.wrote()
+        self.write(*(Deleted(self.objects[key], missed) for key in keys))
 
     def list_into_empty(self, *objects: KubeObject, first: bool = False) -> None:
         """Write a list into the empty store."""
-        assert not self.contents.objects
-        self.contents.objects = {obj.key: obj for obj in objects}
-        kind = EntryKind.FIRST_LISTED if first else EntryKind.LISTED
-        self.journal.append(kind, "", b"", b"")
-        self._replace(listed=True, generation=1 - self.env.header.generation)
-        self.wrote()
+        assert not self.objects
+        with self.env.write():
+            self._store_list(objects)
+            self.journal.append_listed(first=first)
 
-    def wrote(self, version: str = "") -> None:
-        """End a step of the writer: wake the follower."""
-        number = int(self.env.header.version or 0) + 1
-        self._replace(version=version or str(number))
-        self.slot.wake()
+        self.readers.wake()
+
+    def _store_list(self, objects: Iterable[KubeObject]) -> None:
+        replacement = self.contents.replacement()
+        for obj in objects:
+            self.objects[obj.key] = obj
+            replacement.put(obj.key, obj)
+
+        self._version += 1
+        version = str(self._version)
+        self.contents = self.contents.replace_with(replacement, version)
+
+    def raise_first(self, first: int) -> None:
+        """Begin to trim the journal, up to an entry: followers before it wait."""
+        kept = self.env.header.last + 1 - first
+        self._trimming = Journal(self.env, Records(self.env), entries=kept)
+        self._trimming.trim(self.readers.positions)
 
     def trim(self, first: int) -> None:
-        self.journal.trim(self.slot, first)
+        """Trim the journal, up to an entry."""
+        self.raise_first(first)
+        self.finish_trim()
+
+    def finish_trim(self) -> None:
+        """Remove the trimmed entries; followers get the difference."""
+        while self._trimming.trim(self.readers.positions):
+            pass
+
+        self.readers.wake()
 
     # ------------------------------------------------------------ handlers
 
@@ -271,7 +220,14 @@ class Followed:
 
     @property
     def states(self) -> dict[str, str]:
-        return {key: obj.resource_version for key, obj in self.contents.objects.items()}
+        """Versions of the stored objects by key."""
+        return {key: obj.resource_version for key, obj in self.objects.items()}
+
+    @property
+    def indexed(self) -> dict[str, str]:
+        """Versions of the objects by key, by the index of this process."""
+        buckets = self.followed.indexes["version"].buckets
+        return {key: value for value in buckets for key in buckets[value]}
 
 
 def kinds(events: list[Notification]) -> list[str]:
@@ -296,12 +252,10 @@ def kinds(events: list[Notification]) -> list[str]:
     return texts
 
 
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Let time pass until a condition is true."""
-    for _ in range(200):
-        if condition():
-            return
+def by_version(obj: KubeObject) -> str:
+    """Return the value of an object in an index of the process."""
+    return obj.resource_version
 
-        await asyncio.sleep(0.01)
 
-    raise CacheError("the condition never became true")
+def ignored(failure: HandlerError) -> None:
+    raise AssertionError(failure)

@@ -627,7 +627,7 @@ class DiskContents:
     @property
     def private(self) -> bool:
         """True if some indexes are kept in memory, so that `follow()` must be called."""
-        return bool(self._private or self.missing)
+        return bool(self._private or self.growing or self.missing)
 
     def follow(
         self, changes: Iterable[tuple[KubeObject | None, KubeObject | None]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
 import os
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aioinformer.cache.disk.data_file import EARLY_SECONDS, Session, doubt
+from aioinformer.cache.disk.data_file import EARLY_SECONDS, Session, boot_id, doubt
 from aioinformer.cache.disk.directory import DATA, LOCK, READERS, OpenLock, set_aside
 from aioinformer.cache.disk.header import FORMAT, Header, WriterState
 from aioinformer.errors import CacheError, InternalError, OptionsError
@@ -123,7 +124,7 @@ class Environment:
     users: int
     """Number of users in this process."""
 
-    _opened: dict[Path, Environment] = {}  # noqa: RUF012 - shared on purpose
+    _opened: dict[tuple[int, int], Environment] = {}  # noqa: RUF012 - shared on purpose
     _guard = threading.Lock()
 
     def __init__(self, path: Path, *, create: bool) -> None:
@@ -131,6 +132,7 @@ class Environment:
         self._lmdb = _lmdb()
         self._failures: type[Exception] = self._lmdb.Error
         self._pid = _Process.id
+        self._boot = boot_id()
         self.users = 1
         self._opened_at = time.monotonic()
         self._closed = False
@@ -177,13 +179,18 @@ class Environment:
                 other processes have the file open, it is not set aside.
         """
         with cls._guard:
-            env = cls._opened.get(path)
-            if env is not None:
+            # By its inode: one path may lead there by a symbolic link above it.
+            key = _device_and_inode(path)
+            if key is None or not (create or os.path.exists(path / DATA)):
+                raise CacheError(f"there is no cache in {path}")
+
+            env = cls._opened.get(key)
+            if env is None:
+                env = cls._opened[key] = cls(path, create=create)
+            else:
                 env.check()
                 env.users += 1
-                return env
 
-            env = cls._opened[path] = cls(path, create=create)
             return env
 
     def _open(self) -> None:
@@ -200,9 +207,6 @@ class Environment:
             alone = self._lock.is_alone()
             if why:
                 self._replace(why, alone=alone)
-
-            if not self._create and not os.path.exists(self._data):
-                raise CacheError(f"there is no cache in {self.path}")
 
             self._begin_session(None if why else session, alone=alone)
             (self.path / READERS).mkdir(0o700, exist_ok=True)
@@ -221,12 +225,16 @@ class Environment:
         if not self._create:
             return
 
-        # A process that does not write may have opened a closed one.
-        if last is None or alone or last.state == "closed":
-            session = Session.new() if last is None else last.next(self.path)
-            session.write(
-                self.path, durable=last is not None and last.state == "closed"
-            )
+        if last is not None and last.state == "open":
+            if alone:
+                # It stays valid, also if there is no space for it.
+                with contextlib.suppress(OSError):
+                    last.next(self.path).write(self.path)
+
+            return
+
+        # If it was closed, that must not be on the disk any more when the file changes.
+        Session.new().write(self.path, durable=last is not None)
 
     def _replace(self, why: str, *, alone: bool) -> None:
         """Set the file aside, if this process may do that."""
@@ -326,7 +334,9 @@ class Environment:
                 return
 
             self._closed = True
-            del self._opened[self.path]
+            for key in [key for key, env in self._opened.items() if env is self]:
+                del self._opened[key]
+
             try:
                 self._close()
             finally:
@@ -345,7 +355,7 @@ class Environment:
 
     def _end_session(self) -> None:
         session = Session.read(self.path)
-        if session is None or not self._create:
+        if session is None or session.state == "damaged" or not self._create:
             return
 
         if self._damage:
@@ -389,7 +399,9 @@ class Environment:
             return self._local.thread  # type: ignore[no-any-return]
         except AttributeError:
             thread = self._local.thread = _Thread()
-            self._threads.add(thread)
+            with self._remap:
+                self._threads.add(thread)
+
             return thread
 
     def _begin_read(self) -> lmdb.Transaction[bytes]:
@@ -496,15 +508,15 @@ class Environment:
     def _enlarge(self, seconds: float) -> None:
         """Enlarge the map, once no thread has a transaction, or else not at all."""
         with self._remap:
-            size = max(2 * self._size, 2 * self.used)
-            if not _may_map(size):
+            size = self._larger_map()
+            if size <= self._size:
                 return
 
             self._remapping = True
             try:
                 pause = threading.Event()
                 for _ in range(int(seconds * 1000) + 1):
-                    if not any(thread.busy for thread in list(self._threads)):
+                    if not any(thread.busy for thread in self._threads):
                         self._env.set_mapsize(size)
                         self._size = size
                         return
@@ -514,6 +526,17 @@ class Environment:
                 raise self._error("map", exc) from exc
             finally:
                 self._remapping = False
+
+    def _larger_map(self) -> int:
+        """Return the size of a larger map; that of this one if none is possible."""
+        used = self.used
+        for size in (2 * max(used, self._size), used + used // 4):
+            pages = -(-size // mmap.ALLOCATIONGRANULARITY)
+            size = pages * mmap.ALLOCATIONGRANULARITY
+            if size > self._size and _may_map(size - self._size):
+                return size
+
+        return self._size
 
     # -------------------------------------------------------- contents
 
@@ -589,16 +612,26 @@ class Environment:
 
     @property
     def writer_state(self) -> WriterState:
-        """State of the writer, as of the current transaction, or the newest one."""
+        """State of the writer, as of the current transaction, or the newest one.
+
+        Of a writer before the last start of the machine, only the counters are left:
+        its times are those of another clock.
+        """
         with self._reading as txn:
             stored = txn.get(_WRITER, None, self._meta)
             try:
-                return WriterState() if stored is None else _decode_writer(stored)
+                state = WriterState() if stored is None else _decode_writer(stored)
             except msgspec.MsgspecError as exc:
                 raise self._damaged_record("state of the writer", exc) from exc
 
+        if state.boot == self._boot:
+            return state
+
+        return WriterState(epoch=state.epoch, history_resets=state.history_resets)
+
     def set_writer_state(self, state: WriterState) -> None:
         """Write the state of the writer, in the current write transaction."""
+        state = msgspec.structs.replace(state, boot=self._boot)
         self._put(self._thread(), _WRITER, state)
 
     def _put(self, thread: _Thread, key: bytes, record: msgspec.Struct) -> None:
@@ -631,8 +664,10 @@ class Environment:
                 "process to use a cache again"
             )
 
+        # Before the size: other processes add pages, and then use them.
+        used = self.used
         size = os.lstat(self._data).st_size
-        if size < self.used:
+        if size < used:
             raise CacheError(
                 f"cannot use the cache {self.path}: {DATA} was truncated to {size} bytes. "
                 "Restart the process to use a cache again"
@@ -658,7 +693,7 @@ class Environment:
         The oldest transaction in the table keeps all pages that were replaced since.
 
         Raises:
-            CacheError: As in `read`.
+            CacheError: If the environment cannot be read.
         """
         self._check_process()
         try:
@@ -671,8 +706,17 @@ class Environment:
 
         Args:
             transaction: Number of a write transaction, `lmdb.Transaction.id()`.
+
+        Raises:
+            CacheError: If the environment cannot be read.
         """
-        rows = (row.split() for row in self._env.readers().splitlines()[1:])
+        self._check_process()
+        try:
+            table = self._env.readers()
+        except self._failures as exc:
+            raise self._error("read", exc) from exc
+
+        rows = (row.split() for row in table.splitlines()[1:])
         return {
             int(process)
             for process, _, snapshot in rows
@@ -784,7 +828,11 @@ _CAUSES_BY_NUMBER = {
     errno.ENOSPC: _FULL,
     errno.EDQUOT: _FULL,
     errno.EFBIG: _FULL,
-    errno.EIO: "the disk is full or failing. Free some space, and check the disk",
+    # After the part of a write for which there was space.
+    errno.EIO: (
+        "its disk is full or fails. Free some space, or choose a larger volume for "
+        "cache_dir"
+    ),
     errno.EROFS: "its file system is read-only. Choose another cache_dir",
     errno.EACCES: (
         f"the user {os.geteuid()} has no permission. Correct that, or choose another "

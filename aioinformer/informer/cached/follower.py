@@ -18,7 +18,6 @@ import msgspec
 
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.disk.header import WriterState
-from aioinformer.errors import CacheError
 from aioinformer.informer.cached.journal import EntryKind
 from aioinformer.informer.handlers.inbox import Snapshot
 from aioinformer.informer.listwatch.watch_events import same_state
@@ -89,12 +88,20 @@ class _PrivateIndexes:
 
     def __init__(self, contents: DiskContents) -> None:
         self._contents = contents
+        self.any: bool = False
+        """True if there are such indexes."""
 
     def put(self, batch: Batch, _: float) -> None:
         self._contents.follow(_states(event) for event in batch if event is not None)
 
     def mark_synced(self) -> None:
-        """Do nothing: reads by index work at any time."""
+        """Make the indexes readable."""
+        self._contents.followed()
+
+    def refresh(self) -> bool:
+        """Look which indexes there are; return True if some lack objects."""
+        self.any = self._contents.private
+        return self.any and bool(self._contents.missing)
 
 
 @dataclass(slots=True)
@@ -345,6 +352,9 @@ class Follower:
         with self._env.read():
             header = self._header = self._env.header
             changed = self._read_writer()
+            if self._indexes.refresh():
+                self._starting.setdefault(self._indexes, _Walk())
+
             pause = self._read_journal(header, over)
             if self.behind == 0:
                 if not self.synced and self._is_confirmed(header):
@@ -407,19 +417,14 @@ class Follower:
                 break
 
             entries = self._journal.read(slot.position, _CHUNK)
-            if entries:
+            if entries is not None:
                 self._tell(entries)
-            elif entries is None:
+            else:
                 lost = self._journal.behind(slot.name, slot.position)
                 if lost is None:
                     return RETRY_SECONDS
 
                 self._fall_behind(lost)
-            else:
-                raise CacheError(
-                    f"{self._name} cannot read the journal of {self._env.path}: entry "
-                    f"{slot.position + 1} of {header.last} is missing"
-                )
 
             if over():
                 break
@@ -440,7 +445,7 @@ class Follower:
         joined: list[_Sink] = [
             it for it in self._processor.listeners if it not in starting
         ]
-        if self._contents.private and self._indexes not in starting:
+        if self._indexes.any and self._indexes not in starting:
             joined.append(self._indexes)
 
         return joined
@@ -509,6 +514,7 @@ class Follower:
         for sink in sinks:
             self._starting.setdefault(sink, _Walk(initial=initial)).cursor = ""
 
+        self._contents.listed()
         self._resyncs.clear()
         # For the tasks that wait for a key.
         self._pending = dict.fromkeys(self._waiters.keys, b"")
@@ -612,7 +618,7 @@ class Follower:
     def _step(self, walks: dict[_Sink, _Walk], sinks: list[_Sink]) -> None:
         """Tell the next objects to sinks whose walks are equal; end walks at the end."""
         walk = walks[sinks[0]]
-        skips = sinks == [self._indexes] and not self._contents.private
+        skips = sinks == [self._indexes] and not self._indexes.any
         objects = [] if skips else self._contents.after(walk.cursor, _CHUNK)
         batch = walk.batch(objects)
         now = asyncio.get_running_loop().time()

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import TYPE_CHECKING
 
 import pytest
-from cached_helpers import Followed
 from fake_source import thing
 from pipeline_helpers import View
 
-from aioinformer.informer.notifications import Deleted, Notification, object_of
+from aioinformer.informer.notifications import Deleted, object_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cached_helpers import Followed
+
+    from aioinformer.informer.notifications import Notification
+    from aioinformer.model import KubeObject
 
 NAMES = [f"p{number:03}" for number in range(200)]
 
@@ -54,23 +62,24 @@ class Handler(View):
 class Program:
     """A random program of one store, its writer, and the handlers of one process."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, followed: Callable[..., Followed]) -> None:
         self.rng = random.Random(seed)
         self.version = 1000
         names = self.rng.sample(NAMES, self.rng.choice([0, 3, 150]))
-        self.rig = Followed(*(self.new(name) for name in names))
-        self.rig.contents.private = self.rng.random() < 0.5
+        self.private = self.rng.random() < 0.5
+        objects = [self.new(name) for name in names]
+        self.rig = followed(*objects, private=self.private)
         self.handlers: list[Handler] = []
-        self.earlier = {obj.uid for obj in self.rig.contents.objects.values()}
+        self.earlier = {obj.uid for obj in self.rig.objects.values()}
 
-    def new(self, name: str, uid: str = "") -> object:
+    def new(self, name: str, uid: str = "") -> KubeObject:
         self.version += 1
         return thing(name, self.version, uid=uid or f"{name}-{self.version}")
 
     def change(self) -> None:
         """Make some changes, in one step of the writer."""
         rig, rng = self.rig, self.rng
-        stored = rig.contents.objects
+        stored = rig.objects
         for _ in range(rng.choice([1, 1, 3, 40])):
             name = rng.choice(NAMES)
             key = f"default/{name}"
@@ -86,7 +95,7 @@ class Program:
     def relist(self) -> None:
         """Delete everything, then list into the empty store."""
         rig = self.rig
-        rig.delete(*list(rig.contents.objects))
+        rig.delete(*rig.objects)
         names = self.rng.sample(NAMES, self.rng.choice([0, 1, 100]))
         rig.list_into_empty(*(self.new(name) for name in names))
 
@@ -146,8 +155,10 @@ class Program:
 
 
 @pytest.mark.parametrize("seed", range(60))
-async def test_handlers_of_any_speed_end_with_the_store(seed: int) -> None:
-    program = Program(seed)
+async def test_handlers_of_any_speed_end_with_the_store(
+    followed: Callable[..., Followed], seed: int
+) -> None:
+    program = Program(seed, followed)
 
     await program.run()
 
@@ -156,9 +167,8 @@ async def test_handlers_of_any_speed_end_with_the_store(seed: int) -> None:
         assert handler.broken == []
         assert handler.objects == rig.states
         # Every object that is gone was told, unless its addition was merged with that.
-        stored = {obj.uid for obj in rig.contents.objects.values()}
+        stored = {obj.uid for obj in rig.objects.values()}
         assert handler.coalesce or handler.earlier <= stored
 
-    if rig.contents.private:
-        assert rig.contents.indexed.broken == []
-        assert rig.contents.indexed.objects == rig.states
+    if program.private:
+        assert rig.indexed == rig.states
