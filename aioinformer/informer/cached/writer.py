@@ -238,16 +238,16 @@ class CacheWriter:
         )
 
     def _note_cluster(self, uid: str) -> None:
-        """Record the cluster of the objects that follow."""
+        """Record the cluster of the list that follows."""
         env = self._env
-        known = env.header.cluster
-        if not uid or uid == known:
+        if uid == env.header.cluster:
             return
 
         with env.write():
-            header = replace(env.header, cluster=uid)
-            # Objects of another cluster are compared, even by the writer after this one.
-            env.set_header(replace(header, version="") if known else header)
+            # The stored objects may be of another cluster. So the writer after this one
+            # compares them, or checks their history, unless the list is complete then.
+            version = "" if uid else env.header.version
+            env.set_header(replace(env.header, cluster=uid, version=version))
 
     def _confirm(self) -> None:
         assert self._pipeline is not None
