@@ -314,7 +314,7 @@ class Follower:
             Stops it.
         """
         budget = LoopBudget.current()
-        self._slot.start(self._wakeup.set)
+        self._slot.start(self._woken)
         while True:
             self._wakeup.clear()
             await budget.start()
@@ -326,6 +326,11 @@ class Follower:
                         await self._wakeup.wait()
 
             self._check_directory()
+
+    def _woken(self) -> None:
+        """Look at the store, unless that can wait for the next poll."""
+        if self._gone is not None or self._waiters.waiting or self._is_anybody_told():
+            self._wakeup.set()
 
     def _check_directory(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -383,6 +388,9 @@ class Follower:
         now = asyncio.get_running_loop().time()
         self.writer = state
         silent, self._silent = self._silent, self.writer_silent(now) > 0
+        if state == before:
+            return silent != self._silent
+
         if state.history_resets != before.history_resets:
             self._waiters.wake_versions()
 
