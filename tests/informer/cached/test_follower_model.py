@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.store.waiters import KeyWaiter
     from aioinformer.model import KubeObject
 
-NAMES = [f"p{number:03}" for number in range(200)]
+NAMES = [f"p{number:04}" for number in range(1100)]
 
 
 class Handler(View):
@@ -67,7 +67,7 @@ class Program:
     def __init__(self, seed: int, followed: Callable[..., Followed]) -> None:
         self.rng = random.Random(seed)
         self.version = 1000
-        names = self.rng.sample(NAMES, self.rng.choice([0, 3, 150]))
+        names = self.rng.sample(NAMES, self.rng.choice([0, 3, 150, 1000, 1000]))
         self.private = self.rng.random() < 0.5
         objects = [self.new(name) for name in names]
         self.rig = followed(*objects, private=self.private)
@@ -100,7 +100,7 @@ class Program:
         """Delete everything, then list into the empty store."""
         rig = self.rig
         rig.delete(*rig.objects)
-        names = self.rng.sample(NAMES, self.rng.choice([0, 1, 100]))
+        names = self.rng.sample(NAMES, self.rng.choice([0, 1, 100, 1000]))
         rig.list_into_empty(*(self.new(name) for name in names))
 
     def add_handler(self) -> None:
@@ -160,7 +160,7 @@ class Program:
                 self.relist()
 
             rig.confirm()
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(600):
                 for listener in rig.processor.listeners:
                     await listener.wait_synced()
 
