@@ -298,11 +298,10 @@ def restarted(url: str, cache_dir: str, key: str) -> tuple[float, float]:
 
 
 async def _restarted(url: str, cache_dir: str, key: str) -> tuple[float, float]:
-    client = Client.from_url(url)
     began = time.monotonic()
-    async with SharedInformerFactory(client, cache_dir=cache_dir) as factory:
-        lister = informer_of(factory, "").lister
-        await factory.start()
+    factory = SharedInformerFactory(Client.from_url(url), cache_dir=cache_dir)
+    lister = informer_of(factory, "").lister
+    async with factory:
         found = None
         while found is None:
             with contextlib.suppress(NotSynced):

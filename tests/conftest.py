@@ -60,6 +60,7 @@ _TURNS = 50
 
 # Files whose tests call plain functions that read files, as users do in a thread.
 _MAY_BLOCK = {
+    "tests/cli/test_cache.py",
     "tests/client/test_config.py",
     "tests/informer/cached/test_follower.py",
     "tests/informer/cached/test_follower_model.py",
@@ -78,6 +79,19 @@ _NOT_WATCHED = [
     _unloaded(name)
     for name in ("aioinformer_apiserver", "aioinformer.testing", "aioinformer.cli")
 ]
+
+
+# Functions that read and write small files of a store on disk in the loop, in microseconds.
+_QUICK = {
+    "aioinformer/cache/disk/directory.py": {"acquire", "release"},
+    "aioinformer/cache/disk/environment.py": {"check"},
+    "aioinformer/cache/disk/readers.py": {
+        "__init__",
+        "_wake_now",
+        "close",
+        "positions",
+    },
+}
 
 
 # Polls of the selector before virtual time advances; looptime's default is 42. Client and
@@ -171,7 +185,12 @@ def nothing_blocks_the_loop(request: pytest.FixtureRequest) -> Iterator[None]:
 @functools.cache
 def _watch() -> BlockBuster:
     """Create the detector once: it looks up some 60 functions and their modules."""
-    return BlockBuster(aioinformer, excluded_modules=_NOT_WATCHED)
+    watch = BlockBuster(aioinformer, excluded_modules=_NOT_WATCHED)
+    for function in watch.functions.values():
+        for filename, names in _QUICK.items():
+            function.can_block_in(filename, names)
+
+    return watch
 
 
 @pytest.fixture

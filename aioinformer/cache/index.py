@@ -317,7 +317,7 @@ class Index(Generic[T]):
         except user_errors():  # reported when the object was indexed
             return None
 
-    def get(self, value: str) -> list[T]:
+    def objects_of(self, value: str) -> list[T]:
         """Return the objects that have a value, in a new list."""
         bucket = self.buckets.get(value)
         return [] if bucket is None else list(bucket.values())

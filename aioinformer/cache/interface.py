@@ -28,7 +28,7 @@ class IndexReads(Protocol[T]):
     def buckets(self) -> Mapping[str, Mapping[str, T]]:
         """Objects by key, by index value."""
 
-    def get(self, value: str) -> builtins.list[T]:
+    def objects_of(self, value: str) -> builtins.list[T]:
         """Return the objects that have a value, in a new list, from one snapshot."""
 
     def values_of(self, key: str, obj: T) -> Packed:

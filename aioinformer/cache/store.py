@@ -350,7 +350,7 @@ class Indexer(Store[T]):
         if index is None:
             raise self._no_index(name)
 
-        return index.get(value)
+        return index.objects_of(value)
 
     def index_keys(self, name: str, value: str) -> builtins.list[str]:
         """Return the keys of the objects that have `value` in the index `name`, sorted.

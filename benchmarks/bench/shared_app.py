@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+import traceback
 from contextlib import asynccontextmanager, suppress
 from multiprocessing import connection
 from typing import TYPE_CHECKING, Any, Protocol
@@ -140,7 +141,15 @@ async def _obey(pipe: Connection, copy: Copy) -> None:
     with suppress(EOFError, OSError):
         while True:
             command, *arguments = await asyncio.to_thread(pipe.recv)
-            pipe.send(await _answer(copy, command, *arguments))
+            try:
+                answer = await _answer(copy, command, *arguments)
+            except Exception:
+                # The lifespan waits for the shutdown before it would raise.
+                traceback.print_exc()
+                pipe.close()
+                raise
+
+            pipe.send(answer)
 
 
 async def _answer(copy: Copy, command: str, *arguments: Any) -> Any:

@@ -296,7 +296,7 @@ async def crew_of(
 ) -> AsyncIterator[Crew]:
     """Run a server and workers for the time of a block."""
     rng = random.Random(seed)
-    async with APIServer() as server:
+    async with APIServer(token="administrator") as server:
         crew = Crew(server, Writes(server, rng, objects), folder, rng)
         try:
             for _ in range(workers):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
-import os
 import random
 import resource
 import signal
@@ -173,15 +172,18 @@ class Worker:
         while await lines.readline():
             print(msgspec.json.encode(self._report()).decode(), flush=True)
 
-    def note_opened(self) -> None:
-        """Note the contents that this process found."""
+    async def note_opened(self) -> None:
+        """Note the contents that this process finds, confirmed or not."""
+        while not self._informer.indexer.resource_version:
+            await asyncio.sleep(0.001)
+
         self._opened = self._contents()[0]
 
     def _report(self) -> Report:
         stored, indexed = self._contents()
         status = self._informer.status
         return Report(
-            synced=self._informer.has_synced(),
+            synced=self._informer.has_synced,
             role=status.cache.role if status.cache else "none",
             behind=status.cache.behind if status.cache else 0,
             stored=stored,
@@ -219,17 +221,17 @@ async def main() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (options.file_limit,) * 2)
 
     client = Client.from_url(options.url, token=options.token)
-    async with SharedInformerFactory(client, cache_dir=options.cache_dir) as factory:
-        worker = Worker(factory, options.seed)
-        if options.die_after:
-            # The kernel ends the process at this time of work, wherever it is.
-            signal.signal(signal.SIGPROF, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_PROF, options.die_after)
+    factory = SharedInformerFactory(client, cache_dir=options.cache_dir)
+    worker = Worker(factory, options.seed)
+    if options.die_after:
+        # The kernel ends the process at this time of work, wherever it is.
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_PROF, options.die_after)
 
-        await factory.start()
-        worker.note_opened()
-        print(os.getpid(), flush=True)
+    async with factory, asyncio.TaskGroup() as tasks:
+        opening = tasks.create_task(worker.note_opened())
         await worker.answer()
+        opening.cancel()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
 import os
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aioinformer.cache.disk.data_file import EARLY_SECONDS, Session, doubt
+from aioinformer.cache.disk.data_file import EARLY_SECONDS, Session, boot_id, doubt
 from aioinformer.cache.disk.directory import DATA, LOCK, READERS, OpenLock, set_aside
 from aioinformer.cache.disk.header import FORMAT, Header, WriterState
 from aioinformer.errors import CacheError, InternalError, OptionsError
@@ -123,18 +124,20 @@ class Environment:
     users: int
     """Number of users in this process."""
 
-    _opened: dict[Path, Environment] = {}  # noqa: RUF012 - shared on purpose
-    _guard = threading.Lock()
+    _opened: dict[tuple[int, int], Environment] = {}  # noqa: RUF012 - shared on purpose
+    _guards: dict[tuple[int, int], threading.Lock] = {}  # noqa: RUF012
 
-    def __init__(self, path: Path, *, create: bool) -> None:
+    def __init__(self, path: Path, key: tuple[int, int], *, create: bool) -> None:
         self.path = path
+        self._key = key
         self._lmdb = _lmdb()
         self._failures: type[Exception] = self._lmdb.Error
         self._pid = _Process.id
+        self._boot = boot_id()
         self.users = 1
         self._opened_at = time.monotonic()
         self._closed = False
-        self._damage = ""
+        self._damage = False
         self._threads: weakref.WeakSet[_Thread] = weakref.WeakSet()
         self._local = threading.local()
         self._remapping = False
@@ -176,15 +179,25 @@ class Environment:
                 file of an earlier boot of the machine that was not closed in order. If
                 other processes have the file open, it is not set aside.
         """
-        with cls._guard:
-            env = cls._opened.get(path)
-            if env is not None:
+        # By its inode: one path may lead there by a symbolic link above it.
+        key = _device_and_inode(path)
+        if key is None or not (create or _device_and_inode(path / DATA)):
+            raise CacheError(f"there is no cache in {path}")
+
+        with cls._guard(key):
+            env = cls._opened.get(key)
+            if env is None:
+                env = cls._opened[key] = cls(path, key, create=create)
+            else:
                 env.check()
                 env.users += 1
-                return env
 
-            env = cls._opened[path] = cls(path, create=create)
             return env
+
+    @classmethod
+    def _guard(cls, key: tuple[int, int]) -> threading.Lock:
+        """Return the lock for opening and closing one directory, which may take time."""
+        return cls._guards.setdefault(key, threading.Lock())
 
     def _open(self) -> None:
         if not self._lock.enter(_OPENING_SECONDS):
@@ -200,9 +213,6 @@ class Environment:
             alone = self._lock.is_alone()
             if why:
                 self._replace(why, alone=alone)
-
-            if not self._create and not os.path.exists(self._data):
-                raise CacheError(f"there is no cache in {self.path}")
 
             self._begin_session(None if why else session, alone=alone)
             (self.path / READERS).mkdir(0o700, exist_ok=True)
@@ -221,12 +231,16 @@ class Environment:
         if not self._create:
             return
 
-        # A process that does not write may have opened a closed one.
-        if last is None or alone or last.state == "closed":
-            session = Session.new() if last is None else last.next(self.path)
-            session.write(
-                self.path, durable=last is not None and last.state == "closed"
-            )
+        if last is not None and last.state == "open":
+            if alone:
+                # It stays valid, also if there is no space for it.
+                with contextlib.suppress(OSError):
+                    last.next(self.path).write(self.path)
+
+            return
+
+        # If it was closed, that must not be on the disk any more when the file changes.
+        Session.new().write(self.path, durable=last is not None)
 
     def _replace(self, why: str, *, alone: bool) -> None:
         """Set the file aside, if this process may do that."""
@@ -317,7 +331,7 @@ class Environment:
         The last process syncs the file to the disk and marks it as closed in order.
         Blocks: call it in a thread.
         """
-        with self._guard:
+        with self._guard(self._key):
             if self._closed or self._pid != _Process.id:
                 return
 
@@ -326,7 +340,7 @@ class Environment:
                 return
 
             self._closed = True
-            del self._opened[self.path]
+            del self._opened[self._key]
             try:
                 self._close()
             finally:
@@ -345,7 +359,7 @@ class Environment:
 
     def _end_session(self) -> None:
         session = Session.read(self.path)
-        if session is None or not self._create:
+        if session is None or session.state == "damaged" or not self._create:
             return
 
         if self._damage:
@@ -389,7 +403,9 @@ class Environment:
             return self._local.thread  # type: ignore[no-any-return]
         except AttributeError:
             thread = self._local.thread = _Thread()
-            self._threads.add(thread)
+            with self._remap:
+                self._threads.add(thread)
+
             return thread
 
     def _begin_read(self) -> lmdb.Transaction[bytes]:
@@ -496,15 +512,15 @@ class Environment:
     def _enlarge(self, seconds: float) -> None:
         """Enlarge the map, once no thread has a transaction, or else not at all."""
         with self._remap:
-            size = max(2 * self._size, 2 * self.used)
-            if not _may_map(size):
+            size = self._larger_map()
+            if size <= self._size:
                 return
 
             self._remapping = True
             try:
                 pause = threading.Event()
                 for _ in range(int(seconds * 1000) + 1):
-                    if not any(thread.busy for thread in list(self._threads)):
+                    if not any(thread.busy for thread in self._threads):
                         self._env.set_mapsize(size)
                         self._size = size
                         return
@@ -514,6 +530,17 @@ class Environment:
                 raise self._error("map", exc) from exc
             finally:
                 self._remapping = False
+
+    def _larger_map(self) -> int:
+        """Return the size of a larger map; that of this one if none is possible."""
+        used = self.used
+        for size in (2 * max(used, self._size), used + used // 4):
+            pages = -(-size // mmap.ALLOCATIONGRANULARITY)
+            size = pages * mmap.ALLOCATIONGRANULARITY
+            if size > self._size and _may_map(size - self._size):
+                return size
+
+        return self._size
 
     # -------------------------------------------------------- contents
 
@@ -578,7 +605,7 @@ class Environment:
         try:
             return _decode_header(txn.get(_HEADER, b"", self._meta))
         except msgspec.MsgspecError as exc:
-            raise self._damaged_record("header", exc) from exc
+            raise self.damaged("header", exc) from exc
 
     def set_header(self, header: Header) -> None:
         """Write the header, in the current write transaction."""
@@ -589,16 +616,26 @@ class Environment:
 
     @property
     def writer_state(self) -> WriterState:
-        """State of the writer, as of the current transaction, or the newest one."""
+        """State of the writer, as of the current transaction, or the newest one.
+
+        Of a writer before the last start of the machine, only the counters are left:
+        its times are those of another clock.
+        """
         with self._reading as txn:
             stored = txn.get(_WRITER, None, self._meta)
             try:
-                return WriterState() if stored is None else _decode_writer(stored)
+                state = WriterState() if stored is None else _decode_writer(stored)
             except msgspec.MsgspecError as exc:
-                raise self._damaged_record("state of the writer", exc) from exc
+                raise self.damaged("state of the writer", exc) from exc
+
+        if state.boot == self._boot:
+            return state
+
+        return WriterState(epoch=state.epoch, history_resets=state.history_resets)
 
     def set_writer_state(self, state: WriterState) -> None:
         """Write the state of the writer, in the current write transaction."""
+        state = msgspec.structs.replace(state, boot=self._boot)
         self._put(self._thread(), _WRITER, state)
 
     def _put(self, thread: _Thread, key: bytes, record: msgspec.Struct) -> None:
@@ -607,9 +644,20 @@ class Environment:
 
         thread.txn.put(key, _encode(record), db=self._meta)
 
-    def mark_damaged(self, why: str) -> None:
-        """Have the file set aside by the next process that opens it alone."""
-        self._damage = self._damage or why
+    def damaged(self, what: str, why: object) -> CacheError:
+        """Return the error for damaged data, and have the file set aside.
+
+        The next process that opens it alone sets it aside.
+
+        Args:
+            what: Part of the file, such as `"record of 'default/web-0'"`.
+            why: Reason.
+        """
+        self._damage = True
+        return CacheError(
+            f"cannot read the cache {self.path}: its {what} is damaged: {why}. The next "
+            "process that opens it alone sets the file aside, and lists again"
+        )
 
     # -------------------------------------------------------- state
 
@@ -631,8 +679,10 @@ class Environment:
                 "process to use a cache again"
             )
 
+        # Before the size: other processes add pages, and then use them.
+        used = self.used
         size = os.lstat(self._data).st_size
-        if size < self.used:
+        if size < used:
             raise CacheError(
                 f"cannot use the cache {self.path}: {DATA} was truncated to {size} bytes. "
                 "Restart the process to use a cache again"
@@ -658,7 +708,7 @@ class Environment:
         The oldest transaction in the table keeps all pages that were replaced since.
 
         Raises:
-            CacheError: As in `read`.
+            CacheError: If the environment cannot be read.
         """
         self._check_process()
         try:
@@ -671,8 +721,17 @@ class Environment:
 
         Args:
             transaction: Number of a write transaction, `lmdb.Transaction.id()`.
+
+        Raises:
+            CacheError: If the environment cannot be read.
         """
-        rows = (row.split() for row in self._env.readers().splitlines()[1:])
+        self._check_process()
+        try:
+            table = self._env.readers()
+        except self._failures as exc:
+            raise self._error("read", exc) from exc
+
+        rows = (row.split() for row in table.splitlines()[1:])
         return {
             int(process)
             for process, _, snapshot in rows
@@ -696,17 +755,10 @@ class Environment:
         if self._closed:
             raise CacheError(f"the cache {self.path} is closed")
 
-    def _damaged_record(self, what: str, exc: Exception) -> CacheError:
-        self.mark_damaged(what)
-        return CacheError(
-            f"cannot read the cache {self.path}: its {what} is damaged ({exc}). The next "
-            "process that opens it alone starts a new one"
-        )
-
     def _error(self, verb: str, exc: Exception) -> CacheError:
         kinds = {kind.__name__ for kind in type(exc).__mro__}
         if kinds & _DAMAGES:
-            self.mark_damaged(str(exc))
+            self._damage = True
 
         number = getattr(exc, "code", None) or getattr(exc, "errno", None)
         cause = next((_CAUSES[name] for name in _CAUSES if name in kinds), None)
@@ -784,7 +836,11 @@ _CAUSES_BY_NUMBER = {
     errno.ENOSPC: _FULL,
     errno.EDQUOT: _FULL,
     errno.EFBIG: _FULL,
-    errno.EIO: "the disk is full or failing. Free some space, and check the disk",
+    # After the part of a write for which there was space.
+    errno.EIO: (
+        "its disk is full or fails. Free some space, or choose a larger volume for "
+        "cache_dir"
+    ),
     errno.EROFS: "its file system is read-only. Choose another cache_dir",
     errno.EACCES: (
         f"the user {os.geteuid()} has no permission. Correct that, or choose another "

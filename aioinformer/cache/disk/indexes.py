@@ -120,6 +120,10 @@ class DiskIndex:
 
         return list(found.values())
 
+    def objects_of(self, value: str) -> list[KubeObject]:
+        """Return the objects that have a value, in a new list."""
+        return [obj for _, obj in self.objects(value)]
+
     # ------------------------------------------------------------ for the buckets
 
     def names(self, value: str) -> list[bytes]:

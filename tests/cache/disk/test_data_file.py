@@ -1,4 +1,4 @@
-"""Which files of earlier processes and boots are mapped, and which are listed again."""
+"""Files of earlier processes and boots: some are mapped, the others set aside."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STORED = Header(version="7", count=1)
 
 @dataclass(frozen=True)
 class Reopened:
-    """What a process finds that opens a store again."""
+    """Result of opening a store again."""
 
     kept: bool
     log: str
@@ -262,7 +262,7 @@ def test_store_in_which_damage_was_found_is_set_aside_at_the_next_opening(
     store: Store,
 ) -> None:
     env = Environment.open(store.path)
-    env.mark_damaged("a record")
+    env.damaged("record", "test")
     env.close()
 
     reopened = store.reopen()
@@ -285,7 +285,7 @@ def test_opening_without_create_makes_no_file(tmp_path: Path) -> None:
     with pytest.raises(CacheError, match="there is no cache in"):
         Environment.open(tmp_path, create=False)
 
-    assert not (tmp_path / "data.mdb").exists()
+    assert not any(tmp_path.iterdir())
 
 
 def test_closing_without_create_leaves_the_session_alone(store: Store) -> None:

@@ -137,7 +137,7 @@ def test_safe_directory_refuses_a_socket_as_file(tmp_path: Path) -> None:
 
 
 def test_safe_directory_narrows_modes_that_are_too_wide(tmp_path: Path) -> None:
-    """As after a mount of a volume with an fsGroup."""
+    """A mount of a volume with an fsGroup makes them so."""
     path = safe_directory(tmp_path, "pods")
     (path / "data.mdb").touch()
     (path / "data.mdb").chmod(0o660)
@@ -241,7 +241,7 @@ _MOUNTS = r"""
 51 27 0:44 / /mnt/nfs rw,relatime shared:9 - nfs4 server:/export rw,vers=4.2
 52 51 8:1 / /mnt/nfs/local rw,relatime - xfs /dev/sda1 rw
 53 27 0:45 / /mnt/with\040space rw - cifs //server/share rw
-54 27 0:46 / /home/ada/remote rw,nosuid - fuse.sshfs ada@server: rw
+54 27 0:46 / /users/ada/remote rw,nosuid - fuse.sshfs ada@server: rw
 55 27 0:47 / /mnt/over rw - ext4 /dev/sdb rw
 56 55 0:48 / /mnt/over rw - 9p hostshare rw
 broken line
@@ -258,7 +258,7 @@ broken line
         ("/mnt/nfs/cache", "nfs4"),
         ("/mnt/nfs/local/cache", "xfs"),
         ("/mnt/with space/cache", "cifs"),
-        ("/home/ada/remote/x", "fuse.sshfs"),
+        ("/users/ada/remote/x", "fuse.sshfs"),
         ("/mnt/over/cache", "9p"),
     ],
 )
