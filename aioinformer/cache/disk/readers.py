@@ -84,14 +84,25 @@ class ReaderSlot:
 
         Set it within the read transaction in which the entry was read, see `Journal`.
         -1 until it is set.
+
+        Raises:
+            CacheError: If it is set, and cannot be written.
         """
         return self._number
 
     @position.setter
     def position(self, number: int) -> None:
         self._number = number
-        if self._file is not None:
+        if self._file is None:
+            return
+
+        try:
             os.pwrite(self._file, _POSITION.pack(number), 0)
+        except OSError as exc:
+            raise CacheError(
+                f"cannot write the position of reader {self.name} in {self._directory}: "
+                f"{exc}"
+            ) from exc
 
     def start(self, on_wake: Callable[[], None]) -> None:
         """Call `on_wake` in the running loop after each wake-up."""
