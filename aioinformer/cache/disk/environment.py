@@ -124,7 +124,7 @@ class Environment:
     users: int
     """Number of users in this process."""
 
-    _opened: dict[Path, Environment] = {}  # noqa: RUF012 - shared on purpose
+    _opened: dict[tuple[int, int], Environment] = {}  # noqa: RUF012 - shared on purpose
     _guard = threading.Lock()
 
     def __init__(self, path: Path, *, create: bool) -> None:
@@ -179,13 +179,18 @@ class Environment:
                 other processes have the file open, it is not set aside.
         """
         with cls._guard:
-            env = cls._opened.get(path)
-            if env is not None:
+            # By its inode: one path may lead there by a symbolic link above it.
+            key = _device_and_inode(path)
+            if key is None or not (create or os.path.exists(path / DATA)):
+                raise CacheError(f"there is no cache in {path}")
+
+            env = cls._opened.get(key)
+            if env is None:
+                env = cls._opened[key] = cls(path, create=create)
+            else:
                 env.check()
                 env.users += 1
-                return env
 
-            env = cls._opened[path] = cls(path, create=create)
             return env
 
     def _open(self) -> None:
@@ -202,9 +207,6 @@ class Environment:
             alone = self._lock.is_alone()
             if why:
                 self._replace(why, alone=alone)
-
-            if not self._create and not os.path.exists(self._data):
-                raise CacheError(f"there is no cache in {self.path}")
 
             self._begin_session(None if why else session, alone=alone)
             (self.path / READERS).mkdir(0o700, exist_ok=True)
@@ -332,7 +334,9 @@ class Environment:
                 return
 
             self._closed = True
-            del self._opened[self.path]
+            for key in [key for key, env in self._opened.items() if env is self]:
+                del self._opened[key]
+
             try:
                 self._close()
             finally:
@@ -351,7 +355,7 @@ class Environment:
 
     def _end_session(self) -> None:
         session = Session.read(self.path)
-        if session is None or not self._create:
+        if session is None or session.state == "damaged" or not self._create:
             return
 
         if self._damage:
@@ -395,7 +399,9 @@ class Environment:
             return self._local.thread  # type: ignore[no-any-return]
         except AttributeError:
             thread = self._local.thread = _Thread()
-            self._threads.add(thread)
+            with self._remap:
+                self._threads.add(thread)
+
             return thread
 
     def _begin_read(self) -> lmdb.Transaction[bytes]:
@@ -510,7 +516,7 @@ class Environment:
             try:
                 pause = threading.Event()
                 for _ in range(int(seconds * 1000) + 1):
-                    if not any(thread.busy for thread in list(self._threads)):
+                    if not any(thread.busy for thread in self._threads):
                         self._env.set_mapsize(size)
                         self._size = size
                         return
@@ -658,8 +664,10 @@ class Environment:
                 "process to use a cache again"
             )
 
+        # Before the size: other processes add pages, and then use them.
+        used = self.used
         size = os.lstat(self._data).st_size
-        if size < self.used:
+        if size < used:
             raise CacheError(
                 f"cannot use the cache {self.path}: {DATA} was truncated to {size} bytes. "
                 "Restart the process to use a cache again"
@@ -698,8 +706,17 @@ class Environment:
 
         Args:
             transaction: Number of a write transaction, `lmdb.Transaction.id()`.
+
+        Raises:
+            CacheError: If the environment cannot be read.
         """
-        rows = (row.split() for row in self._env.readers().splitlines()[1:])
+        self._check_process()
+        try:
+            table = self._env.readers()
+        except self._failures as exc:
+            raise self._error("read", exc) from exc
+
+        rows = (row.split() for row in table.splitlines()[1:])
         return {
             int(process)
             for process, _, snapshot in rows
