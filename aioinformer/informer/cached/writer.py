@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from aioinformer._tasks import fail_when_any_ends
 from aioinformer._user_code import guarded_logger
+from aioinformer.budget import LoopBudget
 from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.disk.contents import DiskContents
 from aioinformer.cache.disk.directory import WriterLock
@@ -155,12 +156,10 @@ class CacheWriter:
         indexer: Indexer[KubeObject] = Indexer(
             key_func=attrgetter("key"), on_error=self._reporter.report
         )
-        indexer.use(
-            DiskContents(
-                self._env, self._records, functions, indexer.report, writer=True
-            )
+        contents = DiskContents(
+            self._env, self._records, functions, indexer.report, writer=True
         )
-        await indexer.build_indexers(functions)
+        indexer.use(contents)
         compressor = BodyCompressor("zstd", self._name)
         self._resume_compression(compressor, indexer)
         pipeline = self._pipeline = Pipeline(
@@ -187,6 +186,9 @@ class CacheWriter:
                     group.create_task(reflector.run(), name=f"{name} reflector"),
                     group.create_task(self._report(), name=f"{name} heartbeat"),
                 ]
+                if resume.version and contents.missing:
+                    group.create_task(_build(contents), name=f"{name} indexes")
+
                 await fail_when_any_ends(tasks)
         except asyncio.CancelledError:
             self._end()
@@ -322,6 +324,22 @@ class CacheWriter:
             error_status=status,
             error_reason=reason,
         )
+
+
+async def _build(contents: DiskContents) -> None:
+    """Build the indexes that the writers before did not keep, beside other tasks."""
+    building = contents.build(contents.missing)
+    budget = LoopBudget.current()
+    await budget.start()
+    try:
+        for _ in building.steps():
+            if budget.over():
+                await budget.start()
+
+        building.publish()  # no await after the last step
+    finally:
+        building.close()
+        budget.end()
 
 
 def same_identity(one: Header, other: Header) -> bool:
