@@ -182,9 +182,10 @@ class Readers:
         loop = asyncio.get_running_loop()
         due = self._woken + WAKE_SECONDS
         if loop.time() >= due:
-            self._wake_now(loop)
+            self._woken = loop.time()
+            self._wake_now()
         else:
-            self._timer = loop.call_at(due, self._wake_now, loop)
+            self._timer = loop.call_at(due, self._wake_later)
 
     def positions(self) -> dict[str, int]:
         """Return the positions of live readers by name, and remove dead ones.
@@ -238,9 +239,11 @@ class Readers:
         finally:
             os.close(file)
 
-    def _wake_now(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _wake_later(self) -> None:
         self._timer = None
-        self._woken = loop.time()
+        self.wake()
+
+    def _wake_now(self) -> None:
         try:
             if self._socket is None:
                 self._socket = _datagram_socket()
