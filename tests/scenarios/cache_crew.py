@@ -67,6 +67,14 @@ class Writes:
         found = bisect_right(self._versions, int(version))
         return self._contents[found - 1] if found else Snapshot()
 
+    def near(self, found: Snapshot) -> list[int]:
+        """Return the versions at which the server had some contents, for messages."""
+        return [
+            version
+            for version, it in zip(self._versions, self._contents, strict=True)
+            if _same(it, found)
+        ]
+
     def create(self) -> None:
         self._made += 1
         name = f"map-{self._rng.randrange(10**6)}-{self._made}"
@@ -208,7 +216,7 @@ class Crew:
         for it in (report.stored, report.opened):
             if it is not None and it.version and report.role != "memory":
                 there = self.writes.at(it.version)
-                assert (it.count, it.marks) == (there.count, there.marks), report
+                assert _same(there, it), (there, self.writes.near(it), report)
 
         assert report.indexed == report.stored
 
