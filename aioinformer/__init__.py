@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     )
     from aioinformer.informer import (
         Added,
+        CacheStatus,
         Deleted,
         InformerStatus,
         Lister,
@@ -108,6 +109,7 @@ __all__ = [
     "AlreadyExists",
     "ApiError",
     "CacheError",
+    "CacheStatus",
     "Client",
     "Conflict",
     "Context",

@@ -21,10 +21,11 @@ from aioinformer.informer.listwatch.reflector import (
 )
 from aioinformer.informer.notifications import Added, Deleted, Updated
 from aioinformer.informer.shared_informer import SharedInformer
-from aioinformer.informer.status import InformerStatus
+from aioinformer.informer.status import CacheStatus, InformerStatus
 
 __all__ = [
     "Added",
+    "CacheStatus",
     "Deleted",
     "DynamicInformerFactory",
     "Events",

@@ -14,6 +14,7 @@ from aioinformer.client.client import Client
 from aioinformer.client.keep_open import keep_open
 from aioinformer.client.list_watch import DiscoveredListWatch, ListWatch
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError, WrongLoop
+from aioinformer.informer.cached.source import CachePlace, cache_root
 from aioinformer.informer.informer_spec import FactoryDefaults, InformerOptions
 from aioinformer.informer.lifecycle import Lifecycle, WebLifespan, running_loop
 from aioinformer.informer.listwatch.interface import (
@@ -27,6 +28,7 @@ from aioinformer.model.callables import check_plain
 from aioinformer.model.misuse import keyword_advice, with_advice
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from typing import Unpack
@@ -86,10 +88,19 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         on_error: Function called with each exception of handlers, index functions and
             transforms.
         metrics: Sink of measurements.
+        cache_dir: Directory on a local disk, in which informers keep their objects. All
+            processes of this user on the machine that pass the same directory share one
+            copy and one watch, and a restarted process reads what is stored without a
+            list. Informers of several namespaces stay in memory, and Secrets unless
+            they are requested with `cached=True`. Stored bodies are always compressed.
+            If the directory cannot be used, informers continue in memory:
+            `status.cache` says why. Requires the `shared` extra. None to keep all
+            objects in memory.
 
     Raises:
-        OptionsError: If the client, a namespace or a period is invalid, or `on_error`
-            is not a plain function.
+        OptionsError: If the client, a namespace, a period or `cache_dir` is invalid,
+            `on_error` is not a plain function, or a package for `cache_dir` is not
+            installed.
         SelectorSyntaxError: If a selector cannot be parsed.
     """
 
@@ -109,6 +120,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         custom_resync: Mapping[Resource, Duration] | None = None,
         on_error: Callable[[HandlerError], None] | None = None,
         metrics: MetricsSink = NULL_SINK,
+        cache_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         if not isinstance(client, Client):
             raise OptionsError(
@@ -120,6 +132,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             check_plain(on_error, "on_error")
 
         self._client = client
+        self._cache_root = cache_root(cache_dir)
         self._defaults = FactoryDefaults(
             namespace=namespace,
             label_selector=label_selector,
@@ -129,6 +142,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             custom_resync=dict(custom_resync or {}),
             metadata_only=self._metadata_only,
             any_resource=self._any_resource,
+            cached=self._cache_root is not None,
         )
         self._on_error = on_error
         self._metrics = metrics
@@ -173,6 +187,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
         watch_grace_seconds: Duration = WATCH_GRACE_SECONDS,
         internal_error_seconds: Duration = INTERNAL_ERROR_SECONDS,
         metadata_only: bool = False,
+        cached: bool | None = None,
         name: str | None = None,
     ) -> SharedInformer:
         """Return the informer of a resource: a new one, or the existing one.
@@ -200,7 +215,8 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             transform: Function that shrinks objects before they are stored, or leaves
                 them out: see `SharedInformer`.
             compression: `"zstd"` to compress stored bodies to about an eighth of their
-                size. Requires the `zstd` extra. See `SharedInformer`.
+                size. Requires the `zstd` extra. See `SharedInformer`. Without effect on
+                objects on disk, which are always compressed.
             resync_period: Seconds between resyncs of handlers without a period of their
                 own; 0 for none, None for the factory's default.
             page_size: Number of objects in a page of a list; None for the default: see
@@ -216,6 +232,8 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             metadata_only: True to request only the metadata of objects, which makes
                 them much smaller. Their kind is `PartialObjectMetadata` of
                 `meta.k8s.io/v1`, whatever the resource; see `obj.type_meta`.
+            cached: Whether to keep the objects in the factory's `cache_dir`. None for
+                True if the factory has one, except for Secrets and several namespaces.
             name: Name of a separate, second informer with the same selection.
 
         Raises:
@@ -242,6 +260,7 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
                 "watch_grace_seconds": watch_grace_seconds,
                 "internal_error_seconds": internal_error_seconds,
                 "metadata_only": metadata_only,
+                "cached": cached,
                 "name": name,
             },
         )
@@ -358,7 +377,15 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
             options=spec.options,
             on_error=self._on_error,
             metrics=self._metrics,
+            place=self._place(spec),
         )
+
+    def _place(self, spec: InformerSpec) -> CachePlace | None:
+        if self._cache_root is None or not spec.cached:
+            return None
+
+        metadata_of = spec.resource if spec.metadata_only else None
+        return CachePlace(self._cache_root, spec.directory, spec.selection, metadata_of)
 
     def _source(
         self, spec: InformerSpec, namespace: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
@@ -15,7 +16,7 @@ from aioinformer.informer.listwatch.interface import (
 )
 from aioinformer.model.compression import check_compression
 from aioinformer.model.resource import Resource
-from aioinformer.model.resources import lookup, meant, similar
+from aioinformer.model.resources import SECRETS, lookup, meant, similar
 from aioinformer.model.selectors import FieldSelector, LabelSelector, selector_text
 from aioinformer.model.validation import shown
 
@@ -56,6 +57,7 @@ class InformerOptions(ReflectorKeywords, total=False):
     compression: Compression | None
     resync_period: Duration | None
     metadata_only: bool
+    cached: bool | None
     name: str | None
 
 
@@ -77,6 +79,7 @@ class InformerSpec:
         place: Line of the user's code that made the request.
         by_name: True if discovery has to find the resource. Then its kind is the name
             that the user passed, or its plural if it has no kind.
+        cached: True to keep the objects on disk, in the factory's `cache_dir`.
 
     Raises:
         SelectorSyntaxError: If a selector cannot be parsed.
@@ -95,6 +98,7 @@ class InformerSpec:
     place: str
     by_name: bool = False
     compression: Compression | None = None
+    cached: bool = False
 
     def __post_init__(self) -> None:
         check_compression(self.compression)
@@ -116,6 +120,29 @@ class InformerSpec:
             self.metadata_only,
             self.name,
         )
+
+    @property
+    def selection(self) -> str:
+        """Text of the identity, the same in all processes: what a store on disk holds."""
+        return "\n".join(
+            (
+                self.resource.api_version,
+                self.resource.plural,
+                *self.namespaces,
+                f"labels {LabelSelector.parse(self.label_selector)}",
+                f"fields {FieldSelector.parse(self.field_selector)}",
+                "metadata only" if self.metadata_only else "complete objects",
+                self.name or "",
+            )
+        )
+
+    @property
+    def directory(self) -> str:
+        """Name of the directory of its store: resource, and a hash of the selection."""
+        resource = self.resource
+        group = f".{resource.group}" if resource.group else ""
+        digest = hashlib.sha256(self.selection.encode()).hexdigest()
+        return f"{resource.plural}{group}-{digest[:12]}"
 
     def describe(self) -> str:
         """Return a short, unique name, such as `pods in shop where app=web`."""
@@ -168,6 +195,7 @@ class InformerSpec:
             "resync_period": self.resync_period,
             "transform": transform,
             "compression": self.compression,
+            "cached": self.cached,
         }
 
 
@@ -234,6 +262,8 @@ class FactoryDefaults:
             the request.
         any_resource: True to request unknown resources by their API version and plural,
             without discovery.
+        cached: True to keep objects on disk, except those of several namespaces, and
+            Secrets unless their request has `cached=True`.
 
     Raises:
         OptionsError: If a namespace, a period or a selector is invalid.
@@ -248,6 +278,7 @@ class FactoryDefaults:
     custom_resync: Mapping[Resource, Duration] = field(default_factory=dict)
     metadata_only: bool = False
     any_resource: bool = False
+    cached: bool = False
 
     def __post_init__(self) -> None:
         namespaces_of(self.namespace)
@@ -276,10 +307,11 @@ class FactoryDefaults:
         if namespace is None and resource.namespaced:
             namespace = self.namespace
 
+        namespaces = namespaces_of(namespace)
         return InformerSpec(
             resource=resource,
             by_name=by_name,
-            namespaces=namespaces_of(namespace),
+            namespaces=namespaces,
             label_selector=_both(self.label_selector, options.get("label_selector")),
             field_selector=_both(self.field_selector, options.get("field_selector")),
             metadata_only=self.metadata_only or options.get("metadata_only", False),
@@ -289,7 +321,27 @@ class FactoryDefaults:
             compression=options.get("compression"),
             resync_period=self._resync_period(resource, options.get("resync_period")),
             place=calling_place(),
+            cached=self._cached(resource, namespaces, options.get("cached")),
         )
+
+    def _cached(
+        self, resource: Resource, namespaces: tuple[str, ...], asked: bool | None
+    ) -> bool:
+        """Return whether an informer has a store on disk."""
+        if asked and not self.cached:
+            raise OptionsError("cached=True needs a factory with cache_dir=")
+
+        if asked and len(namespaces) > 1:
+            raise OptionsError(
+                "cached=True is not supported with several namespaces: request one "
+                "informer for each, or all namespaces"
+            )
+
+        if asked is not None:
+            return asked
+
+        secret = _names(resource) == _names(SECRETS)
+        return self.cached and len(namespaces) <= 1 and not secret
 
     def _resync_period(self, resource: Resource, period: Duration | None) -> float:
         if period is not None:

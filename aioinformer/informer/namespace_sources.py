@@ -101,6 +101,9 @@ class Source(Protocol):
     def describe(self, phase: str) -> str:
         """Return the phase and the failures in one line."""
 
+    async def close(self) -> None:
+        """Free what handlers may read until they have ended. Idempotent."""
+
     def reading(self) -> AbstractContextManager[None]:
         """Read the store in a block as of the last change that waiting tasks were told."""
 
@@ -212,6 +215,9 @@ class NamespaceSource:
         )
         return text if self.namespace is None else f"{self.namespace}: {text}"
 
+    async def close(self) -> None:
+        """Do nothing: objects in memory stay readable."""
+
 
 class NamespaceSources:
     """Sources of one informer: their states, and that of the whole informer.
@@ -301,6 +307,11 @@ class NamespaceSources:
         return {
             name: run for source in self.all for name, run in source.tasks().items()
         }
+
+    async def close(self) -> None:
+        """Close all sources, after the last handler has ended."""
+        for source in self.all:
+            await source.close()
 
     def version(self, namespace: str | None) -> str:
         """Return the version up to which a namespace, or all, is in the store.

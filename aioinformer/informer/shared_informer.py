@@ -12,6 +12,7 @@ from aioinformer._tasks import unwrap_group
 from aioinformer.cache.index import NAMESPACE_INDEX, by_namespace
 from aioinformer.cache.store import Indexer
 from aioinformer.errors import OptionsError
+from aioinformer.informer.cached.source import CachedSource, InformerParts
 from aioinformer.informer.handlers.error_reporter import ErrorReporter
 from aioinformer.informer.handlers.event_handlers import (
     EventHandlers,
@@ -48,7 +49,9 @@ if TYPE_CHECKING:
     from aioinformer.cache.index import IndexFunction
     from aioinformer.cache.queue import Queue
     from aioinformer.errors import HandlerError
+    from aioinformer.informer.cached.source import CachePlace
     from aioinformer.informer.handlers.event_handlers import E, F, Outcome, U
+    from aioinformer.informer.namespace_sources import NamespaceSource
     from aioinformer.informer.notifications import Notification
     from aioinformer.informer.status import InformerStatus
     from aioinformer.metrics import MetricsSink
@@ -135,6 +138,8 @@ class SharedInformer:
             thread trains a dictionary from the first 500 objects, and again if later
             ones differ. Below 100 objects there is none, and pods take 2.3 KB. None for
             no compression.
+        place: Place of the store on disk, from a factory with `cache_dir`; None to keep
+            the objects in memory.
 
     Raises:
         OptionsError: If an indexer has the name of the namespace index, the transform
@@ -157,6 +162,7 @@ class SharedInformer:
         queue: Queue[KubeObject] | None = None,
         resync_period: Duration | None = None,
         compression: Compression | None = None,
+        place: CachePlace | None = None,
     ) -> None:
         self.name = name
         self._resync_seconds = resync_seconds(resync_period)
@@ -189,9 +195,16 @@ class SharedInformer:
         reflector = partial(
             Reflector, options=self.options, on_change=self._reflector_changed, rng=rng
         )
+        sources = partial(
+            make_sources, name, list_watches, queue, self._metrics, pipeline
+        )
+        self._cached: CachedSource | None = None
+        if place is not None:
+            self._cached = self._on_disk(place, list_watches, reflector, sources)
+
         self._sources = NamespaceSources(
             name,
-            make_sources(name, list_watches, queue, self._metrics, pipeline, reflector),
+            sources(reflector) if self._cached is None else (self._cached,),
             self._indexer,
             self._run_state,
             self._metrics,
@@ -690,6 +703,18 @@ class SharedInformer:
             metrics=self._metrics,
         )
 
+        follower = None if self._cached is None else self._cached.follower
+        if follower is not None:
+            self._processor.add(listener)
+            follower.add(listener)
+        else:
+            self._add_in_memory(listener)
+
+        return Registration(
+            listener, self._processor.remove, self._run_state.check_loop
+        )
+
+    def _add_in_memory(self, listener: Listener) -> None:
         # Atomic: no await between the snapshot and the changes after it.
         if len(self._indexer):
             snapshot = Snapshot(self._indexer.list())
@@ -698,10 +723,6 @@ class SharedInformer:
         self._processor.add(listener)
         if self.has_synced:
             listener.mark_synced()
-
-        return Registration(
-            listener, self._processor.remove, self._run_state.check_loop
-        )
 
     # ------------------------------------------------------------ lifecycle
 
@@ -721,7 +742,8 @@ class SharedInformer:
                 it.
 
         Cancellation:
-            Stops the informer. Only the data is left afterwards.
+            Stops the informer. Only the data in memory is left afterwards: a store on
+            disk is closed, and reads of it raise `InformerStopped`.
         """
         self._run_state.begin()
         failure = None
@@ -734,6 +756,7 @@ class SharedInformer:
         finally:
             self._processor.end()
             self._run_state.end(failure)
+            await self._sources.close()
 
         if failure is not None:  # pragma: no branch - `run_tasks()` never returns
             raise failure
@@ -792,6 +815,34 @@ class SharedInformer:
         """
         self._metrics.end()
 
+    def _on_disk(
+        self,
+        place: CachePlace,
+        list_watches: Mapping[str | None, ListerWatcher],
+        reflector: Callable[..., Reflector],
+        sources: Callable[[Callable[..., Reflector]], tuple[NamespaceSource, ...]],
+    ) -> CachedSource:
+        """Return the source of an informer whose objects are on disk."""
+        (list_watch,) = list_watches.values()
+        parts = InformerParts(
+            name=self.name,
+            list_watch=list_watch,
+            indexer=self._indexer,
+            processor=self._processor,
+            waiters=self._waiters,
+            transformer=self._transformer,
+            reporter=self._reporter,
+            run_state=self._run_state,
+            metrics=self._metrics,
+            on_change=self._reflector_changed,
+            reflector=reflector,
+            in_memory=sources,
+        )
+        return CachedSource(parts, place)
+
     def _reflector_changed(self) -> None:
         self._run_state.notify()
+        if self._cached is not None:
+            self._cached.state_changed()
+
         self._waiters.wake_versions()

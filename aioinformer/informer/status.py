@@ -9,8 +9,46 @@ from aioinformer.errors import ApiError, Forbidden, NotFound, Unauthorized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
 
-__all__ = ["InformerStatus", "combined", "describe_state"]
+__all__ = ["CacheStatus", "InformerStatus", "combined", "describe_state"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheStatus:
+    """State of an informer's store on disk, as this process sees it."""
+
+    path: Path
+    """Directory of the store."""
+
+    role: str
+    """Role of this process:
+
+    - `"writer"`: it lists and watches, writes the store, and reads it;
+    - `"reader"`: it reads what another process writes, and replaces that if it ends;
+    - `"memory"`: it could not use the store, and has its objects in memory.
+    """
+
+    why_in_memory: str = ""
+    """Error for which the store is not used; empty while it is."""
+
+    writer: int = 0
+    """Process number of the writer; 0 if there was none yet."""
+
+    writers_so_far: int = 0
+    """Number of processes that have become the writer. Each one after the first has
+    taken over, or was started later."""
+
+    heartbeat_age: float | None = None
+    """Seconds since the writer has last written its state, as it does each second. From
+    10 s on, `InformerStatus.last_error` says so, and the app is not ready. None if there
+    was no writer yet."""
+
+    behind: int = 0
+    """Number of changes in the store that handlers of this process are not told yet."""
+
+    readers: int = 0
+    """Number of informers that follow the store, in all processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +66,7 @@ class InformerStatus:
     """Current activity:
 
     - `"idle"`: has not been run yet;
+    - `"opening"`: has opened its store on disk, which no process writes at the moment;
     - `"listing"`: requests all objects;
     - `"watching"`: requests and receives changes;
     - `"backing off"`: waits after a failed attempt;
@@ -90,6 +129,9 @@ class InformerStatus:
     namespaces: Mapping[str, InformerStatus] = field(default_factory=dict)
     """State of each namespace, if the informer has several; failed transforms are only
     counted in total."""
+
+    cache: CacheStatus | None = None
+    """State of the store on disk; None for an informer in memory."""
 
     @property
     def last_error_status(self) -> int:

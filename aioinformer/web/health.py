@@ -21,6 +21,7 @@ import msgspec
 from aioinformer.client.redaction import redacted
 from aioinformer.errors import (
     ApiError,
+    CacheError,
     InformerStopped,
     NotSynced,
     OptionsError,
@@ -178,6 +179,9 @@ def readyz(
 ) -> HTTPResponse:
     """Return 200 if each informer that the app depends on is alive, synced and fresh.
 
+    An informer with a store on disk is not ready if the process that writes it has not
+    done so for 10 s. An informer that continues in memory is.
+
     Informers of `factory.use()` are listed but do not count: their users wait for them.
 
     Args:
@@ -230,8 +234,12 @@ def _why_not_ready(informer: SharedInformer) -> _Trouble | None:
 
 def _why_unready(informer: SharedInformer, most: Duration | None) -> _Trouble | None:
     trouble = _why_not_ready(informer)
-    if trouble is not None or informer.status.phase == "stopping":
+    status = informer.status
+    if trouble is not None or status.phase == "stopping":
         return trouble or _Trouble("stopping", "stopping")
+
+    if isinstance(status.last_error, CacheError):
+        return _Trouble("no cache writer", str(status.last_error))
 
     try:
         # A read that raises for every other reason.

@@ -73,7 +73,7 @@ class Followed:
         # As in another process.
         records = Records(self.env)
         self.decode = Counted(records.decode)
-        records.decode = self.decode  # type: ignore[method-assign]
+        records.decode = self.decode  # type: ignore[method-assign, assignment]
         indexes = {"version": by_version} if private else {}
         self.followed = DiskContents(self.env, records, indexes, ignored)
         self.processor = Stage()

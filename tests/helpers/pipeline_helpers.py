@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from contents_helpers import use_disk
 from fake_source import states_of
 from informer_helpers import Stage
 
@@ -14,8 +15,10 @@ from aioinformer.informer.handlers.error_reporter import ErrorReporter
 from aioinformer.informer.store.compressor import BodyCompressor
 from aioinformer.informer.store.pipeline import Pipeline
 from aioinformer.informer.store.transformer import Transformer
+from aioinformer.informer.store.waiters import StoreWaiters
 
 if TYPE_CHECKING:
+    from aioinformer.cache.disk.environment import Environment
     from aioinformer.errors import HandlerError
     from aioinformer.informer.handlers.inbox import Batch
     from aioinformer.informer.notifications import Notification
@@ -31,10 +34,15 @@ class Rig:
         self,
         transform: Transform | None = None,
         compression: Compression | None = None,
+        env: Environment | None = None,
     ) -> None:
         self.indexer: Indexer[KubeObject] = Indexer(
             {"node": index_by("spec.nodeName")}, key_func=lambda obj: obj.key
         )
+        self._copies = env is not None
+        if env is not None:
+            use_disk(self.indexer, env)
+
         self.processor = Stage()
         self.events: list[Notification] = []
         self.steps = 0
@@ -42,9 +50,11 @@ class Rig:
         self.transforming = Transformer(ErrorReporter("pods", self.failures.append))
         self.transforming.function = transform
         self.compressing = BodyCompressor(compression, "pods")
+        self.waiters = StoreWaiters()
         self.pipeline = Pipeline(
             self.indexer,
             self.processor,
+            waiters=self.waiters,
             transformer=self.transforming,
             compressor=self.compressing,
         )
@@ -81,6 +91,11 @@ class Rig:
         events = list(self.events)
         self.events.clear()
         return events
+
+    def has(self, obj: KubeObject) -> bool:
+        """Return True if an object is stored: itself, unless the store copies objects."""
+        stored = self.indexer.get_by_key(obj.key)
+        return stored is obj or (self._copies and stored == obj)
 
     @property
     def holds(self) -> list[str]:

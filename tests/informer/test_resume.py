@@ -1,25 +1,17 @@
-"""Restarts of a reflector whose store stays: with a test server, in virtual time.
-
-The store is in memory, and stands for one on disk.
-"""
+"""Restarts of a program whose store stays, with a test server."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import pod
 from informer_helpers import running
+from resume_helpers import Program, Store
 
-from aioinformer.cache import Indexer
 from aioinformer.client import ListWatch
-from aioinformer.informer.handlers.processor import Processor
-from aioinformer.informer.listwatch.interface import Resume
-from aioinformer.informer.listwatch.reflector import Reflector
-from aioinformer.informer.store.pipeline import Pipeline
 from aioinformer.model.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, PODS
 from aioinformer.testing import APIServer
 from aioinformer.testing.server import DirectEndpoint
@@ -27,64 +19,11 @@ from aioinformer.testing.server import DirectEndpoint
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from aioinformer.model import KubeObject
-
 
 def new_pod(name: str) -> dict[str, Any]:
     body = pod(name, "shop")
     del body["metadata"]["resourceVersion"]
     return body
-
-
-class Store:
-    """A store that outlives the programs that write it, like one on disk."""
-
-    def __init__(self) -> None:
-        self.indexer: Indexer[KubeObject] = Indexer(key_func=attrgetter("key"))
-        self.cluster = ""
-        self.listed = False
-
-    @property
-    def objects(self) -> dict[str, str]:
-        return {it.key: it.resource_version for it in self.indexer.list()}
-
-
-class Program:
-    """One run of a reflector and its pipeline."""
-
-    def __init__(self, store: Store, source: ListWatch) -> None:
-        self.store = store
-        self.pipeline = Pipeline(store.indexer, Processor(), self._synced)
-        version = store.indexer.resource_version if store.listed else ""
-        if version:
-            self.pipeline.resume(version)
-
-        resume = Resume(
-            version=version,
-            cluster=store.cluster,
-            on_cluster=self._found,
-            on_confirmed=self.pipeline.confirm,
-        )
-        self.reflector = Reflector(source, self.pipeline, resume=resume, name="pods")
-        self.began = asyncio.get_running_loop().time()
-        self.synced_after: float | None = None
-
-    def _found(self, uid: str) -> None:
-        self.store.cluster = uid
-
-    def _synced(self) -> None:
-        self.store.listed = True
-        self.synced_after = asyncio.get_running_loop().time() - self.began
-
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.pipeline.run())
-            group.create_task(self.reflector.run())
-
-    async def until_synced(self) -> None:
-        async with asyncio.timeout(300):
-            while self.synced_after is None:
-                await asyncio.sleep(0.1)
 
 
 class World:
@@ -116,11 +55,11 @@ class World:
         return [f"{it.verb} {it.resource}" for it in self.server.requests]
 
     @property
-    def expected(self) -> dict[str, str]:
+    def expected(self) -> dict[str, tuple[str, str]]:
         """Return the pods of the server, as `Store.objects` should be."""
-        metadata = [it["metadata"] for it in self.server.objects(PODS)]
         return {
-            f"{it['namespace']}/{it['name']}": it["resourceVersion"] for it in metadata
+            f"{it['namespace']}/{it['name']}": (it["uid"], it["resourceVersion"])
+            for it in (pod["metadata"] for pod in self.server.objects(PODS))
         }
 
 
@@ -193,8 +132,6 @@ async def test_another_cluster_is_compared_although_it_has_the_same_names() -> N
             assert program.reflector.history_resets == 1
 
         assert made.store.cluster not in {"", before}
-        uids = {it["metadata"]["uid"] for it in made.server.objects(PODS)}
-        assert {it.uid for it in made.store.indexer.list()} == uids
 
 
 async def test_another_cluster_with_higher_versions_is_compared() -> None:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from aioinformer.cache.disk.directory import DATA, SESSION
 
-__all__ = ["EARLY_SECONDS", "Session", "doubt"]
+__all__ = ["EARLY_SECONDS", "Session", "boot_id", "doubt"]
 
 # Page header, and the native structs `MDB_meta` and `MDB_db` of LMDB 0.9: magic, version,
 # address, map size, two databases (the first begins with the page size), last page,
@@ -72,7 +72,7 @@ class Session(NamedTuple):
     def next(self, path: Path) -> Session:
         """Return the session that follows this one, by the first process that opens it."""
         early_ends = 0
-        if self.state == "open" and self.boot == _boot():
+        if self.state == "open" and self.boot == boot_id():
             seen = (path / SESSION).stat().st_mtime
             if seen - self.since < EARLY_SECONDS:
                 early_ends = self.early_ends + 1
@@ -82,7 +82,7 @@ class Session(NamedTuple):
     @classmethod
     def new(cls) -> Session:
         """Return the session of a new store."""
-        return cls(_boot(), since=datetime.now(tz=UTC).timestamp())
+        return cls(boot_id(), since=datetime.now(tz=UTC).timestamp())
 
     @staticmethod
     def seen(path: Path) -> None:
@@ -149,7 +149,7 @@ def doubt(path: Path, session: Session | None) -> str:
     if session.state == "closed":
         return ""
 
-    if not session.boot or session.boot != _boot():
+    if not session.boot or session.boot != boot_id():
         return "the machine was restarted without an orderly close"
 
     if session.next(path).early_ends >= _EARLY_ENDS:
@@ -198,7 +198,7 @@ def _meta(start: bytes, page: int) -> tuple[int, ...] | None:
     return _META.unpack_from(start, offset)
 
 
-def _boot() -> str:
+def boot_id() -> str:
     """Return the id of this boot of the machine; empty if the system has none."""
     try:
         return (

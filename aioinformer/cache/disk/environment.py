@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aioinformer.cache.disk.data_file import EARLY_SECONDS, Session, doubt
+from aioinformer.cache.disk.data_file import EARLY_SECONDS, Session, boot_id, doubt
 from aioinformer.cache.disk.directory import DATA, LOCK, READERS, OpenLock, set_aside
 from aioinformer.cache.disk.header import FORMAT, Header, WriterState
 from aioinformer.errors import CacheError, InternalError, OptionsError
@@ -124,7 +124,7 @@ class Environment:
     users: int
     """Number of users in this process."""
 
-    _opened: dict[Path, Environment] = {}  # noqa: RUF012 - shared on purpose
+    _opened: dict[tuple[int, int], Environment] = {}  # noqa: RUF012 - shared on purpose
     _guard = threading.Lock()
 
     def __init__(self, path: Path, *, create: bool) -> None:
@@ -132,6 +132,7 @@ class Environment:
         self._lmdb = _lmdb()
         self._failures: type[Exception] = self._lmdb.Error
         self._pid = _Process.id
+        self._boot = boot_id()
         self.users = 1
         self._opened_at = time.monotonic()
         self._closed = False
@@ -178,13 +179,18 @@ class Environment:
                 other processes have the file open, it is not set aside.
         """
         with cls._guard:
-            env = cls._opened.get(path)
-            if env is not None:
+            # By its inode: one path may lead there by a symbolic link above it.
+            key = _device_and_inode(path)
+            if key is None or not (create or os.path.exists(path / DATA)):
+                raise CacheError(f"there is no cache in {path}")
+
+            env = cls._opened.get(key)
+            if env is None:
+                env = cls._opened[key] = cls(path, create=create)
+            else:
                 env.check()
                 env.users += 1
-                return env
 
-            env = cls._opened[path] = cls(path, create=create)
             return env
 
     def _open(self) -> None:
@@ -201,9 +207,6 @@ class Environment:
             alone = self._lock.is_alone()
             if why:
                 self._replace(why, alone=alone)
-
-            if not self._create and not os.path.exists(self._data):
-                raise CacheError(f"there is no cache in {self.path}")
 
             self._begin_session(None if why else session, alone=alone)
             (self.path / READERS).mkdir(0o700, exist_ok=True)
@@ -331,7 +334,9 @@ class Environment:
                 return
 
             self._closed = True
-            del self._opened[self.path]
+            for key in [key for key, env in self._opened.items() if env is self]:
+                del self._opened[key]
+
             try:
                 self._close()
             finally:
@@ -350,7 +355,7 @@ class Environment:
 
     def _end_session(self) -> None:
         session = Session.read(self.path)
-        if session is None or not self._create:
+        if session is None or session.state == "damaged" or not self._create:
             return
 
         if self._damage:
@@ -394,7 +399,9 @@ class Environment:
             return self._local.thread  # type: ignore[no-any-return]
         except AttributeError:
             thread = self._local.thread = _Thread()
-            self._threads.add(thread)
+            with self._remap:
+                self._threads.add(thread)
+
             return thread
 
     def _begin_read(self) -> lmdb.Transaction[bytes]:
@@ -509,7 +516,7 @@ class Environment:
             try:
                 pause = threading.Event()
                 for _ in range(int(seconds * 1000) + 1):
-                    if not any(thread.busy for thread in list(self._threads)):
+                    if not any(thread.busy for thread in self._threads):
                         self._env.set_mapsize(size)
                         self._size = size
                         return
@@ -605,16 +612,26 @@ class Environment:
 
     @property
     def writer_state(self) -> WriterState:
-        """State of the writer, as of the current transaction, or the newest one."""
+        """State of the writer, as of the current transaction, or the newest one.
+
+        Of a writer before the last start of the machine, only the counters are left:
+        its times are those of another clock.
+        """
         with self._reading as txn:
             stored = txn.get(_WRITER, None, self._meta)
             try:
-                return WriterState() if stored is None else _decode_writer(stored)
+                state = WriterState() if stored is None else _decode_writer(stored)
             except msgspec.MsgspecError as exc:
                 raise self._damaged_record("state of the writer", exc) from exc
 
+        if state.boot == self._boot:
+            return state
+
+        return WriterState(epoch=state.epoch, history_resets=state.history_resets)
+
     def set_writer_state(self, state: WriterState) -> None:
         """Write the state of the writer, in the current write transaction."""
+        state = msgspec.structs.replace(state, boot=self._boot)
         self._put(self._thread(), _WRITER, state)
 
     def _put(self, thread: _Thread, key: bytes, record: msgspec.Struct) -> None:
@@ -647,8 +664,10 @@ class Environment:
                 "process to use a cache again"
             )
 
+        # Before the size: other processes add pages, and then use them.
+        used = self.used
         size = os.lstat(self._data).st_size
-        if size < self.used:
+        if size < used:
             raise CacheError(
                 f"cannot use the cache {self.path}: {DATA} was truncated to {size} bytes. "
                 "Restart the process to use a cache again"
@@ -687,8 +706,17 @@ class Environment:
 
         Args:
             transaction: Number of a write transaction, `lmdb.Transaction.id()`.
+
+        Raises:
+            CacheError: If the environment cannot be read.
         """
-        rows = (row.split() for row in self._env.readers().splitlines()[1:])
+        self._check_process()
+        try:
+            table = self._env.readers()
+        except self._failures as exc:
+            raise self._error("read", exc) from exc
+
+        rows = (row.split() for row in table.splitlines()[1:])
         return {
             int(process)
             for process, _, snapshot in rows

@@ -56,6 +56,9 @@ class WriterState(msgspec.Struct, frozen=True, kw_only=True):
     machine share until it restarts.
     """
 
+    boot: str = ""
+    """Id of the machine's boot, as the environment has written it."""
+
     pid: int = 0
     epoch: int = 0
     """Number of writers so far."""
@@ -76,6 +79,9 @@ class WriterState(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int = 0
     duplicates: int = 0
     history_resets: int = 0
+    readers: int = 0
+    """Number of informers that follow the store."""
+
     skipped: int = 0
     transform_failures: int = 0
     not_served: bool = False

@@ -39,12 +39,13 @@ _BUILT_IN: Final = (
     types.WrapperDescriptorType,
     types.ClassMethodDescriptorType,
 )
-_TYPE_FORMS: Final = (types.GenericAlias, types.UnionType)
 _DECODERS: Final = (msgspec.json.Decoder, msgspec.msgpack.Decoder)
 
 _METHODS: Final = (types.FunctionType, staticmethod, classmethod, property)
+# Instructions that read a global; the second one in the body of a class.
+_LOADS: Final = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 # What is printed by value: another process may have several equal ones for one.
-_BY_VALUE: Final = (tuple, types.CodeType, *_TYPE_FORMS)
+_BY_VALUE: Final = (tuple, types.CodeType, types.GenericAlias, types.UnionType)
 
 
 def print_of(function: Callable[..., object] | None) -> str:
@@ -136,10 +137,12 @@ class _Printer:
                 return self._class(value)
             case _ if isinstance(value, _BUILT_IN):
                 return self._built_in(value)
-            case _ if isinstance(value, _TYPE_FORMS):
-                return f"type:{value!r}"
+            case types.GenericAlias():
+                return f"generic{self._all((value.__origin__, value.__args__))}"
+            case types.UnionType():
+                return f"union{self._all(value.__args__)}"
             case _ if isinstance(value, _DECODERS):
-                return f"decoder:{type(value)!r}:{value.type!r}:{value.strict}"
+                return f"decoder{self._all((type(value), value.type, value.strict))}"
             case _:
                 return self._object(value)
 
@@ -178,7 +181,7 @@ class _Printer:
         self, code: types.CodeType, namespace: Mapping[str, object]
     ) -> Iterable[object]:
         """Yield the globals that code refers to, also those of its inner functions."""
-        loads = (it for it in dis.get_instructions(code) if it.opname == "LOAD_GLOBAL")
+        loads = (it for it in dis.get_instructions(code) if it.opname in _LOADS)
         for name in dict.fromkeys(it.argval for it in loads):
             if name not in namespace:
                 continue  # a built-in function
@@ -239,9 +242,21 @@ class _Printer:
     def _built_in(self, value: Any) -> str:
         owner = getattr(value, "__self__", None)
         if owner is None or isinstance(owner, types.ModuleType):
-            return f"built-in:{value.__module__}.{value.__qualname__}"
+            return self._compiled(value)
 
         return f"built-in:{value.__name__}{self._all((owner,))}"
+
+    def _compiled(self, value: object) -> str:
+        """Print a function without Python code by its name.
+
+        Raises:
+            _NoPrint: If it is of the followed package, whose code may have changed.
+        """
+        name = _name_of(value)
+        if self._follows(getattr(value, "__module__", None)):
+            raise _NoPrint(f"{name} is compiled")
+
+        return f"compiled:{name}"
 
     # ------------------------------------------------------------ state
 
@@ -258,7 +273,7 @@ class _Printer:
         reduce = dispatch_table.get(cls)
         parts = value.__reduce_ex__(4) if reduce is None else reduce(value)
         if isinstance(parts, str):
-            return f"named:{cls.__module__}.{parts}"
+            return self._compiled(value)
 
         # The items of lists and dicts come as iterators, at the end.
         state = [*parts[:3], *(list(it) if it else None for it in parts[3:5])]

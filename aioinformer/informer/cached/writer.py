@@ -2,12 +2,63 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import contextlib
+import logging
+import os
+from itertools import islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from aioinformer._tasks import fail_when_any_ends
+from aioinformer._user_code import guarded_logger
+from aioinformer.cache.disk.contents import DiskContents
+from aioinformer.cache.disk.directory import WriterLock
+from aioinformer.cache.disk.header import WriterState
+from aioinformer.cache.disk.readers import Readers
+from aioinformer.cache.store import Indexer
+from aioinformer.errors import ApiError, CacheError, TransportError
+from aioinformer.informer.listwatch.interface import Resume
+from aioinformer.informer.store.compressor import BodyCompressor
+from aioinformer.informer.store.pipeline import Pipeline
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from typing import NoReturn
 
-__all__ = ["CacheWriter"]
+    from aioinformer.cache.disk.environment import Environment
+    from aioinformer.cache.disk.header import Header
+    from aioinformer.cache.disk.records import Records
+    from aioinformer.cache.index import IndexFunction
+    from aioinformer.informer.cached.journal import Journal
+    from aioinformer.informer.handlers.error_reporter import ErrorReporter
+    from aioinformer.informer.handlers.inbox import Batch
+    from aioinformer.informer.listwatch.reflector import Reflector
+    from aioinformer.informer.notifications import Notification
+    from aioinformer.informer.store.transformer import Transformer
+    from aioinformer.metrics import MetricsSink
+    from aioinformer.model.objects import KubeObject
+
+__all__ = ["CacheWriter", "JournalPublisher", "error_in", "same_identity"]
+
+logger: Final = guarded_logger(__name__)
+
+LOCK_SECONDS: Final = 0.25
+"""Seconds between two attempts to become the writer."""
+
+UNREACHABLE: Final = "unreachable"
+"""`WriterState.error_reason` of a server that cannot be reached."""
+
+SAMPLES_OF_FIT: Final = 50
+"""Stored objects that tell how well the stored dictionary fits."""
+
+LEAVE_SECONDS: Final = 2.0
+"""Seconds that followers have to leave a store before it gets other objects."""
+
+HEARTBEAT_SECONDS: Final = 1.0
+"""Seconds between two records of the writer's state, if it does not change."""
 
 
 class CacheWriter:
@@ -15,12 +66,353 @@ class CacheWriter:
 
     The pipeline writes into a `DiskContents`; its notifications go into the journal, and
     every follower, that of this process too, reads them there.
+
+    Args:
+        name: Name of the informer in the log.
+        env: Environment of the store.
+        records: Records of the store.
+        journal: Journal of the store.
+        claims: Header with the identity of the objects that it writes: selection,
+            endpoint and transform.
+        functions: Function that returns the index functions of the informer, by name.
+        transformer: Caller of the user's transform.
+        reporter: Reporter of errors of index functions.
+        reflector: Function that returns the reflector of a pipeline.
+        metrics: Sink of the pipeline.
     """
+
+    def __init__(
+        self,
+        name: str,
+        env: Environment,
+        records: Records,
+        journal: Journal,
+        claims: Header,
+        *,
+        functions: Callable[[], Mapping[str, IndexFunction[KubeObject]]],
+        transformer: Transformer,
+        reporter: ErrorReporter,
+        reflector: Callable[[Pipeline, Resume], Reflector],
+        metrics: MetricsSink,
+    ) -> None:
+        self._name = name
+        self._env = env
+        self._records = records
+        self._journal = journal
+        self._claims = claims
+        self._functions = functions
+        self._transformer = transformer
+        self._reporter = reporter
+        self._new_reflector = reflector
+        self._metrics = metrics
+        self._now = asyncio.get_running_loop().time
+        self._readers = Readers(env.path / "readers")
+        self._changed = asyncio.Event()
+        self._before = WriterState()  # state of the writer before this one
+        self._pipeline: Pipeline | None = None
+        self.reflector: Reflector | None = None
+        """Reflector of this writer; None until it has the lock."""
+        self.readers: int = 0
+        """Number of informers that follow the store, as of the last heartbeat."""
+
+    def __repr__(self) -> str:
+        return f"<CacheWriter {self._name} {'writes' if self.reflector else 'waits'}>"
 
     async def run(self) -> NoReturn:
         """Try to become the writer every quarter of a second, then write until cancelled.
 
         Raises:
             CacheError: If the store cannot be written.
+
+        Cancellation:
+            Stops it. Another process can become the writer at once.
         """
-        raise NotImplementedError
+        lock = WriterLock(self._env.path)
+        try:
+            while not lock.acquire():  # noqa: ASYNC110 - another process frees it
+                await asyncio.sleep(LOCK_SECONDS)
+
+            await self._write()
+        finally:
+            lock.release()
+            self._readers.close()
+
+    def state_changed(self) -> None:
+        """Write the state soon: the reflector has changed its own."""
+        self._changed.set()
+
+    # ------------------------------------------------------------ writing
+
+    async def _write(self) -> NoReturn:
+        resume = self._begin()
+        if not resume.comparable:
+            await asyncio.sleep(LEAVE_SECONDS)
+
+        functions = self._functions()
+        publisher = JournalPublisher(self._env, self._journal, self._readers.wake)
+        indexer: Indexer[KubeObject] = Indexer(
+            key_func=attrgetter("key"), on_error=self._reporter.report
+        )
+        indexer.use(
+            DiskContents(
+                self._env, self._records, functions, indexer.report, writer=True
+            )
+        )
+        await indexer.build_indexers(functions)
+        compressor = BodyCompressor("zstd", self._name)
+        self._resume_compression(compressor, indexer)
+        pipeline = self._pipeline = Pipeline(
+            indexer,
+            publisher,
+            self.state_changed,
+            self._transformer,
+            compressor=compressor,
+            metrics=self._metrics,
+            name=self._name,
+        )
+        if resume.version:
+            pipeline.resume(resume.version)
+
+        reflector = self.reflector = self._new_reflector(pipeline, resume)
+        try:
+            async with asyncio.TaskGroup() as group:
+                name = reflector.name
+                tasks = [
+                    group.create_task(pipeline.run(), name=f"{name} pipeline"),
+                    group.create_task(reflector.run(), name=f"{name} reflector"),
+                    group.create_task(self._report(), name=f"{name} heartbeat"),
+                ]
+                await fail_when_any_ends(tasks)
+        except BaseExceptionGroup:
+            raise  # nothing more is written: it may be the disk that fails
+        except asyncio.CancelledError:
+            self._end()
+            raise
+
+    def _resume_compression(
+        self, compressor: BodyCompressor, indexer: Indexer[KubeObject]
+    ) -> None:
+        """Compress with the dictionary of the writer before this one."""
+        with self._env.read():
+            dictionary = self._records.newest_dictionary()
+            if dictionary:
+                some = islice(indexer.contents.objects.values(), SAMPLES_OF_FIT)
+                compressor.resume(dictionary, list(some))
+
+    def _begin(self) -> Resume:
+        """Make the store that of this writer; return where its reflector continues."""
+        env, claims = self._env, self._claims
+        with env.write():
+            self._journal.recover()
+            header = env.header
+            if not same_identity(header, claims):
+                # Without a version, this writer and any later one lists and compares.
+                header = replace(
+                    header,
+                    selection=claims.selection,
+                    endpoint=claims.endpoint,
+                    transform=claims.transform,
+                    version="",
+                )
+                env.set_header(header)
+
+            before = self._before = env.writer_state
+            env.set_writer_state(self.state())
+
+        took_over = bool(before.pid) and not before.ended
+        logger.log(
+            logging.WARNING if took_over else logging.INFO,
+            "%s: this process writes the cache now (path=%s, writer before=%s)",
+            self._name,
+            env.path,
+            before.pid or "none",
+        )
+        resumes = header.listed and bool(header.version)
+        return Resume(
+            version=header.version if resumes else "",
+            comparable=resumes or not header.listed,
+            cluster=header.cluster,
+            in_step=before.in_step if resumes else None,
+            on_cluster=self._note_cluster,
+            on_confirmed=self._confirm,
+        )
+
+    def _note_cluster(self, uid: str) -> None:
+        """Record the cluster of the objects that follow."""
+        env = self._env
+        known = env.header.cluster
+        if not uid or uid == known:
+            return
+
+        with env.write():
+            header = replace(env.header, cluster=uid)
+            # Objects of another cluster are compared, even by the writer after this one.
+            env.set_header(replace(header, version="") if known else header)
+
+    def _confirm(self) -> None:
+        assert self._pipeline is not None
+        self._pipeline.confirm()
+
+    async def _report(self) -> NoReturn:
+        """Write the state each second, and when it has changed."""
+        env, journal = self._env, self._journal
+        while True:
+            env.check()
+            self.readers = len(self._readers.positions())
+            state = self.state()
+            with env.write():
+                env.set_writer_state(state)
+                more = journal.trim(self._readers.positions)
+
+            self._readers.wake()
+            seconds = LOCK_SECONDS if more else HEARTBEAT_SECONDS
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    while _without_times(self.state()) == _without_times(state):
+                        self._changed.clear()
+                        await self._changed.wait()
+
+    def _end(self) -> None:
+        """Tell the other processes that this writer has ended in order."""
+        try:
+            with self._env.write():
+                state = self.state()
+                self._env.set_writer_state(replace(state, ended=True))
+        except CacheError as exc:
+            logger.warning("%s: cannot end the cache in order: %s", self._name, exc)
+        else:
+            self._readers.wake()
+
+    def state(self) -> WriterState:
+        """Return the state of this writer now."""
+        before, reflector, pipeline = self._before, self.reflector, self._pipeline
+        begun = WriterState(
+            pid=os.getpid(),
+            epoch=before.epoch + 1,
+            heartbeat=self._now(),
+            in_step=before.in_step,
+            phase="listing",
+            history_resets=before.history_resets,
+        )
+        if reflector is None or pipeline is None:
+            return begun
+
+        status, reason, text = _error_of(reflector.last_error)
+        return replace(
+            begun,
+            confirmed=pipeline.synced,
+            phase=reflector.phase,
+            in_step=reflector.in_step,
+            last_contact=reflector.last_contact,
+            last_event=reflector.last_event,
+            restarts=reflector.restarts,
+            duplicates=reflector.duplicates + pipeline.duplicates,
+            history_resets=before.history_resets + reflector.history_resets,
+            skipped=reflector.skipped,
+            transform_failures=self._transformer.failures,
+            readers=self.readers,
+            not_served=reflector.not_served,
+            streamless=reflector.streamless,
+            failures=reflector.failures,
+            refusals=reflector.refusals,
+            error=text,
+            error_status=status,
+            error_reason=reason,
+        )
+
+
+def same_identity(one: Header, other: Header) -> bool:
+    """Return True if the objects of two stores are comparable by their versions."""
+    return (one.selection, one.endpoint, one.transform) == (
+        other.selection,
+        other.endpoint,
+        other.transform,
+    )
+
+
+def _without_times(state: WriterState) -> WriterState:
+    """Return what other processes should know at once."""
+    return replace(
+        state,
+        heartbeat=0.0,
+        in_step=None,
+        last_contact=None,
+        last_event=None,
+        duplicates=0,
+    )
+
+
+def _error_of(error: Exception | None) -> tuple[int, str, str]:
+    """Return status, reason and text of an error, for `WriterState`."""
+    match error:
+        case None:
+            return 0, "", ""
+        case ApiError():
+            return error.status, error.reason, error.message
+        case TransportError(unreachable=True):
+            return 0, UNREACHABLE, str(error)
+        case _:
+            return 0, type(error).__name__, str(error)
+
+
+def error_in(state: WriterState) -> Exception | None:
+    """Return the last error of the writer of another process; None after a success."""
+    if not state.error:
+        return None
+
+    if state.error_status:
+        return ApiError.from_status(
+            {"reason": state.error_reason, "message": state.error},
+            code=state.error_status,
+        )
+
+    return TransportError(state.error, unreachable=state.error_reason == UNREACHABLE)
+
+
+class JournalPublisher:
+    """Publisher of the pipeline of a writer: its notifications go into the journal.
+
+    Args:
+        env: Environment of the store.
+        journal: Journal of the store.
+        wake: Function that wakes the followers; must not wait.
+    """
+
+    wants_changes: bool = True
+    """True: the journal has all changes."""
+
+    busy: bool = False
+    """False: the journal has bytes, and refers to no objects."""
+
+    def __init__(
+        self, env: Environment, journal: Journal, wake: Callable[[], None]
+    ) -> None:
+        self._env = env
+        self._journal = journal
+        self._wake = wake
+
+    def prepare(self, batch: list[Notification]) -> Batch:
+        """Write changes of a list in a transaction of their own, to be published later."""
+        with self._env.write():
+            self._journal.stage(batch)
+
+        return ()
+
+    def publish(self, batch: Batch) -> None:
+        """Append a batch and what was prepared, in a step of the store."""
+        self._journal.append(event for event in batch if event is not None)
+        self._wake_soon()
+
+    def publish_list(self, objects: Mapping[str, KubeObject], *, initial: bool) -> None:
+        """Append that an empty store has objects now, in a step of the store."""
+        if objects:
+            self._journal.append_listed(first=initial)
+
+        self._wake_soon()
+
+    def mark_synced(self) -> None:
+        """Do nothing: followers read that from the state of the writer."""
+
+    def _wake_soon(self) -> None:
+        # After the step: its transaction is committed then.
+        asyncio.get_running_loop().call_soon(self._wake)

@@ -119,8 +119,8 @@ class Listener:
             self._inbox.initial = self._inbox.queued
             self._notify()
 
-    def resync_by(self, resync: Callable[[], None]) -> None:
-        """Call a function when a resync is due; by default, a resync reads the store."""
+    def resync_by(self, resync: Callable[[], None] | None) -> None:
+        """Call a function when a resync is due; for None, a resync reads the store."""
         if self._resync is not None:
             self._resync.on_due = resync
 

@@ -108,6 +108,20 @@ class BodyCompressor:
         if fit.note(before, after) and fit.needs_training(len(set(recent))):
             self.due = True
 
+    def resume(self, dictionary: bytes, objects: Iterable[KubeObject]) -> None:
+        """Continue with a dictionary of an earlier process.
+
+        Args:
+            dictionary: Dictionary, as of `Codec.dictionary`.
+            objects: Some objects that were compressed with it.
+        """
+        known = [obj for obj in objects if obj.context.codec is not None]
+        before = sum(len(obj.raw) for obj in known)
+        share = sum(len(obj.body) for obj in known) / before if before else 1.0
+        self._compressor, self._context = Compressor(dictionary, SAMPLES), None
+        self.waits = False
+        self._fit.trained(SAMPLES, share)
+
     async def begin(self, objects: Iterable[KubeObject]) -> None:
         """Train the first dictionary, unless there is one.
 

@@ -691,15 +691,14 @@ class Pipeline:
         now = await self._complete(new)
         before = self._current()
         first = not self.synced
-        wanted, reset = publisher.wants_changes, self._reset_list is new
+        reset = self._reset_list is new
         prepared: list[Batch] = []
 
         def prepare(batch: list[Notification]) -> None:
-            if wanted:
-                prepared.append(publisher.prepare(batch))
+            prepared.append(publisher.prepare(batch))
 
         difference: Difference | None = None
-        if before and (reset or wanted):
+        if before and (reset or publisher.wants_changes):
             difference = await difference_of(before, now, prepare, initial=first)
 
         was_empty = not before

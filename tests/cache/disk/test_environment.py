@@ -12,6 +12,7 @@ import lmdb
 import pytest
 from msgspec.structs import replace
 
+from aioinformer.cache.disk.data_file import boot_id
 from aioinformer.cache.disk.environment import Environment
 from aioinformer.cache.disk.header import Header, WriterState
 from aioinformer.errors import CacheError, InternalError
@@ -214,8 +215,18 @@ def test_writer_state_is_a_record_of_its_own(env: Environment) -> None:
     with env.write():
         env.set_writer_state(state)
 
-    assert env.writer_state == state
+    assert env.writer_state == replace(state, boot=boot_id())
     assert env.header == Header()
+
+
+def test_times_of_a_writer_before_a_restart_of_the_machine_are_not_read(
+    env: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with env.write():
+        env.set_writer_state(WriterState(pid=7, epoch=3, heartbeat=1.5, in_step=1.5))
+
+    monkeypatch.setattr(env, "_boot", "the next one")
+    assert env.writer_state == WriterState(epoch=3)
 
 
 def test_records_are_written_in_write_transactions_only(env: Environment) -> None:
@@ -305,6 +316,26 @@ def test_open_returns_the_same_environment_until_its_last_close(path: Path) -> N
     with pytest.raises(CacheError, match="is closed"), second.write():
         pass
     second.close()
+
+
+def test_open_finds_the_same_environment_by_another_path(path: Path) -> None:
+    (path / "real" / "pods").mkdir(parents=True)
+    (path / "link").symlink_to(path / "real")
+
+    first = Environment.open(path / "real" / "pods")
+    second = Environment.open(path / "link" / "pods")
+
+    assert first is second
+    second.close()
+    first.close()
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_open_needs_a_directory(path: Path, create: bool) -> None:
+    with pytest.raises(CacheError, match="there is no cache in"):
+        Environment.open(path / "missing", create=create)
+
+    assert not any(path.iterdir())
 
 
 def test_open_in_several_threads_opens_it_once(path: Path) -> None:
@@ -408,8 +439,6 @@ def test_check_finds_files_that_are_not_the_opened_ones(
 
         with pytest.raises(CacheError, match=f"its files were {what}"):
             env.check()
-        with pytest.raises(CacheError, match=f"its files were {what}"):
-            Environment.open(store)
         # It is still mapped.
         assert env.header == Header()
 

@@ -102,6 +102,31 @@ def test_slot_of_a_killed_reader_is_freed(
     assert env.reader_check() == 0
 
 
+def test_processes_that_read_older_snapshots_are_found(
+    env: Environment, other: StoreProcess
+) -> None:
+    def write() -> int:
+        with env.write() as txn:
+            env.set_header(Header())
+            return txn.id()
+
+    first = write()
+    other("start()")
+    assert env.processes_before(first + 10) == set()
+
+    other("env.read().__enter__() and None")
+    second = write()
+
+    assert env.processes_before(first) == set()
+    assert env.processes_before(second) == {other.pid}
+    with env.read():
+        assert env.processes_before(second) == {other.pid}
+        assert env.processes_before(second + 1) == {other.pid, os.getpid()}
+    other.kill()
+    env.reader_check()
+    assert env.processes_before(second) == set()
+
+
 # ------------------------------------------------------------ forks
 
 
@@ -177,6 +202,23 @@ def test_store_is_not_marked_as_closed_by_a_kill(
     other.kill()
 
     assert state_of(tmp_path) == "open"
+
+
+def test_damage_is_remembered_until_all_processes_have_left(
+    tmp_path: Path, other: StoreProcess
+) -> None:
+    env = Environment.open(tmp_path)
+    other("start()")
+    env.mark_damaged("a record")
+    env.close()
+
+    with pytest.raises(CacheError, match="a process found damaged data in it"):
+        Environment.open(tmp_path)
+    other("env.close()")
+    assert state_of(tmp_path) == "damaged"
+
+    Environment.open(tmp_path).close()
+    assert state_of(tmp_path) == "closed"
 
 
 def test_store_that_another_process_uses_is_not_set_aside(

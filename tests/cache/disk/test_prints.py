@@ -289,3 +289,38 @@ def test_function_whose_state_cannot_be_read_has_a_print_of_its_own() -> None:
             raise RuntimeError("a bug of the user")
 
     assert print_of(Broken()) != print_of(Broken())
+
+
+def test_edited_struct_of_a_decoder_changes_the_print() -> None:
+    source = """
+import msgspec
+class Front(msgspec.Struct):
+    a: int = 0
+decode = msgspec.json.Decoder(list[Front] | None).decode
+def f(obj):
+    return decode(obj.raw)
+"""
+    edited = source.replace("a: int", "a: str")
+
+    assert print_of(made(source)) == print_of(made(source))
+    assert print_of(made(source)) != print_of(made(edited))
+
+
+def test_compiled_function_of_the_same_package_has_a_print_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its code cannot be read, and may change with the package."""
+
+    class Compiled:
+        __qualname__ = "helper"
+        __module__ = "app.compiled"
+
+        def __reduce_ex__(self, _: object) -> str:
+            return "helper"
+
+    function = made("def f(obj): return helper(obj)")
+    function.__globals__["helper"] = Compiled()
+    here = print_of(function)
+
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert here != print_of(function)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,14 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from aioinformer.model import KubeObject
+
 
 @pytest.fixture
 def followed(tmp_path: Path) -> Iterator[Callable[..., Followed]]:
     """Open a store of some objects, and its follower."""
     with contextlib.ExitStack() as stack:
 
-        def opened(*objects: object, **options: bool) -> Followed:
-            rig = partial(Followed, tmp_path, *objects, **options)()
+        def opened(*objects: KubeObject, private: bool = False) -> Followed:
+            rig = Followed(tmp_path, *objects, private=private)
             stack.callback(rig.close)
             return rig
 

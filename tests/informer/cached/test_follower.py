@@ -65,12 +65,11 @@ async def test_follower_of_a_store_without_a_list_is_not_synced(followed: Open) 
     async with rig.running():
         rig.confirm()
         await settle()
-        assert not rig.follower.synced
-
+        early = rig.follower.synced
         rig.list_into_empty(thing("a"), first=True)
         await settle()
 
-    assert rig.follower.synced
+    assert (early, rig.follower.synced) == (False, True)
     assert kinds(events) == ["added a@1 initial"]
 
 
@@ -101,7 +100,8 @@ async def test_synced_follower_stays_synced_when_the_writer_dies(
         await asyncio.sleep(2)
 
         silent = rig.follower.writer_silent(asyncio.get_running_loop().time())
-        assert (silent_early, silent) == (0.0, pytest.approx(11.5, abs=0.1))
+        assert silent_early == 0.0
+        assert silent == pytest.approx(11.5, abs=0.1)
         assert rig.follower.synced
         assert rig.changes == changes + 1  # waiters see the silence
 
@@ -500,7 +500,7 @@ async def test_follower_ends_when_entries_are_missing(followed: Open) -> None:
     with rig.env.write() as txn:
         txn.drop(rig.env.database("journal"), delete=False)
 
-    with pytest.raises(CacheError, match="entry 1 .*is missing"):
+    with pytest.raises(CacheError, match="entry 1 of"):
         await task
 
 

@@ -8,6 +8,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 import pytest
+from contents_helpers import KINDS, opened
 from fake_source import states_of, thing
 from informer_helpers import running
 from pipeline_helpers import Rig, add, update
@@ -16,12 +17,23 @@ from aioinformer.informer import Added, Deleted, Updated
 from aioinformer.model import KubeObject
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from aioinformer.cache.disk.environment import Environment
+
+
+@pytest.fixture(params=KINDS)
+def env(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Environment | None]:
+    env = opened(request.param, tmp_path)
+    yield env
+    if env is not None:
+        env.close()
 
 
 @pytest.fixture
-async def rig() -> AsyncIterator[Rig]:
-    made = Rig()
+async def rig(env: Environment | None) -> AsyncIterator[Rig]:
+    made = Rig(env=env)
     async with running(made.run()):
         yield made
 
@@ -49,8 +61,8 @@ async def test_list_after_a_history_reset_replaces_equal_versions(rig: Rig) -> N
     await rig.applied()
 
     assert rig.take() == [Updated(old, new)]
-    assert rig.indexer.get_by_key("default/a") is new
-    assert rig.indexer.get_by_key("default/b") is same
+    assert rig.has(new)
+    assert rig.has(same)
 
 
 async def test_ordinary_relist_keeps_objects_of_equal_version(rig: Rig) -> None:
@@ -60,7 +72,7 @@ async def test_ordinary_relist_keeps_objects_of_equal_version(rig: Rig) -> None:
     await rig.relist(state("a", 105, "New"), version=106)
     await rig.applied()
 
-    assert rig.indexer.get_by_key("default/a") is old
+    assert rig.has(old)
 
 
 async def test_unreadable_item_keeps_its_known_state(rig: Rig) -> None:
@@ -75,7 +87,7 @@ async def test_unreadable_item_keeps_its_known_state(rig: Rig) -> None:
     await rig.applied()
 
     assert rig.take() == []
-    assert rig.indexer.get_by_key(a.key) is a
+    assert rig.has(a)
     assert len(rig.indexer) == 2
 
 

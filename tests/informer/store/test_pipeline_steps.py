@@ -6,18 +6,23 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from contents_helpers import opened
 from fake_source import thing
 from informer_helpers import Recorder, Stage, running, settle
 from pipeline_helpers import Rig, View, add, update
 
 from aioinformer.cache import Indexer
+from aioinformer.errors import CacheError
 from aioinformer.informer import Added, Updated
 from aioinformer.informer.handlers.inbox import Snapshot
 from aioinformer.informer.store.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from pathlib import Path
 
+    from aioinformer.cache.disk.environment import Environment
+    from aioinformer.informer.handlers.inbox import Batch
     from aioinformer.model import KubeObject
 
 
@@ -102,6 +107,30 @@ async def test_handler_added_at_any_turn_of_a_list_misses_nothing(
         assert view.broken == [], turns
         assert view.objects == stored, turns
         assert listener.synced, turns
+
+
+@pytest.mark.usefixtures("tiny_slices")
+async def test_first_handler_added_during_a_list_after_a_reset_misses_nothing() -> None:
+    for turns in range(0, 240, 6):
+        rig = Rig()
+        async with running(rig.run()):
+            await rig.relist(*state(1), version=1)
+            await rig.applied()
+            for listener in rig.processor.listeners:
+                rig.processor.remove(listener)
+
+            await rig.pipeline.stage(state(2), after_reset=True)
+            await rig.pipeline.commit("2", after_reset=True)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+
+            view = View()
+            listener = rig.processor.listen(view)
+            listener.put(Snapshot(rig.indexer.list()), 0.0)
+            await rig.applied()
+
+        assert view.broken == [], turns
+        assert set(view.objects.values()) == {"2"}, turns
 
 
 @pytest.mark.usefixtures("tiny_slices")
@@ -199,3 +228,57 @@ async def test_pipeline_works_without_step_callbacks() -> None:
         await settle()
 
     assert indexer.resource_version == "5"
+
+
+# ---------------------------------------------------------------- a store that fails
+
+
+async def relist(rig: Rig) -> None:
+    await rig.relist(A2, B1, version=8)
+
+
+async def change(rig: Rig) -> None:
+    await rig.change(update(A2), add(B1), version=8)
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Iterator[Environment]:
+    env = opened("disk", tmp_path)
+    assert env is not None
+    yield env
+    env.close()
+
+
+@pytest.mark.parametrize("write", [relist, change])
+@pytest.mark.parametrize("resumed", [True, False])
+async def test_step_that_fails_ends_the_pipeline_and_changes_nothing(
+    env: Environment, write: Callable[[Rig], Awaitable[None]], resumed: bool
+) -> None:
+    rig = Rig(env=env)
+    if resumed:
+        rig.indexer.replace([A1], "5")
+        rig.pipeline.resume("5")
+
+    def fail(batch: Batch) -> None:
+        raise CacheError("the disk is full")
+
+    async def run() -> None:
+        async with running(rig.run()):
+            if not resumed:
+                await rig.relist(A1, version=5)
+                await rig.applied()
+
+            rig.processor.publish = fail  # type: ignore[method-assign]
+            await write(rig)
+            await settle()
+
+    with rig.waiters.for_key(B1.key) as waiter:
+        with pytest.raises(ExceptionGroup) as caught:
+            await run()
+
+        assert not waiter.states
+
+    assert caught.group_contains(CacheError, match="disk is full")
+    assert rig.holds == ["a@1"]
+    assert rig.indexer.resource_version == rig.pipeline.version == "5"
+    assert rig.pipeline.synced is not resumed

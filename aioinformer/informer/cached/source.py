@@ -1,0 +1,713 @@
+"""`CachedSource`: the source of an informer whose objects are in a store on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+
+from aioinformer._tasks import fail_when_any_ends, in_thread, unwrap_group
+from aioinformer._user_code import guarded_logger
+from aioinformer.budget import LoopBudget
+from aioinformer.cache.disk.contents import DiskContents
+from aioinformer.cache.disk.directory import safe_directory
+from aioinformer.cache.disk.environment import Environment
+from aioinformer.cache.disk.header import Header, WriterState
+from aioinformer.cache.disk.prints import print_of
+from aioinformer.cache.disk.readers import Readers, ReaderSlot
+from aioinformer.cache.disk.records import Records
+from aioinformer.cache.index import Index
+from aioinformer.cache.memory import MemoryContents
+from aioinformer.errors import CacheError, InformerStopped, OptionsError
+from aioinformer.informer.cached.follower import Follower
+from aioinformer.informer.cached.journal import EntryKind, Journal
+from aioinformer.informer.cached.writer import CacheWriter, error_in, same_identity
+from aioinformer.informer.handlers.inbox import Snapshot
+from aioinformer.informer.listwatch.interface import Resume
+from aioinformer.informer.status import CacheStatus, InformerStatus, describe_state
+from aioinformer.watch.interface import Identified
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from contextlib import AbstractContextManager
+
+    from aioinformer.cache.store import Indexer
+    from aioinformer.errors import HandlerError
+    from aioinformer.informer.handlers.error_reporter import ErrorReporter
+    from aioinformer.informer.handlers.processor import Processor
+    from aioinformer.informer.lifecycle import RunState
+    from aioinformer.informer.listwatch.reflector import Reflector
+    from aioinformer.informer.namespace_sources import NamespaceSource
+    from aioinformer.informer.store.pipeline import Pipeline
+    from aioinformer.informer.store.transformer import Transformer
+    from aioinformer.informer.store.waiters import StoreWaiters
+    from aioinformer.metrics import ScopedSink
+    from aioinformer.model.objects import KubeObject
+    from aioinformer.model.resource import Resource
+    from aioinformer.watch.interface import ListerWatcher
+
+__all__ = ["CachePlace", "CachedSource", "cache_root"]
+
+logger: Final = guarded_logger(__name__)
+
+CHECK_SECONDS: Final = 1.0
+"""Seconds between two checks that the store still has the objects of this informer."""
+
+MOST_ENTRIES: Final = 10_000
+"""Changes that may come while a fallback reads the whole store."""
+
+LOADS: Final = 3
+"""Attempts to read the whole store before a fallback gives up what it had."""
+
+
+def cache_root(cache_dir: str | os.PathLike[str] | None) -> Path | None:
+    """Return the directory of all stores, or None; nothing is opened.
+
+    Raises:
+        OptionsError: If it is not a path, or a package for stores on disk is missing.
+    """
+    if cache_dir is None:
+        return None
+
+    path: Any = cache_dir
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise OptionsError(
+            f"cache_dir must be the path of a directory, not {cache_dir!r}"
+        )
+
+    for package in ("lmdb", "zstandard"):
+        try:
+            import_module(package)
+        except ImportError as exc:
+            raise OptionsError(
+                f"cache_dir= needs {package}: pip install 'aioinformer[shared]'"
+            ) from exc
+
+    return Path(cache_dir).absolute()
+
+
+@dataclass(frozen=True, slots=True)
+class CachePlace:
+    """Place of the store of one informer on disk.
+
+    Attributes:
+        root: Directory of all stores of a factory.
+        directory: Name of the directory of this store, in `root`.
+        selection: Selection of its objects, as text.
+        metadata_of: Resource of metadata-only objects, or None.
+    """
+
+    root: Path
+    directory: str
+    selection: str
+    metadata_of: Resource | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InformerParts:
+    """Parts of a `SharedInformer` that its source uses.
+
+    Attributes:
+        name: Name of the informer.
+        list_watch: Source to list and watch.
+        indexer: Store that users read.
+        processor: Processor of its handlers.
+        waiters: Tasks that wait for states of the store.
+        transformer: Caller of the user's transform.
+        reporter: Reporter of errors of the user's functions.
+        run_state: State of the run.
+        metrics: Sink of the informer.
+        on_change: Function called after each change of the state.
+        reflector: Constructor of a reflector, with the options of the informer.
+        in_memory: Function that returns the source of an informer in memory, for such a
+            constructor.
+    """
+
+    name: str
+    list_watch: ListerWatcher
+    indexer: Indexer[KubeObject]
+    processor: Processor
+    waiters: StoreWaiters
+    transformer: Transformer
+    reporter: ErrorReporter
+    run_state: RunState
+    metrics: ScopedSink
+    on_change: Callable[[], None]
+    reflector: Callable[..., Reflector]
+    in_memory: Callable[[Callable[..., Reflector]], tuple[NamespaceSource, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStore:
+    """Store on disk that this process has opened."""
+
+    env: Environment
+    records: Records
+    journal: Journal
+    contents: DiskContents
+    slot: ReaderSlot
+    follower: Follower
+    writer: CacheWriter
+
+    async def close(self) -> None:
+        """Close it, for this informer.
+
+        Cancellation:
+            Deferred until it is closed.
+        """
+        self.slot.close()
+        await _closed(self.env)
+
+
+class CachedSource:
+    """Source of an informer whose objects are in a store on disk.
+
+    It follows the store, and becomes its writer if no other process is. If the store
+    cannot be used, it continues as the source of an informer in memory.
+
+    Args:
+        parts: Parts of the informer.
+        place: Place of the store.
+    """
+
+    namespace: None = None
+    """It has all objects of the informer."""
+
+    def __init__(self, parts: InformerParts, place: CachePlace) -> None:
+        self._parts = parts
+        self._place = place
+        self._store: OpenStore | None = None
+        # Source in memory, after a fallback; and the cause of that.
+        self._memory: NamespaceSource | None = None
+        self._failure: CacheError | None = None
+        # True if the store in memory began with everything that handlers were told.
+        self._kept = False
+        self._on_error: Callable[[Exception], None] | None = None
+        # Header with the identity of the objects of this informer.
+        self._claims = Header()
+
+    def __repr__(self) -> str:
+        return f"<CachedSource {self._parts.name} {self._cache_status(None).role}>"
+
+    # ------------------------------------------------------------ running
+
+    def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, NoReturn]]]:
+        """Return its task by name; it runs until it is cancelled."""
+        return {f"{self._parts.name} cache": self._run}
+
+    async def _run(self) -> NoReturn:
+        try:
+            store = self._store = await self._open()
+        except CacheError as exc:
+            self._fall_back(exc, None)
+        else:
+            await self._run_on_disk(store)
+
+        assert self._memory is not None
+        await _run_together(self._memory.tasks())
+
+    async def _run_on_disk(self, store: OpenStore) -> None:
+        """Follow and write the store; return once the informer goes on in memory."""
+        name = self._parts.name
+        try:
+            await _run_together(
+                {
+                    f"{name} follower": store.follower.run,
+                    f"{name} writer": store.writer.run,
+                    f"{name} checks": self._check,
+                }
+            )
+        except BaseExceptionGroup as group:
+            failure = unwrap_group(group)
+            if not isinstance(failure, CacheError):
+                raise
+
+        self._fall_back(failure, await self._load(store))
+        await store.close()
+
+    async def _open(self) -> OpenStore:
+        """Open the store, and let users read it."""
+        parts, place = self._parts, self._place
+        # May wait for another process. A cancelled open is closed again.
+        opening = partial(_open_environment, place)
+        env = await in_thread(opening, stop=_do_nothing)
+        slot: ReaderSlot | None = None
+        try:
+            self._claims = await self._identity()
+            if Readers(env.path / "readers").positions():
+                self._check_identity(env)
+
+            records = Records(env, place.metadata_of)
+            journal = Journal(env, records)
+            contents = DiskContents(
+                env, records, parts.indexer.indexers, parts.indexer.report
+            )
+            slot = ReaderSlot(env.path / "readers")
+            follower = Follower(
+                env,
+                records,
+                journal,
+                contents,
+                slot,
+                parts.processor,
+                parts.waiters,
+                parts.on_change,
+                name=parts.name,
+            )
+        except BaseException:
+            if slot is not None:
+                slot.close()
+
+            await _closed(env)
+            raise
+
+        writer = CacheWriter(
+            parts.name,
+            env,
+            records,
+            journal,
+            self._claims,
+            functions=lambda: parts.indexer.indexers,
+            transformer=parts.transformer,
+            reporter=parts.reporter,
+            reflector=self._new_reflector,
+            metrics=parts.metrics,
+        )
+        parts.indexer.use(contents)
+        for listener in parts.processor.listeners:
+            follower.add(listener)
+
+        return OpenStore(env, records, journal, contents, slot, follower, writer)
+
+    async def _identity(self) -> Header:
+        """Return the identity of the objects of this informer."""
+        source = self._parts.list_watch
+        endpoint = (
+            await source.endpoint_print() if isinstance(source, Identified) else ""
+        )
+        return Header(
+            selection=self._place.selection,
+            endpoint=endpoint,
+            transform=print_of(self._parts.transformer.function),
+        )
+
+    def _new_reflector(self, pipeline: Pipeline, resume: Resume) -> Reflector:
+        parts = self._parts
+        reflector = parts.reflector(
+            parts.list_watch,
+            pipeline,
+            name=parts.name,
+            metrics=parts.metrics,
+            resume=resume,
+        )
+        reflector.set_watch_error_handler(self._on_error)
+        return reflector
+
+    async def _check(self) -> NoReturn:
+        """Fail once another process writes other objects to the store."""
+        store = self._store
+        assert store is not None
+        while True:
+            self._check_identity(store.env)
+            await asyncio.sleep(CHECK_SECONDS)
+
+    def _check_identity(self, env: Environment) -> None:
+        header, claims = env.header, self._claims
+        if header.selection and not same_identity(header, claims):
+            what = "transform" if header.endpoint == claims.endpoint else "API server"
+            raise CacheError(
+                f"{env.path} is in use by processes with another {what}: restart this "
+                "one after them"
+            )
+
+    async def close(self) -> None:
+        """Close the store, after the last handler has ended. Idempotent.
+
+        Cancellation:
+            Deferred until it is closed.
+        """
+        store, self._store = self._store, None
+        if store is not None:
+            contents = self._parts.indexer.contents
+            self._parts.indexer.use(
+                ended_contents(self._parts.name, len(contents.objects))
+            )
+            await store.close()
+
+    # ------------------------------------------------------------ fallback
+
+    async def _load(self, store: OpenStore) -> MemoryContents[KubeObject] | None:
+        """Return the objects that handlers were told, in memory; None if there are none."""
+        if not store.follower.synced:
+            return None
+
+        try:
+            for _ in range(LOADS):
+                header, objects = await in_thread(
+                    partial(_read_all, store), stop=_do_nothing
+                )
+                contents = await self._in_memory(objects)
+                if _caught_up(store, header.last, contents):
+                    contents.resource_version = store.env.header.version
+                    return contents
+        except CacheError as exc:
+            logger.warning("%s: cannot read the cache: %s", self._parts.name, exc)
+
+        return None
+
+    async def _in_memory(
+        self, objects: dict[str, KubeObject]
+    ) -> MemoryContents[KubeObject]:
+        indexer = self._parts.indexer
+        contents: MemoryContents[KubeObject] = MemoryContents(
+            {name: Index(function) for name, function in indexer.indexers.items()},
+            indexer.report,
+        )
+        budget = LoopBudget.current()
+        await budget.start()
+        for key, obj in objects.items():
+            contents.put(key, obj)
+            if budget.over():
+                await budget.start()
+
+        budget.end()
+        return contents
+
+    def _fall_back(
+        self, failure: CacheError, told: MemoryContents[KubeObject] | None
+    ) -> None:
+        """Go on in memory, from what handlers were told, or from nothing."""
+        parts, store = self._parts, self._store
+        self._failure = failure
+        self._kept = told is not None
+        logger.warning(
+            "%s: continues in memory, without the cache: %s", parts.name, failure
+        )
+        if told is None:
+            functions = parts.indexer.indexers
+            told = MemoryContents(
+                {name: Index(it) for name, it in functions.items()},
+                parts.indexer.report,
+            )
+
+        parts.indexer.use(told)
+        for listener in parts.processor.listeners:
+            listener.on_progress = None
+            listener.resync_by(None)
+
+        if self._kept and store is not None:
+            now = asyncio.get_running_loop().time()
+            for listener, cursor in store.follower.starting.items():
+                rest = [obj for key, obj in told.objects.items() if key > cursor]
+                if rest:
+                    listener.put(Snapshot(rest), now)
+
+                listener.mark_synced()
+
+        comparable = store is None or same_identity(store.env.header, self._claims)
+        reflector = partial(parts.reflector, resume=Resume(comparable=comparable))
+        (memory,) = parts.in_memory(reflector)
+        self._memory = memory
+        memory.set_watch_error_handler(self._on_error)
+        memory.pipeline.synced = self._kept
+        self._store = None
+        parts.on_change()
+
+    # ------------------------------------------------------------ handlers
+
+    def state_changed(self) -> None:
+        """Record a change of the reflector: other processes are told soon."""
+        if self._store is not None:
+            self._store.writer.state_changed()
+
+    @property
+    def follower(self) -> Follower | None:
+        """Follower that tells handlers; None before the start, and in memory."""
+        return None if self._store is None else self._store.follower
+
+    def set_watch_error_handler(
+        self, handler: Callable[[Exception], None] | None
+    ) -> None:
+        """Set a function to call with the error of every list or watch that fails.
+
+        It is called in the process that writes the store.
+        """
+        self._on_error = handler
+        reflector = None if self._store is None else self._store.writer.reflector
+        for it in (reflector, self._memory):
+            if it is not None:
+                it.set_watch_error_handler(handler)
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Read the store in a block as of the last change that waiting tasks were told."""
+        follower = self.follower
+        return nullcontext() if follower is None else follower.reading()
+
+    # ------------------------------------------------------------ state
+
+    @property
+    def synced(self) -> bool:
+        """True once a confirmed list is in the store."""
+        if self._memory is not None:
+            return self._memory.synced
+
+        return self._store is not None and self._store.follower.synced
+
+    @property
+    def stored(self) -> bool:
+        """True if the store has a complete list, perhaps one that is not confirmed."""
+        if self._store is None:
+            return self.synced
+
+        return self.synced or self._store.env.header.listed
+
+    @property
+    def version(self) -> str:
+        """Version up to which its objects are in the store."""
+        return self._parts.indexer.resource_version
+
+    @property
+    def failures(self) -> int:
+        """Number of attempts that failed in a row."""
+        return self._state.failures if self._memory is None else self._memory.failures
+
+    @property
+    def refusals(self) -> int:
+        """Number of attempts in a row with an error that only a person can correct."""
+        return self._state.refusals if self._memory is None else self._memory.refusals
+
+    @property
+    def history_resets(self) -> int:
+        """Number of times that the server's versions went backwards."""
+        before = self._state.history_resets
+        return before + (0 if self._memory is None else self._memory.history_resets)
+
+    @property
+    def last_error(self) -> Exception | None:
+        """Last failure, until the next success."""
+        if self._memory is not None:
+            return self._memory.last_error
+
+        store = self._store
+        if store is not None and store.writer.reflector is not None:
+            return store.writer.reflector.last_error
+
+        return self._silence or error_in(self._state)
+
+    @property
+    def _state(self) -> WriterState:
+        """State of the writer: now if this process writes, else the last one read."""
+        store = self._store
+        if store is None:
+            return WriterState()
+
+        if store.writer.reflector is not None:
+            return store.writer.state()
+
+        return store.follower.writer
+
+    @property
+    def _silence(self) -> CacheError | None:
+        """Error of a writer that has not written for too long."""
+        store, loop = self._store, self._parts.run_state.loop
+        if store is None or loop is None or store.writer.reflector is not None:
+            return None
+
+        seconds = store.follower.writer_silent(loop.time())
+        if not seconds:
+            return None
+
+        pid = store.follower.writer.pid
+        return CacheError(
+            f"the writer of the cache, process {pid}, has not written for {seconds:.0f} s "
+            f"({store.env.path})"
+        )
+
+    def age(self, now: float) -> float | None:
+        """Return the maximum staleness of the store in seconds; None if unknown."""
+        if self._memory is not None:
+            return self._memory.age(now)
+
+        in_step = self._state.in_step
+        # A time after now is of an earlier boot of the machine.
+        return None if in_step is None or in_step > now else now - in_step
+
+    def status(self, phase: str, now: float | None) -> InformerStatus:
+        """Return the status of this source.
+
+        Args:
+            phase: Phase of the whole informer; empty to use that of the source.
+            now: Time of the loop; None if the informer does not run.
+        """
+        cache = self._cache_status(now)
+        if self._memory is not None:
+            status = self._memory.status(phase, now)
+            return replace(status, degraded=status.degraded + 1, cache=cache)
+
+        state = self._state
+        # The failures of this process's own transform are counted by the informer.
+        foreign = 0 if cache.role == "writer" else state.transform_failures
+        return InformerStatus(
+            phase=phase or state.phase or "opening",
+            synced=self.synced,
+            last_contact=state.last_contact,
+            last_event=state.last_event,
+            age=None if now is None else self.age(now),
+            resource_version=self.version,
+            restarts=state.restarts,
+            duplicates=state.duplicates,
+            history_resets=state.history_resets,
+            degraded=state.skipped + foreign,
+            not_served=state.not_served,
+            last_error=self.last_error,
+            failures=state.failures,
+            cache=cache,
+        )
+
+    def _cache_status(self, now: float | None) -> CacheStatus:
+        store, state = self._store, self._state
+        path = self._place.root / self._place.directory
+        if store is None:
+            why = "" if self._failure is None else str(self._failure)
+            role = "memory" if self._failure else "reader"
+            return CacheStatus(path=path, role=role, why_in_memory=why)
+
+        writes = store.writer.reflector is not None
+        return CacheStatus(
+            path=path,
+            role="writer" if writes else "reader",
+            writer=state.pid,
+            writers_so_far=state.epoch,
+            heartbeat_age=(
+                max(now - state.heartbeat, 0.0)
+                if state.pid and now is not None
+                else None
+            ),
+            behind=store.follower.behind,
+            readers=state.readers,
+        )
+
+    def describe(self, phase: str) -> str:
+        """Return the phase and the failures in one line."""
+        if self._memory is not None:
+            return f"{self._memory.describe(phase)}, without the cache: {self._failure}"
+
+        state = self._state
+        return describe_state(
+            phase or state.phase or "opening",
+            self.last_error,
+            state.failures,
+            streams_given_up=state.streamless,
+        )
+
+
+async def _run_together(
+    tasks: Mapping[str, Callable[[], Coroutine[Any, Any, Any]]],
+) -> NoReturn:
+    """Run tasks until one fails, or until cancelled."""
+    async with asyncio.TaskGroup() as group:
+        await fail_when_any_ends(
+            [group.create_task(run(), name=name) for name, run in tasks.items()]
+        )
+
+
+def _read_all(store: OpenStore) -> tuple[Header, dict[str, KubeObject]]:
+    """Return everything in the store, as of one moment; called in a thread."""
+    with store.env.read():
+        return store.env.header, dict(store.contents.objects.items())
+
+
+def _open_environment(place: CachePlace) -> Environment:
+    """Open a store; called in a thread."""
+    return Environment.open(safe_directory(place.root, place.directory))
+
+
+async def _closed(env: Environment) -> None:
+    """Close an environment, in a thread, as it syncs the file."""
+    try:
+        await in_thread(env.close, stop=_do_nothing)
+    except CacheError as exc:  # its directory has vanished
+        logger.info("cache was not closed in order: %s", exc)
+
+
+def _do_nothing() -> None:
+    """Let a call in a thread run to its end: it uses the environment."""
+
+
+def _caught_up(
+    store: OpenStore, position: int, contents: MemoryContents[KubeObject]
+) -> bool:
+    """Tell handlers everything, and apply what came after a position to contents.
+
+    Returns:
+        False if the journal does not have all of that.
+    """
+    store.follower.catch_up()
+    decode = store.records.decode
+    with store.env.read():
+        end = store.follower.position
+        entries = store.journal.read(position, MOST_ENTRIES)
+        if entries is None or end != store.env.header.last:
+            return False
+
+        for entry in entries:
+            if entry.kind in (EntryKind.LISTED, EntryKind.FIRST_LISTED):
+                return False
+
+            if entry.new:
+                contents.put(entry.key, decode(entry.key, entry.new))
+            else:
+                contents.remove(entry.key)
+
+    return position + len(entries) == end
+
+
+class _Ended(Mapping[str, Any]):
+    """Objects or indexes of a store that was closed: only their number is known."""
+
+    def __init__(self, name: str, count: int) -> None:
+        self._name = name
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, key: str) -> NoReturn:
+        raise self._error()
+
+    def __iter__(self) -> NoReturn:
+        raise self._error()
+
+    def __contains__(self, key: object) -> NoReturn:
+        raise self._error()
+
+    def get(self, key: str, default: object = None) -> NoReturn:
+        raise self._error()
+
+    def _error(self) -> InformerStopped:
+        return InformerStopped(
+            f"{self._name} has ended, and its store on disk is closed"
+        )
+
+
+def ended_contents(name: str, count: int) -> MemoryContents[KubeObject]:
+    """Return contents in place of those of a closed store, whose reads raise.
+
+    Args:
+        name: Name of the informer.
+        count: Number of objects at the end.
+    """
+    contents: MemoryContents[KubeObject] = MemoryContents({}, _ignore)
+    contents.objects = cast("dict[str, KubeObject]", _Ended(name, count))
+    contents.indexes = cast("dict[str, Any]", _Ended(name, 0))
+    return contents
+
+
+def _ignore(_: HandlerError) -> None:
+    """Do nothing: there are no index functions."""

@@ -1,0 +1,489 @@
+"""Informers with a store on disk, in one process: restarts, readers, takeovers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from informer_helpers import text_of
+
+from aioinformer import SharedInformerFactory
+from aioinformer.errors import CacheError, InformerStopped, NotSynced, OptionsError
+from aioinformer.model.resources import CONFIG_MAPS
+from aioinformer.testing import APIServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from aioinformer import Notification, SharedInformer
+
+pytest.importorskip("lmdb")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[APIServer]:
+    async with APIServer() as server:
+        for name in ("a", "b", "c"):
+            put(server, name)
+
+        yield server
+
+
+def put(server: APIServer, name: str, value: str = "1") -> None:
+    """Create or update a config map."""
+    body = {"metadata": {"name": name}, "data": {"value": value}}
+    if any(it["metadata"]["name"] == name for it in server.objects(CONFIG_MAPS)):
+        server.patch(CONFIG_MAPS, name, body, namespace="default")
+    else:
+        server.create(CONFIG_MAPS, body)
+
+
+def drop(server: APIServer, name: str) -> None:
+    server.delete(CONFIG_MAPS, name, namespace="default")
+
+
+def verbs(server: APIServer) -> list[str]:
+    """Return the verbs of the requests for config maps, and forget them."""
+    made = [it.verb for it in server.requests if it.resource == "configmaps"]
+    server.requests.clear()
+    return made
+
+
+class Log:
+    """Handler that records what it is told."""
+
+    def __init__(self, informer: SharedInformer) -> None:
+        self.informer = informer
+        self.told: list[str] = []
+        informer.add_event_handler(on_event=self)
+
+    def __call__(self, event: Notification) -> None:
+        self.told.append(text_of(event))
+
+    def take(self) -> list[str]:
+        told, self.told = sorted(self.told), []
+        return told
+
+
+@asynccontextmanager
+async def cached(
+    server: APIServer, path: Path, *, synced: bool = True, **options: Any
+) -> AsyncIterator[tuple[SharedInformer, Log]]:
+    """Run a factory with an informer of config maps in a directory."""
+    factory = SharedInformerFactory(server.client(), cache_dir=path)
+    maps = factory.informer("v1", "configmaps", namespace="default", **options)
+    log = Log(maps)
+    async with factory:
+        if synced:
+            await maps.wait_synced(timeout=30)
+            await asyncio.sleep(0.1)
+
+        yield maps, log
+
+
+def names(informer: SharedInformer, **options: Any) -> list[str]:
+    return sorted(obj.name for obj in informer.lister.list(**options))
+
+
+INITIAL = ["initial a", "initial b", "initial c"]
+
+
+# ---------------------------------------------------------------- one process
+
+
+async def test_cached_informer_lists_and_follows_changes(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with cached(server, tmp_path) as (maps, log):
+        status = maps.status
+        assert (names(maps), log.take()) == (["a", "b", "c"], INITIAL)
+        assert status.synced
+        assert status.cache is not None
+        assert (status.cache.role, status.cache.writer) == ("writer", os.getpid())
+
+        put(server, "a", "2")
+        put(server, "d")
+        drop(server, "b")
+        await maps.wait_for_version(server.resource_version, timeout=5)
+        await asyncio.sleep(0.1)
+        a = maps.lister.get("default/a")
+        assert a is not None
+        assert a.at("data.value") == "2"
+        assert names(maps) == ["a", "c", "d"]
+        assert log.take() == ["added d", "deleted b", "updated a"]
+
+
+async def test_restart_resumes_the_watch_without_a_list(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with cached(server, tmp_path):
+        assert verbs(server) == ["list", "watch"]
+
+    async with cached(server, tmp_path) as (maps, log):
+        assert verbs(server) == ["watch"]
+        assert (names(maps), log.take()) == (["a", "b", "c"], INITIAL)
+        put(server, "a", "2")
+        await asyncio.sleep(0.1)
+        assert log.take() == ["updated a"]
+
+
+async def test_restart_tells_what_changed_while_the_program_was_down(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with cached(server, tmp_path):
+        pass
+
+    put(server, "a", "2")
+    put(server, "d")
+    drop(server, "b")
+    verbs(server)
+    async with cached(server, tmp_path) as (maps, log):
+        assert verbs(server) == ["watch"]
+        assert names(maps) == ["a", "c", "d"]
+        assert log.take() == ["initial a", "initial c", "initial d", "missed b"]
+
+
+async def test_restart_after_compaction_lists_once_and_compares(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with cached(server, tmp_path):
+        pass
+
+    put(server, "a", "2")
+    drop(server, "b")
+    server.compact()
+    verbs(server)
+    async with cached(server, tmp_path) as (maps, log):
+        assert verbs(server) == ["watch", "list", "watch"]
+        assert names(maps) == ["a", "c"]
+        assert log.take() == ["initial a", "initial c", "missed b"]
+
+
+async def test_unconfirmed_objects_are_read_on_request_only(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with cached(server, tmp_path):
+        pass
+
+    client = server.client()
+    await server.stop()
+    factory = SharedInformerFactory(client, cache_dir=tmp_path)
+    maps = factory.informer("v1", "configmaps", namespace="default")
+    log = Log(maps)
+    with pytest.raises(NotSynced):
+        maps.lister.get("default/a", allow_unconfirmed=True)
+
+    async with factory:
+        await asyncio.sleep(0.5)
+        with pytest.raises(NotSynced):
+            maps.lister.get("default/a")
+
+        assert names(maps, allow_unconfirmed=True) == ["a", "b", "c"]
+        assert names(maps, max_staleness=60) == ["a", "b", "c"]
+        assert not maps.has_synced
+        await asyncio.sleep(5)
+        assert (maps.has_synced, log.take()) == (False, [])
+        await server.start()
+        await maps.wait_synced(timeout=120)
+        await asyncio.sleep(0.1)
+        assert (names(maps), log.take()) == (["a", "b", "c"], INITIAL)
+
+
+async def test_another_transform_compares_with_one_list(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with cached(server, tmp_path):
+        pass
+
+    drop(server, "b")
+    verbs(server)
+    async with cached(server, tmp_path, transform=without_data) as (maps, log):
+        assert verbs(server) == ["list", "watch"]
+        a = maps.lister.get("default/a")
+        assert a is not None
+        assert a.at("data") is None
+        assert log.take() == ["initial a", "initial c", "missed b"]
+
+
+def without_data(obj: Any) -> Any:
+    """Return the object without its data."""
+    content = obj.to_dict()
+    content.pop("data", None)
+    return type(obj).of(content)
+
+
+async def test_indexes_of_a_cached_informer_find_objects(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with cached(server, tmp_path, indexers={"value": value_of}) as (maps, _):
+        await maps.build_indexers({"late": name_of})
+        put(server, "a", "2")
+        await asyncio.sleep(0.1)
+        found = [[obj.name for obj in maps.lister.by_index("value", it)] for it in "12"]
+        assert found == [["b", "c"], ["a"]]
+        assert len(maps.indexer.by_index("late", "c")) == 1
+
+    async with cached(server, tmp_path, indexers={"value": value_of}) as (maps, _):
+        assert [obj.name for obj in maps.lister.by_index("value", "2")] == ["a"]
+
+
+def value_of(obj: Any) -> list[str]:
+    return [obj.at("data.value")]
+
+
+def name_of(obj: Any) -> list[str]:
+    return [obj.name]
+
+
+async def test_handler_added_later_is_told_everything_once(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with cached(server, tmp_path) as (maps, _):
+        late = Log(maps)
+        put(server, "a", "2")
+        put(server, "d")
+        await asyncio.sleep(0.2)
+        told = late.take()
+        assert sorted({it.rpartition(" ")[2] for it in told}) == ["a", "b", "c", "d"]
+        assert sum(it.startswith(("initial", "added")) for it in told) == 4
+
+
+async def test_waits_of_a_cached_informer_see_its_changes(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with cached(server, tmp_path) as (maps, _):
+        wait = asyncio.create_task(
+            maps.wait_until(lambda it: it is None, key="default/a", timeout=5)
+        )
+        await asyncio.sleep(0.1)
+        drop(server, "a")
+        assert await wait is None
+        created = server.create(
+            CONFIG_MAPS, {"metadata": {"name": "e"}}, namespace="default"
+        )
+        await maps.wait_for_version(created["metadata"]["resourceVersion"], timeout=5)
+        assert maps.lister.get("default/e") is not None
+
+
+async def test_ended_informer_leaves_nothing_and_refuses_reads(
+    server: APIServer, tmp_path: Path
+) -> None:
+    before = open_files()
+    async with cached(server, tmp_path) as (maps, _):
+        during = open_files()
+
+    assert during > before
+    assert open_files() == before
+    assert len(maps.indexer) == 3
+    with pytest.raises(InformerStopped):
+        maps.lister.get("default/a")
+
+    with pytest.raises(InformerStopped, match="closed"):
+        maps.indexer.get_by_key("default/a")
+
+
+def open_files() -> int:
+    """Return the number of open files in the cache, and its sockets."""
+    count = 0
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{number}")
+        except OSError:
+            continue
+
+        count += ".mdb" in target or "writer.lock" in target or "readers" in target
+
+    return count
+
+
+# ---------------------------------------------------------------- two informers
+
+
+async def test_second_factory_reads_what_the_first_writes(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with cached(server, tmp_path) as (one, _):
+        verbs(server)
+        async with cached(server, tmp_path) as (two, log):
+            assert verbs(server) == []
+            cache = two.status.cache
+            assert cache is not None
+            assert cache.role == "reader"
+            assert (names(two), log.take()) == (["a", "b", "c"], INITIAL)
+            put(server, "a", "2")
+            await two.wait_for_version(server.resource_version, timeout=5)
+            await asyncio.sleep(0.1)
+            assert log.take() == ["updated a"]
+            assert two.status.age == pytest.approx(one.status.age, abs=2)
+            assert two.status.phase == "watching"
+
+
+async def test_reader_takes_over_without_a_list(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with cached(server, tmp_path) as (_, first):
+        second = cached(server, tmp_path)
+        two, log = await second.__aenter__()
+        assert first.take() == log.take() == INITIAL
+        verbs(server)
+
+    put(server, "a", "2")
+    drop(server, "b")
+    await asyncio.sleep(2)
+    assert verbs(server) == ["watch"]
+    assert names(two) == ["a", "c"]
+    assert log.take() == ["deleted b", "updated a"]
+    cache = two.status.cache
+    assert cache is not None
+    assert (cache.role, cache.writers_so_far) == ("writer", 2)
+    await second.__aexit__(None, None, None)
+
+
+# ---------------------------------------------------------------- in memory
+
+
+async def test_unsafe_directory_leads_to_memory(
+    server: APIServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    path = tmp_path / "cache"
+    path.symlink_to(elsewhere)
+    async with cached(server, path) as (maps, log):
+        assert (names(maps), log.take()) == (["a", "b", "c"], INITIAL)
+        status = maps.status
+        assert status.degraded == 1
+        assert status.cache is not None
+        assert status.cache.role == "memory"
+        assert "link" in status.cache.why_in_memory
+
+    assert [it.message for it in caplog.records if "in memory" in it.message]
+
+
+async def test_vanished_directory_leads_to_memory(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with cached(server, tmp_path) as (maps, log):
+        assert log.take() == INITIAL
+        status = maps.status.cache
+        assert status is not None
+        os.rename(status.path, tmp_path / "gone")
+        drop(server, "b")
+        put(server, "a", "2")
+        await asyncio.sleep(5)
+        status = maps.status
+        assert status.cache is not None
+        assert status.cache.role == "memory"
+        assert maps.has_synced
+        assert names(maps) == ["a", "c"]
+        put(server, "c", "2")
+        await asyncio.sleep(0.1)
+        assert log.take() == ["missed b", "updated a", "updated c"]
+        late = Log(maps)
+        await asyncio.sleep(0.1)
+        assert late.take() == ["initial a", "initial c"]
+
+
+async def test_failing_writes_lead_to_memory_without_lost_or_repeated_events(
+    server: APIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        cached(server, tmp_path) as (maps, log),
+        cached(server, tmp_path) as (
+            other,
+            told,
+        ),
+    ):
+        assert log.take() == told.take() == INITIAL
+
+        def full(*_: object) -> None:
+            raise CacheError("disk full")
+
+        environment = "aioinformer.cache.disk.environment.Environment.write"
+        monkeypatch.setattr(environment, full)
+        put(server, "a", "2")
+        drop(server, "b")
+        await asyncio.sleep(5)
+        for informer, its_log in ((maps, log), (other, told)):
+            status = informer.status
+            assert status.cache is not None
+            assert (status.cache.role, status.degraded) == ("memory", 1)
+            assert names(informer) == ["a", "c"]
+            assert its_log.take() == ["missed b", "updated a"]
+
+        monkeypatch.undo()
+
+
+async def test_other_transform_beside_live_processes_leads_to_memory(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with cached(server, tmp_path) as (one, _):
+        async with cached(server, tmp_path, transform=without_data) as (two, log):
+            cache = two.status.cache
+            assert cache is not None
+            assert cache.role == "memory"
+            assert "transform" in cache.why_in_memory
+            a = two.lister.get("default/a")
+            assert a is not None
+            assert a.at("data") is None
+            assert log.take() == INITIAL
+
+        a = one.lister.get("default/a")
+        assert a is not None
+        assert a.at("data.value") == "1"
+
+
+# ---------------------------------------------------------------- options
+
+
+async def test_secrets_and_several_namespaces_stay_in_memory(
+    server: APIServer, tmp_path: Path
+) -> None:
+    factory = SharedInformerFactory(server.client(), cache_dir=tmp_path)
+    informers = [
+        factory.informer("v1", "secrets"),
+        factory.informer("v1", "pods", namespace=["a", "b"]),
+        factory.informer("v1", "services", cached=False),
+    ]
+    async with factory:
+        await factory.wait_for_cache_sync(timeout=30)
+        assert [it.status.cache for it in informers] == [None, None, None]
+
+    assert os.listdir(tmp_path) == []
+
+
+async def test_secrets_are_stored_on_request(server: APIServer, tmp_path: Path) -> None:
+    factory = SharedInformerFactory(server.client(), cache_dir=tmp_path)
+    secrets = factory.informer("v1", "secrets", cached=True)
+    async with factory:
+        await factory.wait_for_cache_sync(timeout=30)
+        assert secrets.status.cache is not None
+
+    (name,) = os.listdir(tmp_path)
+    assert name.startswith("secrets-")
+
+
+def test_options_of_the_cache_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(OptionsError, match="cache_dir"):
+        SharedInformerFactory(fake_client(), cache_dir="")
+
+    with pytest.raises(OptionsError, match="cache_dir"):
+        SharedInformerFactory(fake_client()).informer("v1", "pods", cached=True)
+
+    factory = SharedInformerFactory(fake_client(), cache_dir=tmp_path)
+    with pytest.raises(OptionsError, match="several namespaces"):
+        factory.informer("v1", "pods", namespace=["a", "b"], cached=True)
+
+    factory.informer("v1", "pods")
+    with pytest.raises(OptionsError, match="cached=True"):
+        factory.informer("v1", "pods", cached=False)
+
+
+def fake_client() -> Any:
+    from factory_helpers import FakeClient
+
+    return FakeClient()
