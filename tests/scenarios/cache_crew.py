@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from cache_worker import Report, Snapshot, mark
 
+from aioinformer.cache.disk.environment import Environment
 from aioinformer.model.resources import CONFIG_MAPS
 from aioinformer.testing import APIServer
 
@@ -159,6 +160,7 @@ class Crew:
         self.kills: Counter[str] = Counter()
         self._rng = rng
         self._members: list[Member] = []
+        self._held: Environment | None = None
 
     async def add(self, *, file_limit: int = 0) -> Member:
         """Start a worker; `file_limit` is the size at which its disk is full."""
@@ -271,6 +273,14 @@ class Crew:
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     assert await member.process.wait() == 0
 
+    def hold(self) -> None:
+        """Keep the store open in this process, which is neither writer nor reader.
+
+        Otherwise it is set aside after five times that all workers have died early.
+        """
+        (path,) = self.cache_dir.iterdir()
+        self._held = Environment.open(path, create=False)
+
     def readers(self) -> int:
         """Return the number of processes that are known as readers of the cache."""
         return len(
@@ -283,7 +293,10 @@ class Crew:
         return sum(it.stat().st_blocks * 512 for it in files)
 
     def abandon(self) -> None:
-        """Kill what is left, after a failure."""
+        """Kill what is left, after a failure, and close the store."""
+        if self._held is not None:
+            self._held.close()
+
         for member in self._members:
             if member.alive:
                 member.process.kill()
