@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
-from aioinformer._tasks import fail_when_any_ends, in_thread, unwrap_group
+from aioinformer._tasks import fail_when_any_ends, in_thread
 from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.disk.contents import DiskContents
@@ -191,6 +191,9 @@ class CachedSource:
         self._on_error: Callable[[Exception], None] | None = None
         # Header with the identity of the objects of this informer.
         self._claims = Header()
+        # State when the store was closed.
+        self._last = WriterState()
+        self._was_synced = False
 
     def __repr__(self) -> str:
         return f"<CachedSource {self._parts.name} {self._cache_status(None).role}>"
@@ -224,8 +227,8 @@ class CachedSource:
                 }
             )
         except BaseExceptionGroup as group:
-            failure = unwrap_group(group)
-            if not isinstance(failure, CacheError):
+            failure = _only_cache_errors(group)
+            if failure is None:
                 raise
 
         self._fall_back(failure, await self._load(store))
@@ -234,9 +237,7 @@ class CachedSource:
     async def _open(self) -> OpenStore:
         """Open the store, and let users read it."""
         parts, place = self._parts, self._place
-        # May wait for another process. A cancelled open is closed again.
-        opening = partial(_open_environment, place)
-        env = await in_thread(opening, stop=_do_nothing)
+        env = await _opened(place)
         slot: ReaderSlot | None = None
         try:
             self._claims = await self._identity()
@@ -332,13 +333,23 @@ class CachedSource:
         Cancellation:
             Deferred until it is closed.
         """
-        store, self._store = self._store, None
+        store, indexer = self._store, self._parts.indexer
         if store is not None:
-            contents = self._parts.indexer.contents
-            self._parts.indexer.use(
-                ended_contents(self._parts.name, len(contents.objects))
-            )
+            self._leave(store)
+            try:
+                count, version = len(indexer), indexer.resource_version
+            except CacheError:  # it cannot be read any more
+                count, version = 0, ""
+
+            ended = ended_contents(self._parts.name, count)
+            ended.resource_version = version
+            indexer.use(ended)
             await store.close()
+
+    def _leave(self, store: OpenStore) -> None:
+        """Keep the state of the store, before it is closed."""
+        self._last, self._was_synced = self._state, store.follower.synced
+        self._store = None
 
     # ------------------------------------------------------------ fallback
 
@@ -396,7 +407,9 @@ class CachedSource:
                 parts.indexer.report,
             )
 
+        indexers = parts.indexer.indexers
         parts.indexer.use(told)
+        parts.indexer.add_indexers(indexers)  # some came meanwhile
         for listener in parts.processor.listeners:
             listener.on_progress = None
             listener.resync_by(None)
@@ -416,7 +429,9 @@ class CachedSource:
         self._memory = memory
         memory.set_watch_error_handler(self._on_error)
         memory.pipeline.synced = self._kept
-        self._store = None
+        if store is not None:
+            self._leave(store)
+
         parts.on_change()
 
     # ------------------------------------------------------------ handlers
@@ -457,15 +472,18 @@ class CachedSource:
         if self._memory is not None:
             return self._memory.synced
 
-        return self._store is not None and self._store.follower.synced
+        store = self._store
+        return self._was_synced if store is None else store.follower.synced
 
     @property
     def stored(self) -> bool:
         """True if the store has a complete list, perhaps one that is not confirmed."""
-        if self._store is None:
+        if self._store is None or self.synced:
             return self.synced
 
-        return self.synced or self._store.env.header.listed
+        header = self._store.env.header
+        comparable = bool(header.version) and same_identity(header, self._claims)
+        return header.listed and comparable
 
     @property
     def version(self) -> str:
@@ -505,7 +523,7 @@ class CachedSource:
         """State of the writer: now if this process writes, else the last one read."""
         store = self._store
         if store is None:
-            return WriterState()
+            return self._last
 
         if store.writer.reflector is not None:
             return store.writer.state()
@@ -617,15 +635,39 @@ async def _run_together(
         )
 
 
+def _only_cache_errors(group: BaseExceptionGroup[BaseException]) -> CacheError | None:
+    """Return an error of the store; None if there are others in the group."""
+    failures, others = group.split(CacheError)
+    first: CacheError | ExceptionGroup[CacheError] | None = failures
+    while isinstance(first, ExceptionGroup):
+        first = first.exceptions[0]
+
+    return first if others is None else None
+
+
 def _read_all(store: OpenStore) -> tuple[Header, dict[str, KubeObject]]:
     """Return everything in the store, as of one moment; called in a thread."""
     with store.env.read():
         return store.env.header, dict(store.contents.objects.items())
 
 
-def _open_environment(place: CachePlace) -> Environment:
-    """Open a store; called in a thread."""
-    return Environment.open(safe_directory(place.root, place.directory))
+async def _opened(place: CachePlace) -> Environment:
+    """Open a store, in a thread, as that may wait for another process."""
+    opened: list[Environment] = []
+
+    def call() -> None:
+        path = safe_directory(place.root, place.directory)
+        opened.append(Environment.open(path))
+
+    try:
+        await in_thread(call, stop=_do_nothing)
+    except asyncio.CancelledError:
+        for env in opened:
+            await _closed(env)
+
+        raise
+
+    return opened[0]
 
 
 async def _closed(env: Environment) -> None:

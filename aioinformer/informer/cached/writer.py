@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from aioinformer._tasks import fail_when_any_ends
 from aioinformer._user_code import guarded_logger
+from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.disk.contents import DiskContents
 from aioinformer.cache.disk.directory import WriterLock
 from aioinformer.cache.disk.header import WriterState
@@ -23,6 +24,7 @@ from aioinformer.errors import ApiError, CacheError, TransportError
 from aioinformer.informer.listwatch.interface import Resume
 from aioinformer.informer.store.compressor import BodyCompressor
 from aioinformer.informer.store.pipeline import Pipeline
+from aioinformer.metrics import GuardedSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.listwatch.reflector import Reflector
     from aioinformer.informer.notifications import Notification
     from aioinformer.informer.store.transformer import Transformer
-    from aioinformer.metrics import MetricsSink
+    from aioinformer.metrics import ScopedSink
     from aioinformer.model.objects import KubeObject
 
 __all__ = ["CacheWriter", "JournalPublisher", "error_in", "same_identity"]
@@ -78,7 +80,7 @@ class CacheWriter:
         transformer: Caller of the user's transform.
         reporter: Reporter of errors of index functions.
         reflector: Function that returns the reflector of a pipeline.
-        metrics: Sink of the pipeline.
+        metrics: Sink of the informer.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class CacheWriter:
         transformer: Transformer,
         reporter: ErrorReporter,
         reflector: Callable[[Pipeline, Resume], Reflector],
-        metrics: MetricsSink,
+        metrics: ScopedSink,
     ) -> None:
         self._name = name
         self._env = env
@@ -145,7 +147,7 @@ class CacheWriter:
 
     async def _write(self) -> NoReturn:
         resume = self._begin()
-        if not resume.comparable:
+        if not resume.comparable and len(self._readers.positions()) > 1:
             await asyncio.sleep(LEAVE_SECONDS)
 
         functions = self._functions()
@@ -167,7 +169,10 @@ class CacheWriter:
             self.state_changed,
             self._transformer,
             compressor=compressor,
-            metrics=self._metrics,
+            queue=DeltaFIFO(
+                key_func=attrgetter("key"), name=self._name, metrics=self._metrics
+            ),
+            metrics=GuardedSink(self._metrics, self._name, name=self._name),
             name=self._name,
         )
         if resume.version:
@@ -183,8 +188,6 @@ class CacheWriter:
                     group.create_task(self._report(), name=f"{name} heartbeat"),
                 ]
                 await fail_when_any_ends(tasks)
-        except BaseExceptionGroup:
-            raise  # nothing more is written: it may be the disk that fails
         except asyncio.CancelledError:
             self._end()
             raise
