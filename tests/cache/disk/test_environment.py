@@ -471,10 +471,31 @@ def test_check_finds_a_truncated_file(path: Path) -> None:
 
     os.truncate(path / "data.mdb", used - 4096)
 
+    env.check()  # a writer could be about to extend it
     with pytest.raises(CacheError, match=r"data\.mdb was truncated"):
         env.check()
     env.damaged("size", "test")
     env.close()
+
+
+def test_write_extends_the_file_to_its_last_page(env: Environment, path: Path) -> None:
+    """LMDB does not write pages that a transaction has used and freed."""
+    objects = env.database("o0")
+    size = 0
+    for _ in range(2):
+        with env.write() as txn, txn.cursor(objects) as cursor:
+            for number in range(200):
+                cursor.put(b"%03d" % number, b"x" * 900)
+            while cursor.first():
+                cursor.delete()
+
+        assert env.used > size
+        size = env.used
+        assert (path / "data.mdb").stat().st_size >= size
+        env.check()
+        env.check()
+
+    assert size > 100_000
 
 
 def test_used_grows_with_the_file(env: Environment, path: Path) -> None:
