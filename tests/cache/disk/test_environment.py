@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,9 @@ import pytest
 from msgspec.structs import replace
 
 from aioinformer.cache.disk.data_file import boot_id
-from aioinformer.cache.disk.environment import Environment
+from aioinformer.cache.disk.environment import Environment, check_lmdb
 from aioinformer.cache.disk.header import Header, WriterState
-from aioinformer.errors import CacheError, InternalError
+from aioinformer.errors import CacheError, InternalError, OptionsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -301,6 +302,17 @@ def test_environment_has_a_limit_of_databases(env: Environment) -> None:
 
 
 # ------------------------------------------------------------ users and ends
+
+
+def test_open_without_lmdb_names_the_extra(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "lmdb", None)
+
+    with pytest.raises(OptionsError, match=r"pip install 'aioinformer\[shared\]'"):
+        check_lmdb()
+    with pytest.raises(OptionsError):
+        Environment.open(path)
 
 
 def test_open_returns_the_same_environment_until_its_last_close(path: Path) -> None:
