@@ -173,6 +173,11 @@ class DiskContents:
         }
 
     @property
+    def functions(self) -> dict[str, IndexFunction[KubeObject]]:
+        """Index functions by name, in a new dict; read without the store."""
+        return dict(self._functions)
+
+    @property
     def missing(self) -> dict[str, IndexFunction[KubeObject]]:
         """Index functions whose indexes are neither stored nor kept in memory.
 
