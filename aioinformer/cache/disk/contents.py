@@ -637,7 +637,7 @@ class DiskContents:
     @property
     def private(self) -> bool:
         """True if some indexes are kept in memory, so that `follow()` must be called."""
-        return bool(self._private or self.growing or self.missing)
+        return self._private.active or bool(self.missing)
 
     def follow(
         self, changes: Iterable[tuple[KubeObject | None, KubeObject | None]]
