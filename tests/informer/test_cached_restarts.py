@@ -48,8 +48,6 @@ class Copy:
                     self.broken.append(f"unknown {obj.key} was deleted")
 
                 self.objects.pop(obj.key, None)
-            case _:
-                pass
 
     def _expect(self, key: str, known: tuple[str, str] | None) -> None:
         if self.objects.get(key) != known:
