@@ -283,9 +283,12 @@ async def test_cache_directory_survives_restarts_and_histories(
     plane.start("etcd")
     plane.start("kube-apiserver")
     await up(plane)
-    async with own.session() as http, cached.program() as informer:
-        async with recovery("restored"):
-            await cached.same(informer, http)
+    async with (
+        own.session() as http,
+        cached.program() as informer,
+        recovery("restored"),
+    ):
+        await cached.same(informer, http)
 
     assert len(cached.missed) == 20
 
