@@ -60,6 +60,7 @@ _TURNS = 50
 
 # Files whose tests call plain functions that read files, as users do in a thread.
 _MAY_BLOCK = {
+    "tests/cli/test_cache.py",
     "tests/client/test_config.py",
     "tests/informer/cached/test_follower.py",
     "tests/informer/cached/test_follower_model.py",
