@@ -85,7 +85,12 @@ _NOT_WATCHED = [
 _QUICK = {
     "aioinformer/cache/disk/directory.py": {"acquire", "release"},
     "aioinformer/cache/disk/environment.py": {"check"},
-    "aioinformer/cache/disk/readers.py": {"__init__", "close", "positions", "wake"},
+    "aioinformer/cache/disk/readers.py": {
+        "__init__",
+        "_wake_now",
+        "close",
+        "positions",
+    },
 }
 
 

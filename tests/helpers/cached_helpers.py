@@ -53,14 +53,24 @@ class Followed:
     Args:
         path: Directory of the store.
         objects: Objects of the first list; none for a store without a list.
-        private: True if the process of the follower has an index of its own.
+        private: True if the process of the follower has an index that is not stored.
+        stored: True if it has one that is stored.
     """
 
-    def __init__(self, path: Path, *objects: KubeObject, private: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *objects: KubeObject,
+        private: bool = False,
+        stored: bool = False,
+    ) -> None:
         self.env = Environment.open(path)
         records = Records(self.env)
         self.journal = Journal(self.env, records)
-        self.contents = DiskContents(self.env, records, {}, ignored, writer=True)
+        self._indexes: dict[str, Any] = (
+            {"version": by_version} if private or stored else {}
+        )
+        self.begin_writing(self._indexes if stored else {})
         self.readers = Readers(path / "readers")
         self.objects: dict[str, KubeObject] = {}
         """Stored objects by key."""
@@ -74,8 +84,7 @@ class Followed:
         records = Records(self.env)
         self.decode = Counted(records.decode)
         records.decode = self.decode  # type: ignore[method-assign, assignment]
-        indexes = {"version": by_version} if private else {}
-        self.followed = DiskContents(self.env, records, indexes, ignored)
+        self.followed = DiskContents(self.env, records, self._indexes, ignored)
         self.processor = Stage()
         self.waiters = StoreWaiters()
         self.changes = 0
@@ -101,6 +110,11 @@ class Followed:
         self.changes += 1
 
     # ------------------------------------------------------------ the writer
+
+    def begin_writing(self, indexes: dict[str, Any]) -> None:
+        """Take over from another writer, which may have had other indexes."""
+        records = Records(self.env)
+        self.contents = DiskContents(self.env, records, indexes, ignored, writer=True)
 
     def confirm(self, **fields: Any) -> None:
         """Write the state of a writer that knows the store to be right."""
@@ -200,23 +214,16 @@ class Followed:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run the follower and the handlers during the block."""
-        tasks = [
-            asyncio.create_task(self.processor.run()),
-            asyncio.create_task(self.follower.run()),
-        ]
-        try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self.processor.run()),
+                group.create_task(self.follower.run()),
+            ]
             await settle()
             yield
             await settle()
-        finally:
             for task in tasks:
                 task.cancel()
-
-            await asyncio.wait(tasks)
-
-        for task in tasks:
-            if not task.cancelled():
-                task.result()
 
     @property
     def states(self) -> dict[str, str]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from informer_helpers import text_of
 
-from aioinformer import Resource, SharedInformerFactory, Updated
+from aioinformer import Added, Deleted, Resource, SharedInformerFactory, Updated
+from aioinformer.cache.disk.environment import Environment
 from aioinformer.errors import (
     CacheError,
     InformerStopped,
@@ -445,6 +446,147 @@ async def test_other_transform_beside_live_processes_leads_to_memory(
         a = one.lister.get("default/a")
         assert a is not None
         assert a.at("data.value") == "1"
+
+
+class Ledger:
+    """Handler that checks that each event follows from those before."""
+
+    def __init__(self, informer: SharedInformer) -> None:
+        self.known: dict[str, str] = {}
+        self.wrong: list[str] = []
+        informer.add_event_handler(on_event=self)
+
+    def __call__(self, event: Notification) -> None:
+        obj = event.new if isinstance(event, Updated) else event.obj
+        before = self.known.get(obj.name)
+        match event:
+            case Added():
+                expected = None
+            case Updated():
+                expected = event.old.resource_version
+            case _:
+                expected = before or "nothing"
+
+        if before != expected:
+            self.wrong.append(f"{text_of(event)} after {before}")
+
+        if isinstance(event, Deleted):
+            del self.known[obj.name]
+        else:
+            self.known[obj.name] = obj.resource_version
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_any_failing_write_leads_to_memory_with_the_right_events(
+    server: APIServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    restarted: bool,
+) -> None:
+    write = Environment.write
+    for good in range(24):
+        path = tmp_path / str(good)
+        if restarted:
+            async with cached(server, path):
+                pass
+
+        left = good
+
+        def fail(env: Environment) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise CacheError("no space left")
+
+            return write(env)
+
+        monkeypatch.setattr(Environment, "write", fail)
+        put(server, "a", f"before {good}")
+        factory = SharedInformerFactory(server.client(), cache_dir=path)
+        maps = factory.informer("v1", "configmaps", namespace="default")
+        ledger = Ledger(maps)
+        async with factory:
+            await maps.wait_synced(timeout=60)
+            put(server, "a", f"after {good}")
+            put(server, f"new-{good}")
+            await asyncio.sleep(3)
+            drop(server, f"new-{good}")
+            put(server, "b", f"after {good}")
+            await asyncio.sleep(30)
+            stored = {it.name: it.resource_version for it in maps.lister.list()}
+            assert maps.status.cache is not None
+            assert maps.status.cache.role == "memory", good
+
+        monkeypatch.undo()
+        expected = {
+            it["metadata"]["name"]: it["metadata"]["resourceVersion"]
+            for it in server.objects(CONFIG_MAPS)
+            if it["metadata"]["namespace"] == "default"
+        }
+        assert (ledger.wrong, ledger.known, stored) == ([], expected, expected), good
+
+
+async def test_any_failing_read_leads_to_memory(
+    server: APIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Environment.read
+    async with cached(server, tmp_path):
+        pass
+
+    for good in range(0, 60, 3):
+        left = good
+
+        def fail(env: Environment) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise CacheError("a page is damaged")
+
+            return read(env)
+
+        monkeypatch.setattr(Environment, "read", fail)
+        put(server, "a", f"before {good}")
+        factory = SharedInformerFactory(server.client(), cache_dir=tmp_path)
+        maps = factory.informer(
+            "v1", "configmaps", namespace="default", indexers={"value": value_of}
+        )
+        async with factory:
+            await asyncio.sleep(20)
+            await maps.wait_synced(timeout=30)
+            put(server, "a", f"after {good}")
+            await asyncio.sleep(30)
+            assert maps.status.cache is not None
+            assert maps.status.cache.role == "memory", good
+            assert names(maps) == ["a", "b", "c"]
+            found = maps.lister.by_index("value", f"after {good}")
+            assert [it.name for it in found] == ["a"]
+
+        monkeypatch.undo()
+
+
+async def test_restart_builds_an_index_that_the_store_lacks(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with cached(server, tmp_path):
+        pass
+
+    async with (
+        cached(server, tmp_path, indexers={"value": value_of}) as (maps, _),
+        cached(server, tmp_path, indexers={"value": value_of}) as (other, _),
+    ):
+        await asyncio.sleep(1)
+        put(server, "a", "2")
+        await asyncio.sleep(0.1)
+        for informer in (maps, other):
+            found = informer.lister.by_index("value", "1")
+            assert sorted(it.name for it in found) == ["b", "c"]
+
+        cache = maps.status.cache
+        assert cache is not None
+        env = Environment.open(cache.path)
+        assert "value" in env.header.indexes
+        env.close()
 
 
 async def test_index_added_during_the_fallback_is_kept(

@@ -476,6 +476,19 @@ class WriterLock:
             self._locks.close()
             return False
 
+    def check(self) -> None:
+        """Check that it is held; every second.
+
+        Raises:
+            CacheError: If its file was removed or replaced. Another process may write.
+        """
+        if not self.held:
+            raise CacheError(
+                f"cannot write the cache {self._path}: {WRITER_LOCK} was removed or "
+                "replaced, so another process may write it now. Restart the process to "
+                "use a cache again"
+            )
+
     def release(self) -> None:
         """Free the lock. Idempotent."""
         with self._guard:

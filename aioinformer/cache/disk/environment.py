@@ -125,10 +125,11 @@ class Environment:
     """Number of users in this process."""
 
     _opened: dict[tuple[int, int], Environment] = {}  # noqa: RUF012 - shared on purpose
-    _guard = threading.Lock()
+    _guards: dict[tuple[int, int], threading.Lock] = {}  # noqa: RUF012
 
-    def __init__(self, path: Path, *, create: bool) -> None:
+    def __init__(self, path: Path, key: tuple[int, int], *, create: bool) -> None:
         self.path = path
+        self._key = key
         self._lmdb = _lmdb()
         self._failures: type[Exception] = self._lmdb.Error
         self._pid = _Process.id
@@ -136,7 +137,7 @@ class Environment:
         self.users = 1
         self._opened_at = time.monotonic()
         self._closed = False
-        self._damage = ""
+        self._damage = False
         self._threads: weakref.WeakSet[_Thread] = weakref.WeakSet()
         self._local = threading.local()
         self._remapping = False
@@ -178,20 +179,25 @@ class Environment:
                 file of an earlier boot of the machine that was not closed in order. If
                 other processes have the file open, it is not set aside.
         """
-        with cls._guard:
-            # By its inode: one path may lead there by a symbolic link above it.
-            key = _device_and_inode(path)
-            if key is None or not (create or os.path.exists(path / DATA)):
-                raise CacheError(f"there is no cache in {path}")
+        # By its inode: one path may lead there by a symbolic link above it.
+        key = _device_and_inode(path)
+        if key is None or not (create or _device_and_inode(path / DATA)):
+            raise CacheError(f"there is no cache in {path}")
 
+        with cls._guard(key):
             env = cls._opened.get(key)
             if env is None:
-                env = cls._opened[key] = cls(path, create=create)
+                env = cls._opened[key] = cls(path, key, create=create)
             else:
                 env.check()
                 env.users += 1
 
             return env
+
+    @classmethod
+    def _guard(cls, key: tuple[int, int]) -> threading.Lock:
+        """Return the lock for opening and closing one directory, which may take time."""
+        return cls._guards.setdefault(key, threading.Lock())
 
     def _open(self) -> None:
         if not self._lock.enter(_OPENING_SECONDS):
@@ -325,7 +331,7 @@ class Environment:
         The last process syncs the file to the disk and marks it as closed in order.
         Blocks: call it in a thread.
         """
-        with self._guard:
+        with self._guard(self._key):
             if self._closed or self._pid != _Process.id:
                 return
 
@@ -334,9 +340,7 @@ class Environment:
                 return
 
             self._closed = True
-            for key in [key for key, env in self._opened.items() if env is self]:
-                del self._opened[key]
-
+            del self._opened[self._key]
             try:
                 self._close()
             finally:
@@ -601,7 +605,7 @@ class Environment:
         try:
             return _decode_header(txn.get(_HEADER, b"", self._meta))
         except msgspec.MsgspecError as exc:
-            raise self._damaged_record("header", exc) from exc
+            raise self.damaged("header", exc) from exc
 
     def set_header(self, header: Header) -> None:
         """Write the header, in the current write transaction."""
@@ -622,7 +626,7 @@ class Environment:
             try:
                 state = WriterState() if stored is None else _decode_writer(stored)
             except msgspec.MsgspecError as exc:
-                raise self._damaged_record("state of the writer", exc) from exc
+                raise self.damaged("state of the writer", exc) from exc
 
         if state.boot == self._boot:
             return state
@@ -640,9 +644,20 @@ class Environment:
 
         thread.txn.put(key, _encode(record), db=self._meta)
 
-    def mark_damaged(self, why: str) -> None:
-        """Have the file set aside by the next process that opens it alone."""
-        self._damage = self._damage or why
+    def damaged(self, what: str, why: object) -> CacheError:
+        """Return the error for damaged data, and have the file set aside.
+
+        The next process that opens it alone sets it aside.
+
+        Args:
+            what: Part of the file, such as `"record of 'default/web-0'"`.
+            why: Reason.
+        """
+        self._damage = True
+        return CacheError(
+            f"cannot read the cache {self.path}: its {what} is damaged: {why}. The next "
+            "process that opens it alone sets the file aside, and lists again"
+        )
 
     # -------------------------------------------------------- state
 
@@ -740,17 +755,10 @@ class Environment:
         if self._closed:
             raise CacheError(f"the cache {self.path} is closed")
 
-    def _damaged_record(self, what: str, exc: Exception) -> CacheError:
-        self.mark_damaged(what)
-        return CacheError(
-            f"cannot read the cache {self.path}: its {what} is damaged ({exc}). The next "
-            "process that opens it alone starts a new one"
-        )
-
     def _error(self, verb: str, exc: Exception) -> CacheError:
         kinds = {kind.__name__ for kind in type(exc).__mro__}
         if kinds & _DAMAGES:
-            self.mark_damaged(str(exc))
+            self._damage = True
 
         number = getattr(exc, "code", None) or getattr(exc, "errno", None)
         cause = next((_CAUSES[name] for name in _CAUSES if name in kinds), None)

@@ -352,10 +352,7 @@ class Records:
         return self._contexts.setdefault(number, made)
 
     def _damaged(self, key: str, why: object) -> CacheError:
-        return CacheError(
-            f"{self._env.path}: record of {key!r} is damaged: {why}. Remove the "
-            "directory, or run `aioinformer cache verify`"
-        )
+        return self._env.damaged(f"record of {key!r}", why)
 
 
 _EXACT: Final = (str, bytes)

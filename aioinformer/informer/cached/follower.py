@@ -129,6 +129,7 @@ class _Walk:
 class _Gone:
     """Objects that were stored when this process opened the store, and deleted since."""
 
+    decode: Callable[[str, bytes], KubeObject]
     records: dict[str, bytes] = field(default_factory=dict)
     """Last record by key. The key may have another object, or the same again."""
 
@@ -140,7 +141,12 @@ class _Gone:
         key = entry.key
         match entry.kind:
             case EntryKind.ADDED:
-                if key not in self.records:
+                before = self.records.get(key)
+                if before is not None and self._uid(key, before) == self._uid(
+                    key, entry.new
+                ):
+                    del self.records[key]  # it left the selection, and is back
+                else:
                     self._born.add(key)
             case EntryKind.DELETED | EntryKind.MISSED_DELETION:
                 self.note_lost(key, entry.old)
@@ -148,6 +154,9 @@ class _Gone:
                 self.note_listed()
             case EntryKind.UPDATED:
                 pass
+
+    def _uid(self, key: str, record: bytes) -> str:
+        return self.decode(key, record).uid
 
     def note_listed(self) -> None:
         """Record that a list came into the empty store: all that follows is new."""
@@ -225,7 +234,7 @@ class Follower:
         # Records that the joined listeners know, by key, after entries were trimmed
         # that they have not been told; empty for an unknown object.
         self._pending: dict[str, bytes] = {}
-        self._gone: _Gone | None = _Gone()
+        self._gone: _Gone | None = _Gone(records.decode)
         self._wakeup = asyncio.Event()
         self._header: Header
         with env.read():
@@ -314,7 +323,7 @@ class Follower:
             Stops it.
         """
         budget = LoopBudget.current()
-        self._slot.start(self._wakeup.set)
+        self._slot.start(self._woken)
         while True:
             self._wakeup.clear()
             await budget.start()
@@ -326,6 +335,11 @@ class Follower:
                         await self._wakeup.wait()
 
             self._check_directory()
+
+    def _woken(self) -> None:
+        """Look at the store, unless that can wait for the next poll."""
+        if self._gone is not None or self._waiters.waiting or self._is_anybody_told():
+            self._wakeup.set()
 
     def _check_directory(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -383,6 +397,9 @@ class Follower:
         now = asyncio.get_running_loop().time()
         self.writer = state
         silent, self._silent = self._silent, self.writer_silent(now) > 0
+        if state == before:
+            return silent != self._silent
+
         if state.history_resets != before.history_resets:
             self._waiters.wake_versions()
 

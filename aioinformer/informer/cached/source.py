@@ -191,6 +191,8 @@ class CachedSource:
         self._on_error: Callable[[Exception], None] | None = None
         # Header with the identity of the objects of this informer.
         self._claims = Header()
+        # True once the store has, or will have, the objects of another identity.
+        self._replaced = False
         # State when the store was closed.
         self._last = WriterState()
         self._was_synced = False
@@ -321,6 +323,7 @@ class CachedSource:
     def _check_identity(self, env: Environment) -> None:
         header, claims = env.header, self._claims
         if header.selection and not same_identity(header, claims):
+            self._replaced = True
             what = "transform" if header.endpoint == claims.endpoint else "API server"
             raise CacheError(
                 f"{env.path} is in use by processes with another {what}: restart this "
@@ -363,7 +366,7 @@ class CachedSource:
                 header, objects = await in_thread(
                     partial(_read_all, store), stop=_do_nothing
                 )
-                contents = await self._in_memory(objects)
+                contents = await self._in_memory(store, objects)
                 if _caught_up(store, header.last, contents):
                     contents.resource_version = store.env.header.version
                     return contents
@@ -373,11 +376,12 @@ class CachedSource:
         return None
 
     async def _in_memory(
-        self, objects: dict[str, KubeObject]
+        self, store: OpenStore, objects: dict[str, KubeObject]
     ) -> MemoryContents[KubeObject]:
         indexer = self._parts.indexer
+        functions = store.contents.functions
         contents: MemoryContents[KubeObject] = MemoryContents(
-            {name: Index(function) for name, function in indexer.indexers.items()},
+            {name: Index(function) for name, function in functions.items()},
             indexer.report,
         )
         budget = LoopBudget.current()
@@ -400,16 +404,14 @@ class CachedSource:
         logger.warning(
             "%s: continues in memory, without the cache: %s", parts.name, failure
         )
+        functions = (
+            parts.indexer.indexers if store is None else store.contents.functions
+        )
         if told is None:
-            functions = parts.indexer.indexers
-            told = MemoryContents(
-                {name: Index(it) for name, it in functions.items()},
-                parts.indexer.report,
-            )
+            told = MemoryContents({}, parts.indexer.report)
 
-        indexers = parts.indexer.indexers
         parts.indexer.use(told)
-        parts.indexer.add_indexers(indexers)  # some came meanwhile
+        parts.indexer.add_indexers(functions)  # some came meanwhile
         for listener in parts.processor.listeners:
             listener.on_progress = None
             listener.resync_by(None)
@@ -423,8 +425,9 @@ class CachedSource:
 
                 listener.mark_synced()
 
-        comparable = store is None or same_identity(store.env.header, self._claims)
-        reflector = partial(parts.reflector, resume=Resume(comparable=comparable))
+        reflector = partial(
+            parts.reflector, resume=Resume(comparable=not self._replaced)
+        )
         (memory,) = parts.in_memory(reflector)
         self._memory = memory
         memory.set_watch_error_handler(self._on_error)
@@ -487,8 +490,11 @@ class CachedSource:
 
     @property
     def version(self) -> str:
-        """Version up to which its objects are in the store."""
-        return self._parts.indexer.resource_version
+        """Version up to which its objects are in the store; empty if it cannot be read."""
+        try:
+            return self._parts.indexer.resource_version
+        except CacheError:  # the informer is about to continue in memory
+            return ""
 
     @property
     def failures(self) -> int:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from aioinformer._tasks import fail_when_any_ends
 from aioinformer._user_code import guarded_logger
+from aioinformer.budget import LoopBudget
 from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.disk.contents import DiskContents
 from aioinformer.cache.disk.directory import WriterLock
@@ -108,6 +109,7 @@ class CacheWriter:
         self._new_reflector = reflector
         self._metrics = metrics
         self._now = asyncio.get_running_loop().time
+        self._lock = WriterLock(env.path)
         self._readers = Readers(env.path / "readers")
         self._changed = asyncio.Event()
         self._before = WriterState()  # state of the writer before this one
@@ -129,14 +131,13 @@ class CacheWriter:
         Cancellation:
             Stops it. Another process can become the writer at once.
         """
-        lock = WriterLock(self._env.path)
         try:
-            while not lock.acquire():  # noqa: ASYNC110 - another process frees it
+            while not self._lock.acquire():  # noqa: ASYNC110 - another process frees it
                 await asyncio.sleep(LOCK_SECONDS)
 
             await self._write()
         finally:
-            lock.release()
+            self._lock.release()
             self._readers.close()
 
     def state_changed(self) -> None:
@@ -155,12 +156,10 @@ class CacheWriter:
         indexer: Indexer[KubeObject] = Indexer(
             key_func=attrgetter("key"), on_error=self._reporter.report
         )
-        indexer.use(
-            DiskContents(
-                self._env, self._records, functions, indexer.report, writer=True
-            )
+        contents = DiskContents(
+            self._env, self._records, functions, indexer.report, writer=True
         )
-        await indexer.build_indexers(functions)
+        indexer.use(contents)
         compressor = BodyCompressor("zstd", self._name)
         self._resume_compression(compressor, indexer)
         pipeline = self._pipeline = Pipeline(
@@ -187,6 +186,9 @@ class CacheWriter:
                     group.create_task(reflector.run(), name=f"{name} reflector"),
                     group.create_task(self._report(), name=f"{name} heartbeat"),
                 ]
+                if resume.version and contents.missing:
+                    group.create_task(_build(contents), name=f"{name} indexes")
+
                 await fail_when_any_ends(tasks)
         except asyncio.CancelledError:
             self._end()
@@ -241,16 +243,16 @@ class CacheWriter:
         )
 
     def _note_cluster(self, uid: str) -> None:
-        """Record the cluster of the objects that follow."""
+        """Record the cluster of the list that follows."""
         env = self._env
-        known = env.header.cluster
-        if not uid or uid == known:
+        if uid == env.header.cluster:
             return
 
         with env.write():
-            header = replace(env.header, cluster=uid)
-            # Objects of another cluster are compared, even by the writer after this one.
-            env.set_header(replace(header, version="") if known else header)
+            # The stored objects may be of another cluster. So the writer after this one
+            # compares them, or checks their history, unless the list is complete then.
+            version = "" if uid else env.header.version
+            env.set_header(replace(env.header, cluster=uid, version=version))
 
     def _confirm(self) -> None:
         assert self._pipeline is not None
@@ -261,6 +263,7 @@ class CacheWriter:
         env, journal = self._env, self._journal
         while True:
             env.check()
+            self._lock.check()
             self.readers = len(self._readers.positions())
             state = self.state()
             with env.write():
@@ -322,6 +325,22 @@ class CacheWriter:
             error_status=status,
             error_reason=reason,
         )
+
+
+async def _build(contents: DiskContents) -> None:
+    """Build the indexes that the writers before did not keep, beside other tasks."""
+    building = contents.build(contents.missing)
+    budget = LoopBudget.current()
+    await budget.start()
+    try:
+        for _ in building.steps():
+            if budget.over():
+                await budget.start()
+
+        building.publish()  # no await after the last step
+    finally:
+        building.close()
+        budget.end()
 
 
 def same_identity(one: Header, other: Header) -> bool:

@@ -270,7 +270,7 @@ def test_store_in_which_damage_was_found_is_set_aside_at_the_next_opening(
     store: Store,
 ) -> None:
     env = Environment.open(store.path)
-    env.mark_damaged("a record")
+    env.damaged("record", "test")
     env.close()
 
     reopened = store.reopen()

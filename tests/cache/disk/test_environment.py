@@ -473,7 +473,7 @@ def test_check_finds_a_truncated_file(path: Path) -> None:
 
     with pytest.raises(CacheError, match=r"data\.mdb was truncated"):
         env.check()
-    env.mark_damaged("truncated")
+    env.damaged("size", "test")
     env.close()
 
 

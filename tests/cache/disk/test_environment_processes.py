@@ -209,7 +209,7 @@ def test_damage_is_remembered_until_all_processes_have_left(
 ) -> None:
     env = Environment.open(tmp_path)
     other("start()")
-    env.mark_damaged("a record")
+    env.damaged("record", "test")
     env.close()
 
     with pytest.raises(CacheError, match="a process found damaged data in it"):

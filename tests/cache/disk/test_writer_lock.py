@@ -86,9 +86,12 @@ def test_lock_is_given_to_one_of_several_threads(tmp_path: Path) -> None:
 def test_lock_is_lost_with_its_file(tmp_path: Path, lock: WriterLock) -> None:
     other = WriterLock(tmp_path)
     assert lock.acquire()
+    lock.check()
     (tmp_path / "writer.lock").unlink()
 
     assert not lock.held
+    with pytest.raises(CacheError, match=r"writer\.lock was removed or replaced"):
+        lock.check()
     assert other.acquire()
     assert not lock.acquire()
     other.release()

@@ -20,8 +20,8 @@ def followed(tmp_path: Path) -> Iterator[Callable[..., Followed]]:
     """Open a store of some objects, and its follower."""
     with contextlib.ExitStack() as stack:
 
-        def opened(*objects: KubeObject, private: bool = False) -> Followed:
-            rig = Followed(tmp_path, *objects, private=private)
+        def opened(*objects: KubeObject, **options: bool) -> Followed:
+            rig = Followed(tmp_path, *objects, **options)
             stack.callback(rig.close)
             return rig
 

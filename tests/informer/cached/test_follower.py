@@ -106,7 +106,7 @@ async def test_synced_follower_stays_synced_when_the_writer_dies(
         assert rig.changes == changes + 1  # waiters see the silence
 
         rig.state(epoch=2, confirmed=False)  # another writer takes over
-        await settle()
+        await asyncio.sleep(1.1)
         assert rig.follower.synced
         assert rig.changes == changes + 2
 
@@ -123,7 +123,7 @@ async def test_writer_that_ended_in_order_is_not_silent(followed: Open) -> None:
 async def test_deletions_since_the_opening_are_told_when_the_store_is_confirmed(
     followed: Open,
 ) -> None:
-    rig = followed(thing("a"), thing("b"), thing("c"), thing("d", uid="1"))
+    rig = followed(thing("a"), thing("b"), thing("c"), thing("d", uid="1"), thing("e"))
     events: list[Notification] = []
     late: list[Notification] = []
     rig.listen(events.append)
@@ -136,6 +136,8 @@ async def test_deletions_since_the_opening_are_told_when_the_store_is_confirmed(
         rig.put(thing("d", 7, uid="2"))  # another object
         rig.delete("default/d")
         rig.put(thing("d", 8, uid="3"))
+        rig.delete("default/e")
+        rig.put(thing("e", 9))  # the same one
         await settle()
         rig.confirm()
         await settle()
@@ -144,7 +146,12 @@ async def test_deletions_since_the_opening_are_told_when_the_store_is_confirmed(
 
     told = kinds(events)
     assert sorted(told[:2]) == ["deleted a@1 missed", "deleted d@1 missed"]
-    assert told[2:] == ["added b@6 initial", "added c@1 initial", "added d@8 initial"]
+    assert told[2:] == [
+        "added b@6 initial",
+        "added c@1 initial",
+        "added d@8 initial",
+        "added e@9 initial",
+    ]
     assert kinds(late) == told[2:]
 
 
@@ -164,6 +171,48 @@ async def test_deletions_are_told_until_a_first_handler_has_started(
     assert len(slow.record) == 1000
     assert slow.record.count("p0998") == 1
     assert "p0999x" not in slow.record
+
+
+async def test_objects_of_a_new_list_are_not_gone(followed: Open) -> None:
+    rig = followed(thing("a"))
+    events: list[Notification] = []
+    rig.listen(events.append)
+    async with rig.running():
+        rig.delete("default/a")
+        rig.list_into_empty(thing("b", 2), thing("c", 2))
+        rig.delete("default/b")
+        rig.confirm()
+        await settle()
+
+    assert kinds(events) == ["deleted a@1 missed", "added c@2 initial"]
+
+
+async def test_deletions_are_told_once_to_a_handler_that_starts(followed: Open) -> None:
+    rig = followed(*things(1500))
+    rig.confirm()
+    told: list[str] = []
+
+    async def slow(event: Notification) -> None:
+        await asyncio.sleep(0.001)
+        told.extend(kinds([event]))
+
+    async with rig.running():
+        listener = rig.listen(slow)
+        await asyncio.sleep(0.05)
+        rig.put(thing("p1400", 2, uid="other"))
+        await settle()
+        rig.delete("default/p0001", "default/p1400", "default/p1401")
+        await settle()
+        rig.delete(*rig.objects)
+        rig.list_into_empty(thing("new"))
+        await listener.wait_synced()
+        await listener.wait_idle()
+
+    gone = [it for it in told if it.startswith("deleted")]
+    assert len(gone) == len(set(gone))
+    assert "deleted p0001@1" in gone
+    assert "deleted p1400@2 missed" not in gone
+    assert told[-1] == "added new@1 initial"
 
 
 # ---------------------------------------------------------------- start
@@ -216,6 +265,8 @@ async def test_changes_up_to_the_cursor_are_told_while_a_handler_starts(
     async with rig.running():
         listener = rig.listen(slow)
         await asyncio.sleep(0.05)
+        (cursor,) = rig.follower.starting.values()
+        rig.put(thing(cursor.removeprefix("default/"), 2))
         rig.put(thing("p0001", 2), thing("p1400", 2), thing("p0001x", 2))
         rig.delete("default/p0002", "default/p1401")
         await listener.wait_synced()
@@ -327,6 +378,26 @@ async def test_resync_repeats_the_told_states_in_order(followed: Open) -> None:
     ]
 
 
+async def test_list_into_the_empty_store_ends_a_resync(followed: Open) -> None:
+    rig = followed(*things(1500))
+    rig.confirm()
+    told: list[str] = []
+
+    async def slow(event: Notification) -> None:
+        await asyncio.sleep(0.001)
+        told.extend(kinds([event]))
+
+    async with rig.running():
+        rig.listen(slow, resync=Resync(10, None))  # type: ignore[arg-type]
+        await asyncio.sleep(10.1)
+        rig.delete(*rig.objects)
+        rig.list_into_empty(*(thing(f"p{number:04}", 2) for number in range(1500)))
+        await asyncio.sleep(8)
+
+    first = next(it for it in told if "p1400@2" in it)
+    assert first == "added p1400@2"
+
+
 # ---------------------------------------------------------------- behind
 
 
@@ -367,18 +438,20 @@ async def test_follower_waits_for_a_difference_that_is_being_written(
 ) -> None:
     rig = followed(thing("a"))
     rig.confirm()
-    view = View()
+    view, late = View(), View()
     rig.listen(view)
     async with rig.running():
         rig.put(thing("a", 2))
         rig.raise_first(2)
+        rig.listen(late)
         await settle()
         assert view.objects == {"default/a": "1"}
         assert rig.follower.behind == 1
 
         rig.finish_trim()
         await asyncio.sleep(0.06)
-        assert view.objects == {"default/a": "2"}
+        assert view.objects == late.objects == {"default/a": "2"}
+        assert view.broken == late.broken == []
 
 
 async def test_follower_that_missed_a_first_list_tells_every_object(
@@ -472,6 +545,20 @@ async def test_indexes_of_this_process_follow_the_store(followed: Open) -> None:
         await settle()
 
     assert rig.indexed == rig.states
+
+
+async def test_index_that_a_new_writer_does_not_store_is_kept_in_memory(
+    followed: Open,
+) -> None:
+    rig = followed(*things(100), stored=True)
+    async with rig.running():
+        before = rig.followed.private
+        rig.begin_writing({})
+        rig.put(thing("p0001", 2))
+        await asyncio.sleep(1.1)
+        assert (before, rig.followed.private) == (False, True)
+        assert not rig.followed.missing
+        assert rig.indexed == rig.states
 
 
 # ---------------------------------------------------------------- failures
