@@ -138,6 +138,8 @@ class Environment:
         self._opened_at = time.monotonic()
         self._closed = False
         self._damage = False
+        # Bytes of the file when they were last looked at: it never gets shorter.
+        self._length = 0
         self._threads: weakref.WeakSet[_Thread] = weakref.WeakSet()
         self._local = threading.local()
         self._remapping = False
@@ -461,6 +463,8 @@ class Environment:
                     txn.commit()
                     if header is not None:
                         self._header = number, header
+
+                    self._fill()
             except self._failures as failure:
                 raise self._error("write", failure) from failure
             finally:
@@ -468,6 +472,27 @@ class Environment:
 
         if isinstance(exc, self._failures):
             raise self._error("write", exc) from exc
+
+    def _fill(self) -> None:
+        """Extend the file to the end of its last page.
+
+        LMDB does not write pages that one transaction adds and frees. At the end of the
+        file they would be missing, as in a truncated file.
+        """
+        with contextlib.suppress(OSError):  # found by `check()`, or when it is opened
+            size = os.lstat(self._data).st_size
+            missing = self.used - size
+            if missing > 0 and hasattr(os, "posix_fallocate"):
+                # Never overwrites anything, in contrast to a write or `ftruncate`.
+                file = os.open(self._data, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+                try:
+                    os.posix_fallocate(file, size, missing)
+                finally:
+                    os.close(file)
+
+                size += missing
+
+            self._length = max(self._length, size)
 
     def _begin(self, thread: _Thread, *, write: bool) -> lmdb.Transaction[bytes]:
         if self._closed or self._pid != _Process.id:
@@ -679,15 +704,15 @@ class Environment:
                 "process to use a cache again"
             )
 
-        # Before the size: other processes add pages, and then use them.
-        used = self.used
+        # Not compared with the used size, which may be ahead: see `_fill()`.
         size = os.lstat(self._data).st_size
-        if size < used:
+        if size < self._length:
             raise CacheError(
                 f"cannot use the cache {self.path}: {DATA} was truncated to {size} bytes. "
                 "Restart the process to use a cache again"
             )
 
+        self._length = size
         # Only early ends matter, and each time costs a write to the disk.
         if time.monotonic() - self._opened_at < 2 * EARLY_SECONDS:
             Session.seen(self.path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import threading
 from contextlib import ExitStack
@@ -475,6 +476,28 @@ def test_check_finds_a_truncated_file(path: Path) -> None:
         env.check()
     env.damaged("size", "test")
     env.close()
+
+
+def test_pages_that_lmdb_never_wrote_are_not_missing(
+    env: Environment, path: Path
+) -> None:
+    objects, journal = env.database("o0"), env.database("journal")
+    keys = [b"%06d" % number for number in range(334)]
+    with env.write() as txn:
+        for key in keys:
+            txn.put(key, b"x" * 400, db=objects)
+
+    # Pages of leaves that get empty are joined at the end of the file, and freed.
+    random.Random(1).shuffle(keys)
+    with env.write() as txn:
+        for key in keys[:250]:
+            txn.delete(key, db=objects)
+
+        for number in range(250):
+            txn.put(b"%08d" % number, b"y" * 50, db=journal, append=True)
+
+    env.check()
+    assert (path / "data.mdb").stat().st_size >= env.used
 
 
 def test_used_grows_with_the_file(env: Environment, path: Path) -> None:
