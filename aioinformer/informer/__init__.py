@@ -18,6 +18,7 @@ from aioinformer.informer.listwatch.reflector import (
     Reflector,
     ReflectorOptions,
     ReflectorStore,
+    Resume,
 )
 from aioinformer.informer.notifications import Added, Deleted, Updated
 from aioinformer.informer.shared_informer import SharedInformer
@@ -37,6 +38,7 @@ __all__ = [
     "ReflectorOptions",
     "ReflectorStore",
     "Registration",
+    "Resume",
     "SharedInformer",
     "SharedInformerFactory",
     "TypedLister",

@@ -108,7 +108,8 @@ class SharedInformer:
 
     Lifetime:
         `run()` may be called once. It owns one task, two for each list-watch, and one
-        for each handler.
+        for each handler. With a store on disk, it owns four, one for each handler, and
+        three more in the process that writes the store.
 
     Args:
         source: Source to list and watch, or a source for each of several namespaces.

@@ -279,6 +279,30 @@ async def test_replacement_gets_indexes_added_since_it_was_made(
     assert memory_of(indexer).growing == []
 
 
+@pytest.mark.usefixtures("slices")
+async def test_index_build_follows_a_store_that_uses_other_contents(
+    indexer: Indexer[Thing],
+) -> None:
+    """A store may go on in memory, or on disk, at any time."""
+    other = Indexer[Thing]({"version": by_version})
+    other.replace([Thing(f"o{n}", ("y",)) for n in range(MANY)], "7")
+    building = asyncio.create_task(indexer.build_indexers({"tag": by_tag}))
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    before = indexer.contents
+    assert indexer.use(other.contents) is before
+    with pytest.raises(OptionsError, match="'tag' already exists"):
+        indexer.add_indexers({"tag": by_version})
+
+    await building
+
+    assert indexer.resource_version == "7"
+    assert contents_of(indexer) == {"y": set(indexer.list_keys())}
+    assert len(indexer) == MANY
+    assert memory_of(indexer).growing == []
+
+
 async def test_failure_in_a_late_index_is_reported_once() -> None:
     failures: list[HandlerError] = []
     indexer = Indexer[Thing](on_error=failures.append)

@@ -69,6 +69,7 @@ class Program:
 
         resume = Resume(
             version=version,
+            comparable=bool(version) or not store.listed,
             cluster=store.cluster,
             on_cluster=self._found,
             on_confirmed=self.pipeline.confirm,
@@ -78,7 +79,12 @@ class Program:
         self.synced_after: float | None = None
 
     def _found(self, uid: str) -> None:
-        self.store.cluster = uid
+        store = self.store
+        if uid and uid != store.cluster:
+            # Until the list is complete, nothing may be resumed.
+            store.indexer.applied("")
+
+        store.cluster = uid
 
     def _synced(self) -> None:
         self.store.listed = True

@@ -10,16 +10,25 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from informer_helpers import text_of
 
-from aioinformer import SharedInformerFactory
-from aioinformer.errors import CacheError, InformerStopped, NotSynced, OptionsError
+from aioinformer import Added, Deleted, Resource, SharedInformerFactory, Updated
+from aioinformer.cache.disk.environment import Environment
+from aioinformer.errors import (
+    CacheError,
+    InformerStopped,
+    NotSynced,
+    OptionsError,
+    TransportError,
+)
 from aioinformer.model.resources import CONFIG_MAPS
 from aioinformer.testing import APIServer
+from aioinformer.web.health import readyz, report_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from aioinformer import Notification, SharedInformer
+    from aioinformer import SharedInformer
+    from aioinformer.informer.notifications import Notification
 
 pytest.importorskip("lmdb")
 
@@ -367,11 +376,12 @@ async def test_unsafe_directory_leads_to_memory(
 async def test_vanished_directory_leads_to_memory(
     server: APIServer, tmp_path: Path
 ) -> None:
+    files = open_files()
     async with cached(server, tmp_path) as (maps, log):
         assert log.take() == INITIAL
-        status = maps.status.cache
-        assert status is not None
-        os.rename(status.path, tmp_path / "gone")
+        cache = maps.status.cache
+        assert cache is not None
+        os.rename(cache.path, tmp_path / "gone")
         drop(server, "b")
         put(server, "a", "2")
         await asyncio.sleep(5)
@@ -386,6 +396,7 @@ async def test_vanished_directory_leads_to_memory(
         late = Log(maps)
         await asyncio.sleep(0.1)
         assert late.take() == ["initial a", "initial c"]
+        assert open_files() == files
 
 
 async def test_failing_writes_lead_to_memory_without_lost_or_repeated_events(
@@ -435,6 +446,276 @@ async def test_other_transform_beside_live_processes_leads_to_memory(
         a = one.lister.get("default/a")
         assert a is not None
         assert a.at("data.value") == "1"
+
+
+class Ledger:
+    """Handler that checks that each event follows from those before."""
+
+    def __init__(self, informer: SharedInformer) -> None:
+        self.known: dict[str, str] = {}
+        self.wrong: list[str] = []
+        informer.add_event_handler(on_event=self)
+
+    def __call__(self, event: Notification) -> None:
+        obj = event.new if isinstance(event, Updated) else event.obj
+        before = self.known.get(obj.name)
+        match event:
+            case Added():
+                expected = None
+            case Updated():
+                expected = event.old.resource_version
+            case _:
+                expected = before or "nothing"
+
+        if before != expected:
+            self.wrong.append(f"{text_of(event)} after {before}")
+
+        if isinstance(event, Deleted):
+            del self.known[obj.name]
+        else:
+            self.known[obj.name] = obj.resource_version
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_any_failing_write_leads_to_memory_with_the_right_events(
+    server: APIServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    restarted: bool,
+) -> None:
+    write = Environment.write
+    for good in range(24):
+        path = tmp_path / str(good)
+        if restarted:
+            async with cached(server, path):
+                pass
+
+        left = good
+
+        def fail(env: Environment) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise CacheError("no space left")
+
+            return write(env)
+
+        monkeypatch.setattr(Environment, "write", fail)
+        put(server, "a", f"before {good}")
+        factory = SharedInformerFactory(server.client(), cache_dir=path)
+        maps = factory.informer("v1", "configmaps", namespace="default")
+        ledger = Ledger(maps)
+        async with factory:
+            await maps.wait_synced(timeout=60)
+            put(server, "a", f"after {good}")
+            put(server, f"new-{good}")
+            await asyncio.sleep(3)
+            drop(server, f"new-{good}")
+            put(server, "b", f"after {good}")
+            await asyncio.sleep(30)
+            stored = {it.name: it.resource_version for it in maps.lister.list()}
+            assert maps.status.cache is not None
+            assert maps.status.cache.role == "memory", good
+
+        monkeypatch.undo()
+        expected = {
+            it["metadata"]["name"]: it["metadata"]["resourceVersion"]
+            for it in server.objects(CONFIG_MAPS)
+            if it["metadata"]["namespace"] == "default"
+        }
+        assert (ledger.wrong, ledger.known, stored) == ([], expected, expected), good
+
+
+async def test_any_failing_read_leads_to_memory(
+    server: APIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Environment.read
+    async with cached(server, tmp_path):
+        pass
+
+    for good in range(0, 60, 3):
+        left = good
+
+        def fail(env: Environment) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise CacheError("a page is damaged")
+
+            return read(env)
+
+        monkeypatch.setattr(Environment, "read", fail)
+        put(server, "a", f"before {good}")
+        factory = SharedInformerFactory(server.client(), cache_dir=tmp_path)
+        maps = factory.informer(
+            "v1", "configmaps", namespace="default", indexers={"value": value_of}
+        )
+        async with factory:
+            await asyncio.sleep(20)
+            await maps.wait_synced(timeout=30)
+            put(server, "a", f"after {good}")
+            await asyncio.sleep(30)
+            assert maps.status.cache is not None
+            assert maps.status.cache.role == "memory", good
+            assert names(maps) == ["a", "b", "c"]
+            found = maps.lister.by_index("value", f"after {good}")
+            assert [it.name for it in found] == ["a"]
+
+        monkeypatch.undo()
+
+
+async def test_restart_builds_an_index_that_the_store_lacks(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with cached(server, tmp_path):
+        pass
+
+    async with (
+        cached(server, tmp_path, indexers={"value": value_of}) as (maps, _),
+        cached(server, tmp_path, indexers={"value": value_of}) as (other, _),
+    ):
+        await asyncio.sleep(1)
+        put(server, "a", "2")
+        await asyncio.sleep(0.1)
+        for informer in (maps, other):
+            found = informer.lister.by_index("value", "1")
+            assert sorted(it.name for it in found) == ["b", "c"]
+
+        cache = maps.status.cache
+        assert cache is not None
+        env = Environment.open(cache.path)
+        assert "value" in env.header.indexes
+        env.close()
+
+
+async def test_index_added_during_the_fallback_is_kept(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with cached(server, tmp_path, indexers={"value": value_of}) as (maps, _):
+        maps.add_indexers({"late": name_of})
+        cache = maps.status.cache
+        assert cache is not None
+        os.rename(cache.path, tmp_path / "gone")
+        put(server, "a", "2")
+        await asyncio.sleep(5)
+        assert [it.name for it in maps.lister.by_index("late", "a")] == ["a"]
+        assert [it.name for it in maps.lister.by_index("value", "2")] == ["a"]
+
+
+async def test_relist_reaches_handlers_of_all_informers(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with (
+        cached(server, tmp_path) as (_, first),
+        cached(server, tmp_path) as (two, second),
+    ):
+        assert first.take() == second.take() == INITIAL
+        await server.stop()
+        put(server, "a", "2")
+        drop(server, "b")
+        put(server, "d")
+        server.compact()
+        await server.start()
+        await two.wait_for_version(server.resource_version, timeout=120)
+        await asyncio.sleep(0.1)
+        assert first.take() == second.take() == ["added d", "missed b", "updated a"]
+
+
+async def test_readers_see_the_errors_of_the_writer(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with (
+        cached(server, tmp_path) as (one, _),
+        cached(server, tmp_path) as (two, _),
+    ):
+        await server.stop()
+        await asyncio.sleep(5)
+        for informer in (one, two):
+            status = informer.status
+            assert isinstance(status.last_error, TransportError)
+            assert status.last_error.unreachable
+            assert status.failures > 0
+            assert status.phase == "backing off"
+            assert report_of(informer, reasons=False)["trouble"] == "unreachable"
+
+        await server.start()
+        await asyncio.sleep(60)
+        assert (one.status.last_error, two.status.last_error) == (None, None)
+
+
+async def test_readiness_fails_if_the_writer_is_silent(
+    server: APIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        cached(server, tmp_path) as (one, _),
+        cached(server, tmp_path) as (two, _),
+    ):
+        assert readyz(one, two).status == 200
+        environment = "aioinformer.cache.disk.environment.Environment"
+        monkeypatch.setattr(f"{environment}.set_writer_state", lambda *_: None)
+        await asyncio.sleep(12)
+        status = two.status
+        assert isinstance(status.last_error, CacheError)
+        assert f"process {os.getpid()}, has not written for" in str(status.last_error)
+        assert names(two) == ["a", "b", "c"]
+        assert (readyz(one).status, readyz(two).status) == (200, 503)
+        monkeypatch.undo()
+        await asyncio.sleep(2)
+        assert readyz(two).status == 200
+
+
+async def test_events_and_resyncs_of_a_cached_informer(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with (
+        cached(server, tmp_path) as (maps, _),
+        maps.events(resync_period=60) as events,
+    ):
+        seen = [text_of(await anext(events)) for _ in range(3)]
+        assert sorted(seen) == INITIAL
+        put(server, "a", "2")
+        assert text_of(await anext(events)) == "updated a"
+        again = [await anext(events) for _ in range(3)]
+        assert all(isinstance(it, Updated) and it.resync for it in again)
+
+
+async def test_restart_of_metadata_and_custom_resources_lists_nothing(
+    tmp_path: Path,
+) -> None:
+    widgets = Resource.of("example.com/v1", "widgets", "Widget")
+    async with APIServer(resources=[widgets]) as server:
+        server.create(widgets, {"metadata": {"name": "w", "namespace": "default"}})
+        put(server, "a")
+        for expected in (["list", "watch"], ["watch"]):
+            server.requests.clear()
+            factory = SharedInformerFactory(server.client(), cache_dir=tmp_path)
+            found = factory.informer("example.com/v1", "Widget")
+            maps = factory.informer("v1", "configmaps", metadata_only=True)
+            async with factory:
+                await factory.wait_for_cache_sync(timeout=30)
+                (widget,) = found.lister.list()
+                (a,) = [it for it in maps.lister.list() if it.name == "a"]
+                assert (widget.kind, a.kind) == ("Widget", "PartialObjectMetadata")
+
+            for plural in ("widgets", "configmaps"):
+                made = [it.verb for it in server.requests if it.resource == plural]
+                assert made == expected
+
+
+async def test_informer_stopped_while_it_opens_leaves_nothing(
+    server: APIServer, tmp_path: Path
+) -> None:
+    before = open_files()
+    for turns in range(12):
+        factory = SharedInformerFactory(server.client(), cache_dir=tmp_path)
+        factory.informer("v1", "configmaps", namespace="default")
+        await factory.start()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+        await factory.shutdown()
+        assert open_files() == before
 
 
 # ---------------------------------------------------------------- options

@@ -42,11 +42,15 @@ class Trust:
     """A trust check that raises a given error."""
 
     error: Exception | None = None
+    confirmed = True
     age = 0.0
 
     def __call__(self, namespace: str | None, *, unconfirmed: bool = False) -> None:
         if self.error is not None:
             raise self.error
+
+        if not (self.confirmed or unconfirmed):
+            raise NotSynced("not confirmed")
 
     def check_age(self, most: Duration, namespace: str | None) -> None:
         if self.age > seconds_of(most):
@@ -353,6 +357,33 @@ def test_dead_cache_is_refused_before_a_stale_one(
 
     with pytest.raises(NotSynced):
         read(lister, max_staleness=60)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        *READS.values(),
+        lambda lister, **options: lister.into(dict).get("shop/web-0", **options),
+        lambda lister, **options: lister.into(dict).list(**options),
+        lambda lister, **options: lister.into(dict).by_index(
+            "node", "node-2", **options
+        ),
+    ],
+    ids=[*READS, "typed-get", "typed-list", "typed-by-index"],
+)
+def test_every_read_refuses_an_unconfirmed_cache_unless_allowed(
+    lister: Lister, trust: Trust, read: Callable[..., object]
+) -> None:
+    trust.confirmed = False
+
+    for narrowed in (lister, lister.namespace("shop")):
+        with pytest.raises(NotSynced, match="not confirmed"):
+            read(narrowed)
+
+        assert read(narrowed, allow_unconfirmed=True)
+        assert read(narrowed, max_staleness=60)
+        with pytest.raises(Stale):
+            read(narrowed, allow_unconfirmed=True, max_staleness=-1)
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)

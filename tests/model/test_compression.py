@@ -243,6 +243,17 @@ def test_damaged_body_raises_internal_error(
     assert compressor.codec.read(body, "it") == bodies()[0]
 
 
+def test_codec_has_number_and_copy_of_its_dictionary() -> None:
+    codecs = [train(bodies()).codec for _ in range(3)]
+    assert len({it.number for it in codecs}) == 3
+    for codec in codecs:
+        assert 2**15 <= codec.number < 2**31
+        again = Codec(codec.dictionary)
+        assert (again.number, again.dictionary) == (codec.number, codec.dictionary)
+
+    assert (Codec().number, Codec().dictionary) == (0, b"")
+
+
 @given(place=st.integers(min_value=0), bit=st.integers(0, 7))
 def test_flipped_bit_never_yields_another_body(place: int, bit: int) -> None:
     compressor = compressor_of()

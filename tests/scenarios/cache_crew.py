@@ -13,7 +13,6 @@ import random
 import signal
 import sys
 import time
-from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from cache_worker import Report, Snapshot, mark
 
+from aioinformer.cache.disk.environment import Environment
 from aioinformer.model.resources import CONFIG_MAPS
 from aioinformer.testing import APIServer
 
@@ -42,30 +42,43 @@ _KILLED = {-signal.SIGKILL, -signal.SIGPROF}
 
 
 class Writes:
-    """Random writes to a server, and the contents at each of its versions."""
+    """Random writes to a server, and all states of each object."""
 
     def __init__(self, server: APIServer, rng: random.Random, objects: int) -> None:
         self._server = server
         self._rng = rng
         self._living: dict[str, int] = {}
+        # States of each object: the version of the change, and uid and version, or None.
+        self._history: dict[str, list[tuple[int, tuple[str, int] | None]]] = {}
         self._made = 0
         self._fewest = objects // 2
         self._most = objects * 2
         self._marks = 0
-        self._versions: list[int] = []
-        self._contents: list[Snapshot] = []
         for _ in range(objects):
             self.create()
 
     @property
     def now(self) -> Snapshot:
         """Current contents."""
-        return self._contents[-1]
+        return Snapshot("", self._marks, len(self._living))
 
-    def at(self, version: str) -> Snapshot:
-        """Return the contents at a version of the server."""
-        found = bisect_right(self._versions, int(version))
-        return self._contents[found - 1] if found else Snapshot()
+    def problems(self, found: Snapshot) -> list[str]:
+        """Return what is wrong with contents, for their version.
+
+        A big batch is applied in several steps, and the last one has its version. So
+        contents may be newer than their version, never older.
+        """
+        version = int(found.version)
+        wrong = []
+        for key in self._history.keys() | found.states.keys():
+            history = self._history.get(key, [])
+            later = [state for at, state in history if at > version]
+            before = [state for at, state in history if at <= version]
+            stored = found.states.get(key)
+            if stored not in [*before[-1:], *later] and (before or stored):
+                wrong.append(f"{key} is {stored} at {version}, not {history}")
+
+        return wrong
 
     def create(self) -> None:
         self._made += 1
@@ -103,7 +116,7 @@ class Writes:
     def _delete(self, name: str) -> None:
         self._server.delete(CONFIG_MAPS, name)
         self._marks ^= self._living.pop(name)
-        self._remember(int(self._server.resource_version))
+        self._remember(name, int(self._server.resource_version), None)
 
     def _note(self, name: str, body: dict[str, Any]) -> None:
         metadata = body["metadata"]
@@ -111,11 +124,10 @@ class Writes:
         made = mark(f"default/{name}", metadata["uid"], version)
         self._marks ^= self._living.get(name, 0) ^ made
         self._living[name] = made
-        self._remember(int(version))
+        self._remember(name, int(version), (metadata["uid"], int(version)))
 
-    def _remember(self, version: int) -> None:
-        self._versions.append(version)
-        self._contents.append(Snapshot("", self._marks, len(self._living)))
+    def _remember(self, name: str, version: int, state: tuple[str, int] | None) -> None:
+        self._history.setdefault(f"default/{name}", []).append((version, state))
 
 
 @dataclass
@@ -151,6 +163,7 @@ class Crew:
         self.kills: Counter[str] = Counter()
         self._rng = rng
         self._members: list[Member] = []
+        self._held: Environment | None = None
 
     async def add(self, *, file_limit: int = 0) -> Member:
         """Start a worker; `file_limit` is the size at which its disk is full."""
@@ -206,17 +219,14 @@ class Crew:
     def _check(self, report: Report) -> None:
         assert not report.violations, report.violations
         for it in (report.stored, report.opened):
-            if it is not None and it.version and report.role != "memory":
-                there = self.writes.at(it.version)
-                assert (it.count, it.marks) == (there.count, there.marks), report
+            if it is not None and it.version:
+                assert not (wrong := self.writes.problems(it)), (report.role, wrong)
 
-        assert report.indexed == report.stored
+        assert _same(report.indexed, report.stored)
 
     async def kill(self, member: Member) -> None:
         """Kill a worker that may have ended already."""
-        with contextlib.suppress(ProcessLookupError):
-            member.process.kill()
-
+        _send_kill(member)
         status = await member.process.wait()
         assert status in _KILLED, f"a worker has ended with {status}"
 
@@ -263,6 +273,14 @@ class Crew:
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     assert await member.process.wait() == 0
 
+    def hold(self) -> None:
+        """Keep the store open in this process, which is neither writer nor reader.
+
+        Otherwise it is set aside after five times that all workers have died early.
+        """
+        (path,) = self.cache_dir.iterdir()
+        self._held = Environment.open(path, create=False)
+
     def readers(self) -> int:
         """Return the number of processes that are known as readers of the cache."""
         return len(
@@ -274,16 +292,26 @@ class Crew:
         files = (it for it in self.cache_dir.rglob("*") if it.is_file())
         return sum(it.stat().st_blocks * 512 for it in files)
 
-    def abandon(self) -> None:
-        """Kill what is left, after a failure."""
+    async def abandon(self) -> None:
+        """Kill what is left, after a failure, and close the store."""
+        if self._held is not None:
+            self._held.close()
+
         for member in self._members:
             if member.alive:
-                member.process.kill()
+                _send_kill(member)
+                await member.process.wait()
 
     @property
     def members(self) -> list[Member]:
         """Workers."""
         return self._members
+
+
+def _send_kill(member: Member) -> None:
+    # Popen.send_signal() may reap the process, and its status would be lost.
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(member.process.pid, signal.SIGKILL)
 
 
 def _same(wanted: Snapshot, found: Snapshot) -> bool:
@@ -304,7 +332,7 @@ async def crew_of(
 
             yield crew
         finally:
-            crew.abandon()
+            await crew.abandon()
 
 
 async def killings(crew: Crew, kills: int, *, rate: float = 500.0) -> None:

@@ -40,11 +40,13 @@ class Snapshot(msgspec.Struct, frozen=True):
         version: Version of the contents.
         marks: XOR of the marks of all objects: contents with the same are equal.
         count: Number of objects.
+        states: Uid and version of each object, by key; only of the cache.
     """
 
     version: str = ""
     marks: int = 0
     count: int = 0
+    states: dict[str, tuple[str, int]] = {}
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,7 +205,12 @@ class Worker:
             found = [it for value in values for it in indexer.by_index("group", value)]
 
         return (
-            Snapshot(version, marks_of(objects), len(objects)),
+            Snapshot(
+                version,
+                marks_of(objects),
+                len(objects),
+                {it.key: _state(it) for it in objects},
+            ),
             Snapshot(version, marks_of(found), len(found)),
         )
 

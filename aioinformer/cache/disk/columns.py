@@ -22,10 +22,12 @@ __all__ = ["Columns"]
 CHUNK: Final = 100
 """Largest number of objects in a chunk. A change of labels writes the whole chunk."""
 
-_SPARSE: Final = CHUNK * 3 // 4
+SPARSE: Final = CHUNK * 3 // 4
 """Number of objects up to which a chunk gets others again."""
 
 _NUMBER: Final = Struct(">I")
+
+_TAB: Final = b"\t"
 
 _json_string: Final = msgspec.json.Encoder().encode
 _read_key: Final = msgspec.json.Decoder(str).decode
@@ -35,8 +37,9 @@ _read_labels: Final = msgspec.json.Decoder(dict[str, str]).decode
 class Columns:
     """Labels of the objects of one generation, in numbered chunks.
 
-    A chunk has two lines for each object: its key and its labels, both as JSON. JSON
-    has no line breaks, and a quote within a key or a value is written `\\"`. So the
+    A chunk has two lines for each set of labels: the set, and the keys of the objects
+    that have it, with tabs in between. All of them are JSON, which has no line breaks
+    and no tabs, and in which a quote within a key or a value is written `\"`. So the
     text `"app":"web"` is only found where that is a label.
 
     Changes are collected by chunk; `flush()` writes them.
@@ -76,15 +79,14 @@ class Columns:
         """Remove the labels of an object from its chunk."""
         chunk = self._chunk(txn, number)
         chunk.pop(_json_string(key), None)
-        if len(chunk) <= _SPARSE:
+        if len(chunk) <= SPARSE:
             self._sparse.add(number)
 
     def flush(self, txn: lmdb.Transaction[bytes]) -> None:
         """Write the changed chunks, in a write transaction."""
         for number, chunk in self._changed.items():
             if chunk:
-                text = b"\n".join([part for pair in chunk.items() for part in pair])
-                txn.put(_NUMBER.pack(number), text, db=self._database)
+                txn.put(_NUMBER.pack(number), _written(chunk), db=self._database)
             else:
                 txn.delete(_NUMBER.pack(number), db=self._database)
                 self._sparse.discard(number)
@@ -105,8 +107,9 @@ class Columns:
         chunk = self._changed.get(number)
         if chunk is None:
             text = txn.get(_NUMBER.pack(number), b"", self._database)
-            lines = text.split(b"\n") if text else []
-            chunk = dict(zip(lines[::2], lines[1::2], strict=True))
+            chunk = {
+                key: labels for labels, keys in _sets(text) for key in keys.split(_TAB)
+            }
             self._changed[number] = chunk
 
         return chunk
@@ -145,24 +148,39 @@ class Columns:
         Args:
             txn: Transaction.
             selector: Selector, not empty.
-            namespace: Namespace of the objects; None for all.
+            namespace: Namespace of the objects; None or empty for all.
         """
         texts = _texts(selector)
         answers = _Answers(selector)
-        prefix = b'"' if not namespace else _json_string(f"{namespace}/")[:-1]
-        only_cluster = namespace == ""
+        prefix = _json_string(f"{namespace}/")[:-1] if namespace else b""
         with txn.cursor(self._database) as cursor:
             for text in cursor.iternext(keys=False):
                 if texts and not any(it in text for it in texts):
                     continue
 
-                lines = text.split(b"\n")
-                for key, labels in zip(lines[::2], lines[1::2], strict=True):
-                    if not answers[labels] or not key.startswith(prefix):
-                        continue
+                for labels, keys in _sets(text):
+                    if answers[labels]:
+                        for key in keys.split(_TAB):
+                            if key.startswith(prefix):
+                                yield _read_key(key)
 
-                    if not (only_cluster and b"/" in key):
-                        yield _read_key(key)
+
+def _written(chunk: dict[bytes, bytes]) -> bytes:
+    """Return a chunk as it is stored."""
+    sets: dict[bytes, list[bytes]] = {}
+    for key, labels in chunk.items():
+        sets.setdefault(labels, []).append(key)
+
+    lines = [
+        line for labels, keys in sets.items() for line in (labels, _TAB.join(keys))
+    ]
+    return b"\n".join(lines)
+
+
+def _sets(text: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the sets of labels of a stored chunk, and the line of keys of each."""
+    lines = text.split(b"\n") if text else []
+    return zip(lines[::2], lines[1::2], strict=True)
 
 
 class _Answers(dict[bytes, bool]):

@@ -160,23 +160,29 @@ class DiskContents:
 
     @property
     def indexes(self) -> Mapping[str, IndexReads[KubeObject]]:
-        """Indexes by name.
+        """Indexes by name; those of a writer are stored and complete.
 
-        One that is neither stored nor kept in memory is complete, too, but each read of
+        A reader may have one that is neither stored nor kept in memory yet. Each read of
         it reads all objects.
         """
         numbers = self._numbers()
         return {
             name: self._index(name, function, numbers.get(name, 0))
             for name, function in list(self._functions.items())
+            if self._number is None or name in numbers or _by_key(function)
         }
+
+    @property
+    def functions(self) -> dict[str, IndexFunction[KubeObject]]:
+        """Index functions by name, in a new dict; read without the store."""
+        return dict(self._functions)
 
     @property
     def missing(self) -> dict[str, IndexFunction[KubeObject]]:
         """Index functions whose indexes are neither stored nor kept in memory.
 
-        A new writer passes them to `build()`, unless it lists, which builds them, too.
-        The follower of a reader passes all objects to `follow()`.
+        A new writer passes them to `build()`. The follower of a reader passes all
+        objects to `follow()`.
         """
         numbers = self._numbers()
         return {
@@ -226,7 +232,7 @@ class DiskContents:
         self, selector: LabelSelector, namespace: str | None
     ) -> Iterator[KubeObject]:
         names = self._labelled(selector)
-        if names is None and namespace is not None:
+        if names is None and namespace:
             names = Namespaces(self).names(namespace, _SMALL_NAMESPACE)
             if len(names) == _SMALL_NAMESPACE:
                 names = None
@@ -234,9 +240,7 @@ class DiskContents:
         if names is None:
             with self._env.read() as txn:
                 found = self.generation.columns.search(txn, selector, namespace)
-                yield from (obj for _, obj in self.of_names(map(name_of, found)))
-
-            return
+                names = list(map(name_of, found))
 
         for _, obj in self.of_names(names):
             if selector.matches(obj) and namespace in {None, obj.namespace}:

@@ -121,12 +121,13 @@ class Session(NamedTuple):
             os.close(directory)
 
 
-def doubt(path: Path, session: Session | None) -> str:
+def doubt(path: Path, session: Session | None, *, in_use: bool = False) -> str:
     """Return why the file of a store must not be mapped; empty if it may be.
 
     Args:
         path: Directory of the store.
         session: Its session, as `Session.read()` returned it.
+        in_use: True if other processes have it open, so that the session has not ended.
     """
     try:
         with (path / DATA).open("rb") as file:
@@ -152,7 +153,7 @@ def doubt(path: Path, session: Session | None) -> str:
     if not session.boot or session.boot != boot_id():
         return "the machine was restarted without an orderly close"
 
-    if session.next(path).early_ends >= _EARLY_ENDS:
+    if not in_use and session.next(path).early_ends >= _EARLY_ENDS:
         return (
             f"the last {_EARLY_ENDS} processes that opened it ended within "
             f"{EARLY_SECONDS:g} s each"

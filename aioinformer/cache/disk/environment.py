@@ -211,8 +211,8 @@ class Environment:
 
         try:
             session = Session.read(self.path)
-            why = doubt(self.path, session)
             alone = self._lock.is_alone()
+            why = doubt(self.path, session, in_use=not alone)
             if why:
                 self._replace(why, alone=alone)
 

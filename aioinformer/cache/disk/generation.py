@@ -199,7 +199,8 @@ class Generation:
                     more = cursor.set_range(entry_of(number + 1, ""))
                 else:
                     limit -= 1
-                    more = cursor.delete()
+                    cursor.delete()  # and moves to the next one, if any
+                    more = bool(cursor.key())
 
         return bool(more)
 

@@ -180,6 +180,7 @@ class Readers:
         self._socket: socket.socket | None = None
         self._names: list[str] = []
         self._listed = float("-inf")
+        self._changed = 0
         self._woken = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -192,9 +193,10 @@ class Readers:
         loop = asyncio.get_running_loop()
         due = self._woken + WAKE_SECONDS
         if loop.time() >= due:
-            self._wake_now(loop)
+            self._woken = loop.time()
+            self._wake_now()
         else:
-            self._timer = loop.call_at(due, self._wake_now, loop)
+            self._timer = loop.call_at(due, self._wake_later)
 
     def positions(self) -> dict[str, int]:
         """Return the positions of live readers by name, and remove dead ones.
@@ -248,16 +250,21 @@ class Readers:
         finally:
             os.close(file)
 
-    def _wake_now(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _wake_later(self) -> None:
         self._timer = None
-        self._woken = loop.time()
+        self.wake()
+
+    def _wake_now(self) -> None:
         try:
             if self._socket is None:
                 self._socket = _datagram_socket()
 
-            if self._woken >= self._listed + _LISTING_SECONDS:
+            # New readers change the directory: they should not wait for the next poll.
+            changed = _changed_at(self._directory)
+            late = self._woken >= self._listed + _LISTING_SECONDS
+            if late or changed != self._changed:
                 names = self._entries()
-                self._listed = self._woken
+                self._listed, self._changed = self._woken, changed
                 self._names = [it for it in names if it.endswith(_SOCKET)]
 
             with _socket_directory(self._directory) as path:
@@ -280,6 +287,14 @@ class Readers:
             logger.debug("%s: cannot wake reader %s (%s)", self._directory, name, exc)
 
         return True
+
+
+def _changed_at(directory: Path) -> int:
+    """Return when files were last added to a directory, or removed; 0 if it is missing."""
+    try:
+        return directory.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def _locked_file(directory: Path) -> tuple[str, int]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import msgspec
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.errors import CacheError
 from aioinformer.informer.notifications import Added, Deleted, Updated
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from aioinformer.informer.notifications import Notification
 
 __all__ = ["Behind", "Entry", "EntryKind", "Journal"]
+
+logger: Final = guarded_logger(__name__)
 
 
 class EntryKind(IntEnum):
@@ -272,7 +275,14 @@ class Journal:
             if removes or not swept:
                 # In this order: positions do not change after these transactions.
                 older = self._env.processes_before(self._raised or txn.id())
-                at = positions()
+                try:
+                    at = positions()
+                except CacheError as exc:
+                    logger.debug(
+                        "%s: cannot trim the journal (%s)", self._env.path, exc
+                    )
+                    return False
+
                 swept = swept or self._sweep(txn, at)
                 if removes:
                     return self._remove(txn, first, at, older) or not swept
@@ -290,9 +300,10 @@ class Journal:
         if excess > 0:
             with txn.cursor(self._journal) as cursor:
                 cursor.set_range(_NUMBER.pack(header.first))
+                most = min(header.last, header.first + 2 * _ENTRIES_AT_ONCE)
                 for key, value in cursor:
                     number = _number(key)
-                    if excess <= 0 or number > header.last:
+                    if excess <= 0 or number > most:
                         break
 
                     first = max(first, number + 1)

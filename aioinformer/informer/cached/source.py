@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
-from aioinformer._tasks import fail_when_any_ends, in_thread, unwrap_group
+from aioinformer._tasks import fail_when_any_ends, in_thread
 from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.disk.contents import DiskContents
@@ -191,6 +191,11 @@ class CachedSource:
         self._on_error: Callable[[Exception], None] | None = None
         # Header with the identity of the objects of this informer.
         self._claims = Header()
+        # True once the store has, or will have, the objects of another identity.
+        self._replaced = False
+        # State when the store was closed.
+        self._last = WriterState()
+        self._was_synced = False
 
     def __repr__(self) -> str:
         return f"<CachedSource {self._parts.name} {self._cache_status(None).role}>"
@@ -224,8 +229,8 @@ class CachedSource:
                 }
             )
         except BaseExceptionGroup as group:
-            failure = unwrap_group(group)
-            if not isinstance(failure, CacheError):
+            failure = _only_cache_errors(group)
+            if failure is None:
                 raise
 
         self._fall_back(failure, await self._load(store))
@@ -234,9 +239,7 @@ class CachedSource:
     async def _open(self) -> OpenStore:
         """Open the store, and let users read it."""
         parts, place = self._parts, self._place
-        # May wait for another process. A cancelled open is closed again.
-        opening = partial(_open_environment, place)
-        env = await in_thread(opening, stop=_do_nothing)
+        env = await _opened(place)
         slot: ReaderSlot | None = None
         try:
             self._claims = await self._identity()
@@ -320,6 +323,7 @@ class CachedSource:
     def _check_identity(self, env: Environment) -> None:
         header, claims = env.header, self._claims
         if header.selection and not same_identity(header, claims):
+            self._replaced = True
             what = "transform" if header.endpoint == claims.endpoint else "API server"
             raise CacheError(
                 f"{env.path} is in use by processes with another {what}: restart this "
@@ -332,13 +336,23 @@ class CachedSource:
         Cancellation:
             Deferred until it is closed.
         """
-        store, self._store = self._store, None
+        store, indexer = self._store, self._parts.indexer
         if store is not None:
-            contents = self._parts.indexer.contents
-            self._parts.indexer.use(
-                ended_contents(self._parts.name, len(contents.objects))
-            )
+            self._leave(store)
+            try:
+                count, version = len(indexer), indexer.resource_version
+            except CacheError:  # it cannot be read any more
+                count, version = 0, ""
+
+            ended = ended_contents(self._parts.name, count)
+            ended.resource_version = version
+            indexer.use(ended)
             await store.close()
+
+    def _leave(self, store: OpenStore) -> None:
+        """Keep the state of the store, before it is closed."""
+        self._last, self._was_synced = self._state, store.follower.synced
+        self._store = None
 
     # ------------------------------------------------------------ fallback
 
@@ -352,7 +366,7 @@ class CachedSource:
                 header, objects = await in_thread(
                     partial(_read_all, store), stop=_do_nothing
                 )
-                contents = await self._in_memory(objects)
+                contents = await self._in_memory(store, objects)
                 if _caught_up(store, header.last, contents):
                     contents.resource_version = store.env.header.version
                     return contents
@@ -362,11 +376,12 @@ class CachedSource:
         return None
 
     async def _in_memory(
-        self, objects: dict[str, KubeObject]
+        self, store: OpenStore, objects: dict[str, KubeObject]
     ) -> MemoryContents[KubeObject]:
         indexer = self._parts.indexer
+        functions = store.contents.functions
         contents: MemoryContents[KubeObject] = MemoryContents(
-            {name: Index(function) for name, function in indexer.indexers.items()},
+            {name: Index(function) for name, function in functions.items()},
             indexer.report,
         )
         budget = LoopBudget.current()
@@ -389,14 +404,14 @@ class CachedSource:
         logger.warning(
             "%s: continues in memory, without the cache: %s", parts.name, failure
         )
+        functions = (
+            parts.indexer.indexers if store is None else store.contents.functions
+        )
         if told is None:
-            functions = parts.indexer.indexers
-            told = MemoryContents(
-                {name: Index(it) for name, it in functions.items()},
-                parts.indexer.report,
-            )
+            told = MemoryContents({}, parts.indexer.report)
 
         parts.indexer.use(told)
+        parts.indexer.add_indexers(functions)  # some came meanwhile
         for listener in parts.processor.listeners:
             listener.on_progress = None
             listener.resync_by(None)
@@ -410,13 +425,16 @@ class CachedSource:
 
                 listener.mark_synced()
 
-        comparable = store is None or same_identity(store.env.header, self._claims)
-        reflector = partial(parts.reflector, resume=Resume(comparable=comparable))
+        reflector = partial(
+            parts.reflector, resume=Resume(comparable=not self._replaced)
+        )
         (memory,) = parts.in_memory(reflector)
         self._memory = memory
         memory.set_watch_error_handler(self._on_error)
         memory.pipeline.synced = self._kept
-        self._store = None
+        if store is not None:
+            self._leave(store)
+
         parts.on_change()
 
     # ------------------------------------------------------------ handlers
@@ -457,20 +475,26 @@ class CachedSource:
         if self._memory is not None:
             return self._memory.synced
 
-        return self._store is not None and self._store.follower.synced
+        store = self._store
+        return self._was_synced if store is None else store.follower.synced
 
     @property
     def stored(self) -> bool:
         """True if the store has a complete list, perhaps one that is not confirmed."""
-        if self._store is None:
+        if self._store is None or self.synced:
             return self.synced
 
-        return self.synced or self._store.env.header.listed
+        header = self._store.env.header
+        comparable = bool(header.version) and same_identity(header, self._claims)
+        return header.listed and comparable
 
     @property
     def version(self) -> str:
-        """Version up to which its objects are in the store."""
-        return self._parts.indexer.resource_version
+        """Version up to which its objects are in the store; empty if it cannot be read."""
+        try:
+            return self._parts.indexer.resource_version
+        except CacheError:  # the informer is about to continue in memory
+            return ""
 
     @property
     def failures(self) -> int:
@@ -505,7 +529,7 @@ class CachedSource:
         """State of the writer: now if this process writes, else the last one read."""
         store = self._store
         if store is None:
-            return WriterState()
+            return self._last
 
         if store.writer.reflector is not None:
             return store.writer.state()
@@ -617,15 +641,39 @@ async def _run_together(
         )
 
 
+def _only_cache_errors(group: BaseExceptionGroup[BaseException]) -> CacheError | None:
+    """Return an error of the store; None if there are others in the group."""
+    failures, others = group.split(CacheError)
+    first: CacheError | ExceptionGroup[CacheError] | None = failures
+    while isinstance(first, ExceptionGroup):
+        first = first.exceptions[0]
+
+    return first if others is None else None
+
+
 def _read_all(store: OpenStore) -> tuple[Header, dict[str, KubeObject]]:
     """Return everything in the store, as of one moment; called in a thread."""
     with store.env.read():
         return store.env.header, dict(store.contents.objects.items())
 
 
-def _open_environment(place: CachePlace) -> Environment:
-    """Open a store; called in a thread."""
-    return Environment.open(safe_directory(place.root, place.directory))
+async def _opened(place: CachePlace) -> Environment:
+    """Open a store, in a thread, as that may wait for another process."""
+    opened: list[Environment] = []
+
+    def call() -> None:
+        path = safe_directory(place.root, place.directory)
+        opened.append(Environment.open(path))
+
+    try:
+        await in_thread(call, stop=_do_nothing)
+    except asyncio.CancelledError:
+        for env in opened:
+            await _closed(env)
+
+        raise
+
+    return opened[0]
 
 
 async def _closed(env: Environment) -> None:

@@ -14,6 +14,8 @@ from msgspec.structs import replace
 
 from aioinformer._tasks import fail_when_any_ends
 from aioinformer._user_code import guarded_logger
+from aioinformer.budget import LoopBudget
+from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.disk.contents import DiskContents
 from aioinformer.cache.disk.directory import WriterLock
 from aioinformer.cache.disk.header import WriterState
@@ -23,6 +25,7 @@ from aioinformer.errors import ApiError, CacheError, TransportError
 from aioinformer.informer.listwatch.interface import Resume
 from aioinformer.informer.store.compressor import BodyCompressor
 from aioinformer.informer.store.pipeline import Pipeline
+from aioinformer.metrics import GuardedSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.listwatch.reflector import Reflector
     from aioinformer.informer.notifications import Notification
     from aioinformer.informer.store.transformer import Transformer
-    from aioinformer.metrics import MetricsSink
+    from aioinformer.metrics import ScopedSink
     from aioinformer.model.objects import KubeObject
 
 __all__ = ["CacheWriter", "JournalPublisher", "error_in", "same_identity"]
@@ -78,7 +81,7 @@ class CacheWriter:
         transformer: Caller of the user's transform.
         reporter: Reporter of errors of index functions.
         reflector: Function that returns the reflector of a pipeline.
-        metrics: Sink of the pipeline.
+        metrics: Sink of the informer.
     """
 
     def __init__(
@@ -93,7 +96,7 @@ class CacheWriter:
         transformer: Transformer,
         reporter: ErrorReporter,
         reflector: Callable[[Pipeline, Resume], Reflector],
-        metrics: MetricsSink,
+        metrics: ScopedSink,
     ) -> None:
         self._name = name
         self._env = env
@@ -145,7 +148,7 @@ class CacheWriter:
 
     async def _write(self) -> NoReturn:
         resume = self._begin()
-        if not resume.comparable:
+        if not resume.comparable and len(self._readers.positions()) > 1:
             await asyncio.sleep(LEAVE_SECONDS)
 
         functions = self._functions()
@@ -153,12 +156,10 @@ class CacheWriter:
         indexer: Indexer[KubeObject] = Indexer(
             key_func=attrgetter("key"), on_error=self._reporter.report
         )
-        indexer.use(
-            DiskContents(
-                self._env, self._records, functions, indexer.report, writer=True
-            )
+        contents = DiskContents(
+            self._env, self._records, functions, indexer.report, writer=True
         )
-        await indexer.build_indexers(functions)
+        indexer.use(contents)
         compressor = BodyCompressor("zstd", self._name)
         self._resume_compression(compressor, indexer)
         pipeline = self._pipeline = Pipeline(
@@ -167,7 +168,10 @@ class CacheWriter:
             self.state_changed,
             self._transformer,
             compressor=compressor,
-            metrics=self._metrics,
+            queue=DeltaFIFO(
+                key_func=attrgetter("key"), name=self._name, metrics=self._metrics
+            ),
+            metrics=GuardedSink(self._metrics, self._name, name=self._name),
             name=self._name,
         )
         if resume.version:
@@ -182,9 +186,10 @@ class CacheWriter:
                     group.create_task(reflector.run(), name=f"{name} reflector"),
                     group.create_task(self._report(), name=f"{name} heartbeat"),
                 ]
+                if resume.version and contents.missing:
+                    group.create_task(_build(contents), name=f"{name} indexes")
+
                 await fail_when_any_ends(tasks)
-        except BaseExceptionGroup:
-            raise  # nothing more is written: it may be the disk that fails
         except asyncio.CancelledError:
             self._end()
             raise
@@ -238,16 +243,16 @@ class CacheWriter:
         )
 
     def _note_cluster(self, uid: str) -> None:
-        """Record the cluster of the objects that follow."""
+        """Record the cluster of the list that follows."""
         env = self._env
-        known = env.header.cluster
-        if not uid or uid == known:
+        if uid == env.header.cluster:
             return
 
         with env.write():
-            header = replace(env.header, cluster=uid)
-            # Objects of another cluster are compared, even by the writer after this one.
-            env.set_header(replace(header, version="") if known else header)
+            # The stored objects may be of another cluster. So the writer after this one
+            # compares them, or checks their history, unless the list is complete then.
+            version = "" if uid else env.header.version
+            env.set_header(replace(env.header, cluster=uid, version=version))
 
     def _confirm(self) -> None:
         assert self._pipeline is not None
@@ -320,6 +325,22 @@ class CacheWriter:
             error_status=status,
             error_reason=reason,
         )
+
+
+async def _build(contents: DiskContents) -> None:
+    """Build the indexes that the writers before did not keep, beside other tasks."""
+    building = contents.build(contents.missing)
+    budget = LoopBudget.current()
+    await budget.start()
+    try:
+        for _ in building.steps():
+            if budget.over():
+                await budget.start()
+
+        building.publish()  # no await after the last step
+    finally:
+        building.close()
+        budget.end()
 
 
 def same_identity(one: Header, other: Header) -> bool:

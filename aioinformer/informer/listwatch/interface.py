@@ -129,8 +129,9 @@ class Resume:
     """Time at which the store was last known to be up to date, on the loop's clock."""
 
     on_cluster: Callable[[str], None] = _ignore_uid
-    """Function called with the uid of the server's cluster, or with `""` if it is
-    unknown: before each list, and before the watch that resumes. Must not wait."""
+    """Function called before each list with the uid of the server's cluster, or with
+    `""` if it is unknown. Must not wait. If the uid is another one, the stored objects
+    are not of that cluster, until the list is applied: do not resume from them."""
 
     on_confirmed: Callable[[], None] = _ignore
     """Function called once the watch has shown that the store is up to date: its first

@@ -437,10 +437,8 @@ class Reflector:
         else:
             await self._watches.verify(version)
 
-        resume.on_cluster(uid)
-
     async def _identify(self) -> None:
-        """Report the cluster of the next list, if the store is to be resumed later."""
+        """Report the cluster of the next list, if its store may be resumed later."""
         if self._resume is None:
             return
 

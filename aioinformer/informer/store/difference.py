@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Difference", "difference_of"]
 
-# Number of notifications in a batch. A listener keeps a batch, and the replaced objects
-# in it, until it has delivered the whole batch.
-_BATCH = 512
+# Number of notifications in a batch. A journal writes a batch in a millisecond. A
+# listener keeps a batch, and the replaced objects in it, until it has delivered all of it.
+_BATCH = 64
 
 # Unchanged objects between two checks of the budget, at a tenth of a microsecond each.
 _OBJECTS_IN_A_STEP = 64

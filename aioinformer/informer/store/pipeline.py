@@ -720,9 +720,8 @@ class Pipeline:
         if difference is not None and (reset or difference):
             self._log_difference(difference, len(now), reset=reset)
 
-        for obj in now.values():
-            self._decoded.note(obj)
-            break
+        if (one := next(map(now.get, now), None)) is not None:
+            self._decoded.note(one)
 
         self._waiters.replaced(before, now)
         self._confirmed()

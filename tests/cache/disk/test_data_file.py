@@ -154,6 +154,14 @@ def test_store_is_set_aside_after_several_early_ends(store: Store) -> None:
     assert kept == [True] * 5 + [False] * 2
 
 
+def test_young_session_in_use_has_not_ended_early(store: Store) -> None:
+    store.killed(early_ends=4)
+    session = Session.read(store.path)
+
+    assert "ended within 10 s each" in doubt(store.path, session)
+    assert doubt(store.path, session, in_use=True) == ""
+
+
 def test_session_counts_early_ends_only(tmp_path: Path) -> None:
     session = Session.new()
     session.write(tmp_path)
