@@ -319,7 +319,8 @@ class Journal:
         first = max(header.first, header.last + 1 - self._entries)
         stat = txn.stat(self._journal)
         pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
-        excess = pages * stat["psize"] - self._size
+        page = stat["psize"]
+        excess = pages * page - self._size
         if excess > 0:
             with txn.cursor(self._journal) as cursor:
                 cursor.set_range(_NUMBER.pack(header.first))
@@ -330,7 +331,7 @@ class Journal:
                         break
 
                     first = max(first, number + 1)
-                    excess -= len(value)
+                    excess -= _used(len(value), page)
 
         if first > header.first:
             self._raised = txn.id()
@@ -451,6 +452,11 @@ class _Merged:
             self._txn.put(place, value, db=self._database)
         elif not entry.new and len(before) == 2 + len(key):
             self._txn.delete(place, db=self._database)
+
+
+def _used(size: int, page: int) -> int:
+    """Return the bytes that a value takes: a large one has pages of its own."""
+    return size if 2 * size < page else -(-size // page) * page
 
 
 def _deleted(cursor: lmdb.Cursor) -> bool:
