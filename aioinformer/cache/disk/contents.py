@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from aioinformer.cache.disk.records import Records
     from aioinformer.cache.index import Index, IndexFunction, Packed
     from aioinformer.cache.interface import Building, Contents, IndexReads
-    from aioinformer.errors import HandlerError
+    from aioinformer.errors import CacheError, HandlerError
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.selectors import LabelSelector
 
@@ -432,6 +432,10 @@ class DiskContents:
 
         with self._env.read():
             return self.generation.values(name_of(key))
+
+    def damaged(self, what: str, why: object) -> CacheError:
+        """Return the error for damaged data, see `Environment.damaged`."""
+        return self._env.damaged(what, why)
 
     # ------------------------------------------------------------ writes, one loop
 

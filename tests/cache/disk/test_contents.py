@@ -25,7 +25,7 @@ from store_helpers import reading_in_threads
 
 from aioinformer.cache import Indexer, index_by_label
 from aioinformer.cache.disk.contents import BATCH
-from aioinformer.errors import InternalError
+from aioinformer.errors import CacheError, InternalError
 from aioinformer.model import KubeObject
 
 if TYPE_CHECKING:
@@ -433,3 +433,40 @@ def test_metadata_of_pods_survives(disk: Disk) -> None:
     assert found.labels == {"app": "wéb"}
     assert found.uid == obj.uid
     assert selected(disk.reader({}), "app") == {obj.key}
+
+
+# ---------------------------------------------------------------- damage
+
+
+@pytest.mark.parametrize("text", [b"x", b"x\ny", b'{"tier":"web"}\nno key'])
+def test_damaged_label_chunk_raises_cache_error(disk: Disk, text: bytes) -> None:
+    writer = listed(disk.writer({}), things(3))
+    with disk.env.write() as txn:
+        columns = disk.env.database(f"c{disk.env.header.generation}")
+        txn.put(b"\0\0\0\1", text, db=columns)
+
+    with pytest.raises(CacheError, match="label chunk is damaged"):
+        selected(writer, "tier")
+
+    if b"\n" not in text:
+        with pytest.raises(CacheError, match="label chunk is damaged"):
+            writer.remove("shop/t0001")
+
+
+def test_damaged_record_raises_cache_error(disk: Disk) -> None:
+    writer = listed(disk.writer(), things(3))
+    with disk.env.write() as txn:
+        objects = disk.env.database(f"o{disk.env.header.generation}")
+        txn.put(b"shop/t0001", b"damaged", db=objects)
+
+    message = "record of .* is damaged"
+    with pytest.raises(CacheError, match=message):
+        writer.objects.get("shop/t0001")
+
+    with pytest.raises(CacheError, match=message):
+        list(disk.reader().objects.values())
+
+    with pytest.raises(CacheError, match=message):
+        writer.put("shop/t0001", things()[1])
+
+    assert disk.reader().objects["shop/t0002"] == things()[2]
