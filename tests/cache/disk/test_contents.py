@@ -24,7 +24,7 @@ from disk_helpers import (
 from store_helpers import reading_in_threads
 
 from aioinformer.cache import Indexer, index_by_label
-from aioinformer.cache.disk.contents import BATCH
+from aioinformer.cache.disk.contents import BATCH, BATCH_BYTES
 from aioinformer.errors import CacheError, InternalError
 from aioinformer.model import KubeObject
 
@@ -113,6 +113,30 @@ async def test_released_contents_of_an_older_list_leave_the_next_list(
     await old.release()
 
     assert list(following.objects) == ["shop/next"]
+
+
+def test_new_writer_frees_an_unfinished_list(disk: Disk) -> None:
+    writer = listed(disk.writer(), things(3))
+    replacement = writer.replacement()
+    for obj in things():
+        replacement.put(obj.key, obj)
+
+    disk.writer()
+    with disk.env.read() as txn:
+        for letter in "oxc":
+            unfinished = disk.env.database(f"{letter}{1 - disk.env.header.generation}")
+            assert not txn.stat(unfinished)["entries"]
+
+    assert state(disk.reader()) == states(things(3))
+
+
+def test_large_objects_of_a_list_are_written_in_small_transactions(disk: Disk) -> None:
+    replacement = disk.writer().replacement()
+    for number in range(20):
+        large = thing(f"shop/t{number:02}", text="x" * BATCH_BYTES)
+        replacement.put(large.key, large)
+        with disk.env.read() as txn:
+            assert txn.stat(disk.env.database("o1"))["entries"] == number + 1
 
 
 def test_failed_step_changes_nothing(disk: Disk) -> None:
