@@ -18,6 +18,7 @@ import msgspec
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import CacheError
 from aioinformer.informer.notifications import Added, Deleted, Updated
+from aioinformer.model.object_meta import version_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -181,6 +182,28 @@ class Journal:
             if cursor.set_range(_NUMBER.pack(self._env.header.last + 1)):
                 while cursor.delete():
                     pass
+
+    def deletions(self, version: str) -> dict[str, int]:
+        """Return the versions of recent deletions above a version, by key.
+
+        Changes are stored before the version after all of them is. The watch of a
+        writer that begins in between repeats them.
+        """
+        known = version_number(version)
+        found: dict[str, int] = {}
+        with self._env.read():
+            header = self._env.header
+            after = max(header.first - 1, header.last - _ENTRIES_AT_ONCE)
+            while entries := self.read(after):
+                after = entries[-1].number
+                for entry in entries:
+                    if entry.kind is EntryKind.DELETED:
+                        last = self._records.decode(entry.key, entry.old)
+                        number = version_number(last.resource_version)
+                        if number > known >= 0:
+                            found[entry.key] = number
+
+        return found
 
     # ------------------------------------------------------------ readers
 
