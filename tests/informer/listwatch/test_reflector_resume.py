@@ -22,6 +22,7 @@ from fake_source import (
     thing,
 )
 from informer_helpers import Even, running
+from metrics_helpers import PlainSink
 
 from aioinformer.errors import (
     CacheError,
@@ -29,6 +30,7 @@ from aioinformer.errors import (
     HistoryReset,
     ResourceExpired,
     ServerError,
+    TooManyRequests,
     TransportError,
     Unauthorized,
 )
@@ -428,6 +430,39 @@ async def test_refused_identity_is_replaced_by_a_check_of_the_history(
 
 
 # ---------------------------------------------------------------- failures
+
+
+@pytest.mark.parametrize(
+    "busy",
+    [
+        TooManyRequests("?", status=429, retry_after=5.0),
+        ServerError("?", status=503, retry_after=5.0),
+    ],
+)
+async def test_identity_that_a_busy_server_refuses_is_requested_again(
+    busy: Exception,
+) -> None:
+    source = Cluster(busy, "c1", watches=[Stream([bookmark(8)])])
+    program = Program(source)
+
+    await program.run(20)
+
+    assert source.uid_requests == [0, pytest.approx(5, abs=2)]
+    assert source.uid_requests[1] >= 5
+    assert (source.checks, source.requested) == ([], ["watch '7'"])
+    assert program.errors == [busy]
+
+
+async def test_resumed_version_is_measured() -> None:
+    sink = PlainSink()
+    source = Cluster("c1")
+    reflector = Reflector(
+        source, FakeStore(), resume=Resume(version="7", cluster="c1"), metrics=sink
+    )
+    async with running(reflector.run()):
+        await asyncio.sleep(1)
+
+    assert sink.gauges == {("reflector_last_resource_version", ("reflector",)): 7}
 
 
 async def test_unreachable_server_is_retried_until_it_is_verified() -> None:
