@@ -226,7 +226,9 @@ class _Store:
     @property
     def confirmed(self) -> bool:
         """True if a living writer has found that it agrees with the server."""
-        return self.writer.confirmed and _seconds_since(self.writer) < _SILENT_SECONDS
+        writer = self.writer
+        lives = not writer.ended and _seconds_since(writer) < _SILENT_SECONDS
+        return writer.confirmed and lives
 
     @property
     def journal_entries(self) -> int:

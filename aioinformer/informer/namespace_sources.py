@@ -353,6 +353,15 @@ class NamespaceSources:
         gauge("aioinformer_informer_objects", len(self._indexer))
         age = math.inf if status.age is None else status.age
         gauge("aioinformer_informer_age_seconds", age)
+        if (cache := status.cache) is not None:
+            silent = math.inf if cache.heartbeat_age is None else cache.heartbeat_age
+            gauge("aioinformer_cache_writer", cache.role == "writer")
+            gauge("aioinformer_cache_heartbeat_seconds", silent)
+            gauge("aioinformer_cache_lag_entries", cache.behind)
+            gauge("aioinformer_cache_readers", cache.readers)
+            gauge("aioinformer_cache_takeovers", max(0, cache.writers_so_far - 1))
+            gauge("aioinformer_cache_journal_entries", cache.journal_entries)
+            gauge("aioinformer_cache_bytes", cache.size)
 
     def describe(self, sources: Sequence[Source] | None = None) -> str:
         """Return phase and failures of some sources, or all, in one line.

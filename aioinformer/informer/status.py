@@ -50,6 +50,12 @@ class CacheStatus:
     readers: int = 0
     """Number of informers that follow the store, in all processes."""
 
+    journal_entries: int = 0
+    """Number of changes in the journal, which processes that fall behind can still read."""
+
+    size: int = 0
+    """Bytes of the file that are in use, or were and can be used again."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InformerStatus:

@@ -6,6 +6,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from processes import in_real_time
 
 from aioinformer import SharedInformerFactory, index_by
 from aioinformer.cache.disk.environment import Environment
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aioinformer import SharedInformer
+
+pytestmark = in_real_time
 
 
 @pytest.fixture
@@ -251,8 +254,6 @@ async def test_verify_finds_damage(
     env.close()
 
 
-@pytest.mark.realtime
-@pytest.mark.looptime(False)
 async def test_verify_survives_a_file_that_lmdb_cannot_read(
     server: APIServer, root: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

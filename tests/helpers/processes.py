@@ -76,6 +76,18 @@ class Process:
         self._since = asyncio.get_running_loop().time()
         self._process.send_signal(number)
 
+    @contextlib.asynccontextmanager
+    async def interrupted(self) -> AsyncIterator[None]:
+        """Interrupt it after a block, and wait for its end.
+
+        A process with children has to end by itself: they would outlive it.
+        """
+        try:
+            yield
+        finally:
+            self.interrupt()
+            await self.end()
+
     async def end(self) -> Finished:
         """Wait for its end."""
         try:

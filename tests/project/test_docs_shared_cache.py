@@ -94,7 +94,8 @@ async def test_workers_and_commands_share_a_cache(
             server.create(PODS, {"metadata": {"name": name}}, namespace="shop")
 
         async with (
-            start(*web, environment=environment),
+            start(*web, environment=environment) as app,
+            app.interrupted(),
             aiohttp.ClientSession(f"http://127.0.0.1:{port}") as http,
         ):
             await ready(http)

@@ -232,23 +232,26 @@ async def test_workers_of_the_shared_app_have_one_watch(
     app = ("--app-dir", EXAMPLES, "shared_cache_app:app", "--workers", "2")
     environment = {**environment, "CACHE_DIR": str(tmp_path / "cache")}
     async with (
-        start("-m", "uvicorn", *app, "--port", port, environment=environment),
+        start("-m", "uvicorn", *app, "--port", port, environment=environment) as it,
+        it.interrupted(),
         aiohttp.ClientSession(f"http://127.0.0.1:{port}") as http,
     ):
         workers: dict[int, dict[str, Any]] = {}
+        asked = 0
         while len(workers) < 2 or not all(it["changes"] for it in workers.values()):
             # Each request by a connection of its own, so that all workers answer.
             try:
-                async with http.get("/worker", headers={"Connection": "close"}) as it:
-                    answer = await it.json()
+                async with http.get("/worker", headers={"Connection": "close"}) as got:
+                    answer = await got.json()
                     workers[answer["pid"]] = answer
             except aiohttp.ClientConnectionError:
                 await asyncio.sleep(0.05)
 
+            asked += 1
             server.patch(
                 PODS,
                 "web-0",
-                {"metadata": {"labels": {"n": str(len(workers))}}},
+                {"metadata": {"labels": {"asked": str(asked)}}},
                 namespace="shop",
             )
 

@@ -273,13 +273,14 @@ class Crew:
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     assert await member.process.wait() == 0
 
-    def hold(self) -> None:
+    async def hold(self) -> None:
         """Keep the store open in this process, which is neither writer nor reader.
 
         Otherwise it is set aside after five times that all workers have died early.
         """
-        (path,) = self.cache_dir.iterdir()
-        self._held = Environment.open(path, create=False)
+        (name,) = os.listdir(self.cache_dir)
+        path = self.cache_dir / name
+        self._held = await asyncio.to_thread(Environment.open, path, create=False)
 
     def readers(self) -> int:
         """Return the number of processes that are known as readers of the cache."""
@@ -295,7 +296,7 @@ class Crew:
     async def abandon(self) -> None:
         """Kill what is left, after a failure, and close the store."""
         if self._held is not None:
-            self._held.close()
+            await asyncio.to_thread(self._held.close)
 
         for member in self._members:
             if member.alive:

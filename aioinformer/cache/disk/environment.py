@@ -137,9 +137,9 @@ class Environment:
         self.users = 1
         self._opened_at = time.monotonic()
         self._closed = False
+        self._extent = 0
+        self._short = False
         self._damage = False
-        # Bytes of the file when they were last looked at: it never gets shorter.
-        self._length = 0
         self._threads: weakref.WeakSet[_Thread] = weakref.WeakSet()
         self._local = threading.local()
         self._remapping = False
@@ -213,6 +213,11 @@ class Environment:
             session = Session.read(self.path)
             alone = self._lock.is_alone()
             why = doubt(self.path, session, in_use=not alone)
+            if why and not alone:
+                # A writer may be about to extend the file to its last page.
+                threading.Event().wait(0.05)
+                why = doubt(self.path, session, in_use=True)
+
             if why:
                 self._replace(why, alone=alone)
 
@@ -464,7 +469,7 @@ class Environment:
                     if header is not None:
                         self._header = number, header
 
-                    self._fill()
+                    self._extend()
             except self._failures as failure:
                 raise self._error("write", failure) from failure
             finally:
@@ -473,26 +478,30 @@ class Environment:
         if isinstance(exc, self._failures):
             raise self._error("write", exc) from exc
 
-    def _fill(self) -> None:
-        """Extend the file to the end of its last page.
+    def _extend(self) -> None:
+        """Extend the file to its last page.
 
-        LMDB does not write pages that one transaction adds and frees. At the end of the
-        file they would be missing, as in a truncated file.
+        LMDB does not write pages at the end that were used and freed within one
+        transaction. Then the file looks as if it had been truncated.
         """
-        with contextlib.suppress(OSError):  # found by `check()`, or when it is opened
-            size = os.lstat(self._data).st_size
-            missing = self.used - size
-            if missing > 0 and hasattr(os, "posix_fallocate"):
-                # Never overwrites anything, in contrast to a write or `ftruncate`.
-                file = os.open(self._data, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-                try:
-                    os.posix_fallocate(file, size, missing)
-                finally:
-                    os.close(file)
+        used = self.used
+        if used <= self._extent:
+            return
 
-                size += missing
+        # The transaction before was committed, whatever happens here.
+        with contextlib.suppress(OSError, self._failures):
+            self._extent = os.lstat(self._data).st_size
+            if self._extent >= used:
+                return
 
-            self._length = max(self._length, size)
+            # In a transaction, so that no other process adds pages that would be cut off.
+            txn = self._env.begin(write=True)
+            try:
+                used = self.used
+                if os.lstat(self._data).st_size < used:
+                    os.truncate(self._data, used)
+            finally:
+                txn.abort()
 
     def _begin(self, thread: _Thread, *, write: bool) -> lmdb.Transaction[bytes]:
         if self._closed or self._pid != _Process.id:
@@ -704,15 +713,17 @@ class Environment:
                 "process to use a cache again"
             )
 
-        # Not compared with the used size, which may be ahead: see `_fill()`.
+        # Before the size: other processes add pages, and then use them.
+        used = self.used
         size = os.lstat(self._data).st_size
-        if size < self._length:
+        short, self._short = self._short, size < used
+        # Another process may be about to extend it.
+        if short and self._short:
             raise CacheError(
                 f"cannot use the cache {self.path}: {DATA} was truncated to {size} bytes. "
                 "Restart the process to use a cache again"
             )
 
-        self._length = size
         # Only early ends matter, and each time costs a write to the disk.
         if time.monotonic() - self._opened_at < 2 * EARLY_SECONDS:
             Session.seen(self.path)

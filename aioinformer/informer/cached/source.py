@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -603,6 +603,14 @@ class CachedSource:
             return CacheStatus(path=path, role=role, why_in_memory=why)
 
         writes = store.writer.reflector is not None
+        entries = size = 0
+        with (
+            suppress(CacheError),
+            store.env.read(),
+        ):  # unless closed meanwhile, or damaged
+            header = store.env.header
+            entries, size = header.last - header.first + 1, store.env.used
+
         return CacheStatus(
             path=path,
             role="writer" if writes else "reader",
@@ -615,6 +623,8 @@ class CachedSource:
             ),
             behind=store.follower.behind,
             readers=state.readers,
+            journal_entries=entries,
+            size=size,
         )
 
     def describe(self, phase: str) -> str:

@@ -1,0 +1,50 @@
+"""Metrics of informers that share a store on disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry
+
+from aioinformer import SharedInformerFactory
+from aioinformer.metrics_prometheus import PrometheusSink
+from aioinformer.model.resources import CONFIG_MAPS
+from aioinformer.testing import APIServer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def test_metrics_of_a_cache_tell_writer_and_readers(tmp_path: Path) -> None:
+    registries = CollectorRegistry(), CollectorRegistry()
+    async with APIServer() as server, server.client() as client:
+        server.create(CONFIG_MAPS, {"metadata": {"name": "a"}})
+        writer, reader = (
+            SharedInformerFactory(
+                client, cache_dir=tmp_path / "cache", metrics=PrometheusSink(it)
+            )
+            for it in registries
+        )
+        for factory in (writer, reader):
+            factory.informer(CONFIG_MAPS)
+
+        async with writer:
+            await writer.wait_for_cache_sync(timeout=30)
+            async with reader:
+                await reader.wait_for_cache_sync(timeout=30)
+                shown = [
+                    {
+                        sample.name.removeprefix("aioinformer_cache_"): sample.value
+                        for family in it.collect()
+                        for sample in family.samples
+                        if sample.name.startswith("aioinformer_cache_")
+                    }
+                    for it in registries
+                ]
+
+    assert [it.pop("writer") for it in shown] == [1, 0]
+    for it in shown:
+        assert 0 <= it.pop("heartbeat_seconds") < 10
+        assert it.pop("bytes") > 4096
+        assert it.pop("readers") in {1, 2}  # as of the last heartbeat
+        assert it == {"lag_entries": 0, "takeovers": 0, "journal_entries": 1}
