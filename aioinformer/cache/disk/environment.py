@@ -839,7 +839,17 @@ _DAMAGED = (
     "the file is damaged. The next process that opens it alone starts a new one. Check "
     "the disk"
 )
+_DAMAGES = {
+    "BadChecksumError",
+    "CorruptedError",
+    "CursorFullError",
+    "InvalidError",
+    "PageFullError",
+    "PageNotFoundError",
+    "ProblemError",
+}
 _CAUSES = {
+    **dict.fromkeys(_DAMAGES, _DAMAGED),
     "MapFullError": (
         "its map is full, and the limit of the address space forbids a larger one. Raise "
         "that limit (ulimit -v)"
@@ -858,16 +868,12 @@ _CAUSES = {
         "their process ids (shareProcessNamespace: true), or give each a cache_dir of "
         "its own"
     ),
-    "CorruptedError": _DAMAGED,
-    "PageNotFoundError": _DAMAGED,
-    "BadChecksumError": _DAMAGED,
     "PanicError": (
         "an earlier write failed while it was half done. Restart the process to use a "
         "cache again"
     ),
     "DiskError": _FULL,
 }
-_DAMAGES = {"CorruptedError", "PageNotFoundError", "BadChecksumError"}
 _CAUSES_BY_NUMBER = {
     errno.ENOSPC: _FULL,
     errno.EDQUOT: _FULL,
