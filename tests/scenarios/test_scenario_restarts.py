@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from informer_helpers import running
+from metrics_helpers import PlainSink
 from resume_helpers import Program, Recorded, Store
 from scenes import (
     Churn,
@@ -19,17 +20,19 @@ from scenes import (
     up,
 )
 
+from aioinformer import SharedInformerFactory
 from aioinformer.model.resources import CONFIG_MAPS, EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
 
     import aiohttp
     from contract_servers import ServerUnderTest
     from control_plane import ControlPlane
     from scenes import Recovery
 
-    from aioinformer import Resource
+    from aioinformer import Resource, SharedInformer
 
 pytest_plugins = ["scenario_servers"]
 pytestmark = [pytest.mark.e2e, pytest.mark.realtime, pytest.mark.looptime(False)]
@@ -47,7 +50,7 @@ class Place:
         self.server = server
         self.path = server.path(resource.plural)
         self.store = Store()
-        self._resource = resource
+        self.resource = resource
         self._token = token
         self.requests: list[str] = []
 
@@ -55,7 +58,7 @@ class Place:
     async def program(self) -> AsyncIterator[Program]:
         """Run the program during the block, with a client of its own."""
         async with client_of(self.server, token=self._token) as client:
-            source = Recorded(client, self._resource, namespace=self.server.namespace)
+            source = Recorded(client, self.resource, namespace=self.server.namespace)
             self.requests = source.requests
             program = Program(self.store, source)
             async with running(program.run()):
@@ -75,7 +78,7 @@ class Place:
             await self.same()
 
     def body(self, name: str) -> dict[str, Any]:
-        if self._resource is CONFIG_MAPS:
+        if self.resource is CONFIG_MAPS:
             return config_map(name)
 
         place = self.server.namespace
@@ -192,6 +195,102 @@ async def test_server_restored_from_a_backup_meanwhile_is_compared(
 
     assert place.store.objects == kept
     assert program.reflector.history_resets == 1
+
+
+# ---------------------------------------------------------------- on disk
+
+
+class Cached:
+    """A program with a cache directory; each run has its own client."""
+
+    def __init__(self, place: Place, path: Path) -> None:
+        self._place = place
+        self._path = path
+        self.lists = 0
+        self.missed: list[str] = []
+
+    @asynccontextmanager
+    async def program(self) -> AsyncIterator[SharedInformer]:
+        """Run the program during the block, from its sync on."""
+        sink = PlainSink()
+        server = self._place.server
+        factory = SharedInformerFactory(
+            client_of(server), cache_dir=self._path, metrics=sink
+        )
+        informer = factory.informer(self._place.resource, namespace=server.namespace)
+        self.missed.clear()
+        informer.add_event_handler(on_delete=lambda it: self.missed.append(it.name))
+        async with factory:
+            await informer.wait_synced(timeout=60)
+            yield informer
+            self.lists = sum(
+                count
+                for (name, _), count in sink.counts.items()
+                if name == "reflector_lists_total"
+            )
+
+    async def same(self, informer: SharedInformer, http: aiohttp.ClientSession) -> None:
+        """Wait until the store equals a fresh list."""
+        while {
+            it.key: (it.uid, it.resource_version) for it in informer.store.list()
+        } != await fresh(http, self._place.path):
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.timeout(400)
+async def test_cache_directory_survives_restarts_and_histories(
+    own: ServerUnderTest,
+    plane: ControlPlane,
+    recovery: Callable[[str], Recovery],
+    tmp_path: Path,
+) -> None:
+    place = Place(own, EVENTS)
+    cached = Cached(place, tmp_path)
+    async with own.session() as http:
+        await create(http, place.path, [place.body(f"old-{n}") for n in range(20)])
+        async with cached.program() as informer:
+            await cached.same(informer, http)
+
+        assert cached.lists == 1
+
+        await remove(http, f"{place.path}/old-1")
+        async with cached.program() as informer:
+            await cached.same(informer, http)
+
+        assert (cached.lists, cached.missed) == (0, ["old-1"])
+
+        await remove(http, f"{place.path}/old-2")
+        await own.compact()
+        async with cached.program() as informer, recovery("compacted"):
+            await cached.same(informer, http)
+
+        assert (cached.lists, cached.missed) == (1, ["old-2"])
+
+    plane.stop()
+    plane.save()
+    plane.start("etcd")
+    plane.start("kube-apiserver")
+    await up(plane)
+    async with own.session() as http:
+        await create(http, place.path, [place.body(f"new-{n}") for n in range(20)])
+        await Churn(http, own.path("configmaps")).go(LOST_WRITES)
+        async with cached.program() as informer:
+            await cached.same(informer, http)
+
+    plane.kill("kube-apiserver")
+    plane.kill("etcd")
+    plane.restore()
+    plane.start("etcd")
+    plane.start("kube-apiserver")
+    await up(plane)
+    async with (
+        own.session() as http,
+        cached.program() as informer,
+        recovery("restored"),
+    ):
+        await cached.same(informer, http)
+
+    assert len(cached.missed) == 20
 
 
 async def test_history_is_checked_if_the_uid_is_forbidden(

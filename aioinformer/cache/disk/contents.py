@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from aioinformer._user_code import user_errors
-from aioinformer.cache.disk.building import (
-    PrivateBuilding,
-    StoredBuilding,
-    failure_of,
-    private_index,
-    put_private,
-)
+from aioinformer.cache.disk.building import StoredBuilding
 from aioinformer.cache.disk.generation import Generation
 from aioinformer.cache.disk.indexes import (
     DiskIndex,
@@ -27,8 +20,15 @@ from aioinformer.cache.disk.indexes import (
 )
 from aioinformer.cache.disk.objects import SLICE, Objects
 from aioinformer.cache.disk.prints import print_of
+from aioinformer.cache.disk.private import (
+    PrivateBuilding,
+    PrivateIndexes,
+    private_index,
+    put,
+    values_of,
+)
 from aioinformer.cache.disk.records import LONGEST_NAME, key_of, name_of
-from aioinformer.cache.index import index_by_label, pack_values
+from aioinformer.cache.index import index_by_label
 from aioinformer.errors import InternalError
 
 if TYPE_CHECKING:
@@ -121,17 +121,17 @@ class DiskContents:
         self._written: dict[str, tuple[int, IndexFunction[KubeObject]]] = {}
         # Names of those that have all objects.
         self._complete: set[str] = set()
-        # Indexes that a reader keeps in memory, and those that get complete by
-        # `follow()`.
-        self._private: dict[str, Index[str]] = {}
-        self._filling: dict[str, Index[str]] = {}
-        self.growing: list[StoredBuilding | PrivateBuilding] = []
-        """Indexes that are being built."""
+        self._private = PrivateIndexes(report)
+        self.growing: list[StoredBuilding] = []
+        """Indexes that a writer builds."""
         # Staged objects by key; None for current contents.
         self._staged: dict[str, _Staged] | None = None
         self._staged_version = ""
         # The highest name in the staged generation.
         self._last = b""
+        # True if a writer has not written any object yet. A first list asks for each
+        # of its objects.
+        self._is_empty = False
         # Transaction of the current step.
         self._transaction: lmdb.Transaction[bytes] | None = None
         if writer:
@@ -188,7 +188,9 @@ class DiskContents:
         return {
             name: function
             for name, function in list(self._functions.items())
-            if not (name in numbers or name in self._private or _by_key(function))
+            if not (
+                name in numbers or name in self._private.complete or _by_key(function)
+            )
         }
 
     def select(
@@ -295,7 +297,7 @@ class DiskContents:
             stored = partial(StoredEntries, self, number)
             return DiskIndex(self, function, stored, number)
 
-        private = self._private.get(name)
+        private = self._private.complete.get(name)
         if private is not None:
             return DiskIndex(self, function, partial(PrivateEntries, private))
 
@@ -307,7 +309,7 @@ class DiskContents:
         """Index all objects, for one read."""
         index = private_index()
         for key, obj in self.pairs():
-            put_private(name, function, index, key, obj)
+            put(name, function, index, key, obj, _reported_before)
 
         return PrivateEntries(index)
 
@@ -349,6 +351,9 @@ class DiskContents:
 
             if name > self._last:
                 return None
+
+        elif self._is_empty:
+            return None
 
         with self._env.read():
             record = self.generation.record(name)
@@ -489,11 +494,12 @@ class DiskContents:
             if number in known:
                 packed = known[number]
             else:
-                packed = _call(name, function, read, obj, failures)
+                packed = values_of(name, function, read, obj, failures)
 
             if packed is not None:
                 values[number] = packed
 
+        self._is_empty = False
         staged = self._staged
         if staged is not None:
             staged[key] = _Staged(obj, values)
@@ -624,14 +630,14 @@ class DiskContents:
             known: Not used: reading its values costs as much as the function.
         """
         if self._number is None:
-            return PrivateBuilding(self, functions)
+            return PrivateBuilding(self, self._private, functions)
 
         return StoredBuilding(self, functions)
 
     @property
     def private(self) -> bool:
         """True if some indexes are kept in memory, so that `follow()` must be called."""
-        return bool(self._private or self.growing or self.missing)
+        return self._private.active or bool(self.missing)
 
     def follow(
         self, changes: Iterable[tuple[KubeObject | None, KubeObject | None]]
@@ -643,40 +649,19 @@ class DiskContents:
         object. Indexes that are added later are built by `build()`.
         """
         stored = self._numbers()
-        for name in [it for it in self._private if it in stored]:
-            del self._private[name]
-
-        for name in self.missing:
-            self._filling.setdefault(name, private_index())
-
-        for old, new in changes:
-            changed = new or old
-            if changed is not None:
-                self._follow(changed.key, new)
-
-    def _follow(self, key: str, new: KubeObject | None) -> None:
-        for name, index in (*self._private.items(), *self._filling.items()):
-            failure = put_private(name, self._functions[name], index, key, new)
-            if failure is not None:
-                self.report(failure)
-
-        for building in self.growing:
-            building.follow(key, new)
+        self._private.keep_only(self._functions.keys() - stored.keys())
+        self._private.follow(self._functions, self.missing, changes)
 
     def followed(self) -> None:
         """Make the indexes readable that `follow()` got every stored object for."""
-        self._private.update(self._filling)
-        self._filling.clear()
+        self._private.followed()
 
     def listed(self) -> None:
         """Drop the indexes in memory: a list came into the empty store.
 
         The follower begins again.
         """
-        self._private.clear()
-        self._filling.clear()
-        for building in self.growing:
-            building.begin(self)
+        self._private.listed()
 
     def begin_indexes(self, functions: Mapping[str, IndexFunction[KubeObject]]) -> None:
         """Index each object that is written by these functions, too; for a writer."""
@@ -701,7 +686,7 @@ class DiskContents:
                 }
                 for index, (number, function) in functions.items():
                     if number not in values:
-                        values[number] = _call(index, function, obj, obj, failures)
+                        values[number] = values_of(index, function, obj, obj, failures)
 
                 generation.replace_values(txn, name, values)
 
@@ -747,7 +732,7 @@ class DiskContents:
         """Make indexes in memory readable that are complete now."""
         for name, function in functions.items():
             if self._functions.setdefault(name, function) == function:
-                self._private[name] = indexes[name]
+                self._private.complete[name] = indexes[name]
 
     def _begin_writing(self) -> None:
         """Decide which indexes are stored, and which ones are to be built."""
@@ -755,7 +740,7 @@ class DiskContents:
             header = self._env.header
             self._number = header.generation
             self._shared.owners[header.generation] = self
-            empty = not self.generation.count()
+            empty = self._is_empty = not self.generation.count()
             for name, function in self._functions.items():
                 if not _by_key(function):
                     number, its_print = header.indexes.get(name, (0, ""))
@@ -780,20 +765,5 @@ def _by_key(function: IndexFunction[KubeObject]) -> bool:
     return hasattr(function, "of_key")
 
 
-def _call(
-    name: str,
-    function: IndexFunction[KubeObject],
-    read: KubeObject,
-    obj: KubeObject,
-    failures: list[HandlerError],
-) -> Packed:
-    """Return the index values of an object; None and an error if its function fails."""
-    try:
-        packed = pack_values(function(read))
-        if isinstance(packed, str):
-            packed.encode()  # an invalid text is an error of the function
-    except user_errors() as exc:  # reported
-        failures.append(failure_of(name, obj, exc))
-        return None
-
-    return packed
+def _reported_before(failure: HandlerError) -> None:
+    """Ignore an error of an index function: whoever indexed the object reported it."""

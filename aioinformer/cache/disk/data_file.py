@@ -176,7 +176,7 @@ def _doubt_of_pages(start: bytes, size: int) -> str:
         return "it is not a file of LMDB"
 
     if first[1] != _LAYOUT:
-        return ""
+        return f"LMDB does not know its layout, {first[1]}"
 
     page = first[4]
     second = _meta(start, page)

@@ -101,7 +101,7 @@ def safe_directory(root: Path, name: str) -> Path:
 
             _check_files(path, fd)
 
-        _check_file_system(path)
+        _check_file_system(path, _mounts())
     except OSError as exc:
         raise _unusable(path, exc) from exc
 
@@ -184,14 +184,7 @@ def _check_files(path: Path, directory: int) -> None:
             os.chmod(name, 0o600, dir_fd=directory)
 
 
-def _check_file_system(path: Path) -> None:
-    try:
-        mounts = Path("/proc/self/mountinfo").read_text(
-            encoding="utf-8", errors="replace"
-        )
-    except OSError:  # not Linux
-        mounts = ""
-
+def _check_file_system(path: Path, mounts: str) -> None:
     kind = _file_system(mounts, os.path.realpath(path))
     if kind.partition(".")[0] in _REMOTE:
         raise CacheError(
@@ -203,6 +196,16 @@ def _check_file_system(path: Path) -> None:
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         read_only = os.statvfs(path).f_flag & os.ST_RDONLY
         raise OSError(errno.EROFS if read_only else errno.EACCES, "")
+
+
+def _mounts() -> str:
+    """Return the mounted file systems; empty if the system does not tell."""
+    try:
+        return Path("/proc/self/mountinfo").read_text(
+            encoding="utf-8", errors="replace"
+        )
+    except OSError:  # not Linux
+        return ""
 
 
 def _file_system(mounts: str, path: str) -> str:

@@ -137,6 +137,8 @@ class Environment:
         self.users = 1
         self._opened_at = time.monotonic()
         self._closed = False
+        self._extent = 0
+        self._short = False
         self._damage = False
         self._threads: weakref.WeakSet[_Thread] = weakref.WeakSet()
         self._local = threading.local()
@@ -211,6 +213,11 @@ class Environment:
             session = Session.read(self.path)
             alone = self._lock.is_alone()
             why = doubt(self.path, session, in_use=not alone)
+            if why and not alone:
+                # A writer may be about to extend the file to its last page.
+                threading.Event().wait(0.05)
+                why = doubt(self.path, session, in_use=True)
+
             if why:
                 self._replace(why, alone=alone)
 
@@ -461,6 +468,8 @@ class Environment:
                     txn.commit()
                     if header is not None:
                         self._header = number, header
+
+                    self._extend()
             except self._failures as failure:
                 raise self._error("write", failure) from failure
             finally:
@@ -468,6 +477,31 @@ class Environment:
 
         if isinstance(exc, self._failures):
             raise self._error("write", exc) from exc
+
+    def _extend(self) -> None:
+        """Extend the file to its last page.
+
+        LMDB does not write pages at the end that were used and freed within one
+        transaction. Then the file looks as if it had been truncated.
+        """
+        used = self.used
+        if used <= self._extent:
+            return
+
+        # The transaction before was committed, whatever happens here.
+        with contextlib.suppress(OSError, self._failures):
+            self._extent = os.lstat(self._data).st_size
+            if self._extent >= used:
+                return
+
+            # In a transaction, so that no other process adds pages that would be cut off.
+            txn = self._env.begin(write=True)
+            try:
+                used = self.used
+                if os.lstat(self._data).st_size < used:
+                    os.truncate(self._data, used)
+            finally:
+                txn.abort()
 
     def _begin(self, thread: _Thread, *, write: bool) -> lmdb.Transaction[bytes]:
         if self._closed or self._pid != _Process.id:
@@ -682,7 +716,9 @@ class Environment:
         # Before the size: other processes add pages, and then use them.
         used = self.used
         size = os.lstat(self._data).st_size
-        if size < used:
+        short, self._short = self._short, size < used
+        # Another process may be about to extend it.
+        if short and self._short:
             raise CacheError(
                 f"cannot use the cache {self.path}: {DATA} was truncated to {size} bytes. "
                 "Restart the process to use a cache again"

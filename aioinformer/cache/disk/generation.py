@@ -120,7 +120,7 @@ class Generation:
                 self._reindex(txn, name, self._records.unpack(head.values), values)
 
         record = self._records.encode(
-            obj, packed, chunk=chunk, labels=labels, generation=self.number
+            obj, packed, chunk=chunk, labels=labels, generation=self.number, txn=txn
         )
         txn.put(name, record, db=self._objects)
 
@@ -140,9 +140,15 @@ class Generation:
                 chunk=self.columns.add(txn, obj.key, labels),
                 labels=labels,
                 generation=self.number,
+                txn=txn,
             )
             records.append((name, record))
-            entries += [(entry, name) for entry in _entries(values)]
+            for number, packed in values.items():
+                if type(packed) is str:
+                    entries.append((entry_of(number, packed), name))
+                else:
+                    found = _entries({number: packed})
+                    entries.extend((entry, name) for entry in found)
 
         entries.sort()
         with txn.cursor(self._objects) as cursor:

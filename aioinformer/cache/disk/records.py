@@ -133,6 +133,7 @@ class Records:
         chunk: int = 0,
         labels: bytes = b"",
         generation: int | None = None,
+        txn: lmdb.Transaction[bytes] | None = None,
     ) -> bytes:
         """Return the record of an object; store its dictionary if that is new.
 
@@ -145,13 +146,17 @@ class Records:
             labels: Result of `labels_text`, if known.
             generation: Generation that gets the record: its dictionary is kept as long
                 as the generation. None for the journal.
+            txn: Transaction, if known.
         """
         codec = obj.context.codec
         body = obj.body
         number = _PLAIN
         if codec is not None:
             number = codec.number or _WITHOUT_DICTIONARY
-            if not self._keep(codec, number, generation):
+            known = txn is not None and txn is self._transaction
+            if known and (number, generation) in self._stored:
+                pass  # the usual case
+            elif not self._keep(codec, number, generation):
                 number, body = _PLAIN, obj.raw
 
         labels = labels or labels_text(obj.label_set)

@@ -142,12 +142,10 @@ class _Gone:
         match entry.kind:
             case EntryKind.ADDED:
                 before = self.records.get(key)
-                if before is not None and self._uid(key, before) == self._uid(
+                if before is None or self._uid(key, before) != self._uid(
                     key, entry.new
                 ):
-                    del self.records[key]  # it left the selection, and is back
-                else:
-                    self._born.add(key)
+                    self._born.add(key)  # else it left the selection, and is back
             case EntryKind.DELETED | EntryKind.MISSED_DELETION:
                 self.note_lost(key, entry.old)
             case EntryKind.LISTED | EntryKind.FIRST_LISTED:

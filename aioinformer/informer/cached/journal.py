@@ -18,6 +18,7 @@ import msgspec
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import CacheError
 from aioinformer.informer.notifications import Added, Deleted, Updated
+from aioinformer.model.object_meta import version_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -182,6 +183,28 @@ class Journal:
                 while cursor.delete():
                     pass
 
+    def deletions(self, version: str) -> dict[str, int]:
+        """Return the versions of recent deletions above a version, by key.
+
+        Changes are stored before the version after all of them is. The watch of a
+        writer that begins in between repeats them.
+        """
+        known = version_number(version)
+        found: dict[str, int] = {}
+        with self._env.read():
+            header = self._env.header
+            after = max(header.first - 1, header.last - _ENTRIES_AT_ONCE)
+            while entries := self.read(after):
+                after = entries[-1].number
+                for entry in entries:
+                    if entry.kind is EntryKind.DELETED:
+                        last = self._records.decode(entry.key, entry.old)
+                        number = version_number(last.resource_version)
+                        if number > known >= 0:
+                            found[entry.key] = number
+
+        return found
+
     # ------------------------------------------------------------ readers
 
     def read(self, after: int, limit: int = 500) -> list[Entry] | None:
@@ -296,7 +319,8 @@ class Journal:
         first = max(header.first, header.last + 1 - self._entries)
         stat = txn.stat(self._journal)
         pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
-        excess = pages * stat["psize"] - self._size
+        page = stat["psize"]
+        excess = pages * page - self._size
         if excess > 0:
             with txn.cursor(self._journal) as cursor:
                 cursor.set_range(_NUMBER.pack(header.first))
@@ -307,7 +331,7 @@ class Journal:
                         break
 
                     first = max(first, number + 1)
-                    excess -= len(value)
+                    excess -= _used(len(value), page)
 
         if first > header.first:
             self._raised = txn.id()
@@ -428,6 +452,11 @@ class _Merged:
             self._txn.put(place, value, db=self._database)
         elif not entry.new and len(before) == 2 + len(key):
             self._txn.delete(place, db=self._database)
+
+
+def _used(size: int, page: int) -> int:
+    """Return the bytes that a value takes: a large one has pages of its own."""
+    return size if 2 * size < page else -(-size // page) * page
 
 
 def _deleted(cursor: lmdb.Cursor) -> bool:

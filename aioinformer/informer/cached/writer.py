@@ -175,7 +175,8 @@ class CacheWriter:
             name=self._name,
         )
         if resume.version:
-            pipeline.resume(resume.version)
+            deletions = self._journal.deletions(resume.version)
+            pipeline.resume(resume.version, deletions)
 
         reflector = self.reflector = self._new_reflector(pipeline, resume)
         try:

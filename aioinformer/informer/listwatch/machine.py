@@ -213,7 +213,8 @@ class WatchEnded:
     """True if the server accepted it; False if the request failed."""
 
     persistent: bool = False
-    """True if internal errors of the server have been ending watches for too long."""
+    """True if internal errors of the server have been ending watches for too long, or
+    have ended one that should confirm a stored list."""
 
 
 @dataclass(frozen=True, slots=True)

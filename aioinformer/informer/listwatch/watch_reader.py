@@ -189,7 +189,10 @@ class WatchReader:
         if failure is not None:
             self._internal_errors.after(failure, now)
             retry = self._internal_errors.should_retry(now)
-            persistent = is_internal(failure) and not retry
+            # A server cannot send deletions whose last states were compacted meanwhile.
+            # That does not end, so a stored list is not resumed again.
+            gives_up = not retry or (established and self.unconfirmed)
+            persistent = is_internal(failure) and gives_up
 
         return WatchEnded(self._version, failure, established, persistent)
 

@@ -37,6 +37,9 @@ class Difference(NamedTuple):
     def __bool__(self) -> bool:
         return any(self)
 
+    def __str__(self) -> str:
+        return f"added={self.added} updated={self.updated} deleted={self.deleted}"
+
 
 async def difference_of(
     old: Mapping[str, KubeObject],

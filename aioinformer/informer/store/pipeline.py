@@ -184,6 +184,8 @@ class Pipeline:
         # Newest version of an object in the last list, if above that of the list
         # itself, else -1. The watch repeats changes up to this version.
         self._listed_ahead = -1
+        # Deletions that a resumed watch may repeat: their versions by key.
+        self._deletions: Mapping[str, int] = {}
         # The version up to which everything fed is in the store.
         self._applied_version = ""
         # True from `confirm()` until everything fed before it is applied.
@@ -208,16 +210,18 @@ class Pipeline:
         """Number of queued entries."""
         return len(self._fifo)
 
-    def resume(self, version: str) -> None:
+    def resume(self, version: str, deletions: Mapping[str, int] | None = None) -> None:
         """Continue a store that has a complete list, before the reflector runs.
 
         It is not synced before it is confirmed, or has the next list.
 
         Args:
             version: Version up to which everything is in the store.
+            deletions: Versions of later deletions that are in the store, by key.
         """
         self._version = self._applied_version = version
         self._listed_ahead = _UNKNOWN_AHEAD
+        self._deletions = deletions or {}
 
     def confirm(self) -> None:
         """Make the resumed store synced, once everything fed so far is applied."""
@@ -363,6 +367,7 @@ class Pipeline:
         newest = version_number(staged.newest)
         ahead = 0 <= version_number(resource_version) < newest
         self._listed_ahead = newest if ahead else -1
+        self._deletions = {}
         self._fifo.replace_all(staged.contents, resource_version)
 
     async def clear(self) -> None:
@@ -483,13 +488,14 @@ class Pipeline:
         versions.
         """
         known = self.known(delta.object.key)
-        if known is None:
-            return False
-
         number = version_number(delta.object.resource_version)
-        listed = 0 <= number < version_number(known.resource_version) or (
-            delta.type is not DeltaType.DELETED and same_state(known, delta.object)
-        )
+        if known is None:
+            listed = 0 <= number <= self._deletions.get(delta.object.key, -1)
+        else:
+            listed = 0 <= number < version_number(known.resource_version) or (
+                delta.type is not DeltaType.DELETED and same_state(known, delta.object)
+            )
+
         self.duplicates += listed
         return listed
 
@@ -721,7 +727,10 @@ class Pipeline:
             self._committed = self._reset_list = None
 
         if difference is not None and (reset or difference):
-            self._log_difference(difference, len(now), reset=reset)
+            what = "list after a history reset" if reset else "relist"
+            level = logging.WARNING if reset else logging.INFO
+            text = "%s: %s changed the store (%s objects=%d)"
+            logger.log(level, text, self._name, what, difference, len(now))
 
         if (one := next(map(now.get, now), None)) is not None:
             self._decoded.note(one)
@@ -746,20 +755,6 @@ class Pipeline:
             self._publisher.mark_synced()
 
         self._on_synced()
-
-    def _log_difference(
-        self, difference: Difference, objects: int, *, reset: bool
-    ) -> None:
-        logger.log(
-            logging.WARNING if reset else logging.INFO,
-            "%s: %s changed the store (added=%d updated=%d deleted=%d objects=%d)",
-            self._name,
-            "list after a history reset" if reset else "relist",
-            difference.added,
-            difference.updated,
-            difference.deleted,
-            objects,
-        )
 
     def _current(self) -> Mapping[str, KubeObject]:
         """Return the stored objects that the next list replaces."""

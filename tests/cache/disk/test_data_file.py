@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -220,6 +221,18 @@ def test_store_with_a_damaged_second_page_is_set_aside(store: Store) -> None:
         file.write(b"\xff" * 4096)
 
     assert not store.reopen().kept
+
+
+def test_store_of_an_unknown_version_of_lmdb_is_set_aside(store: Store) -> None:
+    with store.data.open("r+b") as file:
+        for page in (0, 4096):
+            file.seek(page + 20)
+            file.write((77).to_bytes(4, sys.byteorder))
+
+    reopened = store.reopen()
+
+    assert not reopened.kept
+    assert "LMDB does not know its layout, 77" in reopened.log
 
 
 def test_environment_of_another_program_is_set_aside(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import socket
@@ -12,7 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from aioinformer.cache.disk.directory import _file_system, safe_directory, set_aside
+from aioinformer.cache.disk.directory import (
+    _check_file_system,
+    _file_system,
+    _unusable,
+    safe_directory,
+    set_aside,
+)
 from aioinformer.errors import CacheError
 
 
@@ -268,6 +275,39 @@ def test_file_system_is_that_of_the_innermost_mount(path: str, kind: str) -> Non
 
 def test_file_system_is_unknown_without_mounts() -> None:
     assert _file_system("", "/var/cache") == ""
+
+
+@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "9p", "fuse", "fuse.sshfs"])
+def test_network_file_systems_are_refused(tmp_path: Path, kind: str) -> None:
+    mounts = f"27 1 254:0 / / rw,relatime - {kind} server:/export rw"
+
+    with pytest.raises(CacheError, match=f"on a file system of type {kind}, which"):
+        _check_file_system(tmp_path, mounts)
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs"])
+def test_local_file_systems_are_accepted(tmp_path: Path, kind: str) -> None:
+    _check_file_system(tmp_path, f"27 1 254:0 / / rw,relatime - {kind} /dev/vda rw")
+
+
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [
+        (errno.EROFS, "the file system is read-only"),
+        (errno.ENOSPC, "no space is left on the disk"),
+        (errno.EDQUOT, "no space is left on the disk"),
+        (errno.EMFILE, "Too many open files"),
+    ],
+)
+def test_errors_of_the_system_are_explained(
+    tmp_path: Path, number: int, why: str
+) -> None:
+    error = _unusable(tmp_path, OSError(number, os.strerror(number)))
+
+    assert str(error) == (
+        f"cannot keep a cache in {tmp_path}: {why}. Correct that, or choose another "
+        "cache_dir"
+    )
 
 
 # ------------------------------------------------------------ set aside

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,9 @@ import pytest
 from msgspec.structs import replace
 
 from aioinformer.cache.disk.data_file import boot_id
-from aioinformer.cache.disk.environment import Environment
+from aioinformer.cache.disk.environment import Environment, check_lmdb
 from aioinformer.cache.disk.header import Header, WriterState
-from aioinformer.errors import CacheError, InternalError
+from aioinformer.errors import CacheError, InternalError, OptionsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -303,6 +304,17 @@ def test_environment_has_a_limit_of_databases(env: Environment) -> None:
 # ------------------------------------------------------------ users and ends
 
 
+def test_open_without_lmdb_names_the_extra(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "lmdb", None)
+
+    with pytest.raises(OptionsError, match=r"pip install 'aioinformer\[shared\]'"):
+        check_lmdb()
+    with pytest.raises(OptionsError):
+        Environment.open(path)
+
+
 def test_open_returns_the_same_environment_until_its_last_close(path: Path) -> None:
     first, second = Environment.open(path), Environment.open(path)
     assert first is second
@@ -471,10 +483,28 @@ def test_check_finds_a_truncated_file(path: Path) -> None:
 
     os.truncate(path / "data.mdb", used - 4096)
 
+    env.check()  # a writer could be about to extend it
     with pytest.raises(CacheError, match=r"data\.mdb was truncated"):
         env.check()
     env.damaged("size", "test")
     env.close()
+
+
+def test_write_extends_the_file_to_its_last_page(env: Environment, path: Path) -> None:
+    """LMDB does not write pages that a transaction has used and freed."""
+    objects = env.database("o0")
+    for size in (300, 300, 300, 20_000, 40_000):
+        with env.write() as txn:
+            for number in range(9):
+                txn.put(b"%d" % number, b"x" * size, db=objects)
+            for number in range(9):
+                txn.delete(b"%d" % number, db=objects)
+
+        assert (path / "data.mdb").stat().st_size >= env.used
+        env.check()
+        env.check()
+
+    assert env.used > 360_000
 
 
 def test_used_grows_with_the_file(env: Environment, path: Path) -> None:

@@ -142,7 +142,8 @@ def test_damaged_record_raises_cache_error_or_is_another_state(
 class _NoDictionaries:
     """An environment without dictionaries."""
 
-    path = "store"
+    def damaged(self, what: str, why: object) -> CacheError:
+        return CacheError(f"{what} is damaged: {why}")
 
     def database(self, name: str) -> str:
         return name

@@ -293,6 +293,32 @@ async def test_version_that_the_server_has_not_reached_is_followed_by_a_list() -
     assert source.requested == ["watch '7'", "list ''", "watch '8'"]
 
 
+async def test_version_that_the_server_cannot_watch_from_is_followed_by_a_list() -> (
+    None
+):
+    """After a compaction, it may lack the last states of deleted objects."""
+    source = Cluster(
+        "c1", lists=[Page([A5], version=8)], watches=[Stream([error_event(500)])]
+    )
+    program = Program(source)
+
+    await program.run(10)
+
+    assert source.requested == ["watch '7'", "list '7'", "watch '8'"]
+    assert program.store.names == ["a@5"]
+
+
+async def test_refused_watch_is_resumed_after_an_internal_error() -> None:
+    internal = ServerError("starting", status=500)
+    source = Cluster("c1", watches=[internal, internal, Stream()])
+    program = Program(source)
+
+    await program.run(20)
+
+    assert source.requested == ["watch '7'"] * 3
+    assert len(program.confirmed) == 1
+
+
 async def test_silent_server_with_an_older_version_is_noticed_after_a_minute() -> None:
     source = Cluster("c1", lists=[Page([A5], version=6)])
     source.newest = 6

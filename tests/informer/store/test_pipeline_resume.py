@@ -127,6 +127,37 @@ async def test_resumed_watch_may_repeat_what_the_stored_list_was_ahead_with() ->
         assert rig.pipeline.duplicates == 2
 
 
+async def test_resumed_watch_may_repeat_a_life_that_the_store_was_ahead_with() -> None:
+    """Changes are stored before their version: a process may end in between."""
+    rig = Rig()
+    rig.indexer.replace([], "5")
+    rig.pipeline.resume("5", {"default/b": 7})
+    again = thing("b", 9, "another-uid")
+    async with running(rig.run()):
+        await rig.change(add(B6), version=6)
+        await rig.change(update(thing("b", 7, "uid-b")), delete(B6), version=7)
+        await rig.applied()
+        assert (rig.take(), rig.holds) == ([], [])
+
+        await rig.change(add(again), version=9)
+        await rig.applied()
+        assert rig.take() == [Added(again)]
+
+    assert rig.pipeline.duplicates == 3
+
+
+async def test_list_ends_the_repetitions_of_deleted_objects() -> None:
+    rig = Rig()
+    rig.indexer.replace([], "5")
+    rig.pipeline.resume("5", {"default/b": 7})
+    async with running(rig.run()):
+        await rig.relist(A9, version=3)
+        await rig.change(add(B6), version=6)
+        await rig.applied()
+
+    assert rig.holds == ["a@9", "b@6"]
+
+
 async def test_bookmark_ends_the_repetitions_of_a_resumed_watch(rig: Rig) -> None:
     """Later, an older state is news: see `test_pipeline_ahead.py`."""
     await rig.change(version=8)
