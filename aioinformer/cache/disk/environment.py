@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import lmdb
 
-__all__ = ["Environment", "check_lmdb"]
+__all__ = ["Environment"]
 
 _READERS = 1024
 _DATABASES = 128
@@ -48,15 +48,6 @@ class _Format(msgspec.Struct):
 
 
 _decode_format = msgspec.msgpack.Decoder(_Format).decode
-
-
-def check_lmdb() -> None:
-    """Check that the package `lmdb` is installed.
-
-    Raises:
-        OptionsError: If it is not.
-    """
-    _lmdb()
 
 
 def _lmdb() -> Any:
