@@ -146,6 +146,19 @@ class Columns:
 
         return max(stored, *self._changed) if self._changed else stored
 
+    def stored(self, txn: lmdb.Transaction[bytes]) -> dict[bytes, bytes]:
+        """Return the stored labels of all objects by key, both as JSON, to check them."""
+        found: dict[bytes, bytes] = {}
+        with txn.cursor(self._database) as cursor:
+            for text in cursor.iternext(keys=False):
+                try:
+                    for labels, keys in _sets(text):
+                        found.update(dict.fromkeys(keys.split(_TAB), labels))
+                except _DAMAGES as exc:
+                    raise self._damaged(exc) from exc
+
+        return found
+
     # ------------------------------------------------------------ search
 
     def search(
