@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from aioinformer.cache.disk.records import Records
     from aioinformer.cache.index import Index, IndexFunction, Packed
     from aioinformer.cache.interface import Building, Contents, IndexReads
-    from aioinformer.errors import HandlerError
+    from aioinformer.errors import CacheError, HandlerError
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.selectors import LabelSelector
 
@@ -50,6 +50,9 @@ __all__ = ["DiskContents"]
 BATCH: Final = 64
 """Objects of a list that are written in one transaction: it takes about a millisecond,
 and other tasks run between two of them."""
+
+BATCH_BYTES: Final = 2**20
+"""Size of stored bodies from which a transaction has fewer objects."""
 
 _SMALL_NAMESPACE: Final = 2000
 """Objects of a namespace whose records are searched. In a larger one, all label columns
@@ -66,7 +69,7 @@ class _Staged(NamedTuple):
 
 
 class _Shared(NamedTuple):
-    """What contents share with their replacements."""
+    """State that contents share with their replacements."""
 
     generations: tuple[Generation, Generation]
     owners: list[DiskContents | None]
@@ -127,6 +130,7 @@ class DiskContents:
         # Staged objects by key; None for current contents.
         self._staged: dict[str, _Staged] | None = None
         self._staged_version = ""
+        self._staged_bytes = 0
         # The highest name in the staged generation.
         self._last = b""
         # True if a writer has not written any object yet. A first list asks for each
@@ -433,6 +437,10 @@ class DiskContents:
         with self._env.read():
             return self.generation.values(name_of(key))
 
+    def damaged(self, what: str, why: object) -> CacheError:
+        """Return the error for damaged data, see `Environment.damaged`."""
+        return self._env.damaged(what, why)
+
     # ------------------------------------------------------------ writes, one loop
 
     @contextmanager
@@ -503,7 +511,8 @@ class DiskContents:
         staged = self._staged
         if staged is not None:
             staged[key] = _Staged(obj, values)
-            if len(staged) >= BATCH:
+            self._staged_bytes += len(obj.body)
+            if len(staged) >= BATCH or self._staged_bytes >= BATCH_BYTES:
                 self.flush()
 
         elif self._transaction is not None:
@@ -547,6 +556,7 @@ class DiskContents:
 
         self._last = max(self._last, batch[-1][0])
         staged.clear()
+        self._staged_bytes = 0
 
     def replacement(self) -> DiskContents:
         """Return empty contents with the same indexes, to replace these in one step.
@@ -750,6 +760,9 @@ class DiskContents:
                         self._complete.add(name)
 
             self._set_header(indexes=self._stored_indexes())
+            unfinished = self._shared.generations[1 - header.generation]
+            if unfinished.count():  # a list that the last writer did not end
+                unfinished.clear()
 
     def _stored_indexes(self) -> dict[str, tuple[int, str]]:
         """Return number and print of each complete index that is written, by name."""
