@@ -361,6 +361,7 @@ class Follower:
     def _slice(self, over: Callable[[], bool], *, walk: bool = True) -> float:
         """Do the work of one slice; return the seconds until the next one."""
         told = self.position, self._header.version
+        self._drop_removed()
         with self._env.read():
             header = self._header = self._env.header
             changed = self._read_writer()
@@ -388,6 +389,13 @@ class Follower:
             self._on_change()
 
         return pause
+
+    def _drop_removed(self) -> None:
+        """Forget the listeners that were removed: nothing may be queued for them."""
+        present: set[_Sink] = {*self._processor.listeners, self._indexes}
+        for walks in (self._starting, self._resyncs):
+            for sink in [it for it in walks if it not in present]:
+                del walks[sink]
 
     def _read_writer(self) -> bool:
         """Read the state of the writer; return True if it has changed but for times."""
@@ -604,7 +612,6 @@ class Follower:
     def _walk(self, over: Callable[[], bool]) -> bool:
         """Tell the next objects to all sinks with room; return False if time was up."""
         for walks in (self._starting, self._resyncs):
-            self._drop_removed(walks)
             while ready := self._ready(walks):
                 for sinks in _together(ready):
                     self._step(walks, sinks)
@@ -612,15 +619,6 @@ class Follower:
                         return False
 
         return True
-
-    def _drop_removed(self, walks: dict[_Sink, _Walk]) -> None:
-        """Forget the listeners that were removed."""
-        if not walks:
-            return
-
-        present: set[_Sink] = {*self._processor.listeners, self._indexes}
-        for sink in [it for it in walks if it not in present]:
-            del walks[sink]
 
     def _ready(self, walks: dict[_Sink, _Walk]) -> dict[_Sink, _Walk]:
         """Return the walks that may go on now."""

@@ -285,12 +285,14 @@ async def test_handler_that_is_removed_while_it_starts_gets_no_more(
         listener = rig.listen(slow)
         await asyncio.sleep(0.1)
         rig.processor.remove(listener)
+        rig.put(thing("p0000", 2))
         with pytest.raises(InformerStopped):
             await listener.wait_synced()
 
         await asyncio.sleep(1)
         assert rig.follower.starting == {}
         assert len(slow.record) < 20
+        assert slow.record.count("p0000") == 1
 
 
 async def test_handler_of_a_confirmed_empty_store_is_synced(followed: Open) -> None:
