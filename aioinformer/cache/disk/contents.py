@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import lmdb
 
     from aioinformer.cache.disk.environment import Environment
+    from aioinformer.cache.disk.indexes import Entries
     from aioinformer.cache.disk.records import Records
     from aioinformer.cache.index import Index, IndexFunction, Packed
     from aioinformer.cache.interface import Building, Contents, IndexReads
@@ -171,7 +172,12 @@ class DiskContents:
         """
         numbers = self._numbers()
         return {
-            name: self._index(name, function, numbers.get(name, 0))
+            name: DiskIndex(
+                self,
+                function,
+                partial(self._entries, name, function),
+                numbers.get(name, 0),
+            )
             for name, function in list(self._functions.items())
             if self._number is None or name in numbers or _by_key(function)
         }
@@ -291,21 +297,20 @@ class DiskContents:
 
         return found
 
-    def _index(
-        self, name: str, function: IndexFunction[KubeObject], number: int
-    ) -> DiskIndex:
+    def _entries(self, name: str, function: IndexFunction[KubeObject]) -> Entries:
+        """Return the entries of an index, in the transaction that reads them."""
         if _by_key(function):
-            return DiskIndex(self, function, partial(Namespaces, self))
+            return Namespaces(self)
 
-        if number:
-            stored = partial(StoredEntries, self, number)
-            return DiskIndex(self, function, stored, number)
+        number = self._numbers().get(name)
+        if number is not None:
+            return StoredEntries(self, number)
 
         private = self._private.complete.get(name)
         if private is not None:
-            return DiskIndex(self, function, partial(PrivateEntries, private))
+            return PrivateEntries(private)
 
-        return DiskIndex(self, function, partial(self._scanned, name, function))
+        return self._scanned(name, function)
 
     def _scanned(
         self, name: str, function: IndexFunction[KubeObject]

@@ -318,6 +318,17 @@ def test_reader_keeps_an_index_that_a_new_writer_does_not_have(disk: Disk) -> No
     assert buckets(reader, "tag")["tag-3"] == keys_with_tag(things(), "tag-3")
 
 
+def test_index_that_a_reader_has_got_survives_another_writer(disk: Disk) -> None:
+    listed(disk.writer(), things())
+    reader = disk.reader()
+    tags = reader.indexes["tag"].buckets
+    assert tags["tag-3"].keys() == keys_with_tag(things(), "tag-3")
+    disk.writer({})
+    assert tags["tag-3"].keys() == keys_with_tag(things(), "tag-3")
+    listed(disk.writer(), things(4))
+    assert tags["tag-3"].keys() == {"shop/t0003"}
+
+
 def test_reader_builds_added_index_and_follows_changes_meanwhile(disk: Disk) -> None:
     writer = listed(disk.writer(), things())
     reader = disk.reader()
