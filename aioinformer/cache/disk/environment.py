@@ -85,7 +85,7 @@ class Environment:
     """
 
     path: Path
-    """Directory with `data.mdb`, `lock.mdb`, `writer.lock` and `readers/`."""
+    """Directory with `data.mdb`, `lock.mdb`, `session`, locks, and `readers/`."""
 
     users: int
     """Number of users in this process."""
