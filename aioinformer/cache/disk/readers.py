@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import secrets
 import socket
@@ -19,6 +18,9 @@ from weakref import WeakSet
 
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import CacheError
+
+with contextlib.suppress(ImportError):  # on Windows, there are no caches
+    import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
