@@ -168,6 +168,16 @@ def test_missing_entry_is_an_error(env: Environment) -> None:
         written.read()
 
 
+def test_damaged_entry_is_an_error(env: Environment) -> None:
+    written = Written(env)
+    written.append(Added(A1))
+    with env.write() as txn:
+        txn.put((1).to_bytes(8, "big"), b"\xffdamaged", db=env.database("journal"))
+
+    with pytest.raises(CacheError, match="entry 1 of the journal is damaged"):
+        written.read()
+
+
 # ---------------------------------------------------------------- bounds
 
 
