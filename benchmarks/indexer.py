@@ -132,7 +132,7 @@ def reads(size: int, repeats: Repeats) -> Times:
     pods = encoded_pods(size)
     indexer = filled(pods)
     # The checks of an informer's lister: whether it runs and, on request, its age.
-    lister = Lister(indexer, lambda namespace: None, lambda age, namespace: None)
+    lister = Lister(indexer, _live, lambda age, namespace: None)
     drawn = random.Random(size)
 
     def times(read: Callable[[str], object], values: list[str]) -> float:
@@ -178,6 +178,10 @@ def filled(pods: list[bytes]) -> Indexer[KubeObject]:
     )
     indexer.replace(objects, "1")
     return indexer
+
+
+def _live(namespace: str | None, *, unconfirmed: bool = False) -> None:
+    """Accept every read."""
 
 
 def _seconds_for_each(read: Callable[[str], object], arguments: Sequence[str]) -> float:

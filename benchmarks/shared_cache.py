@@ -104,7 +104,7 @@ SHARES = {"p50": 0.5, "p99": 0.99}
 def measure(options: Options) -> Iterator[Figure]:
     sizes = QUICK if options.quick else FULL
     pods = list(on_nodes(encoded_pods(sizes.pods)))
-    contestants = [OURS, EACH, EACH_COMPRESSED]
+    contestants = [OURS, EACH] if options.quick else [OURS, EACH, EACH_COMPRESSED]
     why = missing()
     if not why:
         contestants.append(REDIS)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from aioinformer.cache.disk.columns import Columns
 from aioinformer.cache.disk.indexes import entry_of, number_of
 from aioinformer.cache.disk.records import key_of, labels_text
 from aioinformer.cache.index import unpack_values
@@ -56,7 +57,9 @@ def problems(env: Environment, records: Records) -> Iterator[str]:
         if header.listed and not header.version:
             yield "header: a list is stored, but no version"
 
-        checked = _Objects(txn, header, records, index, _labels(txn, columns))
+        checked = _Objects(
+            txn, header, records, index, Columns(env, columns).stored(txn)
+        )
         yield from checked.problems(objects)
         yield from _journal(txn, header, journal, entries, records)
 
@@ -137,17 +140,6 @@ class _Objects:
         """Return the number of entries of the indexes that are kept."""
         with self._txn.cursor(self._index) as cursor:
             return sum(number_of(entry) in self._names for entry, _ in cursor)
-
-
-def _labels(txn: lmdb.Transaction[bytes], columns: Any) -> dict[bytes, bytes]:
-    """Return the labels in the columns, by key, both as JSON."""
-    found: dict[bytes, bytes] = {}
-    with txn.cursor(columns) as cursor:
-        for text in cursor.iternext(keys=False):
-            lines = text.split(b"\n")
-            found.update(zip(lines[::2], lines[1::2], strict=True))
-
-    return found
 
 
 def _journal(

@@ -25,7 +25,9 @@ Kind = Literal["memory", "disk"]
 KINDS: tuple[Kind, ...] = ("memory", "disk")
 
 
-def made(key: str, version: int = 1, *, node: str = "", **labels: str) -> KubeObject:
+def made(
+    key: str, version: int | str = 1, *, node: str = "", **labels: str
+) -> KubeObject:
     """Make an object; its uid follows from its key."""
     namespace, slash, name = key.rpartition("/")
     metadata: dict[str, Any] = {"name": name, "uid": f"uid of {key}"}

@@ -20,6 +20,7 @@ from queue_helpers import error_in_thread
 
 from aioinformer.errors import InformerStopped, InternalError, OptionsError, WrongLoop
 from aioinformer.informer import Added, Updated
+from aioinformer.informer.namespace_sources import NamespaceSource
 
 if TYPE_CHECKING:
     from aioinformer.informer.handlers.registration import Events
@@ -268,7 +269,9 @@ async def test_error_that_ended_the_informer_is_the_cause() -> None:
     async def dies(*_: object, **__: object) -> None:
         raise bug
 
-    pods._sources.all[0].pipeline.commit = dies  # type: ignore[method-assign]
+    (source,) = pods._sources.all
+    assert isinstance(source, NamespaceSource)
+    source.pipeline.commit = dies  # type: ignore[method-assign]
     async with pods.events() as events:
         task = asyncio.create_task(pods.run())
         with pytest.raises(InformerStopped) as raised:

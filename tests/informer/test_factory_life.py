@@ -19,6 +19,7 @@ from aioinformer.errors import (
     OptionsError,
 )
 from aioinformer.informer import SharedInformerFactory
+from aioinformer.informer.namespace_sources import NamespaceSource
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -353,7 +354,9 @@ async def test_informer_that_dies_of_a_base_exception_ends_no_other(
     async def fail(*_: object, **__: object) -> NoReturn:
         raise Foreign
 
-    monkeypatch.setattr(pods._sources.all[0].pipeline, "stage", fail)
+    (source,) = pods._sources.all
+    assert isinstance(source, NamespaceSource)
+    monkeypatch.setattr(source.pipeline, "stage", fail)
     await factory.start()
     await nodes.wait_synced()
     assert isinstance(await factory.failed(), Foreign)

@@ -11,6 +11,7 @@ from namespace_helpers import keys, of, slow_machine, two
 from pipeline_helpers import View
 
 from aioinformer.cache import index_by
+from aioinformer.informer.namespace_sources import NamespaceSource
 
 if TYPE_CHECKING:
     import pytest
@@ -154,7 +155,11 @@ async def test_change_during_a_relist_of_another_namespace_is_kept(
 
 
 def sources(pods: SharedInformer) -> dict[str, Any]:
-    return {str(it.namespace): it.reflector._source for it in pods._sources.all}
+    return {
+        str(it.namespace): it.reflector._source
+        for it in pods._sources.all
+        if isinstance(it, NamespaceSource)
+    }
 
 
 async def test_index_added_during_a_relist_is_complete(

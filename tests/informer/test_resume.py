@@ -147,7 +147,7 @@ async def test_another_cluster_with_higher_versions_is_compared() -> None:
         assert len(made.store.objects) == 50
 
 
-async def test_restored_backup_is_noticed_by_its_next_event() -> None:
+async def test_restored_backup_is_noticed_after_seconds() -> None:
     async with world() as made:
         backup = made.server.snapshot()
         made.create("c", "d", "e")
@@ -158,7 +158,7 @@ async def test_restored_backup_is_noticed_by_its_next_event() -> None:
         async with made.program() as program:
             assert "shop/c" in made.store.objects
             made.create("f")
-            await asyncio.sleep(70)
+            await asyncio.sleep(10)
             assert made.store.objects == made.expected
             assert program.reflector.history_resets == 1
 

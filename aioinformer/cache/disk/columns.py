@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from aioinformer.cache.disk.records import labels_text
-from aioinformer.errors import CacheError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import lmdb
 
+    from aioinformer.cache.disk.environment import Environment
+    from aioinformer.errors import CacheError
     from aioinformer.model.selectors import LabelSelector
 
 __all__ = ["Columns"]
@@ -28,6 +29,8 @@ SPARSE: Final = CHUNK * 3 // 4
 _NUMBER: Final = Struct(">I")
 
 _TAB: Final = b"\t"
+
+_DAMAGES: Final = (ValueError, msgspec.MsgspecError)
 
 _json_string: Final = msgspec.json.Encoder().encode
 _read_key: Final = msgspec.json.Decoder(str).decode
@@ -45,10 +48,12 @@ class Columns:
     Changes are collected by chunk; `flush()` writes them.
 
     Args:
+        env: Environment.
         database: Database of the chunks.
     """
 
-    def __init__(self, database: Any) -> None:
+    def __init__(self, env: Environment, database: Any) -> None:
+        self._env = env
         self._database = database
         # Changed chunks: labels by key, both as JSON.
         self._changed: dict[int, dict[bytes, bytes]] = {}
@@ -107,9 +112,15 @@ class Columns:
         chunk = self._changed.get(number)
         if chunk is None:
             text = txn.get(_NUMBER.pack(number), b"", self._database)
-            chunk = {
-                key: labels for labels, keys in _sets(text) for key in keys.split(_TAB)
-            }
+            try:
+                chunk = {
+                    key: labels
+                    for labels, keys in _sets(text)
+                    for key in keys.split(_TAB)
+                }
+            except _DAMAGES as exc:
+                raise self._damaged(exc) from exc
+
             self._changed[number] = chunk
 
         return chunk
@@ -135,6 +146,19 @@ class Columns:
 
         return max(stored, *self._changed) if self._changed else stored
 
+    def stored(self, txn: lmdb.Transaction[bytes]) -> dict[bytes, bytes]:
+        """Return the stored labels of all objects by key, both as JSON, to check them."""
+        found: dict[bytes, bytes] = {}
+        with txn.cursor(self._database) as cursor:
+            for text in cursor.iternext(keys=False):
+                try:
+                    for labels, keys in _sets(text):
+                        found.update(dict.fromkeys(keys.split(_TAB), labels))
+                except _DAMAGES as exc:
+                    raise self._damaged(exc) from exc
+
+        return found
+
     # ------------------------------------------------------------ search
 
     def search(
@@ -142,27 +166,40 @@ class Columns:
         txn: lmdb.Transaction[bytes],
         selector: LabelSelector,
         namespace: str | None,
-    ) -> Iterator[str]:
-        """Yield the keys of the objects whose labels match, in a transaction.
+    ) -> list[str]:
+        """Return the keys of the objects whose labels match.
 
         Args:
             txn: Transaction.
             selector: Selector, not empty.
             namespace: Namespace of the objects; None or empty for all.
+
+        Raises:
+            CacheError: If a chunk is damaged.
         """
         texts = _texts(selector)
         answers = _Answers(selector)
         prefix = _json_string(f"{namespace}/")[:-1] if namespace else b""
+        found: list[bytes] = []
         with txn.cursor(self._database) as cursor:
             for text in cursor.iternext(keys=False):
                 if texts and not any(it in text for it in texts):
                     continue
 
-                for labels, keys in _sets(text):
-                    if answers[labels]:
-                        for key in keys.split(_TAB):
-                            if key.startswith(prefix):
-                                yield _read_key(key)
+                try:
+                    for labels, keys in _sets(text):
+                        if answers[labels]:
+                            found += keys.split(_TAB)
+                except _DAMAGES as exc:
+                    raise self._damaged(exc) from exc
+
+        try:
+            return [_read_key(key) for key in found if key.startswith(prefix)]
+        except _DAMAGES as exc:
+            raise self._damaged(exc) from exc
+
+    def _damaged(self, why: Exception) -> CacheError:
+        return self._env.damaged("label chunk", why)
 
 
 def _written(chunk: dict[bytes, bytes]) -> bytes:
@@ -191,12 +228,7 @@ class _Answers(dict[bytes, bool]):
         self._matches = selector.matches
 
     def __missing__(self, labels: bytes) -> bool:
-        try:
-            found = self._matches(_read_labels(labels))
-        except msgspec.DecodeError as exc:
-            raise CacheError(f"labels in the store are damaged: {exc}") from exc
-
-        self[labels] = found
+        found = self[labels] = self._matches(_read_labels(labels))
         return found
 
 

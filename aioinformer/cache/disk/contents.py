@@ -38,10 +38,11 @@ if TYPE_CHECKING:
     import lmdb
 
     from aioinformer.cache.disk.environment import Environment
+    from aioinformer.cache.disk.indexes import Entries
     from aioinformer.cache.disk.records import Records
     from aioinformer.cache.index import Index, IndexFunction, Packed
     from aioinformer.cache.interface import Building, Contents, IndexReads
-    from aioinformer.errors import HandlerError
+    from aioinformer.errors import CacheError, HandlerError
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.selectors import LabelSelector
 
@@ -50,6 +51,9 @@ __all__ = ["DiskContents"]
 BATCH: Final = 64
 """Objects of a list that are written in one transaction: it takes about a millisecond,
 and other tasks run between two of them."""
+
+BATCH_BYTES: Final = 2**20
+"""Size of stored bodies from which a transaction has fewer objects."""
 
 _SMALL_NAMESPACE: Final = 2000
 """Objects of a namespace whose records are searched. In a larger one, all label columns
@@ -66,7 +70,7 @@ class _Staged(NamedTuple):
 
 
 class _Shared(NamedTuple):
-    """What contents share with their replacements."""
+    """State that contents share with their replacements."""
 
     generations: tuple[Generation, Generation]
     owners: list[DiskContents | None]
@@ -127,6 +131,7 @@ class DiskContents:
         # Staged objects by key; None for current contents.
         self._staged: dict[str, _Staged] | None = None
         self._staged_version = ""
+        self._staged_bytes = 0
         # The highest name in the staged generation.
         self._last = b""
         # True if a writer has not written any object yet. A first list asks for each
@@ -167,7 +172,12 @@ class DiskContents:
         """
         numbers = self._numbers()
         return {
-            name: self._index(name, function, numbers.get(name, 0))
+            name: DiskIndex(
+                self,
+                function,
+                partial(self._entries, name, function),
+                numbers.get(name, 0),
+            )
             for name, function in list(self._functions.items())
             if self._number is None or name in numbers or _by_key(function)
         }
@@ -287,21 +297,20 @@ class DiskContents:
 
         return found
 
-    def _index(
-        self, name: str, function: IndexFunction[KubeObject], number: int
-    ) -> DiskIndex:
+    def _entries(self, name: str, function: IndexFunction[KubeObject]) -> Entries:
+        """Return the entries of an index, in the transaction that reads them."""
         if _by_key(function):
-            return DiskIndex(self, function, partial(Namespaces, self))
+            return Namespaces(self)
 
-        if number:
-            stored = partial(StoredEntries, self, number)
-            return DiskIndex(self, function, stored, number)
+        number = self._numbers().get(name)
+        if number is not None:
+            return StoredEntries(self, number)
 
         private = self._private.complete.get(name)
         if private is not None:
-            return DiskIndex(self, function, partial(PrivateEntries, private))
+            return PrivateEntries(private)
 
-        return DiskIndex(self, function, partial(self._scanned, name, function))
+        return self._scanned(name, function)
 
     def _scanned(
         self, name: str, function: IndexFunction[KubeObject]
@@ -433,6 +442,10 @@ class DiskContents:
         with self._env.read():
             return self.generation.values(name_of(key))
 
+    def damaged(self, what: str, why: object) -> CacheError:
+        """Return the error for damaged data, see `Environment.damaged`."""
+        return self._env.damaged(what, why)
+
     # ------------------------------------------------------------ writes, one loop
 
     @contextmanager
@@ -503,7 +516,8 @@ class DiskContents:
         staged = self._staged
         if staged is not None:
             staged[key] = _Staged(obj, values)
-            if len(staged) >= BATCH:
+            self._staged_bytes += len(obj.body)
+            if len(staged) >= BATCH or self._staged_bytes >= BATCH_BYTES:
                 self.flush()
 
         elif self._transaction is not None:
@@ -547,6 +561,7 @@ class DiskContents:
 
         self._last = max(self._last, batch[-1][0])
         staged.clear()
+        self._staged_bytes = 0
 
     def replacement(self) -> DiskContents:
         """Return empty contents with the same indexes, to replace these in one step.
@@ -750,6 +765,9 @@ class DiskContents:
                         self._complete.add(name)
 
             self._set_header(indexes=self._stored_indexes())
+            unfinished = self._shared.generations[1 - header.generation]
+            if unfinished.count():  # a list that the last writer did not end
+                unfinished.clear()
 
     def _stored_indexes(self) -> dict[str, tuple[int, str]]:
         """Return number and print of each complete index that is written, by name."""

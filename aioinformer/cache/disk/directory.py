@@ -10,7 +10,7 @@ import stat
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import CacheError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenLock", "WriterLock", "safe_directory", "set_aside"]
 
-logger = guarded_logger(__name__)
+logger: Final = guarded_logger(__name__)
 
 DATA = "data.mdb"
 LOCK = "lock.mdb"

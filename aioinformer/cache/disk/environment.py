@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import mmap
 import os
-import resource
-import sys
 import threading
 import time
-import weakref
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,28 +13,24 @@ import msgspec
 
 from aioinformer.cache.disk.data_file import EARLY_SECONDS, Session, boot_id, doubt
 from aioinformer.cache.disk.directory import DATA, LOCK, READERS, OpenLock, set_aside
+from aioinformer.cache.disk.failures import cause_of, is_damage
 from aioinformer.cache.disk.header import FORMAT, Header, WriterState
+from aioinformer.cache.disk.transactions import Transactions, new_map_size
 from aioinformer.errors import CacheError, InternalError, OptionsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from contextlib import AbstractContextManager
     from pathlib import Path
-    from types import TracebackType
 
     import lmdb
 
 __all__ = ["Environment", "check_lmdb"]
 
-# Address space for the file, which takes no memory and no space on the disk.
-_MAP_SIZE = 16 * 2**30 if sys.maxsize > 2**32 else 512 * 2**20
-_SMALLEST_MAP = 16 * 2**20
 _READERS = 1024
 _DATABASES = 128
 
 # A process opens or closes a store in milliseconds, but syncs it first.
 _OPENING_SECONDS = 10.0
-_REMAP_SECONDS = 1.0
 
 _META = b"meta"
 _HEADER = b"header"
@@ -92,22 +83,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_Process.update)
 
 
-class _Thread:
-    """Transactions of one thread."""
-
-    __slots__ = ("__weakref__", "busy", "changed", "depth", "header", "outer", "txn")
-
-    def __init__(self) -> None:
-        self.txn: lmdb.Transaction[bytes] | None = None
-        self.depth = 0
-        self.busy = False
-        # In a write transaction: the read transaction around it.
-        self.outer: tuple[lmdb.Transaction[bytes] | None, int] | None = None
-        # Header of a write transaction, once it was read or written.
-        self.header: Header | None = None
-        self.changed = False
-
-
 class Environment:
     """LMDB environment in a directory of its own, shared by all users in this process.
 
@@ -137,18 +112,10 @@ class Environment:
         self.users = 1
         self._opened_at = time.monotonic()
         self._closed = False
-        self._extent = 0
         self._short = False
         self._damage = False
-        self._threads: weakref.WeakSet[_Thread] = weakref.WeakSet()
-        self._local = threading.local()
-        self._remapping = False
-        self._remap = threading.Lock()
         self._databases: dict[str, lmdb._Database] = {}
         self._naming = threading.Lock()
-        self._header: tuple[int, Header] = (-1, Header())
-        self._reading = _Block(self._begin_read, self._end_read)
-        self._writing = _Block(self._begin_write, self._end_write)
         self._data = os.fspath(path / DATA)
         self._create = create
         self._lock = OpenLock(path)
@@ -264,11 +231,10 @@ class Environment:
 
     def _map(self) -> None:
         """Open the file in LMDB, and check that it is one of ours."""
-        self._size = _map_size()
         try:
             self._env = self._lmdb.open(
                 os.fspath(self.path),
-                map_size=self._size,
+                map_size=new_map_size(),
                 mode=0o600,
                 create=False,
                 sync=False,
@@ -288,8 +254,6 @@ class Environment:
             raise self._error("open", exc) from exc
 
         try:
-            self._page = self._env.stat()["psize"]
-            self._size = self._env.info()["map_size"]
             self._env.reader_check()
             self._check_format()
         except self._failures as exc:
@@ -331,6 +295,9 @@ class Environment:
             raise _Doubtful(f"it has format {found}, and this version uses {FORMAT}")
 
         self._databases = opened
+        self._transactions = Transactions(
+            self._env, self._data, self._failures, self._check_usable, self._error
+        )
 
     def close(self) -> None:
         """Close it, unless it has other users in this process. Idempotent for the last.
@@ -386,7 +353,7 @@ class Environment:
             CacheError: If the file cannot be read, the environment is closed, or it was
                 opened before a fork. Errors of LMDB within the block become one, too.
         """
-        return self._reading
+        return self._transactions.reading
 
     def write(self) -> AbstractContextManager[lmdb.Transaction[bytes]]:
         """Begin a write transaction; nested calls join the outer one.
@@ -398,183 +365,12 @@ class Environment:
             CacheError: If the disk or the map is full, the directory has vanished, or as
                 in `read`. Nothing was written.
         """
-        return self._writing
+        return self._transactions.writing
 
     @property
     def in_write(self) -> bool:
         """True within `write()`, in this thread."""
-        return self._thread().outer is not None
-
-    def _thread(self) -> _Thread:
-        try:
-            return self._local.thread  # type: ignore[no-any-return]
-        except AttributeError:
-            thread = self._local.thread = _Thread()
-            with self._remap:
-                self._threads.add(thread)
-
-            return thread
-
-    def _begin_read(self) -> lmdb.Transaction[bytes]:
-        thread = self._thread()
-        txn = thread.txn
-        if txn is None:
-            txn = thread.txn = self._begin(thread, write=False)
-
-        thread.depth += 1
-        return txn
-
-    def _end_read(self, exc: BaseException | None) -> None:
-        thread = self._thread()
-        thread.depth -= 1
-        if thread.depth == 0 and thread.txn is not None:
-            txn, thread.txn = thread.txn, None
-            txn.abort()
-            thread.busy = False
-
-        if isinstance(exc, self._failures):
-            raise self._error("read", exc) from exc
-
-    def _begin_write(self) -> lmdb.Transaction[bytes]:
-        thread = self._thread()
-        if thread.outer is not None and thread.txn is not None:
-            thread.depth += 1
-            return thread.txn
-
-        if self._pid == _Process.id and not self._closed:
-            if _device_and_inode(self._data) != self._identity[1]:
-                self.check()
-
-            if not thread.depth:
-                self._grow()
-
-        txn = self._begin(thread, write=True)
-        thread.outer = thread.txn, thread.depth
-        thread.txn, thread.depth = txn, 1
-        return txn
-
-    def _end_write(self, exc: BaseException | None) -> None:
-        thread = self._thread()
-        thread.depth -= 1
-        if thread.depth == 0 and thread.outer is not None and thread.txn is not None:
-            txn, header = thread.txn, thread.header if thread.changed else None
-            thread.txn, thread.depth = thread.outer
-            thread.outer, thread.header, thread.changed = None, None, False
-            try:
-                if exc is not None:
-                    txn.abort()
-                else:
-                    number = txn.id()
-                    txn.commit()
-                    if header is not None:
-                        self._header = number, header
-
-                    self._extend()
-            except self._failures as failure:
-                raise self._error("write", failure) from failure
-            finally:
-                thread.busy = thread.depth > 0
-
-        if isinstance(exc, self._failures):
-            raise self._error("write", exc) from exc
-
-    def _extend(self) -> None:
-        """Extend the file to its last page.
-
-        LMDB does not write pages at the end that were used and freed within one
-        transaction. Then the file looks as if it had been truncated.
-        """
-        used = self.used
-        if used <= self._extent:
-            return
-
-        # The transaction before was committed, whatever happens here.
-        with contextlib.suppress(OSError, self._failures):
-            self._extent = os.lstat(self._data).st_size
-            if self._extent >= used:
-                return
-
-            # In a transaction, so that no other process adds pages that would be cut off.
-            txn = self._env.begin(write=True)
-            try:
-                used = self.used
-                if os.lstat(self._data).st_size < used:
-                    os.truncate(self._data, used)
-            finally:
-                txn.abort()
-
-    def _begin(self, thread: _Thread, *, write: bool) -> lmdb.Transaction[bytes]:
-        if self._closed or self._pid != _Process.id:
-            self._check_process()
-
-        verb = "write" if write else "read"
-        try:
-            return self._begin_now(thread, write=write)
-        except self._lmdb.MapResizedError as exc:
-            if thread.depth:
-                raise self._error(verb, exc) from exc
-        except self._failures as exc:
-            raise self._error(verb, exc) from exc
-
-        # Another process has made the file larger than the map of this one.
-        self._enlarge(_REMAP_SECONDS)
-        try:
-            return self._begin_now(thread, write=write)
-        except self._failures as exc:
-            raise self._error(verb, exc) from exc
-
-    def _begin_now(self, thread: _Thread, *, write: bool) -> lmdb.Transaction[bytes]:
-        thread.busy = True
-        while self._remapping and not thread.depth:
-            thread.busy = False
-            with self._remap:  # wait for its end
-                thread.busy = True
-
-        try:
-            txn: lmdb.Transaction[bytes] = self._env.begin(write=write)
-        except self._failures:
-            thread.busy = thread.depth > 0
-            raise
-
-        return txn
-
-    def _grow(self) -> None:
-        """Enlarge the map ahead of need: a full one would end a transaction."""
-        if self.used * 2 > self._size:
-            self._enlarge(0)
-
-    def _enlarge(self, seconds: float) -> None:
-        """Enlarge the map, once no thread has a transaction, or else not at all."""
-        with self._remap:
-            size = self._larger_map()
-            if size <= self._size:
-                return
-
-            self._remapping = True
-            try:
-                pause = threading.Event()
-                for _ in range(int(seconds * 1000) + 1):
-                    if not any(thread.busy for thread in self._threads):
-                        self._env.set_mapsize(size)
-                        self._size = size
-                        return
-
-                    pause.wait(0.001)
-            except self._failures as exc:
-                raise self._error("map", exc) from exc
-            finally:
-                self._remapping = False
-
-    def _larger_map(self) -> int:
-        """Return the size of a larger map; that of this one if none is possible."""
-        used = self.used
-        for size in (2 * max(used, self._size), used + used // 4):
-            pages = -(-size // mmap.ALLOCATIONGRANULARITY)
-            size = pages * mmap.ALLOCATIONGRANULARITY
-            if size > self._size and _may_map(size - self._size):
-                return size
-
-        return self._size
+        return self._transactions.thread.outer is not None
 
     # -------------------------------------------------------- contents
 
@@ -597,7 +393,7 @@ class Environment:
         if found is not None:
             return found
 
-        if self._thread().depth:
+        if self._transactions.thread.depth:
             raise InternalError(f"database {name!r} is opened within a transaction")
 
         if not self._create:
@@ -615,10 +411,10 @@ class Environment:
     @property
     def header(self) -> Header:
         """Header as of the current transaction, or the newest one."""
-        thread = self._thread()
+        thread = self._transactions.thread
         txn = thread.txn
         if txn is None:
-            with self._reading:
+            with self._transactions.reading:
                 return self.header
 
         if thread.outer is not None:
@@ -628,10 +424,10 @@ class Environment:
             return thread.header
 
         number = txn.id()
-        known, header = self._header
+        known, header = self._transactions.newest
         if known != number:
             header = self._read_header(txn)
-            self._header = number, header
+            self._transactions.newest = number, header
 
         return header
 
@@ -643,8 +439,8 @@ class Environment:
 
     def set_header(self, header: Header) -> None:
         """Write the header, in the current write transaction."""
-        thread = self._thread()
-        self._put(thread, _HEADER, header)
+        thread = self._transactions.thread
+        self._put(_HEADER, header)
         thread.header = header
         thread.changed = True
 
@@ -655,7 +451,7 @@ class Environment:
         Of a writer before the last start of the machine, only the counters are left:
         its times are those of another clock.
         """
-        with self._reading as txn:
+        with self._transactions.reading as txn:
             stored = txn.get(_WRITER, None, self._meta)
             try:
                 state = WriterState() if stored is None else _decode_writer(stored)
@@ -670,9 +466,10 @@ class Environment:
     def set_writer_state(self, state: WriterState) -> None:
         """Write the state of the writer, in the current write transaction."""
         state = msgspec.structs.replace(state, boot=self._boot)
-        self._put(self._thread(), _WRITER, state)
+        self._put(_WRITER, state)
 
-    def _put(self, thread: _Thread, key: bytes, record: msgspec.Struct) -> None:
+    def _put(self, key: bytes, record: msgspec.Struct) -> None:
+        thread = self._transactions.thread
         if thread.outer is None or thread.txn is None:
             raise InternalError(f"{key.decode()} is written outside of a transaction")
 
@@ -731,12 +528,12 @@ class Environment:
     @property
     def used(self) -> int:
         """Bytes of the file that are in use, or were and can be used again."""
-        return int((self._env.info()["last_pgno"] + 1) * self._page)
+        return self._transactions.used
 
     @property
     def map_size(self) -> int:
         """Bytes of address space: the file grows up to there."""
-        return self._size
+        return self._transactions.map_size
 
     def reader_check(self) -> int:
         """Free the slots of dead readers in LMDB's table; return their number.
@@ -781,6 +578,14 @@ class Environment:
             for path in (self.path, self._data, self.path / LOCK)
         )
 
+    def _check_usable(self, write: bool) -> None:
+        """Check the process, and for a write also that its file is still there."""
+        if self._closed or self._pid != _Process.id:
+            self._check_process()
+
+        if write and _device_and_inode(self._data) != self._identity[1]:
+            self.check()
+
     def _check_process(self) -> None:
         if self._pid != _Process.id:
             raise CacheError(
@@ -792,124 +597,12 @@ class Environment:
             raise CacheError(f"the cache {self.path} is closed")
 
     def _error(self, verb: str, exc: Exception) -> CacheError:
-        kinds = {kind.__name__ for kind in type(exc).__mro__}
-        if kinds & _DAMAGES:
-            self._damage = True
-
-        number = getattr(exc, "code", None) or getattr(exc, "errno", None)
-        cause = next((_CAUSES[name] for name in _CAUSES if name in kinds), None)
-        cause = cause or _CAUSES_BY_NUMBER.get(number or 0) or f"{exc}"
-        return CacheError(f"cannot {verb} the cache {self.path}: {cause}")
+        self._damage = self._damage or is_damage(exc)
+        return CacheError(f"cannot {verb} the cache {self.path}: {cause_of(exc)}")
 
 
 class _Doubtful(Exception):
     """File that LMDB has opened, but is not one of ours."""
-
-
-class _Block:
-    """Context manager of all transactions of a kind; their state is that of a thread."""
-
-    __slots__ = ("_begin", "_end")
-
-    def __init__(
-        self,
-        begin: Callable[[], lmdb.Transaction[bytes]],
-        end: Callable[[BaseException | None], None],
-    ) -> None:
-        self._begin = begin
-        self._end = end
-
-    def __enter__(self) -> lmdb.Transaction[bytes]:
-        return self._begin()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._end(exc)
-
-
-_FULL = (
-    "no space is left on its disk, or a quota or limit of the file size is reached. Free "
-    "some space, or choose a larger volume for cache_dir"
-)
-_DAMAGED = (
-    "the file is damaged. The next process that opens it alone starts a new one. Check "
-    "the disk"
-)
-_CAUSES = {
-    "MapFullError": (
-        "its map is full, and the limit of the address space forbids a larger one. Raise "
-        "that limit (ulimit -v)"
-    ),
-    "MapResizedError": (
-        "another process has made the file larger than this process may map. Raise the "
-        "limit of the address space (ulimit -v)"
-    ),
-    "ReadersFullError": (
-        f"{_READERS} transactions are open. Use it from fewer processes or threads"
-    ),
-    "DbsFullError": f"it has {_DATABASES} databases. Use fewer indexes",
-    "ReadonlyError": "it was opened to be read only",
-    "LockError": (
-        "another container uses it, with the same process id. Let the containers share "
-        "their process ids (shareProcessNamespace: true), or give each a cache_dir of "
-        "its own"
-    ),
-    "CorruptedError": _DAMAGED,
-    "PageNotFoundError": _DAMAGED,
-    "BadChecksumError": _DAMAGED,
-    "PanicError": (
-        "an earlier write failed while it was half done. Restart the process to use a "
-        "cache again"
-    ),
-    "DiskError": _FULL,
-}
-_DAMAGES = {"CorruptedError", "PageNotFoundError", "BadChecksumError"}
-_CAUSES_BY_NUMBER = {
-    errno.ENOSPC: _FULL,
-    errno.EDQUOT: _FULL,
-    errno.EFBIG: _FULL,
-    # After the part of a write for which there was space.
-    errno.EIO: (
-        "its disk is full or fails. Free some space, or choose a larger volume for "
-        "cache_dir"
-    ),
-    errno.EROFS: "its file system is read-only. Choose another cache_dir",
-    errno.EACCES: (
-        f"the user {os.geteuid()} has no permission. Correct that, or choose another "
-        "cache_dir"
-    ),
-    errno.ENOENT: "its directory was removed. Restart the process to use a cache again",
-    errno.ENOMEM: (
-        "there is not enough memory or address space. Raise the limit (ulimit -v)"
-    ),
-}
-
-
-def _map_size() -> int:
-    """Return the address space to reserve for the file."""
-    size = _MAP_SIZE
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit != resource.RLIM_INFINITY:
-        size = min(size, limit // 4 // mmap.PAGESIZE * mmap.PAGESIZE)
-
-    while size > _SMALLEST_MAP and not _may_map(size):
-        size //= 2
-
-    return max(size, _SMALLEST_MAP)
-
-
-def _may_map(size: int) -> bool:
-    """Return True if there is as much address space left."""
-    try:
-        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ).close()
-    except (OSError, ValueError, OverflowError):
-        return False
-
-    return True
 
 
 def _device_and_inode(path: Path | str) -> tuple[int, int] | None:

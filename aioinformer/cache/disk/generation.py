@@ -42,7 +42,7 @@ class Generation:
         self._objects = env.database(f"o{number}")
         self._entries = env.database(f"x{number}", dupsort=True)
         self._labels = env.database(f"c{number}")
-        self.columns: Columns = Columns(self._labels)
+        self.columns: Columns = Columns(self._env, self._labels)
         """Label columns; changes are written by their `flush()`."""
 
     # ------------------------------------------------------------ reads
@@ -218,7 +218,7 @@ class Generation:
 
             self._records.forget(self.number)
 
-        self.columns = Columns(self._labels)
+        self.columns = Columns(self._env, self._labels)
 
 
 def _entries(values: Mapping[int, Packed]) -> set[bytes]:

@@ -287,9 +287,14 @@ class StoredEntries:
         if len(entry) <= _NUMBER.size + LONGEST_VALUE:
             return str(entry[_NUMBER.size :], "utf-8")
 
+        # Of a long value, the entry has only the beginning.
         values = self._contents.generation.values(name).get(self._number)
-        same = (it for it in unpack_values(values) if _entry(self._number, it) == entry)
-        return next(same)
+        for value in unpack_values(values):
+            if _entry(self._number, value) == entry:
+                return value
+
+        why = f"object {name!r} does not have the value"
+        raise self._contents.damaged("index", why)
 
 
 def _entry(number: int, value: str) -> bytes:

@@ -115,7 +115,9 @@ class PrivateBuilding:
 
     def begin(self) -> None:
         """Begin, or begin again, as the objects were replaced."""
-        self.indexes = {name: private_index() for name in self._functions}
+        self.indexes: dict[str, Index[str]] = {
+            name: private_index() for name in self._functions
+        }
         # Name of the last object that was indexed.
         self._after: bytes | None = None
 

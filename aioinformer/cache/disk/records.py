@@ -115,10 +115,12 @@ class Records:
         self._labels = LabelTable()
         self._plain = ObjectContext(resource=resource)
         self._contexts: dict[int, ObjectContext] = {_PLAIN: self._plain}
-        # The last write transaction, and the dictionaries that are known to be stored
-        # in it, by number and generation. An aborted transaction leaves nothing wrong.
+        # The last write transaction, and the codecs whose dictionaries are known to be
+        # stored in it, with the generation. An aborted one leaves nothing wrong.
         self._transaction: lmdb.Transaction[bytes] | None = None
-        self._stored: set[tuple[int, int | None]] = set()
+        self._stored: set[tuple[Codec, int | None]] = set()
+        # Codecs whose dictionaries were compared with the stored ones.
+        self._compared: set[Codec] = set()
 
     @property
     def plain(self) -> ObjectContext:
@@ -154,7 +156,7 @@ class Records:
         if codec is not None:
             number = codec.number or _WITHOUT_DICTIONARY
             known = txn is not None and txn is self._transaction
-            if known and (number, generation) in self._stored:
+            if known and (codec, generation) in self._stored:
                 pass  # the usual case
             elif not self._keep(codec, number, generation):
                 number, body = _PLAIN, obj.raw
@@ -305,17 +307,10 @@ class Records:
                 self._transaction = txn
                 self._stored.clear()
 
-            if (number, generation) in self._stored:
+            if (codec, generation) in self._stored:
                 return True
 
-            name = _NUMBER.pack(number)
-            stored = txn.get(name, db=self._dictionaries)
-            content = codec.dictionary
-            if stored is None:
-                order = [*self._numbers(txn, _ORDER), number]
-                txn.put(name, content, db=self._dictionaries)
-                txn.put(_ORDER, _written(order), db=self._dictionaries)
-            elif stored != content:
+            if not self._is_stored(txn, codec, number):
                 return False
 
             if generation is not None:
@@ -324,11 +319,33 @@ class Records:
                     named.append(number)
                     txn.put(_named(generation), _written(named), db=self._dictionaries)
 
-            self._stored.add((number, generation))
+            self._stored.add((codec, generation))
             if number not in self._contexts:
                 self._contexts[number] = ObjectContext(codec, self._plain)
 
             return True
+
+    def _is_stored(
+        self, txn: lmdb.Transaction[bytes], codec: Codec, number: int
+    ) -> bool:
+        """Store a dictionary if it is new; return False if its number is taken."""
+        name = _NUMBER.pack(number)
+        if codec in self._compared:
+            with txn.cursor(self._dictionaries) as cursor:
+                if cursor.set_key(name):  # without a copy of it
+                    return True
+
+        stored = txn.get(name, None, self._dictionaries)
+        content = codec.dictionary
+        if stored is None:
+            order = [*self._numbers(txn, _ORDER), number]
+            txn.put(name, content, db=self._dictionaries)
+            txn.put(_ORDER, _written(order), db=self._dictionaries)
+        elif stored != content:
+            return False
+
+        self._compared.add(codec)
+        return True
 
     def _numbers(self, txn: lmdb.Transaction[bytes], name: bytes) -> list[int]:
         found = txn.get(name, b"", self._dictionaries)

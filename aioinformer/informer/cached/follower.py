@@ -12,13 +12,13 @@ import asyncio
 import contextlib
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.disk.header import WriterState
-from aioinformer.informer.cached.journal import EntryKind
+from aioinformer.informer.cached.journal import Behind, EntryKind
 from aioinformer.informer.handlers.inbox import Snapshot
 from aioinformer.informer.listwatch.watch_events import same_state
 from aioinformer.informer.notifications import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aioinformer.cache.disk.header import Header
     from aioinformer.cache.disk.readers import ReaderSlot
     from aioinformer.cache.disk.records import Records
-    from aioinformer.informer.cached.journal import Behind, Entry, Journal
+    from aioinformer.informer.cached.journal import Entry, Journal
     from aioinformer.informer.handlers.inbox import Batch
     from aioinformer.informer.handlers.listener import Listener
     from aioinformer.informer.handlers.processor import Processor
@@ -65,6 +65,11 @@ ROOM = 512
 
 # Entries, or objects, between two checks of the budget: half a millisecond.
 _CHUNK = 32
+
+# Keys of a difference between two checks: a millisecond.
+_PART = 256
+
+_NOTHING: Final = Behind(number=0, known={})
 
 
 class _Sink(Protocol):
@@ -232,6 +237,8 @@ class Follower:
         # Records that the joined listeners know, by key, after entries were trimmed
         # that they have not been told; empty for an unknown object.
         self._pending: dict[str, bytes] = {}
+        # Last part of a difference that is being read.
+        self._lost = _NOTHING
         self._gone: _Gone | None = _Gone(records.decode)
         self._wakeup = asyncio.Event()
         self._header: Header
@@ -361,6 +368,7 @@ class Follower:
     def _slice(self, over: Callable[[], bool], *, walk: bool = True) -> float:
         """Do the work of one slice; return the seconds until the next one."""
         told = self.position, self._header.version
+        self._drop_removed()
         with self._env.read():
             header = self._header = self._env.header
             changed = self._read_writer()
@@ -388,6 +396,13 @@ class Follower:
             self._on_change()
 
         return pause
+
+    def _drop_removed(self) -> None:
+        """Forget the listeners that were removed: nothing may be queued for them."""
+        present: set[_Sink] = {*self._processor.listeners, self._indexes}
+        for walks in (self._starting, self._resyncs):
+            for sink in [it for it in walks if it not in present]:
+                del walks[sink]
 
     def _read_writer(self) -> bool:
         """Read the state of the writer; return True if it has changed but for times."""
@@ -429,13 +444,15 @@ class Follower:
             if self._gone is None and not self._is_anybody_told():
                 slot.position = header.last
                 self._pending.clear()
+                self._lost = _NOTHING
                 break
 
             entries = self._journal.read(slot.position, _CHUNK)
             if entries is not None:
                 self._tell(entries)
             else:
-                lost = self._journal.behind(slot.name, slot.position)
+                start = self._lost.rest
+                lost = self._journal.behind(slot.name, slot.position, start, _PART)
                 if lost is None:
                     return RETRY_SECONDS
 
@@ -537,12 +554,20 @@ class Follower:
     # ------------------------------------------------------------ differences
 
     def _fall_behind(self, lost: Behind) -> None:
-        """Note what the sinks know of the objects whose entries were trimmed."""
+        """Note what the sinks know of some objects whose entries were trimmed."""
+        before, self._lost = self._lost, lost
+        if before.rest and before.number != lost.number:
+            self._lost = _NOTHING  # more was trimmed: begin again
+            return
+
         gone = self._gone
         for key, record in lost.known.items():
             self._pending.setdefault(key, record)
             if gone is not None:
                 gone.note_lost(key, record)
+
+        if lost.rest:
+            return
 
         if lost.listed is not None:
             if gone is not None:
@@ -604,7 +629,6 @@ class Follower:
     def _walk(self, over: Callable[[], bool]) -> bool:
         """Tell the next objects to all sinks with room; return False if time was up."""
         for walks in (self._starting, self._resyncs):
-            self._drop_removed(walks)
             while ready := self._ready(walks):
                 for sinks in _together(ready):
                     self._step(walks, sinks)
@@ -612,15 +636,6 @@ class Follower:
                         return False
 
         return True
-
-    def _drop_removed(self, walks: dict[_Sink, _Walk]) -> None:
-        """Forget the listeners that were removed."""
-        if not walks:
-            return
-
-        present: set[_Sink] = {*self._processor.listeners, self._indexes}
-        for sink in [it for it in walks if it not in present]:
-            del walks[sink]
 
     def _ready(self, walks: dict[_Sink, _Walk]) -> dict[_Sink, _Walk]:
         """Return the walks that may go on now."""

@@ -54,7 +54,11 @@ from aioinformer.informer.listwatch.machine import (
     first_phase,
     stream_options,
 )
-from aioinformer.informer.listwatch.recovery import pace_of
+from aioinformer.informer.listwatch.recovery import (
+    is_internal,
+    is_refusal,
+    pace_of,
+)
 from aioinformer.informer.listwatch.reflector_stats import ReflectorStats
 from aioinformer.informer.listwatch.watch_reader import WatchReader
 from aioinformer.metrics import NULL_SINK
@@ -424,7 +428,9 @@ class Reflector:
         try:
             uid = await self._cluster_uid()
         except (ApiError, DecodeError) as exc:
-            # The next request shows whether the server answers at all.
+            if not _is_lasting(exc):
+                raise
+
             logger.debug("%s: uid of the cluster is unknown: %r", self.name, exc)
             uid = ""
 
@@ -541,6 +547,12 @@ class Reflector:
                 await asyncio.sleep(wait)
             finally:
                 self._pausing = False
+
+
+def _is_lasting(error: Exception) -> bool:
+    """Return True if a request may be refused or unreadable forever."""
+    lasting = is_refusal(error) or is_internal(error)
+    return lasting or isinstance(error, DecodeError)
 
 
 def _accepted(outcome: Input) -> bool:

@@ -55,6 +55,10 @@ SILENCE_SECONDS = 60.0
 checked. Servers send a bookmark about every minute. A silent server may have been
 restored to a version before the start of the watch."""
 
+RESUMED_SILENCE_SECONDS = 5.0
+"""The same for a watch that resumes from a stored list. After a restore, programs are
+started again, and find what they have stored before."""
+
 CHECK_SECONDS = 30.0
 """Time limit of that check. The watch is not read meanwhile."""
 
@@ -253,7 +257,7 @@ class WatchReader:
 
         silence = SILENCE_SECONDS
         if self._confirm is not None:
-            silence -= CONFIRMATION_SECONDS
+            silence = RESUMED_SILENCE_SECONDS - CONFIRMATION_SECONDS
             try:
                 async with asyncio.timeout(CONFIRMATION_SECONDS):
                     return await watch.next_batch()

@@ -271,6 +271,8 @@ class Pipeline:
         # Usually a first list, whose objects need no checks.
         put = staged.contents.put if self._takes_all(current) else None
         listed = staged.contents.objects
+        # A look-up on disk takes as long as some steps, also where nothing is stored.
+        stored = current.objects or {}
         staged.newest = newest_version(
             [staged.newest, *map(attrgetter("resource_version"), objects)]
         )
@@ -280,7 +282,8 @@ class Pipeline:
             if put is not None and obj.key not in listed:
                 put(obj.key, obj)
             elif not staged.is_ahead_of(obj):  # pages may differ in age
-                self._stage(obj, staged, current, after_reset=after_reset)
+                old = stored.get(obj.key)
+                self._stage(obj, old, staged, current, after_reset=after_reset)
 
             if budget.over():
                 await budget.start()
@@ -440,13 +443,13 @@ class Pipeline:
     def _stage(
         self,
         obj: KubeObject,
+        old: KubeObject | None,
         staged: StagedList,
         current: Contents[KubeObject],
         *,
         after_reset: bool,
     ) -> None:
         key = obj.key
-        old = current.objects.get(key)
         same = old is not None and same_state(old, obj)
         if old is not None and same and not after_reset:
             staged.keep(key, old, current)

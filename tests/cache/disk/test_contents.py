@@ -24,8 +24,8 @@ from disk_helpers import (
 from store_helpers import reading_in_threads
 
 from aioinformer.cache import Indexer, index_by_label
-from aioinformer.cache.disk.contents import BATCH
-from aioinformer.errors import InternalError
+from aioinformer.cache.disk.contents import BATCH, BATCH_BYTES
+from aioinformer.errors import CacheError, InternalError
 from aioinformer.model import KubeObject
 
 if TYPE_CHECKING:
@@ -113,6 +113,30 @@ async def test_released_contents_of_an_older_list_leave_the_next_list(
     await old.release()
 
     assert list(following.objects) == ["shop/next"]
+
+
+def test_new_writer_frees_an_unfinished_list(disk: Disk) -> None:
+    writer = listed(disk.writer(), things(3))
+    replacement = writer.replacement()
+    for obj in things():
+        replacement.put(obj.key, obj)
+
+    disk.writer()
+    with disk.env.read() as txn:
+        for letter in "oxc":
+            unfinished = disk.env.database(f"{letter}{1 - disk.env.header.generation}")
+            assert not txn.stat(unfinished)["entries"]
+
+    assert state(disk.reader()) == states(things(3))
+
+
+def test_large_objects_of_a_list_are_written_in_small_transactions(disk: Disk) -> None:
+    replacement = disk.writer().replacement()
+    for number in range(20):
+        large = thing(f"shop/t{number:02}", text="x" * BATCH_BYTES)
+        replacement.put(large.key, large)
+        with disk.env.read() as txn:
+            assert txn.stat(disk.env.database("o1"))["entries"] == number + 1
 
 
 def test_failed_step_changes_nothing(disk: Disk) -> None:
@@ -294,6 +318,17 @@ def test_reader_keeps_an_index_that_a_new_writer_does_not_have(disk: Disk) -> No
     assert buckets(reader, "tag")["tag-3"] == keys_with_tag(things(), "tag-3")
 
 
+def test_index_that_a_reader_has_got_survives_another_writer(disk: Disk) -> None:
+    listed(disk.writer(), things())
+    reader = disk.reader()
+    tags = reader.indexes["tag"].buckets
+    assert tags["tag-3"].keys() == keys_with_tag(things(), "tag-3")
+    disk.writer({})
+    assert tags["tag-3"].keys() == keys_with_tag(things(), "tag-3")
+    listed(disk.writer(), things(4))
+    assert tags["tag-3"].keys() == {"shop/t0003"}
+
+
 def test_reader_builds_added_index_and_follows_changes_meanwhile(disk: Disk) -> None:
     writer = listed(disk.writer(), things())
     reader = disk.reader()
@@ -433,3 +468,40 @@ def test_metadata_of_pods_survives(disk: Disk) -> None:
     assert found.labels == {"app": "wéb"}
     assert found.uid == obj.uid
     assert selected(disk.reader({}), "app") == {obj.key}
+
+
+# ---------------------------------------------------------------- damage
+
+
+@pytest.mark.parametrize("text", [b"x", b"x\ny", b'{"tier":"web"}\nno key'])
+def test_damaged_label_chunk_raises_cache_error(disk: Disk, text: bytes) -> None:
+    writer = listed(disk.writer({}), things(3))
+    with disk.env.write() as txn:
+        columns = disk.env.database(f"c{disk.env.header.generation}")
+        txn.put(b"\0\0\0\1", text, db=columns)
+
+    with pytest.raises(CacheError, match="label chunk is damaged"):
+        selected(writer, "tier")
+
+    if b"\n" not in text:
+        with pytest.raises(CacheError, match="label chunk is damaged"):
+            writer.remove("shop/t0001")
+
+
+def test_damaged_record_raises_cache_error(disk: Disk) -> None:
+    writer = listed(disk.writer(), things(3))
+    with disk.env.write() as txn:
+        objects = disk.env.database(f"o{disk.env.header.generation}")
+        txn.put(b"shop/t0001", b"damaged", db=objects)
+
+    message = "record of .* is damaged"
+    with pytest.raises(CacheError, match=message):
+        writer.objects.get("shop/t0001")
+
+    with pytest.raises(CacheError, match=message):
+        list(disk.reader().objects.values())
+
+    with pytest.raises(CacheError, match=message):
+        writer.put("shop/t0001", things()[1])
+
+    assert disk.reader().objects["shop/t0002"] == things()[2]

@@ -227,4 +227,4 @@ class Machine(RuleBasedStateMachine):
 
 
 TestContents = Machine.TestCase
-TestContents.settings = examples(12, stateful_step_count=20)
+TestContents.settings = examples(8, stateful_step_count=20)

@@ -233,7 +233,10 @@ def test_body_is_stored_plain_if_the_number_of_its_dictionary_is_taken(
     assert forged.codec.number == one.codec.number
 
     first, second = compressed(web("a"), one), compressed(web("b"), forged)
-    records = [encoded(disk, first), encoded(disk, second)]
+    with disk.env.write() as txn:
+        records = [disk.records.encode(it, txn=txn) for it in (first, second)]
+
+    assert records[1] == encoded(disk, second)
     reader = Records(disk.env)
     assert reader.decode(first.key, records[0]) == first
     assert reader.decode(second.key, records[1]) == second

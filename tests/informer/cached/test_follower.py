@@ -285,12 +285,14 @@ async def test_handler_that_is_removed_while_it_starts_gets_no_more(
         listener = rig.listen(slow)
         await asyncio.sleep(0.1)
         rig.processor.remove(listener)
+        rig.put(thing("p0000", 2))
         with pytest.raises(InformerStopped):
             await listener.wait_synced()
 
         await asyncio.sleep(1)
         assert rig.follower.starting == {}
         assert len(slow.record) < 20
+        assert slow.record.count("p0000") == 1
 
 
 async def test_handler_of_a_confirmed_empty_store_is_synced(followed: Open) -> None:
@@ -532,6 +534,27 @@ async def test_follower_that_is_trimmed_past_twice_tells_one_difference(
         assert rig.follower.behind > 0  # it tells the rest in further slices
         rig.put(thing("p0001", 3))
         rig.trim(rig.env.header.last + 1)
+        await settle()
+
+    assert (view.objects, view.broken) == (rig.states, [])
+
+
+async def test_large_difference_is_read_in_parts_while_more_is_trimmed(
+    followed: Open,
+) -> None:
+    rig = followed(*things(5000))
+    rig.confirm()
+    view = View()
+    rig.listen(view)
+    async with rig.running():
+        rig.put(*(thing(f"p{number:04}", 2) for number in range(5000)))
+        for version in range(3, 12):
+            rig.put(thing("p0001", version), thing(f"new{version}"))
+            rig.delete(f"default/p{version:04}")
+            rig.trim(rig.env.header.last + 1)
+            for _ in range(2 * version):
+                await asyncio.sleep(0)
+
         await settle()
 
     assert (view.objects, view.broken) == (rig.states, [])

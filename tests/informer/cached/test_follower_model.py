@@ -170,7 +170,7 @@ class Program:
             self.waits.close()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(25))
 async def test_handlers_of_any_speed_end_with_the_store(
     followed: Callable[..., Followed], seed: int
 ) -> None:

@@ -22,6 +22,7 @@ from fake_source import (
     thing,
 )
 from informer_helpers import Even, running
+from metrics_helpers import PlainSink
 
 from aioinformer.errors import (
     CacheError,
@@ -29,6 +30,7 @@ from aioinformer.errors import (
     HistoryReset,
     ResourceExpired,
     ServerError,
+    TooManyRequests,
     TransportError,
     Unauthorized,
 )
@@ -143,7 +145,7 @@ async def test_half_a_second_of_silence_confirms_the_stored_list() -> None:
     source = Cluster("c1", watches=[Stream(30.0, [bookmark(8)])])
     program = Program(source)
 
-    await program.run(20)
+    await program.run(4)
 
     assert program.confirmed == [pytest.approx(0.5, abs=0.01)]
     assert program.reflector.in_step == pytest.approx(0.5, abs=0.01)
@@ -319,14 +321,14 @@ async def test_refused_watch_is_resumed_after_an_internal_error() -> None:
     assert len(program.confirmed) == 1
 
 
-async def test_silent_server_with_an_older_version_is_noticed_after_a_minute() -> None:
+async def test_silent_server_with_an_older_version_is_noticed_after_seconds() -> None:
     source = Cluster("c1", lists=[Page([A5], version=6)])
     source.newest = 6
     program = Program(source)
 
     await program.run(70)
 
-    assert source.checks == [pytest.approx(60, abs=0.1)]
+    assert source.checks[0] == pytest.approx(5, abs=0.1)
     assert source.requested == ["watch '7'", "list ''", "watch '6'"]
 
 
@@ -367,7 +369,7 @@ async def test_history_is_checked_if_the_cluster_is_unknown(
     source.newest = Page([first], version=12)
     program = Program(source, cluster=stored)
 
-    await program.run(10)
+    await program.run(4)
 
     assert source.checks == [pytest.approx(0, abs=0.01)]
     assert source.requested == ["watch '7'"]
@@ -379,7 +381,7 @@ async def test_history_is_checked_if_the_source_has_no_identity() -> None:
     source.newest = Page([A5], version=12)
     program = Program(source)
 
-    await program.run(10)
+    await program.run(4)
 
     assert (len(source.checks), source.requested) == (1, ["watch '7'"])
 
@@ -430,8 +432,41 @@ async def test_refused_identity_is_replaced_by_a_check_of_the_history(
 # ---------------------------------------------------------------- failures
 
 
+@pytest.mark.parametrize(
+    "busy",
+    [
+        TooManyRequests("?", status=429, retry_after=5.0),
+        ServerError("?", status=503, retry_after=5.0),
+    ],
+)
+async def test_identity_that_a_busy_server_refuses_is_requested_again(
+    busy: Exception,
+) -> None:
+    source = Cluster(busy, "c1", watches=[Stream([bookmark(8)])])
+    program = Program(source)
+
+    await program.run(20)
+
+    assert source.uid_requests == [0, pytest.approx(5, abs=2)]
+    assert source.uid_requests[1] >= 5
+    assert (source.checks, source.requested) == ([], ["watch '7'"])
+    assert program.errors == [busy]
+
+
+async def test_resumed_version_is_measured() -> None:
+    sink = PlainSink()
+    source = Cluster("c1")
+    reflector = Reflector(
+        source, FakeStore(), resume=Resume(version="7", cluster="c1"), metrics=sink
+    )
+    async with running(reflector.run()):
+        await asyncio.sleep(1)
+
+    assert sink.gauges == {("reflector_last_resource_version", ("reflector",)): 7}
+
+
 async def test_unreachable_server_is_retried_until_it_is_verified() -> None:
-    source = Cluster(REFUSED, REFUSED, REFUSED, "c1")
+    source = Cluster(REFUSED, REFUSED, REFUSED, "c1", watches=[Stream([bookmark(8)])])
     program = Program(source)
 
     await program.run(60)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+import weakref
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from contents_helpers import opened
@@ -16,14 +17,14 @@ from aioinformer.errors import CacheError
 from aioinformer.informer import Added, Updated
 from aioinformer.informer.handlers.inbox import Snapshot
 from aioinformer.informer.store.pipeline import Pipeline
+from aioinformer.model import KubeObject
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
     from pathlib import Path
 
     from aioinformer.cache.disk.environment import Environment
     from aioinformer.informer.handlers.inbox import Batch
-    from aioinformer.model import KubeObject
 
 
 @pytest.fixture
@@ -228,6 +229,56 @@ async def test_pipeline_works_without_step_callbacks() -> None:
         await settle()
 
     assert indexer.resource_version == "5"
+
+
+# ---------------------------------------------------------------- memory
+
+
+class Marked(dict[str, str]):
+    """A label set that supports weak references."""
+
+
+def marked() -> tuple[list[KubeObject], list[weakref.ref[Marked]]]:
+    """Make objects, and references that end with them."""
+    objects = [
+        KubeObject(it.body, it.key, it.uid, "1", Marked(), it.context)
+        for it in state(1)
+    ]
+    return objects, [weakref.ref(cast("Marked", it.label_set)) for it in objects]
+
+
+async def relist_others(rig: Rig, objects: list[KubeObject]) -> None:
+    await rig.relist(*objects, version=1)
+    while not rig.pipeline.synced:
+        await asyncio.sleep(0)
+
+    objects.clear()
+    await rig.relist(*state(2), version=2)
+
+
+async def give_up(rig: Rig, objects: list[KubeObject]) -> None:
+    await rig.pipeline.stage(objects)
+    objects.clear()
+    await rig.pipeline.discard()
+
+
+@pytest.mark.usefixtures("tiny_slices")
+@pytest.mark.parametrize("free", [relist_others, give_up])
+async def test_objects_that_are_no_longer_needed_are_freed_in_slices(
+    rig: Rig, free: Callable[[Rig, list[KubeObject]], Coroutine[Any, Any, None]]
+) -> None:
+    for listener in rig.processor.listeners:
+        rig.processor.remove(listener)
+
+    objects, references = marked()
+    freeing = asyncio.create_task(free(rig, objects))
+    alive = [MANY]
+    while alive[-1]:
+        alive.append(sum(reference() is not None for reference in references))
+        await asyncio.sleep(0)
+
+    await freeing
+    assert set(alive) == {*range(MANY + 1)}, "one after another"
 
 
 # ---------------------------------------------------------------- a store that fails

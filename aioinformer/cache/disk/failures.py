@@ -1,0 +1,86 @@
+"""Errors of LMDB and of the system, in terms of what to do."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+__all__ = ["cause_of", "is_damage"]
+
+_FULL = (
+    "no space is left on its disk, or a quota or limit of the file size is reached. Free "
+    "some space, or choose a larger volume for cache_dir"
+)
+_DAMAGED = (
+    "the file is damaged. The next process that opens it alone starts a new one. Check "
+    "the disk"
+)
+_DAMAGES = {
+    "BadChecksumError",
+    "CorruptedError",
+    "CursorFullError",
+    "InvalidError",
+    "PageFullError",
+    "PageNotFoundError",
+    "ProblemError",
+}
+_CAUSES = {
+    **dict.fromkeys(_DAMAGES, _DAMAGED),
+    "MapFullError": (
+        "its map is full, and the limit of the address space forbids a larger one. Raise "
+        "that limit (ulimit -v)"
+    ),
+    "MapResizedError": (
+        "another process has made the file larger than this process may map. Raise the "
+        "limit of the address space (ulimit -v)"
+    ),
+    "ReadersFullError": (
+        "too many transactions are open. Use it from fewer processes or threads"
+    ),
+    "DbsFullError": "it has too many databases. Use fewer indexes",
+    "ReadonlyError": "it was opened to be read only",
+    "LockError": (
+        "another container uses it, with the same process id. Let the containers share "
+        "their process ids (shareProcessNamespace: true), or give each a cache_dir of "
+        "its own"
+    ),
+    "PanicError": (
+        "an earlier write failed while it was half done. Restart the process to use a "
+        "cache again"
+    ),
+    "DiskError": _FULL,
+}
+_CAUSES_BY_NUMBER = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EFBIG: _FULL,
+    # After the part of a write for which there was space.
+    errno.EIO: (
+        "its disk is full or fails. Free some space, or choose a larger volume for "
+        "cache_dir"
+    ),
+    errno.EROFS: "its file system is read-only. Choose another cache_dir",
+    errno.EACCES: (
+        f"the user {os.geteuid()} has no permission. Correct that, or choose another "
+        "cache_dir"
+    ),
+    errno.ENOENT: "its directory was removed. Restart the process to use a cache again",
+    errno.ENOMEM: (
+        "there is not enough memory or address space. Raise the limit (ulimit -v)"
+    ),
+}
+
+
+def cause_of(exc: Exception) -> str:
+    """Return the cause of an error of LMDB or of the system, and what to do."""
+    number = getattr(exc, "code", None) or getattr(exc, "errno", None)
+    for kind in type(exc).__mro__:
+        if kind.__name__ in _CAUSES:
+            return _CAUSES[kind.__name__]
+
+    return _CAUSES_BY_NUMBER.get(number or 0) or str(exc)
+
+
+def is_damage(exc: Exception) -> bool:
+    """Return True if an error of LMDB stands for a damaged file."""
+    return type(exc).__name__ in _DAMAGES
