@@ -327,7 +327,7 @@ def test_long_keys_are_kept(env: Environment) -> None:
 def test_position_set_by_a_reader_in_another_process_is_awaited(
     env: Environment,
 ) -> None:
-    """It reads entries, is stopped, and sets its position only later.
+    """A reader has read entries, and sets its position only later.
 
     If the writer merged meanwhile, the difference would begin at another position.
     """
