@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.realtime
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
