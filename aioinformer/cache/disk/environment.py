@@ -580,11 +580,11 @@ class Environment:
 
     def _find(self) -> tuple[tuple[int, int] | None, ...]:
         """Return device and inode of the directory and its files."""
-        paths = [self.path, self._data, self.path / LOCK]
+        paths: list[Path | str] = [self.path, self._data, self.path / LOCK]
         if self._create:
             paths.append(self._writer_lock)
 
-        return tuple(map(_device_and_inode, paths))
+        return tuple(_device_and_inode(it) for it in paths)
 
     def _check_usable(self, write: bool) -> None:
         """Check the process, and for a write also that its files are still there.
