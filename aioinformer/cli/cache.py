@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.cli import FAILED_CHECK
+from aioinformer.cli import FAILED_CHECK, TROUBLE
 from aioinformer.cli.columns import line_of_cells, widened
 from aioinformer.cli.error_messages import CommandError
 from aioinformer.cli.output import counted, print_error, print_text
@@ -35,11 +35,14 @@ _HIDDEN = "(hidden)"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 # A writer reports each second.
 _SILENT_SECONDS = 10.0
+_MOST_PROBLEMS = 20
 _HEAD = ["INFORMER", "OBJECTS", "VERSION", "WRITER", "READERS", "SIZE"]
 
 
 async def ls(directory: str) -> int:
-    """Print a table of the stores in a directory, or the keys of one; return 0.
+    """Print a table of the stores in a directory, or the keys of one.
+
+    Returns 0, or 2 if a store cannot be opened.
 
     Raises:
         CommandError: If there is none.
@@ -53,9 +56,14 @@ async def ls(directory: str) -> int:
         return 0
 
     rows = [_HEAD]
+    status = 0
     for it in _stores(path):
-        with _opened(it) as store:
-            rows.append(store.row())
+        try:
+            with _opened(it) as store:
+                rows.append(store.row())
+        except CommandError as exc:
+            print_error(str(exc))
+            status = TROUBLE
 
     widths: list[int] = [0] * len(_HEAD)
     for row in rows:
@@ -64,7 +72,7 @@ async def ls(directory: str) -> int:
     for row in rows:
         print_text(line_of_cells(row, widths).rstrip())
 
-    return 0
+    return status
 
 
 async def show(key: str, directory: str, *, secrets: bool) -> int:
@@ -97,20 +105,25 @@ async def show(key: str, directory: str, *, secrets: bool) -> int:
 
 
 async def stats(directory: str) -> int:
-    """Print the state of each store, and return 0.
+    """Print the state of each store; return 0, or 2 if one cannot be opened.
 
     Raises:
         CommandError: If there is none.
     """
+    status = 0
     for number, path in enumerate(_stores(Path(directory))):
         if number:
             print_text("")
 
-        with _opened(path) as store:
-            for line in store.lines():
-                print_text(line)
+        try:
+            with _opened(path) as store:
+                for line in store.lines():
+                    print_text(line)
+        except CommandError as exc:
+            print_error(str(exc))
+            status = TROUBLE
 
-    return 0
+    return status
 
 
 async def verify(directory: str) -> int:
@@ -148,8 +161,12 @@ async def verify_here(directory: str) -> int:
         found = list(problems(store.env, store.records))
         objects, entries = store.env.header.count, store.journal_entries
 
-    for line in found:
+    for line in found[:_MOST_PROBLEMS]:
         print_text(f"{path.name}: {line}")
+
+    if len(found) > _MOST_PROBLEMS:
+        more = counted(len(found) - _MOST_PROBLEMS, "more problem")
+        print_text(f"{path.name}: and {more}")
 
     if not found:
         checked = f"{counted(objects, 'object')}, {_entries(entries)} of the journal"
@@ -265,7 +282,9 @@ class _Store:
         """Yield the lines of its state."""
         header, writer, size = self.env.header, self.writer, self.size
         yield f"{self.path.name}:"
-        selection = ", ".join(filter(None, header.selection.split("\n")))
+        # Empty selectors are names without a value.
+        parts = [it for it in header.selection.split("\n") if it and it[-1] != " "]
+        selection = ", ".join(parts)
         yield f"  selection:  {selection or '-'}"
         yield f"  objects:    {_objects(header)}"
         each = (

@@ -500,8 +500,9 @@ class SharedInformerFactory(Lifecycle, WebLifespan):
     async def shutdown(self) -> None:
         """Stop the informers: close connections, then give handlers up to 5 s to end.
 
-        Idempotent. Afterwards, only the data in the stores is left. If a handler of the
-        factory calls it, it requests the shutdown and returns at once.
+        Idempotent. Afterwards, only the data in memory is left: stores on disk are
+        closed. If a handler of the factory calls it, it requests the shutdown and
+        returns at once.
 
         Raises:
             Exception: Error of an informer that has died of a bug; raised once.

@@ -170,6 +170,20 @@ async def test_commands_leave_no_reader_and_read_a_stopped_cache(
     assert readers_in(root) == []
 
 
+async def test_ls_and_stats_go_on_after_a_store_that_cannot_be_opened(
+    pods: SharedInformer, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = root / "broken"
+    other.mkdir()
+    (other / "data.mdb").write_bytes(b"no store" * 2000)
+
+    for function in (command.ls, command.stats):
+        assert await function(str(root)) == 2
+        shown = capsys.readouterr()
+        assert shown.err.count("cannot open the cache") == 1
+        assert store_of(root, "pods").name in shown.out
+
+
 async def test_a_directory_without_a_cache_is_named(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="there is no cache"):
         await command.ls(str(tmp_path))

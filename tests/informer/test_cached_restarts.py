@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -162,7 +162,10 @@ async def test_restored_backup_is_compared_after_silent_seconds(world: World) ->
     assert world.verbs == ["watch", "list", "list", "watch"]
 
 
-@pytest.mark.parametrize("seed", range(10))
+PAUSES = (0, 0.01, 0.1, 0.6, 3)
+
+
+@pytest.mark.parametrize("seed", range(6))
 async def test_store_equals_the_server_after_random_restarts(
     tmp_path: Path, seed: int
 ) -> None:
@@ -197,12 +200,20 @@ async def test_store_equals_the_server_after_random_restarts(
                 case _:
                     pass
 
-            async with world.program() as (informer, copy):
-                await asyncio.sleep(rng.choice([0, 0.01, 0.1, 0.6, 3]))
-                if rng.random() < 0.3:
-                    await world.settled(informer, copy)
+            first = world.program()
+            async with AsyncExitStack() as others:
+                if rng.random() < 0.5:
+                    await others.enter_async_context(first)
+                    await asyncio.sleep(rng.choice(PAUSES))
 
-                assert copy.broken == []
+                async with world.program() as (informer, copy):
+                    await asyncio.sleep(rng.choice(PAUSES))
+                    world.create(f"{step}-late")
+                    await others.aclose()  # this one may have to take over
+                    if rng.random() < 0.3:
+                        await world.settled(informer, copy)
+
+                    assert copy.broken == []
 
         async with world.program() as (informer, copy):
             await world.settled(informer, copy)

@@ -28,7 +28,21 @@ async def test_caches_agree_with_the_server_after_50_kills(
     seed: int, tmp_path: Path
 ) -> None:
     async with crew_of(tmp_path / "cache", seed, workers=4, objects=400) as crew:
+        await crew.agreed()
+        await crew.hold()
         await killings(crew, KILLS)
+        await verify(crew.cache_dir)
+        await crew.end()
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("seed", [4, 5])
+async def test_caches_agree_when_all_processes_die_again_and_again(
+    seed: int, tmp_path: Path
+) -> None:
+    """Without another process, the store is set aside after five early deaths of all."""
+    async with crew_of(tmp_path / "cache", seed, workers=1, objects=100) as crew:
+        await killings(crew, 15)
         await verify(crew.cache_dir)
         await crew.end()
 

@@ -12,13 +12,13 @@ import asyncio
 import contextlib
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.disk.header import WriterState
-from aioinformer.informer.cached.journal import EntryKind
+from aioinformer.informer.cached.journal import Behind, EntryKind
 from aioinformer.informer.handlers.inbox import Snapshot
 from aioinformer.informer.listwatch.watch_events import same_state
 from aioinformer.informer.notifications import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aioinformer.cache.disk.header import Header
     from aioinformer.cache.disk.readers import ReaderSlot
     from aioinformer.cache.disk.records import Records
-    from aioinformer.informer.cached.journal import Behind, Entry, Journal
+    from aioinformer.informer.cached.journal import Entry, Journal
     from aioinformer.informer.handlers.inbox import Batch
     from aioinformer.informer.handlers.listener import Listener
     from aioinformer.informer.handlers.processor import Processor
@@ -65,6 +65,11 @@ ROOM = 512
 
 # Entries, or objects, between two checks of the budget: half a millisecond.
 _CHUNK = 32
+
+# Keys of a difference between two checks: a millisecond.
+_PART = 256
+
+_NOTHING: Final = Behind(number=0, known={})
 
 
 class _Sink(Protocol):
@@ -232,6 +237,8 @@ class Follower:
         # Records that the joined listeners know, by key, after entries were trimmed
         # that they have not been told; empty for an unknown object.
         self._pending: dict[str, bytes] = {}
+        # Last part of a difference that is being read.
+        self._lost = _NOTHING
         self._gone: _Gone | None = _Gone(records.decode)
         self._wakeup = asyncio.Event()
         self._header: Header
@@ -437,13 +444,15 @@ class Follower:
             if self._gone is None and not self._is_anybody_told():
                 slot.position = header.last
                 self._pending.clear()
+                self._lost = _NOTHING
                 break
 
             entries = self._journal.read(slot.position, _CHUNK)
             if entries is not None:
                 self._tell(entries)
             else:
-                lost = self._journal.behind(slot.name, slot.position)
+                start = self._lost.rest
+                lost = self._journal.behind(slot.name, slot.position, start, _PART)
                 if lost is None:
                     return RETRY_SECONDS
 
@@ -545,12 +554,20 @@ class Follower:
     # ------------------------------------------------------------ differences
 
     def _fall_behind(self, lost: Behind) -> None:
-        """Note what the sinks know of the objects whose entries were trimmed."""
+        """Note what the sinks know of some objects whose entries were trimmed."""
+        before, self._lost = self._lost, lost
+        if before.rest and before.number != lost.number:
+            self._lost = _NOTHING  # more was trimmed: begin again
+            return
+
         gone = self._gone
         for key, record in lost.known.items():
             self._pending.setdefault(key, record)
             if gone is not None:
                 gone.note_lost(key, record)
+
+        if lost.rest:
+            return
 
         if lost.listed is not None:
             if gone is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from enum import IntEnum
 from hashlib import blake2b
 from struct import Struct
+from struct import error as StructError  # noqa: N812 - a class
 from typing import TYPE_CHECKING, Final, assert_never
 
 import msgspec
@@ -74,6 +75,9 @@ class Behind(msgspec.Struct, frozen=True, gc=False):
 
     listed: EntryKind | None = None
     """LISTED or FIRST_LISTED if one was trimmed: `known` is gone, all others are new."""
+
+    rest: bytes = b""
+    """Start of the rest, for the next call of `behind()`; empty at the end."""
 
 
 _NUMBER: Final = Struct(">Q")
@@ -236,15 +240,20 @@ class Journal:
             f" of {header.first} to {header.last} is missing; remove the directory"
         )
 
-    def behind(self, reader: str, after: int) -> Behind | None:
+    def behind(
+        self, reader: str, after: int, start: bytes = b"", limit: int | None = None
+    ) -> Behind | None:
         """Return what a reader has lost; None if the writer is about to write it.
 
         In a read transaction, after `read` returned None. The reader then continues at
-        `Behind.number`.
+        `Behind.number`. It may read the difference in parts, as long as that number is
+        the same in all of them, and else begins again.
 
         Args:
             reader: Name of the reader.
             after: Its position.
+            start: Start of the next part; empty for the first.
+            limit: Number of keys in a part; None for all.
 
         Raises:
             CacheError: If nothing was kept for this reader.
@@ -266,13 +275,20 @@ class Journal:
 
                 (listed,) = cursor.value()
                 known: dict[str, bytes] = {}
-                while cursor.next() and bytes(cursor.key()).startswith(prefix):
+                rest = b""
+                found = cursor.set_range(start) if start else cursor.next()
+                while found and (key := bytes(cursor.key())).startswith(prefix):
+                    if len(known) == limit:
+                        rest = key
+                        break
+
                     value = bytes(cursor.value())
                     end = 2 + int.from_bytes(value[:2], "big")
                     known[value[2:end].decode()] = value[end:]
+                    found = cursor.next()
 
         kind = EntryKind(listed) if listed else None
-        return Behind(number=first - 1, known=known, listed=kind)
+        return Behind(number=first - 1, known=known, listed=kind, rest=rest)
 
     # ------------------------------------------------------------ trimming
 
@@ -481,13 +497,16 @@ def _number(key: bytes | memoryview) -> int:
 
 def _decoded(number: int, record: bytes | memoryview) -> Entry:
     value = bytes(record)
-    kind, key_size, old_size = _HEAD.unpack_from(value)
-    old_at = _HEAD.size + key_size
-    new_at = old_at + old_size
-    return Entry(
-        number=number,
-        kind=EntryKind(kind),
-        key=value[_HEAD.size : old_at].decode(),
-        old=value[old_at:new_at],
-        new=value[new_at:],
-    )
+    try:
+        kind, key_size, old_size = _HEAD.unpack_from(value)
+        old_at = _HEAD.size + key_size
+        new_at = old_at + old_size
+        return Entry(
+            number=number,
+            kind=EntryKind(kind),
+            key=value[_HEAD.size : old_at].decode(),
+            old=value[old_at:new_at],
+            new=value[new_at:],
+        )
+    except (ValueError, StructError) as exc:
+        raise CacheError(f"entry {number} of the journal is damaged ({exc})") from exc

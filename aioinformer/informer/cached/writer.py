@@ -63,6 +63,9 @@ LEAVE_SECONDS: Final = 2.0
 HEARTBEAT_SECONDS: Final = 1.0
 """Seconds between two records of the writer's state, if it does not change."""
 
+TRIM_SECONDS: Final = 0.02
+"""Seconds between two trims of the journal while it is too long."""
+
 
 class CacheWriter:
     """Loop that waits for the lock of the writer, and then runs reflector and pipeline.
@@ -272,7 +275,7 @@ class CacheWriter:
                 more = journal.trim(self._readers.positions)
 
             self._readers.wake()
-            seconds = LOCK_SECONDS if more else HEARTBEAT_SECONDS
+            seconds = TRIM_SECONDS if more else HEARTBEAT_SECONDS
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     while _without_times(self.state()) == _without_times(state):

@@ -539,6 +539,27 @@ async def test_follower_that_is_trimmed_past_twice_tells_one_difference(
     assert (view.objects, view.broken) == (rig.states, [])
 
 
+async def test_large_difference_is_read_in_parts_while_more_is_trimmed(
+    followed: Open,
+) -> None:
+    rig = followed(*things(5000))
+    rig.confirm()
+    view = View()
+    rig.listen(view)
+    async with rig.running():
+        rig.put(*(thing(f"p{number:04}", 2) for number in range(5000)))
+        for version in range(3, 12):
+            rig.put(thing("p0001", version), thing(f"new{version}"))
+            rig.delete(f"default/p{version:04}")
+            rig.trim(rig.env.header.last + 1)
+            for _ in range(2 * version):
+                await asyncio.sleep(0)
+
+        await settle()
+
+    assert (view.objects, view.broken) == (rig.states, [])
+
+
 # ---------------------------------------------------------------- effort
 
 
