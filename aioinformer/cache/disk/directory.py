@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import stat
 import threading
@@ -14,6 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import CacheError
+
+with contextlib.suppress(ImportError):  # on Windows, there are no caches
+    import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +36,8 @@ _FILES = (DATA, LOCK, WRITER_LOCK, OPEN_LOCK, SESSION)
 # Files that are kept after `set_aside`, for an examination.
 _KEPT = 2
 
-_WITHOUT_LINKS = os.O_NOFOLLOW | os.O_CLOEXEC
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | _WITHOUT_LINKS
+_WITHOUT_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _WITHOUT_LINKS
 
 # LMDB needs one page cache for all processes that map a file, and record locks. Types of
 # /proc/self/mountinfo; `fuse.sshfs` counts as `fuse`.
@@ -78,6 +80,12 @@ def safe_directory(root: Path, name: str) -> Path:
         CacheError: If it cannot be created, is not safe, or is on a network file
             system, where LMDB does not work.
     """
+    if not hasattr(os, "geteuid"):
+        raise CacheError(
+            f"cannot keep a cache in {root}: this system has no owners of files and no "
+            "record locks. Omit cache_dir"
+        )
+
     path = root = Path(os.path.abspath(root))
     parts = Path(name).parts
     if not parts or os.path.isabs(name) or ".." in parts:

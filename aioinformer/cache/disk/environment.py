@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import threading
 import time
@@ -24,13 +25,15 @@ if TYPE_CHECKING:
 
     import lmdb
 
-__all__ = ["Environment", "check_lmdb"]
+__all__ = ["Environment"]
 
 _READERS = 1024
 _DATABASES = 128
 
 # A process opens or closes a store in milliseconds, but syncs it first.
 _OPENING_SECONDS = 10.0
+# A writer extends the file within microseconds after a commit.
+_EXTENDING_SECONDS = 0.1
 
 _META = b"meta"
 _HEADER = b"header"
@@ -48,15 +51,6 @@ class _Format(msgspec.Struct):
 
 
 _decode_format = msgspec.msgpack.Decoder(_Format).decode
-
-
-def check_lmdb() -> None:
-    """Check that the package `lmdb` is installed.
-
-    Raises:
-        OptionsError: If it is not.
-    """
-    _lmdb()
 
 
 def _lmdb() -> Any:
@@ -94,7 +88,7 @@ class Environment:
     """
 
     path: Path
-    """Directory with `data.mdb`, `lock.mdb`, `writer.lock` and `readers/`."""
+    """Directory with `data.mdb`, `lock.mdb`, `session`, locks, and `readers/`."""
 
     users: int
     """Number of users in this process."""
@@ -112,7 +106,7 @@ class Environment:
         self.users = 1
         self._opened_at = time.monotonic()
         self._closed = False
-        self._short = False
+        self._short_since = math.inf
         self._damage = False
         self._databases: dict[str, lmdb._Database] = {}
         self._naming = threading.Lock()
@@ -182,7 +176,7 @@ class Environment:
             why = doubt(self.path, session, in_use=not alone)
             if why and not alone:
                 # A writer may be about to extend the file to its last page.
-                threading.Event().wait(0.05)
+                threading.Event().wait(_EXTENDING_SECONDS)
                 why = doubt(self.path, session, in_use=True)
 
             if why:
@@ -513,9 +507,10 @@ class Environment:
         # Before the size: other processes add pages, and then use them.
         used = self.used
         size = os.lstat(self._data).st_size
-        short, self._short = self._short, size < used
+        now = time.monotonic()
+        self._short_since = min(self._short_since, now) if size < used else math.inf
         # Another process may be about to extend it.
-        if short and self._short:
+        if now - self._short_since >= _EXTENDING_SECONDS:
             raise CacheError(
                 f"cannot use the cache {self.path}: {DATA} was truncated to {size} bytes. "
                 "Restart the process to use a cache again"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 
 __all__ = ["cause_of", "is_damage"]
 
@@ -61,8 +60,7 @@ _CAUSES_BY_NUMBER = {
     ),
     errno.EROFS: "its file system is read-only. Choose another cache_dir",
     errno.EACCES: (
-        f"the user {os.geteuid()} has no permission. Correct that, or choose another "
-        "cache_dir"
+        "this user has no permission. Correct that, or choose another cache_dir"
     ),
     errno.ENOENT: "its directory was removed. Restart the process to use a cache again",
     errno.ENOMEM: (

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import secrets
 import socket
@@ -19,6 +18,9 @@ from weakref import WeakSet
 
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import CacheError
+
+with contextlib.suppress(ImportError):  # on Windows, there are no caches
+    import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -70,7 +72,10 @@ class ReaderSlot:
         try:
             directory.mkdir(mode=0o700, exist_ok=True)
             self.name, self._file = _locked_file(directory)
+            # Takes its place on the disk, which may be full later.
+            os.pwrite(self._file, _POSITION.pack(_NO_POSITION), 0)
         except OSError as exc:
+            self.close()
             raise CacheError(
                 f"cannot create the file of a reader in {directory}: {exc}"
             ) from exc
@@ -92,17 +97,16 @@ class ReaderSlot:
 
     @position.setter
     def position(self, number: int) -> None:
-        self._number = number
-        if self._file is None:
-            return
+        if self._file is not None:
+            try:
+                os.pwrite(self._file, _POSITION.pack(number), 0)
+            except OSError as exc:
+                raise CacheError(
+                    f"cannot write the position of reader {self.name} in "
+                    f"{self._directory}: {exc}"
+                ) from exc
 
-        try:
-            os.pwrite(self._file, _POSITION.pack(number), 0)
-        except OSError as exc:
-            raise CacheError(
-                f"cannot write the position of reader {self.name} in {self._directory}: "
-                f"{exc}"
-            ) from exc
+        self._number = number
 
     def start(self, on_wake: Callable[[], None]) -> None:
         """Call `on_wake` in the running loop after each wake-up."""
@@ -236,8 +240,10 @@ class Readers:
     def _position(self, name: str) -> int | None:
         """Return the position of a reader; None if it has ended, and remove it."""
         try:
-            file = os.open(self._directory / name, os.O_RDONLY | os.O_NOFOLLOW)
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            file = os.open(self._directory / name, flags)
         except FileNotFoundError:
+            _remove(self._directory, name)  # a socket may be left
             return None
 
         try:
@@ -326,7 +332,7 @@ def _locked(file: int, kind: int) -> bool:
 
 
 def _remove(directory: Path, name: str) -> None:
-    """Remove the files of a reader, whose lock the caller has."""
+    """Remove the files of a reader that has ended, or of the caller."""
     for it in (name, name + _SOCKET):
         with contextlib.suppress(OSError):  # the directory may have been removed
             os.unlink(directory / it)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-import resource
 import sys
 import threading
 import weakref
 from typing import TYPE_CHECKING
 
 from aioinformer.cache.disk.header import Header
+
+with contextlib.suppress(ImportError):  # on Windows, there are no caches
+    import resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable

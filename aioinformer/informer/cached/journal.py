@@ -11,6 +11,7 @@ from __future__ import annotations
 from enum import IntEnum
 from hashlib import blake2b
 from struct import Struct
+from struct import error as StructError  # noqa: N812 - a class
 from typing import TYPE_CHECKING, Final, assert_never
 
 import msgspec
@@ -496,13 +497,16 @@ def _number(key: bytes | memoryview) -> int:
 
 def _decoded(number: int, record: bytes | memoryview) -> Entry:
     value = bytes(record)
-    kind, key_size, old_size = _HEAD.unpack_from(value)
-    old_at = _HEAD.size + key_size
-    new_at = old_at + old_size
-    return Entry(
-        number=number,
-        kind=EntryKind(kind),
-        key=value[_HEAD.size : old_at].decode(),
-        old=value[old_at:new_at],
-        new=value[new_at:],
-    )
+    try:
+        kind, key_size, old_size = _HEAD.unpack_from(value)
+        old_at = _HEAD.size + key_size
+        new_at = old_at + old_size
+        return Entry(
+            number=number,
+            kind=EntryKind(kind),
+            key=value[_HEAD.size : old_at].decode(),
+            old=value[old_at:new_at],
+            new=value[new_at:],
+        )
+    except (ValueError, StructError) as exc:
+        raise CacheError(f"entry {number} of the journal is damaged ({exc})") from exc

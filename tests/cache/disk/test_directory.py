@@ -310,6 +310,38 @@ def test_errors_of_the_system_are_explained(
     )
 
 
+_WITHOUT_POSIX = """
+import os, sys
+
+for name in ("fcntl", "resource", "lmdb"):
+    sys.modules[name] = None
+for name in ("geteuid", "O_NOFOLLOW", "O_DIRECTORY", "O_CLOEXEC"):
+    delattr(os, name)
+
+from pathlib import Path
+from aioinformer import SharedInformerFactory
+from aioinformer.cache.disk.directory import safe_directory
+from aioinformer.errors import CacheError
+
+try:
+    safe_directory(Path(sys.argv[1]), "pods")
+except CacheError as exc:
+    print(exc)
+"""
+
+
+@pytest.mark.realtime
+def test_package_is_usable_without_caches_on_other_systems(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_POSIX, tmp_path],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    assert "this system has no owners of files and no record locks" in done.stdout
+
+
 # ------------------------------------------------------------ set aside
 
 

@@ -112,6 +112,28 @@ def test_unreadable_positions_are_an_error(directory: Path, readers: Readers) ->
         readers.positions()
 
 
+def test_position_that_cannot_be_written_is_an_error(slot: ReaderSlot) -> None:
+    slot.position = 4
+    full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, slot._file or -1)
+    os.close(full)
+
+    with pytest.raises(CacheError, match="cannot write the position of reader"):
+        slot.position = 5
+
+    assert slot.position == 4
+
+
+def test_foreign_files_are_no_readers(directory: Path, readers: Readers) -> None:
+    directory.mkdir()
+    (directory / "notes").touch()
+    os.mkfifo(directory / "pipe")
+    (directory / "folder").mkdir()
+
+    assert readers.positions() == {}
+    assert os.listdir(directory) == ["folder"]
+
+
 # ---------------------------------------------------------------- wake-ups
 
 
@@ -176,6 +198,20 @@ async def test_reader_that_reads_no_wake_ups_gets_one_of_them(
     await turns()
     assert len(alarm.times) == 1
     assert slot.name in readers.positions()
+
+
+async def test_socket_left_by_a_killed_reader_is_removed(
+    directory: Path, slot: ReaderSlot, readers: Readers
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
+        own.bind(os.fspath(directory / "1-left.socket"))
+
+    alarm = Alarm(slot)
+    readers.wake()
+    await turns()
+
+    assert sorted(os.listdir(directory)) == sorted([slot.name, f"{slot.name}.socket"])
+    assert len(alarm.times) == 1
 
 
 async def test_directory_with_a_long_path_has_wake_ups(tmp_path: Path) -> None:

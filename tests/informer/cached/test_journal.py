@@ -168,6 +168,16 @@ def test_missing_entry_is_an_error(env: Environment) -> None:
         written.read()
 
 
+def test_damaged_entry_is_an_error(env: Environment) -> None:
+    written = Written(env)
+    written.append(Added(A1))
+    with env.write() as txn:
+        txn.put((1).to_bytes(8, "big"), b"\xffdamaged", db=env.database("journal"))
+
+    with pytest.raises(CacheError, match="entry 1 of the journal is damaged"):
+        written.read()
+
+
 # ---------------------------------------------------------------- bounds
 
 
@@ -317,7 +327,7 @@ def test_long_keys_are_kept(env: Environment) -> None:
 def test_position_set_by_a_reader_in_another_process_is_awaited(
     env: Environment,
 ) -> None:
-    """It reads entries, is stopped, and sets its position only later.
+    """A reader has read entries, and sets its position only later.
 
     If the writer merged meanwhile, the difference would begin at another position.
     """
