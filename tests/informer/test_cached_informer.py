@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -768,3 +769,39 @@ def fake_client() -> Any:
     from factory_helpers import FakeClient
 
     return FakeClient()
+
+
+@pytest.mark.parametrize("package", ["lmdb", "zstandard"])
+def test_missing_package_is_reported_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(OptionsError, match=rf"{package}.*aioinformer\[shared\]"):
+        SharedInformerFactory(fake_client(), cache_dir=tmp_path)
+
+
+async def test_each_selection_has_a_directory_of_its_own(
+    server: APIServer, tmp_path: Path
+) -> None:
+    factory = SharedInformerFactory(server.client(), cache_dir=tmp_path)
+    requests: list[dict[str, Any]] = [
+        {},
+        {"namespace": "default"},
+        {"label_selector": "app=web"},
+        {"field_selector": "metadata.name=web"},
+        {"metadata_only": True},
+        {"name": "again"},
+    ]
+    informers = [factory.informer("v1", "configmaps", **it) for it in requests]
+    informers.append(factory.informer("apps/v1", "deployments"))
+    async with factory:
+        await factory.wait_for_cache_sync(timeout=30)
+        caches = [it.status.cache for it in informers]
+        paths = {it.path.name for it in caches if it is not None}
+
+    assert len(paths) == len(informers)
+    assert {it.rpartition("-")[0] for it in paths} == {"configmaps", "deployments.apps"}
+    again = SharedInformerFactory(fake_client(), cache_dir=tmp_path)
+    pods = again.informer("v1", "configmaps", label_selector=" app = web ")
+    assert pods.status.cache is not None
+    assert pods.status.cache.path.name in paths
