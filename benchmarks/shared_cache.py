@@ -164,7 +164,7 @@ def contest(
             change(crew, sizes.changes, url, watches, outcome)
             outcome.add("watches at the server", "watches", requests(url)["watches"])
             if name == OURS:
-                on_disk(folder, sizes, outcome)
+                on_disk(folder / "cache", sizes, outcome)
                 takeover(crew, url, outcome)
 
         if name == OURS:
