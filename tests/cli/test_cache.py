@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -125,6 +128,67 @@ async def test_show_prints_secrets_only_on_request(
     out = capsys.readouterr().out
     assert "password: " in out
     assert ("aHVudGVyMg==" in out) is secrets
+
+
+async def test_show_hides_secrets_in_a_copy_with_another_name(
+    pods: SharedInformer, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = root.parent / "backup"
+    shutil.copytree(
+        store_of(root, "secrets"), copy, ignore=shutil.ignore_patterns("readers")
+    )
+
+    assert await command.show("shop/key", str(copy), secrets=False) == 0
+
+    out = capsys.readouterr().out
+    assert "(hidden)" in out
+    assert "aHVudGVyMg==" not in out
+
+
+@pytest.mark.parametrize("name", ["lock.mdb", "open.lock"])
+async def test_commands_create_no_file(
+    server: APIServer, root: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    await run_once(server, root)
+    store = store_of(root, "pods")
+    (store / name).unlink()
+    (store / "readers").rmdir()
+    before = sorted(store.iterdir())
+
+    assert await command.ls(str(root)) == 2
+
+    assert f"{name} is missing" in capsys.readouterr().err
+    assert sorted(store.iterdir()) == before
+
+
+@pytest.mark.realtime
+def test_commands_of_another_user_name_the_missing_permission(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    (closed / "pods").mkdir(parents=True)
+    closed.chmod(0)
+    program = """
+import asyncio, os, sys
+from aioinformer.cli import cache
+from aioinformer.cli.error_messages import CommandError
+
+if os.geteuid() == 0:
+    os.setuid(65534)
+
+for command in (cache.ls, cache.stats, cache.verify):
+    try:
+        asyncio.run(command(sys.argv[1]))
+    except CommandError as exc:
+        print(exc)
+"""
+    for path in (closed, closed / "pods"):
+        done = subprocess.run(
+            [sys.executable, "-c", program, path],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        line = f"{path}: Permission denied. Run this as the user of the program."
+        assert done.stdout.splitlines() == [line] * 3
 
 
 async def test_show_names_an_unknown_key(pods: SharedInformer, root: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from informer_helpers import text_of
@@ -750,8 +750,14 @@ async def test_secrets_are_stored_on_request(server: APIServer, tmp_path: Path) 
 
 
 def test_options_of_the_cache_are_checked(tmp_path: Path) -> None:
-    with pytest.raises(OptionsError, match="cache_dir"):
-        SharedInformerFactory(fake_client(), cache_dir="")
+    for path in ("", "with\0null", b"bytes", 5, True):
+        with pytest.raises(OptionsError, match="cache_dir must be the path"):
+            SharedInformerFactory(fake_client(), cache_dir=cast("str", path))
+
+    with pytest.raises(
+        OptionsError, match="cannot find the home directory of '~nobody"
+    ):
+        SharedInformerFactory(fake_client(), cache_dir="~nobody-has-this-name/cache")
 
     with pytest.raises(OptionsError, match="cache_dir"):
         SharedInformerFactory(fake_client()).informer("v1", "pods", cached=True)
@@ -763,6 +769,18 @@ def test_options_of_the_cache_are_checked(tmp_path: Path) -> None:
     factory.informer("v1", "pods")
     with pytest.raises(OptionsError, match="cached=True"):
         factory.informer("v1", "pods", cached=False)
+
+
+def test_tilde_in_the_path_of_the_cache_is_the_home_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    factory = SharedInformerFactory(fake_client(), cache_dir="~/cache")
+
+    cache = factory.informer("v1", "pods").status.cache
+
+    assert cache is not None
+    assert cache.path.parent == tmp_path / "cache"
 
 
 def fake_client() -> Any:

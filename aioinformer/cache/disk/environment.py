@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from aioinformer.cache.disk.data_file import EARLY_SECONDS, Session, boot_id, doubt
-from aioinformer.cache.disk.directory import DATA, LOCK, READERS, OpenLock, set_aside
+from aioinformer.cache.disk.directory import (
+    DATA,
+    LOCK,
+    OPEN_LOCK,
+    READERS,
+    OpenLock,
+    set_aside,
+)
 from aioinformer.cache.disk.failures import cause_of, is_damage
 from aioinformer.cache.disk.header import FORMAT, Header, WriterState
 from aioinformer.cache.disk.transactions import Transactions, new_map_size
@@ -112,7 +119,7 @@ class Environment:
         self._naming = threading.Lock()
         self._data = os.fspath(path / DATA)
         self._create = create
-        self._lock = OpenLock(path)
+        self._lock = OpenLock(path, create=create)
         try:
             self._open()
         except OSError as exc:
@@ -144,8 +151,11 @@ class Environment:
         """
         # By its inode: one path may lead there by a symbolic link above it.
         key = _device_and_inode(path)
-        if key is None or not (create or _device_and_inode(path / DATA)):
+        if key is None:
             raise CacheError(f"there is no cache in {path}")
+
+        if not create:
+            _check_complete(path)
 
         with cls._guard(key):
             env = cls._opened.get(key)
@@ -183,7 +193,9 @@ class Environment:
                 self._replace(why, alone=alone)
 
             self._begin_session(None if why else session, alone=alone)
-            (self.path / READERS).mkdir(0o700, exist_ok=True)
+            if self._create:
+                (self.path / READERS).mkdir(0o700, exist_ok=True)
+
             try:
                 self._map()
             except _Doubtful as exc:
@@ -598,6 +610,30 @@ class Environment:
 
 class _Doubtful(Exception):
     """File that LMDB has opened, but is not one of ours."""
+
+
+def _check_complete(path: Path) -> None:
+    """Check that a store has all files that LMDB, or a lock, would create.
+
+    They would belong to the user of the command that looks at the store, who may be
+    another one than that of the program.
+    """
+    if _device_and_inode(path / DATA) is None:
+        raise CacheError(f"there is no cache in {path}")
+
+    what = ""
+    for name in (LOCK, OPEN_LOCK):
+        if _device_and_inode(path / name) is None:
+            what = f"{name} is missing"
+
+    if not os.lstat(path / DATA).st_size:
+        what = f"{DATA} is empty"
+
+    if what:
+        raise CacheError(
+            f"cannot open the cache {path}: {what}. The next program that uses it "
+            "creates it"
+        )
 
 
 def _device_and_inode(path: Path | str) -> tuple[int, int] | None:
