@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from informer_helpers import text_of
+from store_processes import StoreProcess
 
 from aioinformer import Added, Deleted, Resource, SharedInformerFactory, Updated
 from aioinformer.cache.disk.environment import Environment
@@ -398,6 +399,28 @@ async def test_vanished_directory_leads_to_memory(
         await asyncio.sleep(0.1)
         assert late.take() == ["initial a", "initial c"]
         assert open_files() == files
+
+
+async def test_writer_frees_the_snapshot_of_a_killed_process(
+    server: APIServer, tmp_path: Path
+) -> None:
+    """Otherwise the file grows with each change, until a process opens it again."""
+    async with cached(server, tmp_path) as (maps, _):
+        cache = maps.status.cache
+        assert cache is not None
+        env = await asyncio.to_thread(Environment.open, cache.path)
+        with StoreProcess(cache.path) as other:
+            other("start()")
+            other("env.read().__enter__() and None")
+            with env.write() as txn:
+                newest = txn.id()
+
+            assert env.processes_before(newest) == {other.pid}
+
+        put(server, "a", "2")
+        await asyncio.sleep(2)
+        assert env.processes_before(newest) == set()
+        await asyncio.to_thread(env.close)
 
 
 async def test_failing_writes_lead_to_memory_without_lost_or_repeated_events(

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from cache_crew import crew_of, killings, verify
 
+from aioinformer.testing.faults import Chaos
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -48,11 +50,12 @@ async def test_caches_agree_when_all_processes_die_again_and_again(
 
 
 @pytest.mark.timeout(SOAK_SECONDS + 200)
-async def test_eight_processes_agree_after_a_soak(tmp_path: Path) -> None:
+async def test_eight_processes_agree_after_a_soak_with_chaos(tmp_path: Path) -> None:
     rng = random.Random(8)
     async with crew_of(tmp_path / "cache", 8, workers=8, objects=2_000) as crew:
         await crew.agreed()
-        sizes = []
+        sizes: list[int] = []
+        crew.server.faults.add(Chaos(seed=8, rate=0.3))
         until = time.monotonic() + SOAK_SECONDS
         async with asyncio.TaskGroup() as tasks:
             writing = tasks.create_task(crew.writes.keep_writing(500))
@@ -63,6 +66,12 @@ async def test_eight_processes_agree_after_a_soak(tmp_path: Path) -> None:
                 victim = victim or rng.choice(crew.members)
                 await crew.kill(victim)
                 await crew.restart(victim)
+                if rng.random() < 0.5:
+                    await crew.server.restart()
+
+                if rng.random() < 0.3:
+                    crew.server.compact()
+
                 sizes.append(crew.bytes_on_disk())
                 for member in crew.members:
                     report = await crew.report(member)
@@ -70,6 +79,8 @@ async def test_eight_processes_agree_after_a_soak(tmp_path: Path) -> None:
 
             writing.cancel()
 
+        crew.server.faults.clear()
+        await crew.server.restart()
         reports = await crew.agreed()
         assert len([it for it in reports if it.role == "writer"]) == 1
         assert crew.readers() == len(crew.members)

@@ -268,6 +268,7 @@ class CacheWriter:
         while True:
             env.check()
             self._lock.check()
+            env.reader_check()  # a killed reader may have left a snapshot
             self.readers = len(self._readers.positions())
             state = self.state()
             with env.write():
