@@ -15,6 +15,7 @@ from aioinformer import SharedInformerFactory, index_by
 from aioinformer.cache.disk.environment import Environment
 from aioinformer.cli import cache as command
 from aioinformer.cli.error_messages import CommandError
+from aioinformer.errors import OptionsError
 from aioinformer.model.resources import PODS, SECRETS
 from aioinformer.testing import APIServer
 
@@ -246,6 +247,16 @@ async def test_ls_and_stats_go_on_after_a_store_that_cannot_be_opened(
         shown = capsys.readouterr()
         assert shown.err.count("cannot open the cache") == 1
         assert store_of(root, "pods").name in shown.out
+
+
+@pytest.mark.parametrize("package", ["lmdb", "zstandard"])
+async def test_missing_package_is_named(
+    pods: SharedInformer, root: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+
+    with pytest.raises(OptionsError, match=rf"{package}.*aioinformer\[shared\]"):
+        await command.verify_here(str(store_of(root, "pods")))
 
 
 async def test_a_directory_without_a_cache_is_named(tmp_path: Path) -> None:
