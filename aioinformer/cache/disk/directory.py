@@ -21,7 +21,7 @@ with contextlib.suppress(ImportError):  # on Windows, there are no caches
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["OpenLock", "WriterLock", "safe_directory", "set_aside"]
+__all__ = ["OpenLock", "WriterLock", "create_file", "safe_directory", "set_aside"]
 
 logger: Final = guarded_logger(__name__)
 
@@ -332,6 +332,12 @@ def set_aside(path: Path, why: str) -> None:
 
 
 # ------------------------------------------------------------ locks
+
+
+def create_file(path: Path) -> None:
+    """Create an empty file for locks, unless there is one."""
+    if not path.exists():
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | _WITHOUT_LINKS, 0o600))
 
 
 class _RecordLocks:

@@ -18,7 +18,9 @@ from aioinformer.cache.disk.directory import (
     LOCK,
     OPEN_LOCK,
     READERS,
+    WRITER_LOCK,
     OpenLock,
+    create_file,
     set_aside,
 )
 from aioinformer.cache.disk.failures import cause_of, is_damage
@@ -118,6 +120,7 @@ class Environment:
         self._databases: dict[str, lmdb._Database] = {}
         self._naming = threading.Lock()
         self._data = os.fspath(path / DATA)
+        self._writer_lock = os.fspath(path / WRITER_LOCK)
         self._create = create
         self._lock = OpenLock(path, create=create)
         try:
@@ -195,6 +198,7 @@ class Environment:
             self._begin_session(None if why else session, alone=alone)
             if self._create:
                 (self.path / READERS).mkdir(0o700, exist_ok=True)
+                create_file(self.path / WRITER_LOCK)
 
             try:
                 self._map()
@@ -580,17 +584,24 @@ class Environment:
 
     def _find(self) -> tuple[tuple[int, int] | None, ...]:
         """Return device and inode of the directory and its files."""
-        return tuple(
-            _device_and_inode(path)
-            for path in (self.path, self._data, self.path / LOCK)
-        )
+        paths: list[Path | str] = [self.path, self._data, self.path / LOCK]
+        if self._create:
+            paths.append(self._writer_lock)
+
+        return tuple(_device_and_inode(it) for it in paths)
 
     def _check_usable(self, write: bool) -> None:
-        """Check the process, and for a write also that its file is still there."""
+        """Check the process, and for a write also that its files are still there.
+
+        Without the file of its lock, there may be another writer.
+        """
         if self._closed or self._pid != _Process.id:
             self._check_process()
 
-        if write and _device_and_inode(self._data) != self._identity[1]:
+        if write and (
+            _device_and_inode(self._data) != self._identity[1]
+            or _device_and_inode(self._writer_lock) != self._identity[-1]
+        ):
             self.check()
 
     def _check_process(self) -> None:

@@ -252,7 +252,8 @@ class Readers:
                 return None
 
             data = os.pread(file, _POSITION.size, 0)
-            return _POSITION.unpack(data)[0] if data else _NO_POSITION
+            complete = len(data) == _POSITION.size
+            return _POSITION.unpack(data)[0] if complete else _NO_POSITION
         finally:
             os.close(file)
 

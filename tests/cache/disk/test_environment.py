@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from aioinformer.cache.disk.data_file import boot_id
+from aioinformer.cache.disk.directory import WriterLock
 from aioinformer.cache.disk.environment import Environment
 from aioinformer.cache.disk.header import Header, WriterState
 from aioinformer.errors import CacheError, InternalError, OptionsError
@@ -404,6 +405,7 @@ def test_files_are_private(path: Path) -> None:
         "open.lock": 0o600,
         "readers": 0o700,
         "session": 0o600,
+        "writer.lock": 0o600,
     }
 
 
@@ -469,6 +471,22 @@ def test_write_raises_after_the_directory_was_removed(path: Path) -> None:
     env = Environment.open(store)
     with env.write():
         env.set_header(Header(version="7"))
+    env.close()
+
+
+def test_write_raises_after_the_lock_of_the_writer_was_replaced(path: Path) -> None:
+    """Another process may lock the new file, and write, within the second until a check."""
+    env = Environment.open(path)
+    with env.write():
+        env.set_header(Header(version="7"))
+    with (path / "writer.lock").open():  # as the writer has it
+        (path / "writer.lock").unlink()
+        lock = WriterLock(path)
+        assert lock.acquire()
+        with pytest.raises(CacheError, match="its files were replaced"), env.write():
+            pass
+        lock.release()
+    assert env.header.version == "7"
     env.close()
 
 

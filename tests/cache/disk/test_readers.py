@@ -83,6 +83,15 @@ def test_reader_without_position_is_listed(slot: ReaderSlot, readers: Readers) -
     assert slot.name.startswith(f"{os.getpid()}-")
 
 
+def test_reader_with_a_damaged_position_is_listed(
+    slot: ReaderSlot, directory: Path, readers: Readers
+) -> None:
+    slot.position = 3
+    os.truncate(directory / slot.name, 5)
+
+    assert readers.positions() == {slot.name: -1}
+
+
 def test_there_are_no_readers_before_the_first(readers: Readers) -> None:
     assert readers.positions() == {}
 
