@@ -333,6 +333,27 @@ async def test_second_factory_reads_what_the_first_writes(
             assert two.status.phase == "watching"
 
 
+async def test_index_of_a_reader_has_what_a_wait_for_version_saw(
+    server: APIServer, tmp_path: Path
+) -> None:
+    def last_of(obj: Any) -> list[str]:
+        return [obj.name[-1]]
+
+    async with (
+        cached(server, tmp_path, indexers={"last": name_of}),
+        cached(server, tmp_path, indexers={"last": last_of}) as (two, _),
+    ):
+        for number in range(10):
+            put(server, f"new-{number}")
+            version = server.resource_version
+            while two.store.resource_version != version:  # no turn of the follower
+                await asyncio.sleep(0)
+
+            await two.wait_for_version(version, timeout=5)
+            found = two.lister.by_index("last", str(number))
+            assert [obj.name for obj in found] == [f"new-{number}"]
+
+
 async def test_reader_takes_over_without_a_list(
     server: APIServer, tmp_path: Path
 ) -> None:
