@@ -253,25 +253,28 @@ class Environment:
                 max_spare_txns=1,
                 readonly=not self._create,
             )
-        except (
-            self._lmdb.CorruptedError,
-            self._lmdb.InvalidError,
-            self._lmdb.PageNotFoundError,
-            self._lmdb.VersionMismatchError,
-        ) as exc:
-            raise _Doubtful(f"LMDB cannot read it: {exc}") from exc
         except self._failures as exc:
-            raise self._error("open", exc) from exc
+            raise self._unreadable(exc) from exc
 
         try:
             self._env.reader_check()
             self._check_format()
         except self._failures as exc:
             self._env.close()
-            raise self._error("open", exc) from exc
+            raise self._unreadable(exc) from exc
         except BaseException:
             self._env.close()
             raise
+
+    def _unreadable(self, exc: Exception) -> Exception:
+        """Return the error for one of LMDB while it opens the file."""
+        if is_damage(exc):
+            return _Doubtful(f"the file is damaged ({exc})")
+
+        if isinstance(exc, self._lmdb.VersionMismatchError):
+            return _Doubtful(f"LMDB cannot read it: {exc}")
+
+        return self._error("open", exc)
 
     def _check_format(self) -> None:
         names = self._env.dbs()

@@ -16,6 +16,7 @@ _DAMAGED = (
 )
 _DAMAGES = {
     "BadChecksumError",
+    "BadTxnError",  # of a new transaction whose first page cannot be read
     "CorruptedError",
     "CursorFullError",
     "InvalidError",
