@@ -253,8 +253,12 @@ class DiskContents:
 
         if names is None:
             with self._env.read() as txn:
-                found = self.generation.columns.search(txn, selector, namespace)
-                names = list(map(name_of, found))
+                names = self.generation.columns.search(txn, selector, namespace)
+
+            for _, obj in self.of_names(names):
+                yield obj
+
+            return
 
         for _, obj in self.of_names(names):
             if selector.matches(obj) and namespace in {None, obj.namespace}:

@@ -464,6 +464,17 @@ def test_select_in_a_large_namespace_searches_columns(
     assert selected(reader, "tier=web", "other") == {"other/x"}
 
 
+@pytest.mark.parametrize("key", ['a"b', "a\\b", "a\tb", "é", "x" * 600, ""])
+@pytest.mark.parametrize("namespace", ["", "odd"])
+def test_select_finds_any_key(disk: Disk, namespace: str, key: str) -> None:
+    full = f"{namespace}/{key}" if namespace else key
+    listed(disk.writer({}), [thing(full, labels={"tier": "web"}), *things(3)])
+    reader = disk.reader({})
+
+    assert selected(reader, "tier=web", namespace) == {full}
+    assert full in selected(reader, "tier=web")
+
+
 def test_sparse_label_chunks_get_new_objects(disk: Disk) -> None:
     writer = listed(disk.writer({}), things(1000))
     for obj in things(1000):
