@@ -63,6 +63,9 @@ _HELP = {
     "aioinformer_cache_heartbeat_seconds": _Help(
         "Time since the writer of a shared cache was last seen."
     ),
+    "aioinformer_cache_in_memory": _Help(
+        "1 if this process cannot use a shared cache, else 0."
+    ),
     "aioinformer_cache_journal_entries": _Help(
         "Changes in the journal of a shared cache."
     ),

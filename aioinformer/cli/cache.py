@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["ls", "show", "stats", "verify", "verify_here"]
 
 _DATA = "data.mdb"
+_AS_USER = "Run this as the user of the program."
 _BLOCK_BYTES = 512
 _HIDDEN = "(hidden)"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -179,7 +180,10 @@ async def verify_here(directory: str) -> int:
 
 
 def _is_store(path: Path) -> bool:
-    return (path / _DATA).is_file()
+    try:
+        return (path / _DATA).is_file()
+    except OSError as exc:  # such as a missing permission
+        raise CommandError(f"{path}: {exc.strerror}. {_AS_USER}") from exc
 
 
 def _stores(path: Path) -> Sequence[Path]:
@@ -190,7 +194,8 @@ def _stores(path: Path) -> Sequence[Path]:
     try:
         found = sorted(it for it in path.iterdir() if _is_store(it))
     except OSError as exc:
-        raise CommandError(f"{path}: {exc.strerror}.") from exc
+        advice = f" {_AS_USER}" if isinstance(exc, PermissionError) else ""
+        raise CommandError(f"{path}: {exc.strerror}.{advice}") from exc
 
     if not found:
         raise CommandError(
@@ -205,7 +210,9 @@ def _stores(path: Path) -> Sequence[Path]:
 def _opened(path: Path) -> Iterator[_Store]:
     from aioinformer.cache.disk.environment import Environment
     from aioinformer.cache.disk.records import Records
+    from aioinformer.informer.cached.source import cache_root
 
+    cache_root(path)  # raises if a package is missing: then no object can be read
     try:
         env = Environment.open(path, create=False)
         try:
@@ -233,7 +240,8 @@ class _Store:
     @property
     def has_secrets(self) -> bool:
         """True if its objects are Secrets."""
-        return self.path.name.partition("-")[0] == "secrets"
+        # Not by the name of the directory, which may be a copy.
+        return "secrets" in self.env.header.selection.split("\n")[:2]
 
     @property
     def writer(self) -> WriterState:

@@ -59,7 +59,7 @@ class Lister:
     - With `cache_dir`, a restarted program has a complete list at once, but `NotSynced`
       is raised until the server has confirmed it. Reads with `allow_unconfirmed=True`
       return it. So do reads with `max_staleness`, if its age is known and within the
-      limit.
+      limit. Reads of damaged files, and reads after a fork, raise `CacheError`.
 
     If an index fits, a read takes time in proportion to its result: by key, by
     namespace, by an index, or by a label with an `index_by_label`. Other selectors are

@@ -356,6 +356,7 @@ class NamespaceSources:
         if (cache := status.cache) is not None:
             silent = math.inf if cache.heartbeat_age is None else cache.heartbeat_age
             gauge("aioinformer_cache_writer", cache.role == "writer")
+            gauge("aioinformer_cache_in_memory", cache.role == "memory")
             gauge("aioinformer_cache_heartbeat_seconds", silent)
             gauge("aioinformer_cache_lag_entries", cache.behind)
             gauge("aioinformer_cache_readers", cache.readers)

@@ -8,7 +8,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, Final
 
 from aioinformer._user_code import guarded_logger
-from aioinformer.errors import HistoryReset, OptionsError
+from aioinformer.errors import CacheError, HistoryReset, OptionsError
 from aioinformer.informer.expected_state import NOTHING, after_write
 from aioinformer.model.callables import check_plain
 from aioinformer.model.object_meta import version_number
@@ -231,7 +231,7 @@ class InformerWaits:
         self, version: int, scope: str | None, sources: Sequence[Source]
     ) -> None:
         resets = _resets_of(sources)
-        while _decimal(self._sources.version(scope) or "0") < version:
+        while _decimal(self._told_version(scope) or "0") < version:
             if _resets_of(sources) > resets:
                 raise HistoryReset(
                     f"version {version} may never be reached: the server's history was reset"
@@ -241,6 +241,17 @@ class InformerWaits:
                 await wakeup.wait()
 
             self._run_state.check_not_stopping()
+
+    def _told_version(self, scope: str | None) -> str:
+        """Return the version up to which handlers are told and indexes are complete.
+
+        A store on disk may be ahead of both.
+        """
+        try:
+            with self._sources.reading():
+                return self._sources.version(scope)
+        except CacheError:  # the informer is about to continue in memory
+            return ""
 
     async def _wait_store(self, predicate: Callable[[Any], object]) -> None:
         with self._waiters.for_steps() as wakeup:

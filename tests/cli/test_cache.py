@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +15,7 @@ from aioinformer import SharedInformerFactory, index_by
 from aioinformer.cache.disk.environment import Environment
 from aioinformer.cli import cache as command
 from aioinformer.cli.error_messages import CommandError
+from aioinformer.errors import OptionsError
 from aioinformer.model.resources import PODS, SECRETS
 from aioinformer.testing import APIServer
 
@@ -127,6 +131,67 @@ async def test_show_prints_secrets_only_on_request(
     assert ("aHVudGVyMg==" in out) is secrets
 
 
+async def test_show_hides_secrets_in_a_copy_with_another_name(
+    pods: SharedInformer, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = root.parent / "backup"
+    shutil.copytree(
+        store_of(root, "secrets"), copy, ignore=shutil.ignore_patterns("readers")
+    )
+
+    assert await command.show("shop/key", str(copy), secrets=False) == 0
+
+    out = capsys.readouterr().out
+    assert "(hidden)" in out
+    assert "aHVudGVyMg==" not in out
+
+
+@pytest.mark.parametrize("name", ["lock.mdb", "open.lock"])
+async def test_commands_create_no_file(
+    server: APIServer, root: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    await run_once(server, root)
+    store = store_of(root, "pods")
+    (store / name).unlink()
+    (store / "readers").rmdir()
+    before = sorted(store.iterdir())
+
+    assert await command.ls(str(root)) == 2
+
+    assert f"{name} is missing" in capsys.readouterr().err
+    assert sorted(store.iterdir()) == before
+
+
+@pytest.mark.realtime
+def test_commands_of_another_user_name_the_missing_permission(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    (closed / "pods").mkdir(parents=True)
+    closed.chmod(0)
+    program = """
+import asyncio, os, sys
+from aioinformer.cli import cache
+from aioinformer.cli.error_messages import CommandError
+
+if os.geteuid() == 0:
+    os.setuid(65534)
+
+for command in (cache.ls, cache.stats, cache.verify):
+    try:
+        asyncio.run(command(sys.argv[1]))
+    except CommandError as exc:
+        print(exc)
+"""
+    for path in (closed, closed / "pods"):
+        done = subprocess.run(
+            [sys.executable, "-c", program, path],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        line = f"{path}: Permission denied. Run this as the user of the program."
+        assert done.stdout.splitlines() == [line] * 3
+
+
 async def test_show_names_an_unknown_key(pods: SharedInformer, root: Path) -> None:
     with pytest.raises(CommandError, match="no store has an object 'shop/none'"):
         await command.show("shop/none", str(root), secrets=False)
@@ -182,6 +247,16 @@ async def test_ls_and_stats_go_on_after_a_store_that_cannot_be_opened(
         shown = capsys.readouterr()
         assert shown.err.count("cannot open the cache") == 1
         assert store_of(root, "pods").name in shown.out
+
+
+@pytest.mark.parametrize("package", ["lmdb", "zstandard"])
+async def test_missing_package_is_named(
+    pods: SharedInformer, root: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+
+    with pytest.raises(OptionsError, match=rf"{package}.*aioinformer\[shared\]"):
+        await command.verify_here(str(store_of(root, "pods")))
 
 
 async def test_a_directory_without_a_cache_is_named(tmp_path: Path) -> None:

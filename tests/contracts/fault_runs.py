@@ -8,6 +8,7 @@ requests and their times.
 from __future__ import annotations
 
 import asyncio
+import operator
 import random
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,11 +21,13 @@ from aioinformer import Added, Deleted, Updated
 from aioinformer.backoff import SHORT_SECONDS
 from aioinformer.client import Client, ListWatch
 from aioinformer.informer import ReflectorOptions, SharedInformer
+from aioinformer.informer.cached.source import CachePlace
 from aioinformer.model.resources import PODS
 from aioinformer_apiserver.faults import Cut, Gone
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
 
     from ledger import Ledger
 
@@ -50,6 +53,7 @@ class Witness:
         seconds: Occasional pauses, as in a slow handler.
         lied_to: True if the server reports wrong data: a wrong version, or the deletion
             of an existing object.
+        on_disk: True if the store is on disk: each read is another object.
     """
 
     def __init__(
@@ -59,11 +63,13 @@ class Witness:
         *,
         seconds: float = 0.0,
         lied_to: bool = False,
+        on_disk: bool = False,
     ) -> None:
         self._ledger = ledger
         self._informer = informer
         self._seconds = seconds
         self._lied_to = lied_to
+        self._same = operator.eq if on_disk else operator.is_
         self.present: dict[str, KubeObject] = {}
         self.last: dict[str, int] = {}
         """Newest reported version, by uid."""
@@ -79,7 +85,8 @@ class Witness:
                 self._state(obj)
                 self.present[obj.key] = obj
             case Updated(old=old, new=new):
-                same = self.present.get(new.key) is old and old.uid == new.uid
+                before = self.present.get(new.key)
+                same = self._same(before, old) and old.uid == new.uid
                 self._expect(same, f"G1: {new} does not follow the previous event")
                 self._state(new)
                 self.present[new.key] = new
@@ -141,11 +148,15 @@ class Witness:
 
         self._expect(later, f"G3: the store has {stored} when {event} is delivered")
 
-    def verdict(self) -> list[str]:
-        """Return all violations, at the end when no more events are expected."""
+    def verdict(self, stored: Mapping[str, KubeObject]) -> list[str]:
+        """Return all violations, at the end when no more events are expected.
+
+        Args:
+            stored: Objects of the store at the end.
+        """
         wrong = list(self.wrong)
-        stored = {obj.key: obj for obj in self._informer.store.list()}
-        if any(self.present.get(key) is not obj for key, obj in stored.items()):
+        last = self.present
+        if any(not self._same(last.get(key), obj) for key, obj in stored.items()):
             wrong.append("G1: the last delivered state is not the last state")
 
         if self.present.keys() != stored.keys():
@@ -172,11 +183,15 @@ class Run:
         informer: SharedInformer,
         *,
         lied_to: bool,
+        on_disk: bool = False,
     ) -> None:
         self.server = server
         self.ledger = ledger
         self.informer = informer
+        self.stored: dict[str, KubeObject] = {}
+        """Objects of the store at the end of the informer."""
         self._lied_to = lied_to
+        self._on_disk = on_disk
         self._witnesses: list[Witness] = []
         self._registrations: list[Registration] = []
         self.witness()
@@ -185,7 +200,11 @@ class Run:
     def witness(self, *, seconds: float = 0.0) -> Witness:
         """Add another handler."""
         one = Witness(
-            self.ledger, self.informer, seconds=seconds, lied_to=self._lied_to
+            self.ledger,
+            self.informer,
+            seconds=seconds,
+            lied_to=self._lied_to,
+            on_disk=self._on_disk,
         )
         self._registrations.append(self.informer.add_event_handler(on_event=one))
         self._witnesses.append(one)
@@ -209,12 +228,12 @@ class Run:
 
     def verdict(self) -> list[str]:
         """Return the violations; empty if there are none."""
-        wrong = [text for one in self._witnesses for text in one.verdict()]
+        wrong = [it for one in self._witnesses for it in one.verdict(self.stored)]
         truth = {
             f"{body['metadata']['namespace']}/{body['metadata']['name']}": body
             for body in self.server.objects(PODS)
         }
-        stored = {obj.key: obj.to_dict() for obj in self.informer.store.list()}
+        stored = {key: obj.to_dict() for key, obj in self.stored.items()}
         if stored != truth:
             keys = sorted(stored.keys() | truth.keys())
             differ = [key for key in keys if stored.get(key) != truth.get(key)]
@@ -310,6 +329,7 @@ async def running_pods(
     lied_to: bool = False,
     url: str = "",
     token: str | None = None,
+    cache: Path | None = None,
     **options: Any,
 ) -> AsyncIterator[Run]:
     """Run an informer of all pods over HTTP during the block.
@@ -321,6 +341,7 @@ async def running_pods(
         lied_to: See `Witness`.
         url: Another address of the server.
         token: Token of another user than the administrator.
+        cache: Directory of its store on disk; None for a store in memory.
         **options: Options of the reflector.
     """
     token = token or server.token
@@ -330,7 +351,12 @@ async def running_pods(
             name="pods",
             options=ReflectorOptions(**options),
             rng=random.Random(seed),
+            place=None if cache is None else CachePlace(cache, "pods", "pods"),
         )
-        run = Run(server, ledger, informer, lied_to=lied_to)
+        on_disk = cache is not None
+        run = Run(server, ledger, informer, lied_to=lied_to, on_disk=on_disk)
         async with running(informer.run()):
             yield run
+            used = informer.status.cache
+            assert (used is not None and used.role == "writer") == on_disk
+            run.stored = {obj.key: obj for obj in informer.store.list()}

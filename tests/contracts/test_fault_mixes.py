@@ -7,7 +7,7 @@ from another one. A failure names its seed and the drawn faults.
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fault_runs import Run, running_pods
@@ -16,6 +16,9 @@ from ledger import Ledger
 from aioinformer.testing import APIServer
 from aioinformer_apiserver.faults import Chaos, Fault, Occasion, StepBack
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 WRITES = 160
 STRIKES = 15
 
@@ -23,7 +26,14 @@ WAYS: dict[str, dict[str, Any]] = {
     "whole": {},
     "pages": {"page_size": 3},
     "streams": {"page_size": 3, "streaming_list": True},
+    "disk": {"page_size": 3},
 }
+
+
+def options_of(way: str, directory: Path) -> dict[str, Any]:
+    """Return the options of a way; `directory` is for a store on disk."""
+    cache = directory if way == "disk" else None
+    return {"watch_seconds": 5, "cache": cache, **WAYS[way]}
 
 
 class Honest(Chaos):
@@ -59,12 +69,14 @@ async def survive(run: Run, chaos: Chaos) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seed", range(3))
-async def test_informer_converges_under_random_faults(seed: int, way: str) -> None:
+async def test_informer_converges_under_random_faults(
+    seed: int, way: str, tmp_path: Path
+) -> None:
     chaos = Honest(seed=seed, rate=0.6, limit=STRIKES)
     async with APIServer(bookmark_seconds=2, fresh_seconds=0.5) as server:
         ledger = Ledger(server, random.Random(seed))
         server.faults.add(chaos)
-        options = {"watch_seconds": 5, **WAYS[way]}
+        options = options_of(way, tmp_path)
         async with running_pods(server, ledger, seed=seed, **options) as run:
             await survive(run, chaos)
             await run.settled()
@@ -76,13 +88,13 @@ async def test_informer_converges_under_random_faults(seed: int, way: str) -> No
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seed", range(2))
 async def test_informer_converges_once_the_server_stops_lying(
-    seed: int, way: str
+    seed: int, way: str, tmp_path: Path
 ) -> None:
     chaos = Chaos(seed=seed, rate=0.6, limit=STRIKES, lies=True)
     async with APIServer(bookmark_seconds=2, fresh_seconds=0.5) as server:
         ledger = Ledger(server, random.Random(seed))
         server.faults.add(chaos)
-        options = {"watch_seconds": 5, **WAYS[way]}
+        options = options_of(way, tmp_path)
         async with running_pods(
             server, ledger, seed=seed, lied_to=True, **options
         ) as run:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from informer_helpers import text_of
@@ -331,6 +332,27 @@ async def test_second_factory_reads_what_the_first_writes(
             assert log.take() == ["updated a"]
             assert two.status.age == pytest.approx(one.status.age, abs=2)
             assert two.status.phase == "watching"
+
+
+async def test_index_of_a_reader_has_what_a_wait_for_version_saw(
+    server: APIServer, tmp_path: Path
+) -> None:
+    def last_of(obj: Any) -> list[str]:
+        return [obj.name[-1]]
+
+    async with (
+        cached(server, tmp_path, indexers={"last": name_of}),
+        cached(server, tmp_path, indexers={"last": last_of}) as (two, _),
+    ):
+        for number in range(10):
+            put(server, f"new-{number}")
+            version = server.resource_version
+            while two.store.resource_version != version:  # no turn of the follower
+                await asyncio.sleep(0)
+
+            await two.wait_for_version(version, timeout=5)
+            found = two.lister.by_index("last", str(number))
+            assert [obj.name for obj in found] == [f"new-{number}"]
 
 
 async def test_reader_takes_over_without_a_list(
@@ -786,8 +808,14 @@ async def test_secrets_are_stored_on_request(server: APIServer, tmp_path: Path) 
 
 
 def test_options_of_the_cache_are_checked(tmp_path: Path) -> None:
-    with pytest.raises(OptionsError, match="cache_dir"):
-        SharedInformerFactory(fake_client(), cache_dir="")
+    for path in ("", "with\0null", b"bytes", 5, True):
+        with pytest.raises(OptionsError, match="cache_dir must be the path"):
+            SharedInformerFactory(fake_client(), cache_dir=cast("str", path))
+
+    with pytest.raises(
+        OptionsError, match="cannot find the home directory of '~nobody"
+    ):
+        SharedInformerFactory(fake_client(), cache_dir="~nobody-has-this-name/cache")
 
     with pytest.raises(OptionsError, match="cache_dir"):
         SharedInformerFactory(fake_client()).informer("v1", "pods", cached=True)
@@ -801,7 +829,55 @@ def test_options_of_the_cache_are_checked(tmp_path: Path) -> None:
         factory.informer("v1", "pods", cached=False)
 
 
+def test_tilde_in_the_path_of_the_cache_is_the_home_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    factory = SharedInformerFactory(fake_client(), cache_dir="~/cache")
+
+    cache = factory.informer("v1", "pods").status.cache
+
+    assert cache is not None
+    assert cache.path.parent == tmp_path / "cache"
+
+
 def fake_client() -> Any:
     from factory_helpers import FakeClient
 
     return FakeClient()
+
+
+@pytest.mark.parametrize("package", ["lmdb", "zstandard"])
+def test_missing_package_is_reported_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(OptionsError, match=rf"{package}.*aioinformer\[shared\]"):
+        SharedInformerFactory(fake_client(), cache_dir=tmp_path)
+
+
+async def test_each_selection_has_a_directory_of_its_own(
+    server: APIServer, tmp_path: Path
+) -> None:
+    factory = SharedInformerFactory(server.client(), cache_dir=tmp_path)
+    requests: list[dict[str, Any]] = [
+        {},
+        {"namespace": "default"},
+        {"label_selector": "app=web"},
+        {"field_selector": "metadata.name=web"},
+        {"metadata_only": True},
+        {"name": "again"},
+    ]
+    informers = [factory.informer("v1", "configmaps", **it) for it in requests]
+    informers.append(factory.informer("apps/v1", "deployments"))
+    async with factory:
+        await factory.wait_for_cache_sync(timeout=30)
+        caches = [it.status.cache for it in informers]
+        paths = {it.path.name for it in caches if it is not None}
+
+    assert len(paths) == len(informers)
+    assert {it.rpartition("-")[0] for it in paths} == {"configmaps", "deployments.apps"}
+    again = SharedInformerFactory(fake_client(), cache_dir=tmp_path)
+    pods = again.informer("v1", "configmaps", label_selector=" app = web ")
+    assert pods.status.cache is not None
+    assert pods.status.cache.path.name in paths

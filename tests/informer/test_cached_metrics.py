@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+def shown_by(registry: CollectorRegistry) -> dict[str, float]:
+    return {
+        sample.name.removeprefix("aioinformer_cache_"): sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name.startswith("aioinformer_cache_")
+    }
+
+
 async def test_metrics_of_a_cache_tell_writer_and_readers(tmp_path: Path) -> None:
     registries = CollectorRegistry(), CollectorRegistry()
     async with APIServer() as server, server.client() as client:
@@ -32,19 +41,31 @@ async def test_metrics_of_a_cache_tell_writer_and_readers(tmp_path: Path) -> Non
             await writer.wait_for_cache_sync(timeout=30)
             async with reader:
                 await reader.wait_for_cache_sync(timeout=30)
-                shown = [
-                    {
-                        sample.name.removeprefix("aioinformer_cache_"): sample.value
-                        for family in it.collect()
-                        for sample in family.samples
-                        if sample.name.startswith("aioinformer_cache_")
-                    }
-                    for it in registries
-                ]
+                shown = [shown_by(it) for it in registries]
 
     assert [it.pop("writer") for it in shown] == [1, 0]
     for it in shown:
         assert 0 <= it.pop("heartbeat_seconds") < 10
         assert it.pop("bytes") > 4096
         assert it.pop("readers") in {1, 2}  # as of the last heartbeat
-        assert it == {"lag_entries": 0, "takeovers": 0, "journal_entries": 1}
+        assert it == {
+            "in_memory": 0,
+            "lag_entries": 0,
+            "takeovers": 0,
+            "journal_entries": 1,
+        }
+
+
+async def test_metrics_tell_that_a_cache_cannot_be_used(tmp_path: Path) -> None:
+    registry = CollectorRegistry()
+    (tmp_path / "file").touch()
+    async with APIServer() as server, server.client() as client:
+        factory = SharedInformerFactory(
+            client, cache_dir=tmp_path / "file", metrics=PrometheusSink(registry)
+        )
+        factory.informer(CONFIG_MAPS)
+        async with factory:
+            await factory.wait_for_cache_sync(timeout=30)
+            shown = shown_by(registry)
+
+    assert (shown["in_memory"], shown["writer"]) == (1, 0)

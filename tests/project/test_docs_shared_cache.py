@@ -84,7 +84,12 @@ async def test_workers_and_commands_share_a_cache(
     environment: dict[str, str], tmp_path: Path, _: Any
 ) -> None:
     program("web.py", WEB.text, tmp_path)
-    more = "\nstart_informers()\nprint(len(pods.lister.list()), 'pods', flush=True)\n"
+    more = """
+start_informers()
+print(len(names_in("shop")), "pods", flush=True)
+stop_informers()
+print("ended" if not thread.is_alive() else "runs")
+"""
     tasks = program("tasks.py", CELERY.text + more, tmp_path)
     port = str(free_port())
     web = ("-m", "uvicorn", "--workers", "2", "web:app", "--port", port)
@@ -104,6 +109,7 @@ async def test_workers_and_commands_share_a_cache(
 
             async with start(tasks, environment=environment) as process:
                 assert await process.line("pods") == "3 pods"
+                assert await process.line("ended") == "ended"
                 assert (await process.end()).status == 0
 
             assert requests_of(server) == ["list", "watch"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from aioinformer.cache.disk.records import labels_text
+from aioinformer.cache.disk.records import LONGEST_NAME, labels_text, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -166,20 +166,20 @@ class Columns:
         txn: lmdb.Transaction[bytes],
         selector: LabelSelector,
         namespace: str | None,
-    ) -> list[str]:
-        """Return the keys of the objects whose labels match.
+    ) -> list[bytes]:
+        """Return the names in LMDB of the objects whose labels match.
 
         Args:
             txn: Transaction.
             selector: Selector, not empty.
-            namespace: Namespace of the objects; None or empty for all.
+            namespace: Namespace of the objects, empty for those without one; None for
+                all.
 
         Raises:
             CacheError: If a chunk is damaged.
         """
         texts = _texts(selector)
         answers = _Answers(selector)
-        prefix = _json_string(f"{namespace}/")[:-1] if namespace else b""
         found: list[bytes] = []
         with txn.cursor(self._database) as cursor:
             for text in cursor.iternext(keys=False):
@@ -189,14 +189,11 @@ class Columns:
                 try:
                     for labels, keys in _sets(text):
                         if answers[labels]:
-                            found += keys.split(_TAB)
+                            found += _names(keys, namespace)
                 except _DAMAGES as exc:
                     raise self._damaged(exc) from exc
 
-        try:
-            return [_read_key(key) for key in found if key.startswith(prefix)]
-        except _DAMAGES as exc:
-            raise self._damaged(exc) from exc
+        return found
 
     def _damaged(self, why: Exception) -> CacheError:
         return self._env.damaged("label chunk", why)
@@ -218,6 +215,30 @@ def _sets(text: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield the sets of labels of a stored chunk, and the line of keys of each."""
     lines = text.split(b"\n") if text else []
     return zip(lines[::2], lines[1::2], strict=True)
+
+
+def _names(keys: bytes, namespace: str | None) -> list[bytes]:
+    """Return the names in LMDB for a line of keys, of one namespace or None for all."""
+    if keys[:1] == b'"' == keys[-1:] and b"\\" not in keys and b'""' not in keys:
+        names = keys[1:-1].split(b'"\t"')
+        if max(map(len, names)) <= LONGEST_NAME:  # the usual case
+            if namespace is None:
+                return names
+
+            prefix = namespace.encode() + b"/"
+            return [
+                name
+                for name in names
+                if (name.startswith(prefix) if namespace else b"/" not in name)
+            ]
+
+    read = map(_read_key, keys.split(_TAB))
+    return [name_of(key) for key in read if namespace in {None, _namespace_of(key)}]
+
+
+def _namespace_of(key: str) -> str:
+    namespace, slash, _ = key.partition("/")
+    return namespace if slash else ""
 
 
 class _Answers(dict[bytes, bool]):

@@ -126,6 +126,8 @@ class DiskContents:
         # Names of those that have all objects.
         self._complete: set[str] = set()
         self._private = PrivateIndexes(report)
+        # Indexes of one snapshot by name, with the number of its transaction.
+        self._scans: dict[str, tuple[int, Index[str]]] = {}
         self.growing: list[StoredBuilding] = []
         """Indexes that a writer builds."""
         # Staged objects by key; None for current contents.
@@ -251,8 +253,12 @@ class DiskContents:
 
         if names is None:
             with self._env.read() as txn:
-                found = self.generation.columns.search(txn, selector, namespace)
-                names = list(map(name_of, found))
+                names = self.generation.columns.search(txn, selector, namespace)
+
+            for _, obj in self.of_names(names):
+                yield obj
+
+            return
 
         for _, obj in self.of_names(names):
             if selector.matches(obj) and namespace in {None, obj.namespace}:
@@ -315,11 +321,18 @@ class DiskContents:
     def _scanned(
         self, name: str, function: IndexFunction[KubeObject]
     ) -> PrivateEntries:
-        """Index all objects, for one read."""
-        index = private_index()
-        for key, obj in self.pairs():
-            put(name, function, index, key, obj, _reported_before)
+        """Index all objects; read again once the store has changed."""
+        with self._env.read() as txn:
+            snapshot = -1 if self._env.in_write else txn.id()
+            known, index = self._scans.get(name, (-1, private_index()))
+            if known == snapshot >= 0:
+                return PrivateEntries(index)
 
+            index = private_index()
+            for key, obj in self.pairs():
+                put(name, function, index, key, obj, _reported_before)
+
+        self._scans[name] = snapshot, index
         return PrivateEntries(index)
 
     def _print(self, name: str, function: IndexFunction[KubeObject]) -> str:
@@ -670,6 +683,7 @@ class DiskContents:
     def followed(self) -> None:
         """Make the indexes readable that `follow()` got every stored object for."""
         self._private.followed()
+        self._scans.clear()
 
     def listed(self) -> None:
         """Drop the indexes in memory: a list came into the empty store.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 import threading
 from datetime import UTC, datetime
@@ -61,6 +62,9 @@ _REMOTE = frozenset({
 })  # fmt: skip
 
 
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
 # ------------------------------------------------------------ directories
 
 
@@ -70,7 +74,8 @@ def safe_directory(root: Path, name: str) -> Path:
     Directories have mode 0700 and files 0600. Those of the store must belong to this
     user, and none of them, nor `root`, may be a symbolic link. `root` may belong to the
     superuser; others may write to it only if it has the sticky bit, as /tmp, or is a
-    mounted volume, as an `emptyDir`. Blocks: call it in a thread.
+    mounted volume, as an `emptyDir`. Directories above `root` may be links, but only
+    those two kinds may be writable by everybody. Blocks: call it in a thread.
 
     Args:
         root: Directory of all stores; created with its parents if it is missing.
@@ -99,6 +104,7 @@ def safe_directory(root: Path, name: str) -> Path:
         with contextlib.ExitStack() as opened:
             fd = opened.enter_context(_directory(root))
             _check_root(root, os.fstat(fd))
+            _check_parents(root)
             for part in parts:
                 path /= part
                 with contextlib.suppress(FileExistsError):
@@ -143,6 +149,24 @@ def _check_root(root: Path, status: os.stat_result) -> None:
         )
 
 
+def _check_parents(root: Path) -> None:
+    """Check that nobody else can rename a directory above a root, or replace a link.
+
+    Afterwards, files are opened by their paths. Groups are trusted: some systems give
+    each user a group of its own.
+    """
+    # Those of the path as it is written have the links, and the others their targets.
+    for parent in (*root.parents, *Path(os.path.realpath(root)).parents):
+        mode = os.stat(parent).st_mode
+        shared = mode & stat.S_IWOTH and not mode & stat.S_ISVTX
+        if shared and not os.path.ismount(parent):
+            raise _unsafe(
+                root,
+                f"everybody may replace it, as everybody may write to {parent} (mode "
+                f"{stat.S_IMODE(mode):o})",
+            )
+
+
 def _make_private(path: Path, fd: int, mode: int) -> None:
     """Check the owner of a directory or file of a store, and narrow its mode.
 
@@ -167,17 +191,21 @@ def _make_private(path: Path, fd: int, mode: int) -> None:
 
 
 def _check_files(path: Path, directory: int) -> None:
-    for name in _FILES:
+    for name in (*_FILES, READERS):
         try:
             status = os.stat(name, dir_fd=directory, follow_symlinks=False)
         except FileNotFoundError:
             continue
 
         file = path / name
-        if not stat.S_ISREG(status.st_mode):
+        if name == READERS:
+            if not stat.S_ISDIR(status.st_mode):
+                raise _unsafe(file, "it is not a directory")
+
+        elif not stat.S_ISREG(status.st_mode):
             raise _unsafe(file, "it is not a regular file")
 
-        if status.st_nlink > 1:
+        elif status.st_nlink > 1:
             raise _unsafe(file, "it has another name (a hard link)")
 
         if status.st_uid != os.geteuid():
@@ -189,7 +217,7 @@ def _check_files(path: Path, directory: int) -> None:
         # By its name: closing a descriptor of a lock file would free this process's
         # locks on it.
         if status.st_mode & 0o077:
-            os.chmod(name, 0o600, dir_fd=directory)
+            os.chmod(name, 0o700 if name == READERS else 0o600, dir_fd=directory)
 
 
 def _check_file_system(path: Path, mounts: str) -> None:
@@ -209,9 +237,7 @@ def _check_file_system(path: Path, mounts: str) -> None:
 def _mounts() -> str:
     """Return the mounted file systems; empty if the system does not tell."""
     try:
-        return Path("/proc/self/mountinfo").read_text(
-            encoding="utf-8", errors="replace"
-        )
+        return os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
     except OSError:  # not Linux
         return ""
 
@@ -231,7 +257,7 @@ def _file_system(mounts: str, path: str) -> str:
             continue
 
         # Spaces and the like are written as octal numbers: \040.
-        point = fields[4].encode().decode("unicode_escape")
+        point = _OCTAL.sub(lambda found: chr(int(found[1], 8)), fields[4])
         inside = path == point or path.startswith(point.rstrip("/") + "/")
         # Of two on the same directory, the later one covers the earlier one.
         if inside and len(point) >= longest:
@@ -322,17 +348,17 @@ class _RecordLocks:
     process closes any descriptor of the file, so there may be only one.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, create: bool = True) -> None:
         self._path = path
+        self._create = create
         self._fd = -1
         self._pid = 0
 
     def open(self) -> None:
         self.close()
+        create = os.O_CREAT if self._create else 0
         try:
-            self._fd = os.open(
-                self._path, os.O_RDWR | os.O_CREAT | _WITHOUT_LINKS, 0o600
-            )
+            self._fd = os.open(self._path, os.O_RDWR | create | _WITHOUT_LINKS, 0o600)
         except OSError as exc:
             raise self._failed(exc) from exc
 
@@ -389,6 +415,7 @@ class OpenLock:
 
     Args:
         path: Directory of the store.
+        create: False to use an existing file only.
 
     Raises:
         CacheError: If the file cannot be opened.
@@ -396,9 +423,9 @@ class OpenLock:
 
     _OPENING, _USING = 0, 1
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, create: bool = True) -> None:
         self._path = path
-        self._locks = _RecordLocks(path / OPEN_LOCK)
+        self._locks = _RecordLocks(path / OPEN_LOCK, create=create)
         self._locks.open()
 
     def enter(self, seconds: float) -> bool:

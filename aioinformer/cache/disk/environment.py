@@ -17,6 +17,7 @@ from aioinformer.cache.disk.data_file import EARLY_SECONDS, Session, boot_id, do
 from aioinformer.cache.disk.directory import (
     DATA,
     LOCK,
+    OPEN_LOCK,
     READERS,
     WRITER_LOCK,
     OpenLock,
@@ -123,7 +124,7 @@ class Environment:
         self._data = os.fspath(path / DATA)
         self._writer_lock = os.fspath(path / WRITER_LOCK)
         self._create = create
-        self._lock = OpenLock(path)
+        self._lock = OpenLock(path, create=create)
         try:
             self._open()
         except OSError as exc:
@@ -155,8 +156,11 @@ class Environment:
         """
         # By its inode: one path may lead there by a symbolic link above it.
         key = _device_and_inode(path)
-        if key is None or not (create or _device_and_inode(path / DATA)):
+        if key is None:
             raise CacheError(f"there is no cache in {path}")
+
+        if not create:
+            _check_complete(path)
 
         with cls._guard(key):
             env = cls._opened.get(key)
@@ -194,8 +198,8 @@ class Environment:
                 self._replace(why, alone=alone)
 
             self._begin_session(None if why else session, alone=alone)
-            (self.path / READERS).mkdir(0o700, exist_ok=True)
             if self._create:
+                (self.path / READERS).mkdir(0o700, exist_ok=True)
                 create_file(self.path / WRITER_LOCK)
 
             try:
@@ -251,15 +255,8 @@ class Environment:
                 max_spare_txns=1,
                 readonly=not self._create,
             )
-        except (
-            self._lmdb.CorruptedError,
-            self._lmdb.InvalidError,
-            self._lmdb.PageNotFoundError,
-            self._lmdb.VersionMismatchError,
-        ) as exc:
-            raise _Doubtful(f"LMDB cannot read it: {exc}") from exc
         except self._failures as exc:
-            raise self._error("open", exc) from exc
+            raise self._unreadable(exc) from exc
 
         try:
             self._env.reader_check()
@@ -271,10 +268,20 @@ class Environment:
             ) from None
         except self._failures as exc:
             self._env.close()
-            raise self._error("open", exc) from exc
+            raise self._unreadable(exc) from exc
         except BaseException:
             self._env.close()
             raise
+
+    def _unreadable(self, exc: Exception) -> Exception:
+        """Return the error for one of LMDB while it opens the file."""
+        if is_damage(exc):
+            return _Doubtful(f"the file is damaged ({exc})")
+
+        if isinstance(exc, self._lmdb.VersionMismatchError):
+            return _Doubtful(f"LMDB cannot read it: {exc}")
+
+        return self._error("open", exc)
 
     def _check_format(self) -> None:
         names = self._env.dbs()
@@ -652,6 +659,30 @@ class Environment:
 
 class _Doubtful(Exception):
     """File that LMDB has opened, but is not one of ours."""
+
+
+def _check_complete(path: Path) -> None:
+    """Check that a store has all files that LMDB, or a lock, would create.
+
+    They would belong to the user of the command that looks at the store, who may be
+    another one than that of the program.
+    """
+    if _device_and_inode(path / DATA) is None:
+        raise CacheError(f"there is no cache in {path}")
+
+    what = ""
+    for name in (LOCK, OPEN_LOCK):
+        if _device_and_inode(path / name) is None:
+            what = f"{name} is missing"
+
+    if not os.lstat(path / DATA).st_size:
+        what = f"{DATA} is empty"
+
+    if what:
+        raise CacheError(
+            f"cannot open the cache {path}: {what}. The next program that uses it "
+            "creates it"
+        )
 
 
 class _Blocked(Exception):

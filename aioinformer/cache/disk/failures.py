@@ -16,6 +16,7 @@ _DAMAGED = (
 )
 _DAMAGES = {
     "BadChecksumError",
+    "BadTxnError",  # of a new transaction whose first page cannot be read
     "CorruptedError",
     "CursorFullError",
     "InvalidError",
@@ -76,7 +77,11 @@ def cause_of(exc: Exception) -> str:
         if kind.__name__ in _CAUSES:
             return _CAUSES[kind.__name__]
 
-    return _CAUSES_BY_NUMBER.get(number or 0) or str(exc)
+    found = _CAUSES_BY_NUMBER.get(number or 0)
+    if found is None and isinstance(exc, OSError) and exc.strerror:
+        found = f"{exc.strerror} ({exc.filename})" if exc.filename else exc.strerror
+
+    return found or str(exc)
 
 
 def is_damage(exc: Exception) -> bool:

@@ -42,6 +42,8 @@ the journal may."""
 # From the dictionary on, records of equal states are equal.
 _HEAD: Final = Struct("<IIH")
 _STATE: Final = Struct("<IIII")
+_unpack_head: Final = _HEAD.unpack_from
+_unpack_state: Final = _STATE.unpack_from
 
 # Instead of the number of a dictionary.
 _PLAIN: Final = 0
@@ -182,16 +184,17 @@ class Records:
             )
         )
 
-    def decode(self, key: str, record: bytes | memoryview) -> KubeObject:
+    def decode(self, key: str, record: bytes) -> KubeObject:
         """Return the object of a record, in a transaction.
 
         Raises:
             CacheError: If the record is damaged or names an unknown dictionary.
         """
+        # A selector of many objects takes most of its time here.
         try:
-            _, values, size = _HEAD.unpack_from(record)
+            _, values, size = _unpack_head(record)
             start = _HEAD.size + values + size
-            number, uid, version, labels = _STATE.unpack_from(record, start)
+            number, uid, version, labels = _unpack_state(record, start)
             start += _STATE.size
             uid += start
             version += uid
@@ -201,11 +204,11 @@ class Records:
 
             context = self._contexts.get(number)
             return KubeObject(
-                bytes(record[labels:]),
+                record[labels:],
                 key,
-                str(record[start:uid], "utf-8"),
-                str(record[uid:version], "utf-8"),
-                self._labels.get(bytes(record[version:labels])),
+                record[start:uid].decode(),
+                record[uid:version].decode(),
+                self._labels.get(record[version:labels]),
                 self._context(number, key) if context is None else context,
             )
         except (struct.error, UnicodeDecodeError, DecodeError) as exc:

@@ -38,13 +38,13 @@ class Thread:
 
     def __init__(self) -> None:
         self.txn: lmdb.Transaction[bytes] | None = None
-        self.depth = 0
-        self.busy = False
+        self.depth: int = 0
+        self.busy: bool = False
         # In a write transaction: the read transaction around it.
         self.outer: tuple[lmdb.Transaction[bytes] | None, int] | None = None
         # Header of a write transaction, once it was read or written.
         self.header: Header | None = None
-        self.changed = False
+        self.changed: bool = False
 
 
 class Block:
@@ -107,9 +107,9 @@ class Transactions:
         """Bytes of address space."""
         self.newest: tuple[int, Header] = (-1, Header())
         """Number of a transaction, and its header: the one that was used last."""
-        self.reading = Block(self._begin_read, self._end_read)
+        self.reading: Block = Block(self._begin_read, self._end_read)
         """Context manager of read transactions."""
-        self.writing = Block(self._begin_write, self._end_write)
+        self.writing: Block = Block(self._begin_write, self._end_write)
         """Context manager of write transactions."""
 
     @property

@@ -75,8 +75,9 @@ def cache_root(cache_dir: str | os.PathLike[str] | None) -> Path | None:
     if cache_dir is None:
         return None
 
-    path: Any = cache_dir
-    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+    given: Any = cache_dir
+    path = os.fspath(given) if isinstance(given, str | os.PathLike) else None
+    if not isinstance(path, str) or not path or "\0" in path:
         raise OptionsError(
             f"cache_dir must be the path of a directory, not {cache_dir!r}"
         )
@@ -89,7 +90,12 @@ def cache_root(cache_dir: str | os.PathLike[str] | None) -> Path | None:
                 f"cache_dir= needs {package}: pip install 'aioinformer[shared]'"
             ) from exc
 
-    return Path(cache_dir).absolute()
+    try:
+        return Path(path).expanduser().absolute()
+    except RuntimeError as exc:
+        raise OptionsError(
+            f"cannot find the home directory of {path!r}: {exc}"
+        ) from exc
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +338,7 @@ class CachedSource:
             what = "transform" if header.endpoint == claims.endpoint else "API server"
             raise CacheError(
                 f"{env.path} is in use by processes with another {what}: restart this "
-                "one after them"
+                "one after they have ended, or give it a cache_dir of its own"
             )
 
     async def close(self) -> None:

@@ -305,6 +305,27 @@ def test_reader_scans_then_follows_an_index_that_is_not_stored(disk: Disk) -> No
     assert len(buckets(reader, "version")["1"]) == MANY - 1
 
 
+def test_reader_scans_once_for_all_reads_of_a_snapshot(disk: Disk) -> None:
+    writer = listed(disk.writer({}), things(5))
+    calls = 0
+
+    def counted(obj: KubeObject) -> list[str]:
+        nonlocal calls
+        calls += 1
+        return [obj.resource_version]
+
+    reader = disk.reader({"counted": counted})
+    index = reader.indexes["counted"]
+    assert list(index.buckets) == ["1"]
+    for _ in range(3):
+        assert list(index.buckets) == ["1"]
+
+    assert calls == 5
+    writer.put("shop/t0001", thing("shop/t0001", 2))
+    assert sorted(index.buckets) == ["1", "2"]
+    assert calls == 10
+
+
 def test_reader_keeps_an_index_that_a_new_writer_does_not_have(disk: Disk) -> None:
     listed(disk.writer(), things())
     reader = disk.reader()
@@ -441,6 +462,17 @@ def test_select_in_a_large_namespace_searches_columns(
     assert selected(reader, "tier=web", "shop") == expected
     assert selected(reader, "tier=web") == expected | {"other/x"}
     assert selected(reader, "tier=web", "other") == {"other/x"}
+
+
+@pytest.mark.parametrize("key", ['a"b', "a\\b", "a\tb", "é", "x" * 600, ""])
+@pytest.mark.parametrize("namespace", ["", "odd"])
+def test_select_finds_any_key(disk: Disk, namespace: str, key: str) -> None:
+    full = f"{namespace}/{key}" if namespace else key
+    listed(disk.writer({}), [thing(full, labels={"tier": "web"}), *things(3)])
+    reader = disk.reader({})
+
+    assert selected(reader, "tier=web", namespace) == {full}
+    assert full in selected(reader, "tier=web")
 
 
 def test_sparse_label_chunks_get_new_objects(disk: Disk) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from aioinformer.errors import CacheError
 if TYPE_CHECKING:
     from pathlib import Path
 
+PAGE = os.sysconf("SC_PAGESIZE")
 STORED = Header(version="7", count=1)
 
 
@@ -213,6 +215,34 @@ def test_other_file_is_set_aside(store: Store, content: bytes) -> None:
 
     assert not reopened.kept
     assert "it is not a file of LMDB" in reopened.log
+
+
+def test_store_with_damaged_pages_is_set_aside(store: Store) -> None:
+    size = store.data.stat().st_size
+    with store.data.open("r+b") as file:
+        file.seek(2 * PAGE)
+        file.write(random.Random(1).randbytes(size - 2 * PAGE))
+
+    reopened = store.reopen()
+
+    assert not reopened.kept
+    assert "the file is damaged" in reopened.log
+
+
+def test_store_damaged_while_it_is_open_is_set_aside_by_the_next_process(
+    store: Store,
+) -> None:
+    env = Environment.open(store.path)
+    size = store.data.stat().st_size
+    with store.data.open("r+b") as file:
+        file.seek(2 * PAGE)
+        file.write(random.Random(2).randbytes(size - 2 * PAGE))
+
+    with pytest.raises(CacheError), env.read() as txn:
+        txn.get(b"pod-1", db=env.database("o0"))
+    env.close()
+
+    assert "found damaged data" in store.reopen().log
 
 
 def test_store_with_a_damaged_second_page_is_set_aside(store: Store) -> None:

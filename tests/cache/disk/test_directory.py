@@ -96,6 +96,41 @@ def test_safe_directory_refuses_symbolic_links(
     assert not elsewhere.exists() or not any(elsewhere.iterdir())
 
 
+@pytest.mark.parametrize("link", [True, False])
+def test_safe_directory_refuses_a_link_or_file_in_place_of_readers(
+    tmp_path: Path, link: bool
+) -> None:
+    place = safe_directory(tmp_path, "pods") / "readers"
+    if link:
+        (tmp_path / "elsewhere").mkdir()
+        place.symlink_to(tmp_path / "elsewhere")
+    else:
+        place.touch()
+
+    with pytest.raises(CacheError, match="readers: it is not a directory"):
+        safe_directory(tmp_path, "pods")
+
+
+@pytest.mark.parametrize("link", [True, False])
+def test_safe_directory_refuses_a_parent_that_everybody_may_write_to(
+    tmp_path: Path, link: bool
+) -> None:
+    parent = tmp_path / "open"
+    parent.mkdir()
+    root = parent / "cache"
+    if link:
+        (tmp_path / "real").mkdir()
+        (parent / "link").symlink_to(tmp_path / "real")
+        root = parent / "link" / "cache"
+
+    parent.chmod(0o777)
+    with pytest.raises(CacheError, match=f"everybody may write to {parent} .mode 777."):
+        safe_directory(root, "pods")
+
+    parent.chmod(0o1777)
+    assert safe_directory(root, "pods").is_dir()
+
+
 def test_safe_directory_follows_links_above_the_root(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
@@ -248,6 +283,7 @@ _MOUNTS = r"""
 51 27 0:44 / /mnt/nfs rw,relatime shared:9 - nfs4 server:/export rw,vers=4.2
 52 51 8:1 / /mnt/nfs/local rw,relatime - xfs /dev/sda1 rw
 53 27 0:45 / /mnt/with\040space rw - cifs //server/share rw
+57 27 0:49 / /mnt/größe\134x rw - nfs server:/export rw
 54 27 0:46 / /users/ada/remote rw,nosuid - fuse.sshfs ada@server: rw
 55 27 0:47 / /mnt/over rw - ext4 /dev/sdb rw
 56 55 0:48 / /mnt/over rw - 9p hostshare rw
@@ -265,6 +301,7 @@ broken line
         ("/mnt/nfs/cache", "nfs4"),
         ("/mnt/nfs/local/cache", "xfs"),
         ("/mnt/with space/cache", "cifs"),
+        ("/mnt/größe\\x/cache", "nfs"),
         ("/users/ada/remote/x", "fuse.sshfs"),
         ("/mnt/over/cache", "9p"),
     ],
