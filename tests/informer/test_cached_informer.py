@@ -21,6 +21,7 @@ from aioinformer.errors import (
     OptionsError,
     TransportError,
 )
+from aioinformer.informer.cached.writer import CacheWriter
 from aioinformer.model.resources import CONFIG_MAPS
 from aioinformer.testing import APIServer
 from aioinformer.web.health import readyz, report_of
@@ -472,6 +473,19 @@ async def test_failing_writes_lead_to_memory_without_lost_or_repeated_events(
             assert its_log.take() == ["missed b", "updated a"]
 
         monkeypatch.undo()
+
+
+async def test_informer_stops_although_its_cache_fails_meanwhile(
+    server: APIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise CacheError("disk full")
+
+    async with asyncio.timeout(60), cached(server, tmp_path) as (maps, _):
+        monkeypatch.setattr(CacheWriter, "_end", fail)
+
+    assert maps.status.phase == "stopped"
+    assert maps.status.degraded == 0
 
 
 async def test_other_transform_beside_live_processes_leads_to_memory(

@@ -239,6 +239,11 @@ class CachedSource:
             if failure is None:
                 raise
 
+            # The group reports errors in place of a cancellation at the same time.
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise asyncio.CancelledError from group
+
         self._fall_back(failure, await self._load(store))
         await store.close()
 
