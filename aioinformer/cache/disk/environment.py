@@ -316,7 +316,7 @@ class Environment:
         """Close it, unless it has other users in this process. Idempotent for the last.
 
         The last process syncs the file to the disk and marks it as closed in order.
-        Blocks: call it in a thread.
+        Blocks, for up to 10 s while other threads read: call it in a thread.
         """
         with self._guard(self._key):
             if self._closed or self._pid != _Process.id:
@@ -341,7 +341,11 @@ class Environment:
             # It is not marked then, and not trusted after a restart of the machine.
             pass
         finally:
-            self._env.close()
+            # Without its map, a read in progress ends the process. So the map is left to
+            # threads that take too long.
+            if self._transactions.end(_OPENING_SECONDS):
+                self._env.close()
+
             self._lock.leave()
 
     def _end_session(self) -> None:
