@@ -465,6 +465,41 @@ async def test_vanished_directory_leads_to_memory(
         assert open_files() == files
 
 
+async def test_damage_that_a_read_finds_leads_to_memory(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with cached(server, tmp_path) as (maps, log):
+        assert log.take() == INITIAL
+        cache = maps.status.cache
+        assert cache is not None
+        await asyncio.to_thread(damage, cache.path, b"default/b")
+        with pytest.raises(CacheError, match="record of 'default/b' is damaged"):
+            maps.lister.get("default/b")
+
+        await asyncio.sleep(3)
+        status = maps.status
+        assert status.cache is not None
+        assert status.cache.role == "memory"
+        assert "record of 'default/b' is damaged" in status.cache.why_in_memory
+        assert names(maps) == ["a", "b", "c"]
+        assert log.take() == INITIAL  # nobody knows what it was told
+
+    async with cached(server, tmp_path) as (maps, _):
+        assert maps.status.cache is not None
+        assert maps.status.cache.role == "writer"
+        assert names(maps) == ["a", "b", "c"]
+
+
+def damage(path: Path, key: bytes) -> None:
+    """Overwrite the record of an object."""
+    env = Environment.open(path)
+    objects = env.database(f"o{env.header.generation}")
+    with env.write() as txn:
+        txn.put(key, b"\x00\x01damaged", db=objects)
+
+    env.close()
+
+
 async def test_writer_frees_the_snapshot_of_a_killed_process(
     server: APIServer, tmp_path: Path
 ) -> None:
