@@ -7,6 +7,7 @@ import math
 import os
 import threading
 import time
+from concurrent.futures import Future
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from aioinformer.cache.disk.transactions import Transactions, new_map_size
 from aioinformer.errors import CacheError, InternalError, OptionsError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -260,6 +262,11 @@ class Environment:
         try:
             self._env.reader_check()
             self._check_format()
+        except _Blocked:
+            raise CacheError(
+                f"cannot open the cache {self.path}: another process has been writing it "
+                f"for {_OPENING_SECONDS:g} s. Check whether that process was stopped"
+            ) from None
         except self._failures as exc:
             self._env.close()
             raise self._unreadable(exc) from exc
@@ -289,11 +296,7 @@ class Environment:
 
             names = [_META]
 
-        # Takes a write transaction, if this process may write: databases that a read
-        # transaction has opened would end with it.
-        opened = {
-            name.decode(): self._env.open_db(name, create=False) for name in names
-        }
+        opened = self._open_databases(names)
         self._meta = opened[_META.decode()]
         with self._env.begin() as txn:
             stored = txn.get(_HEADER, b"", self._meta)
@@ -312,6 +315,38 @@ class Environment:
         self._transactions = Transactions(
             self._env, self._data, self._failures, self._check_usable, self._error
         )
+
+    def _open_databases(self, names: Iterable[bytes]) -> dict[str, lmdb._Database]:
+        """Open databases, unless another process was stopped while it writes.
+
+        That takes a write transaction, if this process may write: databases that a read
+        transaction has opened would end with it. In a thread, which may have to wait.
+        """
+        env = self._env
+        if not self._create:
+            return {name.decode(): env.open_db(name, create=False) for name in names}
+
+        ended: Future[dict[str, lmdb._Database]] = Future()
+
+        def call() -> None:
+            try:
+                # `open_db()` would begin one, too, but keeps the interpreter's lock.
+                with env.begin(write=True) as txn:
+                    opened = {
+                        name.decode(): env.open_db(name, txn=txn, create=False)
+                        for name in names
+                    }
+            except self._failures as exc:
+                ended.set_exception(exc)
+            else:
+                ended.set_result(opened)
+
+        threading.Thread(target=call, name="aioinformer cache", daemon=True).start()
+        try:
+            return ended.result(_OPENING_SECONDS)
+        except TimeoutError:
+            ended.add_done_callback(lambda _: env.close())
+            raise _Blocked from None
 
     def close(self) -> None:
         """Close it, unless it has other users in this process. Idempotent for the last.
@@ -663,6 +698,10 @@ def _check_complete(path: Path) -> None:
             f"cannot open the cache {path}: {what}. The next program that uses it "
             "creates it"
         )
+
+
+class _Blocked(Exception):
+    """Write transaction of another process that does not end."""
 
 
 def _device_and_inode(path: Path | str) -> tuple[int, int] | None:
