@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from informer_helpers import text_of
+from msgspec.structs import replace
 from store_processes import StoreProcess
 
 from aioinformer import Added, Deleted, Resource, SharedInformerFactory, Updated
@@ -203,6 +204,48 @@ async def test_unconfirmed_objects_are_read_on_request_only(
         await maps.wait_synced(timeout=120)
         await asyncio.sleep(0.1)
         assert (names(maps), log.take()) == (["a", "b", "c"], INITIAL)
+
+
+def as_if_killed(root: Path, heartbeat: float) -> None:
+    """Change the state of the writer to that of one that was killed."""
+    (path,) = root.iterdir()
+    env = Environment.open(path)
+    last = replace(
+        env.writer_state, ended=False, confirmed=True, pid=99999, heartbeat=heartbeat
+    )
+    with env.write():
+        env.set_writer_state(last)
+
+    env.close()
+
+
+@pytest.mark.parametrize("changed", ["nothing", "transform"])
+async def test_restart_soon_after_a_kill_believes_nothing_unchecked(
+    server: APIServer, tmp_path: Path, changed: str
+) -> None:
+    async with cached(server, tmp_path):
+        pass
+
+    now = asyncio.get_running_loop().time()
+    await asyncio.to_thread(as_if_killed, tmp_path, now - 2)
+    drop(server, "b")
+    client = server.client()
+    await server.stop()
+    factory = SharedInformerFactory(client, cache_dir=tmp_path)
+    maps = factory.informer(
+        "v1",
+        "configmaps",
+        namespace="default",
+        transform=without_data if changed == "transform" else None,
+    )
+    log = Log(maps)
+    async with factory:
+        await asyncio.sleep(3)
+        assert (maps.has_synced, log.take()) == (False, [])
+        await server.start()
+        await maps.wait_synced(timeout=120)
+        await asyncio.sleep(0.1)
+        assert log.take() == ["initial a", "initial c", "missed b"]
 
 
 async def test_another_transform_compares_with_one_list(
@@ -421,6 +464,41 @@ async def test_vanished_directory_leads_to_memory(
         await asyncio.sleep(0.1)
         assert late.take() == ["initial a", "initial c"]
         assert open_files() == files
+
+
+async def test_damage_that_a_read_finds_leads_to_memory(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with cached(server, tmp_path) as (maps, log):
+        assert log.take() == INITIAL
+        cache = maps.status.cache
+        assert cache is not None
+        await asyncio.to_thread(damage, cache.path, b"default/b")
+        with pytest.raises(CacheError, match="record of 'default/b' is damaged"):
+            maps.lister.get("default/b")
+
+        await asyncio.sleep(3)
+        status = maps.status
+        assert status.cache is not None
+        assert status.cache.role == "memory"
+        assert "record of 'default/b' is damaged" in status.cache.why_in_memory
+        assert names(maps) == ["a", "b", "c"]
+        assert log.take() == INITIAL  # nobody knows what it was told
+
+    async with cached(server, tmp_path) as (maps, _):
+        assert maps.status.cache is not None
+        assert maps.status.cache.role == "writer"
+        assert names(maps) == ["a", "b", "c"]
+
+
+def damage(path: Path, key: bytes) -> None:
+    """Overwrite the record of an object."""
+    env = Environment.open(path)
+    objects = env.database(f"o{env.header.generation}")
+    with env.write() as txn:
+        txn.put(key, b"\x00\x01damaged", db=objects)
+
+    env.close()
 
 
 async def test_writer_frees_the_snapshot_of_a_killed_process(

@@ -118,7 +118,8 @@ class Environment:
         self._opened_at = time.monotonic()
         self._closed = False
         self._short_since = math.inf
-        self._damage = False
+        # Text of the first error for damaged data.
+        self._damage = ""
         self._databases: dict[str, lmdb._Database] = {}
         self._naming = threading.Lock()
         self._data = os.fspath(path / DATA)
@@ -351,7 +352,7 @@ class Environment:
         """Close it, unless it has other users in this process. Idempotent for the last.
 
         The last process syncs the file to the disk and marks it as closed in order.
-        Blocks: call it in a thread.
+        Blocks, for up to 10 s while other threads read: call it in a thread.
         """
         with self._guard(self._key):
             if self._closed or self._pid != _Process.id:
@@ -376,7 +377,11 @@ class Environment:
             # It is not marked then, and not trusted after a restart of the machine.
             pass
         finally:
-            self._env.close()
+            # Without its map, a read in progress ends the process. So the map is left to
+            # threads that take too long.
+            if self._transactions.end(_OPENING_SECONDS):
+                self._env.close()
+
             self._lock.leave()
 
     def _end_session(self) -> None:
@@ -526,30 +531,37 @@ class Environment:
     def damaged(self, what: str, why: object) -> CacheError:
         """Return the error for damaged data, and have the file set aside.
 
-        The next process that opens it alone sets it aside.
+        The next process that opens it alone sets it aside. In this one, `check()` raises
+        from now on.
 
         Args:
             what: Part of the file, such as `"record of 'default/web-0'"`.
             why: Reason.
         """
-        self._damage = True
-        return CacheError(
+        error = CacheError(
             f"cannot read the cache {self.path}: its {what} is damaged: {why}. The next "
             "process that opens it alone sets the file aside, and lists again"
         )
+        self._damage = self._damage or str(error)
+        return error
 
     # -------------------------------------------------------- state
 
     def check(self) -> None:
-        """Check that the path still leads to the opened files; every second.
+        """Check that the path leads to the opened files, and for damage; every second.
 
         LMDB does not notice when a directory is removed or replaced, and a read of a page
         that was truncated ends the process.
 
         Raises:
-            CacheError: If the directory or a file was removed, replaced or truncated.
+            CacheError: If the directory or a file was removed, replaced or truncated, or
+                if this process has found damaged data.
         """
         self._check_process()
+        if self._damage:
+            # Found by a read of the user, perhaps, who would get the error for ever.
+            raise CacheError(self._damage)
+
         found = self._find()
         if found != self._identity:
             gone = "removed" if None in found else "replaced"
@@ -653,8 +665,11 @@ class Environment:
             raise CacheError(f"the cache {self.path} is closed")
 
     def _error(self, verb: str, exc: Exception) -> CacheError:
-        self._damage = self._damage or is_damage(exc)
-        return CacheError(f"cannot {verb} the cache {self.path}: {cause_of(exc)}")
+        error = CacheError(f"cannot {verb} the cache {self.path}: {cause_of(exc)}")
+        if is_damage(exc):
+            self._damage = self._damage or str(error)
+
+        return error
 
 
 class _Doubtful(Exception):

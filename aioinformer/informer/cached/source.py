@@ -229,8 +229,10 @@ class CachedSource:
         try:
             await _run_together(
                 {
-                    f"{name} follower": store.follower.run,
+                    # First: if no other process writes, the state of the last writer is
+                    # replaced before the follower reads it. That may have been killed.
                     f"{name} writer": store.writer.run,
+                    f"{name} follower": store.follower.run,
                     f"{name} checks": self._check,
                 }
             )
@@ -272,6 +274,7 @@ class CachedSource:
                 parts.processor,
                 parts.waiters,
                 parts.on_change,
+                claims=self._claims,
                 name=parts.name,
             )
         except BaseException:
