@@ -41,7 +41,8 @@ _WITHOUT_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _WITHOUT_LINKS
 
 # LMDB needs one page cache for all processes that map a file, and record locks. Types of
-# /proc/self/mountinfo; `fuse.sshfs` counts as `fuse`.
+# /proc/self/mountinfo; `fuse.sshfs` counts as `fuse`. Several virtual machines, or the
+# host, may map the same file of `virtiofs`, `vboxsf` or `9p`.
 _REMOTE = frozenset({
     "9p",
     "afs",
@@ -50,6 +51,7 @@ _REMOTE = frozenset({
     "cifs",
     "coda",
     "fuse",
+    "gfs2",
     "glusterfs",
     "gpfs",
     "lustre",
@@ -57,8 +59,11 @@ _REMOTE = frozenset({
     "nfs",
     "nfs4",
     "ocfs2",
+    "prl_fs",
     "smb3",
     "smbfs",
+    "vboxsf",
+    "virtiofs",
 })  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from aioinformer.informer.notifications import Added, Deleted, Updated
 from aioinformer.model.object_meta import version_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     import lmdb
@@ -85,8 +85,22 @@ _NUMBER: Final = Struct(">Q")
 # Kind, length of the key, length of the old record. Then come key, old and new.
 _HEAD: Final = Struct(">BHI")
 
-# Entries that one transaction merges or removes, so that it takes a few milliseconds.
-_ENTRIES_AT_ONCE = 2000
+# Removed rows between two checks of the time.
+_BETWEEN_CHECKS = 16
+
+# Deletions that a new writer looks for, at most.
+_RECENT = 2000
+
+# Entries that live readers lose at once, divided by their number: merging them takes
+# one or two milliseconds, and those readers wait for it.
+_LOST_AT_ONCE = 512
+
+# Entries whose sizes are read at once.
+_MEASURED_AT_ONCE = 4000
+
+
+def _never() -> bool:
+    return False
 
 
 class Journal:
@@ -197,7 +211,7 @@ class Journal:
         found: dict[str, int] = {}
         with self._env.read():
             header = self._env.header
-            after = max(header.first - 1, header.last - _ENTRIES_AT_ONCE)
+            after = max(header.first - 1, header.last - _RECENT)
             while entries := self.read(after):
                 after = entries[-1].number
                 for entry in entries:
@@ -309,15 +323,20 @@ class Journal:
 
     # ------------------------------------------------------------ trimming
 
-    def trim(self, positions: Callable[[], Mapping[str, int]]) -> bool:
+    def trim(
+        self,
+        positions: Callable[[], Mapping[str, int]],
+        over: Callable[[], bool] = _never,
+    ) -> bool:
         """Remove entries above the bounds, in a write transaction; each second.
 
         What a reader at a lower position loses by that is kept for it, merged. See
-        `behind`.
+        `behind`. It loses few entries at a time, so that it waits for one call.
 
         Args:
             positions: Function that returns the positions of live readers, by name:
                 `Readers.positions`. Below 0 for those that have none yet.
+            over: Function that returns True once time is up.
 
         Returns:
             True if more is to be done: call it again soon.
@@ -327,78 +346,111 @@ class Journal:
             with txn.cursor(self._journal) as cursor:
                 removes = cursor.first() and _number(cursor.key()) < first
 
-            swept = self._is_empty(txn)
-            if removes or not swept:
-                # In this order: positions do not change after these transactions.
-                older = self._env.processes_before(self._raised or txn.id())
-                try:
-                    at = positions()
-                except CacheError as exc:
-                    logger.debug(
-                        "%s: cannot trim the journal (%s)", self._env.path, exc
-                    )
-                    return False
+            kept = not self._is_empty(txn)
+            # Entries that are still to be removed would count, too.
+            bound = first if removes else self._bound(txn)
+            if not (removes or kept or bound > first):
+                return False
 
-                swept = swept or self._sweep(txn, at)
-                if removes:
-                    return self._remove(txn, first, at, older) or not swept
+            # In this order: positions do not change after these transactions.
+            older = self._env.processes_before(self._raised or txn.id())
+            try:
+                at = positions()
+            except CacheError as exc:
+                logger.debug("%s: cannot trim the journal (%s)", self._env.path, exc)
+                return False
 
-            self._raise_first(txn)
-            return not swept
+            swept = not kept or self._sweep(txn, at, over)
+            if removes:
+                behind = {name: it for name, it in at.items() if it < first - 1}
+                if any(_process(name) in older for name in behind):
+                    return not swept  # reads now, and may set its position afterwards
 
-    def _raise_first(self, txn: lmdb.Transaction) -> None:
-        """Raise `Header.first` until the rest is within the bounds."""
+                if not self._remove(txn, first, behind, over) or behind:
+                    return True  # they read the difference before the next step
+
+                bound = self._bound(txn)
+
+            return self._raise_first(txn, bound, at) or not swept
+
+    def _bound(self, txn: lmdb.Transaction) -> int:
+        """Return the number of the first entry within the bounds, as far as measured."""
         header = self._env.header
-        first = max(header.first, header.last + 1 - self._entries)
+        bound = max(header.first, header.last + 1 - self._entries)
         stat = txn.stat(self._journal)
         pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
         page = stat["psize"]
         excess = pages * page - self._size
-        if excess > 0:
-            with txn.cursor(self._journal) as cursor:
-                cursor.set_range(_NUMBER.pack(header.first))
-                most = min(header.last, header.first + 2 * _ENTRIES_AT_ONCE)
-                for key, value in cursor:
-                    number = _number(key)
-                    if excess <= 0 or number > most:
-                        break
+        if excess <= 0:
+            return bound
 
-                    first = max(first, number + 1)
-                    excess -= _used(len(value), page)
+        with txn.cursor(self._journal) as cursor:
+            if cursor.last() and _number(cursor.key()) > header.last:
+                return bound  # the size is that of a list that nobody can read yet
 
-        if first > header.first:
-            self._raised = txn.id()
-            self._env.set_header(msgspec.structs.replace(header, first=first))
+            cursor.set_range(_NUMBER.pack(header.first))
+            most = min(header.last, header.first + _MEASURED_AT_ONCE)
+            for key, value in cursor:
+                number = _number(key)
+                if excess <= 0 or number > most:
+                    break
+
+                bound = max(bound, number + 1)
+                excess -= _used(len(value), page)
+
+        return bound
+
+    def _raise_first(
+        self, txn: lmdb.Transaction, bound: int, positions: Mapping[str, int]
+    ) -> bool:
+        """Raise `Header.first` to a bound, or by the next step if readers are below it.
+
+        Readers that read on meanwhile lose nothing, unless they are slower than this.
+
+        Returns:
+            True if entries are to be removed, or the bound is not reached.
+        """
+        header = self._env.header
+        below = [it for it in positions.values() if 0 <= it < bound - 1]
+        first = bound
+        if below:
+            step = max(1, _LOST_AT_ONCE // len(below))
+            first = min(bound, max(min(below) + 1, header.first + step))
+
+        if first <= header.first:
+            return False
+
+        self._raised = txn.id()
+        self._env.set_header(msgspec.structs.replace(header, first=first))
+        return True
 
     def _remove(
         self,
         txn: lmdb.Transaction,
         first: int,
-        positions: Mapping[str, int],
-        older: Collection[int],
+        behind: Mapping[str, int],
+        over: Callable[[], bool],
     ) -> bool:
         """Remove entries below `first`, and merge them for readers that lack them.
 
         Returns:
-            True if entries are left.
+            True if none is left.
         """
-        behind = {name: at for name, at in positions.items() if at < first - 1}
-        if any(_process(name) in older for name in behind):
-            return False  # reads now, and may set its position afterwards
-
         merged = [
             _Merged(txn, self._behind, _prefix(name, at), at)
             for name, at in behind.items()
             if at >= 0
         ]
-        left = _ENTRIES_AT_ONCE // (1 + len(merged))
+        merges = 0
         with txn.cursor(self._journal) as cursor:
             present = cursor.first()
             while present and (number := _number(cursor.key())) < first:
-                if not left:
-                    return True
+                if merges >= _BETWEEN_CHECKS:
+                    merges = 0
+                    if over():
+                        return False
 
-                left -= 1
+                merges += 1 + len(merged)
                 if merged:
                     entry = self._decoded(number, cursor.value())
                     for it in merged:
@@ -407,15 +459,20 @@ class Journal:
 
                 present = _deleted(cursor)
 
-        return False
+        return True
 
     def _is_empty(self, txn: lmdb.Transaction) -> bool:
         """Return True if nothing is kept for any reader."""
         return not txn.stat(self._behind)["entries"]
 
-    def _sweep(self, txn: lmdb.Transaction, positions: Mapping[str, int]) -> bool:
+    def _sweep(
+        self,
+        txn: lmdb.Transaction,
+        positions: Mapping[str, int],
+        over: Callable[[], bool],
+    ) -> bool:
         """Remove what readers do not need any more; return True if nothing is left."""
-        left = _ENTRIES_AT_ONCE
+        removed = 0
         with txn.cursor(self._behind) as cursor:
             present = cursor.first()
             while present:
@@ -428,8 +485,8 @@ class Journal:
                     continue
 
                 present = _deleted(cursor)
-                left -= 1
-                if not left:
+                removed += 1
+                if not removed % _BETWEEN_CHECKS and over():
                     return False
 
         return True

@@ -63,7 +63,7 @@ LEAVE_SECONDS: Final = 2.0
 HEARTBEAT_SECONDS: Final = 1.0
 """Seconds between two records of the writer's state, if it does not change."""
 
-TRIM_SECONDS: Final = 0.02
+TRIM_SECONDS: Final = 0.01
 """Seconds between two trims of the journal while it is too long."""
 
 
@@ -265,16 +265,19 @@ class CacheWriter:
     async def _report(self) -> NoReturn:
         """Write the state each second, and when it has changed."""
         env, journal = self._env, self._journal
+        budget = LoopBudget.current()
         while True:
             env.check()
             self._lock.check()
             env.reader_check()  # a killed reader may have left a snapshot
             self.readers = len(self._readers.positions())
             state = self.state()
+            await budget.start()
             with env.write():
                 env.set_writer_state(state)
-                more = journal.trim(self._readers.positions)
+                more = journal.trim(self._readers.positions, budget.over)
 
+            budget.end()
             self._readers.wake()
             seconds = TRIM_SECONDS if more else HEARTBEAT_SECONDS
             with contextlib.suppress(TimeoutError):

@@ -314,7 +314,9 @@ def test_file_system_is_unknown_without_mounts() -> None:
     assert _file_system("", "/var/cache") == ""
 
 
-@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "9p", "fuse", "fuse.sshfs"])
+@pytest.mark.parametrize(
+    "kind", ["nfs", "nfs4", "cifs", "9p", "virtiofs", "fuse", "fuse.sshfs"]
+)
 def test_network_file_systems_are_refused(tmp_path: Path, kind: str) -> None:
     mounts = f"27 1 254:0 / / rw,relatime - {kind} server:/export rw"
 

@@ -226,19 +226,38 @@ def test_empty_journal_continues_its_numbers(env: Environment) -> None:
     assert written.read(2) == ["3 ADDED default/b: none -> 4"]
 
 
-def test_large_trim_is_made_in_several_transactions(env: Environment) -> None:
+def test_trim_ends_when_time_is_up(env: Environment) -> None:
     written = Written(env, entries=0)
     with env.write():
-        written.journal.append([Added(A1), Deleted(A1)] * 4000)
+        written.journal.append([Added(A1), Deleted(A1)] * 50)
 
-    results = []
-    for _ in range(6):
+    results: list[bool] = []
+    while not results or results[-1]:
         with env.write():
-            results.append(written.journal.trim(dict))
+            results.append(written.journal.trim(dict, lambda: True))
 
-    assert results == [False, True, True, True, False, False]
+    assert results == [True] * 7 + [False]
     with env.read() as txn:
         assert txn.stat(env.database("journal"))["entries"] == 0
+
+
+def test_staged_list_does_not_trim_the_entries_that_readers_need(
+    env: Environment,
+) -> None:
+    written = Written(env, entries=1000, size=200_000)
+    written.append(Added(A1))
+    with env.write():
+        large = [thing("b", version, blob="x" * 10_000) for version in range(1, 51)]
+        written.journal.stage(map(Added, large))
+
+    written.trim(4, **{"7_1": 0})
+    staged = written.read()
+    with env.write():
+        written.journal.append([])
+
+    written.trim(4, **{"7_1": 51})
+    assert staged == ["1 ADDED default/a: none -> 1"]
+    assert written.read() is None
 
 
 # ---------------------------------------------------------------- slow readers
@@ -300,6 +319,53 @@ def test_difference_is_removed_when_the_reader_has_it_or_is_dead(
     assert written.known("7-1", 2) == {"default/a": "2"}
     with pytest.raises(CacheError, match=r"reader 8-1 of .* missed the changes 2 to 3"):
         written.behind("8-1", 1)
+
+
+def test_reader_that_reads_on_loses_few_entries_of_a_large_trim(
+    env: Environment,
+) -> None:
+    """It waits for one call, though the trim takes many."""
+    written = Written(env, entries=0)
+    with env.write():
+        written.journal.append([Added(A1), Deleted(A1)] * 2000)
+
+    position, lost, waits, longest = 0, 0, 0, 0
+    more = True
+    while more:
+        with env.write():
+            at = {"7-1": position, "8-1": position}
+            more = written.journal.trim(at.copy)
+
+        with env.read():
+            entries = written.journal.read(position, 300)
+            if entries is None:
+                behind = written.journal.behind("7-1", position)
+                if behind is None:
+                    waits += 1
+                    longest = max(longest, waits)
+                    continue
+
+                lost += behind.number - position
+                position = behind.number
+                entries = written.journal.read(position, 300)
+
+            assert entries is not None
+            waits = 0
+            position += len(entries)
+
+    assert (position, env.header.first) == (4000, 4001)
+    assert longest == 1
+    assert 0 < lost <= 256
+
+
+def test_stopped_reader_does_not_end_the_trim(env: Environment) -> None:
+    written = Written(env, entries=0)
+    with env.write():
+        written.journal.append([Added(A1), Deleted(A1)] * 500)
+
+    written.trim(6, **{"7_1": 0})
+    assert env.header.first == 1001
+    assert written.known("7-1", 0) == {}
 
 
 def test_unreadable_positions_postpone_the_trim(env: Environment) -> None:
