@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from informer_helpers import text_of
-from msgspec.structs import replace
 from store_processes import StoreProcess
 
 from aioinformer import Added, Deleted, Resource, SharedInformerFactory, Updated
@@ -204,48 +203,6 @@ async def test_unconfirmed_objects_are_read_on_request_only(
         await maps.wait_synced(timeout=120)
         await asyncio.sleep(0.1)
         assert (names(maps), log.take()) == (["a", "b", "c"], INITIAL)
-
-
-def as_if_killed(root: Path, heartbeat: float) -> None:
-    """Change the state of the writer to that of one that was killed."""
-    (path,) = root.iterdir()
-    env = Environment.open(path)
-    last = replace(
-        env.writer_state, ended=False, confirmed=True, pid=99999, heartbeat=heartbeat
-    )
-    with env.write():
-        env.set_writer_state(last)
-
-    env.close()
-
-
-@pytest.mark.parametrize("changed", ["nothing", "transform"])
-async def test_restart_soon_after_a_kill_believes_nothing_unchecked(
-    server: APIServer, tmp_path: Path, changed: str
-) -> None:
-    async with cached(server, tmp_path):
-        pass
-
-    now = asyncio.get_running_loop().time()
-    await asyncio.to_thread(as_if_killed, tmp_path, now - 2)
-    drop(server, "b")
-    client = server.client()
-    await server.stop()
-    factory = SharedInformerFactory(client, cache_dir=tmp_path)
-    maps = factory.informer(
-        "v1",
-        "configmaps",
-        namespace="default",
-        transform=without_data if changed == "transform" else None,
-    )
-    log = Log(maps)
-    async with factory:
-        await asyncio.sleep(3)
-        assert (maps.has_synced, log.take()) == (False, [])
-        await server.start()
-        await maps.wait_synced(timeout=120)
-        await asyncio.sleep(0.1)
-        assert log.take() == ["initial a", "initial c", "missed b"]
 
 
 async def test_another_transform_compares_with_one_list(
