@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from informer_helpers import text_of
-from msgspec.structs import replace
 from store_processes import StoreProcess
 
 from aioinformer import Added, Deleted, Resource, SharedInformerFactory, Updated
@@ -206,48 +205,6 @@ async def test_unconfirmed_objects_are_read_on_request_only(
         await maps.wait_synced(timeout=120)
         await asyncio.sleep(0.1)
         assert (names(maps), log.take()) == (["a", "b", "c"], INITIAL)
-
-
-def as_if_killed(root: Path, heartbeat: float) -> None:
-    """Change the state of the writer to that of one that was killed."""
-    (path,) = root.iterdir()
-    env = Environment.open(path)
-    last = replace(
-        env.writer_state, ended=False, confirmed=True, pid=99999, heartbeat=heartbeat
-    )
-    with env.write():
-        env.set_writer_state(last)
-
-    env.close()
-
-
-@pytest.mark.parametrize("changed", ["nothing", "transform"])
-async def test_restart_soon_after_a_kill_believes_nothing_unchecked(
-    server: APIServer, tmp_path: Path, changed: str
-) -> None:
-    async with cached(server, tmp_path):
-        pass
-
-    now = asyncio.get_running_loop().time()
-    await asyncio.to_thread(as_if_killed, tmp_path, now - 2)
-    drop(server, "b")
-    client = server.client()
-    await server.stop()
-    factory = SharedInformerFactory(client, cache_dir=tmp_path)
-    maps = factory.informer(
-        "v1",
-        "configmaps",
-        namespace="default",
-        transform=without_data if changed == "transform" else None,
-    )
-    log = Log(maps)
-    async with factory:
-        await asyncio.sleep(3)
-        assert (maps.has_synced, log.take()) == (False, [])
-        await server.start()
-        await maps.wait_synced(timeout=120)
-        await asyncio.sleep(0.1)
-        assert log.take() == ["initial a", "initial c", "missed b"]
 
 
 async def test_another_transform_compares_with_one_list(
@@ -504,7 +461,7 @@ async def test_vanished_directory_leads_to_memory(
         assert names(maps) == ["a", "c"]
         put(server, "c", "2")
         await asyncio.sleep(0.1)
-        assert log.take() == ["missed b", "updated a", "updated c"]
+        assert log.take() == ["deleted b", "updated a", "updated c"]
         late = Log(maps)
         await asyncio.sleep(0.1)
         assert late.take() == ["initial a", "initial c"]
@@ -544,6 +501,52 @@ def damage(path: Path, key: bytes) -> None:
         txn.put(key, b"\x00\x01damaged", db=objects)
 
     env.close()
+
+
+async def test_fallback_continues_the_watch_without_a_list(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with cached(server, tmp_path) as (maps, log), cached(server, tmp_path):
+        cache = maps.status.cache
+        assert cache is not None
+        drop(server, "b")
+        await asyncio.sleep(0.1)
+        verbs(server)
+        os.rename(cache.path, tmp_path / "gone")
+        put(server, "a", "2")
+        await asyncio.sleep(5)
+        assert verbs(server) == ["watch", "watch"]
+        put(server, "c", "2")
+        await asyncio.sleep(0.1)
+        assert log.take() == ["deleted b", *INITIAL, "updated a", "updated c"]
+        assert maps.status.age is not None
+
+
+async def test_fallback_notices_a_server_that_was_restored(
+    server: APIServer, tmp_path: Path
+) -> None:
+    backup = server.snapshot()
+    async with cached(server, tmp_path) as (maps, log):
+        cache = maps.status.cache
+        assert cache is not None
+        put(server, "a", "2")
+        put(server, "d")
+        await asyncio.sleep(0.1)
+        await server.stop()
+        os.rename(cache.path, tmp_path / "gone")
+        await asyncio.sleep(3)
+        assert names(maps) == ["a", "b", "c", "d"]
+        await server.restart(snapshot=backup)
+        await asyncio.sleep(100)
+        assert maps.status.history_resets == 1
+        assert names(maps) == ["a", "b", "c"]
+        assert log.take() == [
+            "added d",
+            *INITIAL,
+            "missed d",
+            "updated a",
+            "updated a",
+        ]
 
 
 async def test_writer_frees_the_snapshot_of_a_killed_process(
@@ -593,7 +596,7 @@ async def test_failing_writes_lead_to_memory_without_lost_or_repeated_events(
             assert status.cache is not None
             assert (status.cache.role, status.degraded) == ("memory", 1)
             assert names(informer) == ["a", "c"]
-            assert its_log.take() == ["missed b", "updated a"]
+            assert its_log.take() == ["deleted b", "updated a"]
 
         monkeypatch.undo()
 
