@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-__all__ = ["cause_of", "is_damage"]
+__all__ = ["cause_of", "is_damage", "lacks_descriptors"]
 
 _FULL = (
     "no space is left on its disk, or a quota or limit of the file size is reached. Free "
@@ -50,6 +50,7 @@ _CAUSES = {
     ),
     "DiskError": _FULL,
 }
+_DESCRIPTORS = {errno.EMFILE, errno.ENFILE}
 _CAUSES_BY_NUMBER = {
     errno.ENOSPC: _FULL,
     errno.EDQUOT: _FULL,
@@ -87,3 +88,13 @@ def cause_of(exc: Exception) -> str:
 def is_damage(exc: Exception) -> bool:
     """Return True if an error of LMDB stands for a damaged file."""
     return type(exc).__name__ in _DAMAGES
+
+
+def lacks_descriptors(exc: Exception) -> bool:
+    """Return True if an error comes from a file that the system cannot open just now.
+
+    The limit of open files is often reached for a moment, and every other file of the
+    process is then refused, too.
+    """
+    cause = exc.__cause__
+    return isinstance(cause, OSError) and cause.errno in _DESCRIPTORS

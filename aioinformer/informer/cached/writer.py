@@ -18,6 +18,7 @@ from aioinformer.budget import LoopBudget
 from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.disk.contents import DiskContents
 from aioinformer.cache.disk.directory import WriterLock
+from aioinformer.cache.disk.failures import lacks_descriptors
 from aioinformer.cache.disk.header import WriterState
 from aioinformer.cache.disk.readers import Readers
 from aioinformer.cache.store import Indexer
@@ -135,13 +136,34 @@ class CacheWriter:
             Stops it. Another process can become the writer at once.
         """
         try:
-            while not self._lock.acquire():  # noqa: ASYNC110 - another process frees it
+            while not self._acquire():  # noqa: ASYNC110 - another process frees it
                 await asyncio.sleep(LOCK_SECONDS)
 
             await self._write()
         finally:
             self._lock.release()
             self._readers.close()
+
+    def _acquire(self) -> bool:
+        """Try to become the writer; False also while no file can be opened."""
+        try:
+            return self._lock.acquire()
+        except CacheError as exc:
+            if not lacks_descriptors(exc):
+                raise
+
+            logger.debug("%s: cannot become the writer yet: %s", self._name, exc)
+            return False
+
+    def _count_readers(self) -> None:
+        """Count the readers; keep the last number while no file can be opened."""
+        try:
+            self.readers = len(self._readers.positions())
+        except CacheError as exc:
+            if not lacks_descriptors(exc):
+                raise
+
+            logger.debug("%s: cannot count the readers yet: %s", self._name, exc)
 
     def state_changed(self) -> None:
         """Write the state soon: the reflector has changed its own."""
@@ -270,7 +292,7 @@ class CacheWriter:
             env.check()
             self._lock.check()
             env.reader_check()  # a killed reader may have left a snapshot
-            self.readers = len(self._readers.positions())
+            self._count_readers()
             state = self.state()
             await budget.start()
             with env.write():
