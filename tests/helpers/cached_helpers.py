@@ -11,6 +11,7 @@ from informer_helpers import Stage
 
 from aioinformer.cache.disk.contents import DiskContents
 from aioinformer.cache.disk.environment import Environment
+from aioinformer.cache.disk.header import Header
 from aioinformer.cache.disk.readers import Readers, ReaderSlot
 from aioinformer.cache.disk.records import Records
 from aioinformer.informer.cached.follower import Follower
@@ -98,6 +99,7 @@ class Followed:
             self.processor,
             self.waiters,
             self._changed,
+            claims=Header(),
             name="pods",
         )
 

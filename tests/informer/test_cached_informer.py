@@ -21,6 +21,7 @@ from aioinformer.errors import (
     OptionsError,
     TransportError,
 )
+from aioinformer.informer.cached.writer import CacheWriter
 from aioinformer.model.resources import CONFIG_MAPS
 from aioinformer.testing import APIServer
 from aioinformer.web.health import readyz, report_of
@@ -415,11 +416,92 @@ async def test_vanished_directory_leads_to_memory(
         assert names(maps) == ["a", "c"]
         put(server, "c", "2")
         await asyncio.sleep(0.1)
-        assert log.take() == ["missed b", "updated a", "updated c"]
+        assert log.take() == ["deleted b", "updated a", "updated c"]
         late = Log(maps)
         await asyncio.sleep(0.1)
         assert late.take() == ["initial a", "initial c"]
         assert open_files() == files
+
+
+async def test_damage_that_a_read_finds_leads_to_memory(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with cached(server, tmp_path) as (maps, log):
+        assert log.take() == INITIAL
+        cache = maps.status.cache
+        assert cache is not None
+        await asyncio.to_thread(damage, cache.path, b"default/b")
+        with pytest.raises(CacheError, match="record of 'default/b' is damaged"):
+            maps.lister.get("default/b")
+
+        await asyncio.sleep(3)
+        status = maps.status
+        assert status.cache is not None
+        assert status.cache.role == "memory"
+        assert "record of 'default/b' is damaged" in status.cache.why_in_memory
+        assert names(maps) == ["a", "b", "c"]
+        assert log.take() == INITIAL  # nobody knows what it was told
+
+    async with cached(server, tmp_path) as (maps, _):
+        assert maps.status.cache is not None
+        assert maps.status.cache.role == "writer"
+        assert names(maps) == ["a", "b", "c"]
+
+
+def damage(path: Path, key: bytes) -> None:
+    """Overwrite the record of an object."""
+    env = Environment.open(path)
+    objects = env.database(f"o{env.header.generation}")
+    with env.write() as txn:
+        txn.put(key, b"\x00\x01damaged", db=objects)
+
+    env.close()
+
+
+async def test_fallback_continues_the_watch_without_a_list(
+    server: APIServer, tmp_path: Path
+) -> None:
+    async with cached(server, tmp_path) as (maps, log), cached(server, tmp_path):
+        cache = maps.status.cache
+        assert cache is not None
+        drop(server, "b")
+        await asyncio.sleep(0.1)
+        verbs(server)
+        os.rename(cache.path, tmp_path / "gone")
+        put(server, "a", "2")
+        await asyncio.sleep(5)
+        assert verbs(server) == ["watch", "watch"]
+        put(server, "c", "2")
+        await asyncio.sleep(0.1)
+        assert log.take() == ["deleted b", *INITIAL, "updated a", "updated c"]
+        assert maps.status.age is not None
+
+
+async def test_fallback_notices_a_server_that_was_restored(
+    server: APIServer, tmp_path: Path
+) -> None:
+    backup = server.snapshot()
+    async with cached(server, tmp_path) as (maps, log):
+        cache = maps.status.cache
+        assert cache is not None
+        put(server, "a", "2")
+        put(server, "d")
+        await asyncio.sleep(0.1)
+        await server.stop()
+        os.rename(cache.path, tmp_path / "gone")
+        await asyncio.sleep(3)
+        assert names(maps) == ["a", "b", "c", "d"]
+        await server.restart(snapshot=backup)
+        await asyncio.sleep(100)
+        assert maps.status.history_resets == 1
+        assert names(maps) == ["a", "b", "c"]
+        assert log.take() == [
+            "added d",
+            *INITIAL,
+            "missed d",
+            "updated a",
+            "updated a",
+        ]
 
 
 async def test_writer_frees_the_snapshot_of_a_killed_process(
@@ -469,9 +551,22 @@ async def test_failing_writes_lead_to_memory_without_lost_or_repeated_events(
             assert status.cache is not None
             assert (status.cache.role, status.degraded) == ("memory", 1)
             assert names(informer) == ["a", "c"]
-            assert its_log.take() == ["missed b", "updated a"]
+            assert its_log.take() == ["deleted b", "updated a"]
 
         monkeypatch.undo()
+
+
+async def test_informer_stops_although_its_cache_fails_meanwhile(
+    server: APIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise CacheError("disk full")
+
+    async with asyncio.timeout(60), cached(server, tmp_path) as (maps, _):
+        monkeypatch.setattr(CacheWriter, "_end", fail)
+
+    assert maps.status.phase == "stopped"
+    assert maps.status.degraded == 0
 
 
 async def test_other_transform_beside_live_processes_leads_to_memory(

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from aioinformer import Added, Deleted, SharedInformerFactory, Updated
+from aioinformer.cache.disk.environment import Environment
 from aioinformer.model.resources import CONFIG_MAPS
 from aioinformer.testing import APIServer
-from aioinformer.testing.faults import Stall
+from aioinformer.testing.faults import Refuse, Stall
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -75,11 +77,13 @@ class World:
         }
 
     @asynccontextmanager
-    async def program(self) -> AsyncIterator[tuple[SharedInformer, Copy]]:
+    async def program(
+        self, **options: Any
+    ) -> AsyncIterator[tuple[SharedInformer, Copy]]:
         """Run the program during the block."""
         self.server.requests.clear()
         factory = SharedInformerFactory(self.server.client(), cache_dir=self.path)
-        informer = factory.informer("v1", "configmaps", namespace="default")
+        informer = factory.informer("v1", "configmaps", namespace="default", **options)
         copy = Copy()
         informer.add_event_handler(on_event=copy)
         async with factory:
@@ -160,6 +164,42 @@ async def test_restored_backup_is_compared_after_silent_seconds(world: World) ->
 
     assert sorted(copy.missed) == ["d", "e"]
     assert world.verbs == ["watch", "list", "list", "watch"]
+
+
+@pytest.mark.parametrize("changed", ["nothing", "transform"])
+async def test_restart_soon_after_a_kill_believes_nothing_unchecked(
+    world: World, changed: str
+) -> None:
+    now = asyncio.get_running_loop().time()
+    await asyncio.to_thread(kill_writer, world.path, now - 2)
+    world.server.delete(CONFIG_MAPS, "b", namespace="default")
+    world.server.faults.add(Refuse(status=503, times=None))
+    options = {"transform": unchanged} if changed == "transform" else {}
+    async with world.program(**options) as (informer, copy):
+        await asyncio.sleep(3)
+        assert (informer.has_synced, copy.objects) == (False, {})
+
+        world.server.faults.clear()
+        await world.settled(informer, copy)
+
+    assert copy.missed == ["b"]
+
+
+def kill_writer(root: Path, heartbeat: float) -> None:
+    """Change the state of the last writer to that of one that was killed."""
+    (path,) = root.iterdir()
+    env = Environment.open(path)
+    before = env.writer_state
+    with env.write():
+        env.set_writer_state(
+            replace(before, ended=False, confirmed=True, pid=99999, heartbeat=heartbeat)
+        )
+
+    env.close()
+
+
+def unchanged(obj: Any) -> Any:
+    return obj
 
 
 PAUSES = (0, 0.01, 0.1, 0.6, 3)

@@ -183,18 +183,11 @@ class Columns:
                 try:
                     for labels, keys in _sets(text):
                         if answers[labels]:
-                            found += _names(keys)
+                            found += _names(keys, namespace)
                 except _DAMAGES as exc:
                     raise self._damaged(exc) from exc
 
-        if namespace is None:
-            return found
-
-        if not namespace:
-            return [name for name in found if b"/" not in name]
-
-        prefix = name_of(f"{namespace}/")
-        return [name for name in found if name.startswith(prefix)]
+        return found
 
     def _damaged(self, why: Exception) -> CacheError:
         return self._env.damaged("label chunk", why)
@@ -218,14 +211,28 @@ def _sets(text: bytes) -> Iterator[tuple[bytes, bytes]]:
     return zip(lines[::2], lines[1::2], strict=True)
 
 
-def _names(keys: bytes) -> list[bytes]:
-    """Return the names in LMDB for a line of keys."""
+def _names(keys: bytes, namespace: str | None) -> list[bytes]:
+    """Return the names in LMDB for a line of keys, of one namespace or None for all."""
     if keys[:1] == b'"' == keys[-1:] and b"\\" not in keys and b'""' not in keys:
         names = keys[1:-1].split(b'"\t"')
         if max(map(len, names)) <= LONGEST_NAME:  # the usual case
-            return names
+            if namespace is None:
+                return names
 
-    return [name_of(_read_key(key)) for key in keys.split(_TAB)]
+            prefix = namespace.encode() + b"/"
+            return [
+                name
+                for name in names
+                if (name.startswith(prefix) if namespace else b"/" not in name)
+            ]
+
+    read = map(_read_key, keys.split(_TAB))
+    return [name_of(key) for key in read if namespace in {None, _namespace_of(key)}]
+
+
+def _namespace_of(key: str) -> str:
+    namespace, slash, _ = key.partition("/")
+    return namespace if slash else ""
 
 
 class _Answers(dict[bytes, bool]):

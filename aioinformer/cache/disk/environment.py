@@ -7,6 +7,7 @@ import math
 import os
 import threading
 import time
+from concurrent.futures import Future
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from aioinformer.cache.disk.transactions import Transactions, new_map_size
 from aioinformer.errors import CacheError, InternalError, OptionsError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -116,7 +118,8 @@ class Environment:
         self._opened_at = time.monotonic()
         self._closed = False
         self._short_since = math.inf
-        self._damage = False
+        # Text of the first error for damaged data.
+        self._damage = ""
         self._databases: dict[str, lmdb._Database] = {}
         self._naming = threading.Lock()
         self._data = os.fspath(path / DATA)
@@ -259,6 +262,11 @@ class Environment:
         try:
             self._env.reader_check()
             self._check_format()
+        except _Blocked:
+            raise CacheError(
+                f"cannot open the cache {self.path}: another process has been writing it "
+                f"for {_OPENING_SECONDS:g} s. Check whether that process was stopped"
+            ) from None
         except self._failures as exc:
             self._env.close()
             raise self._unreadable(exc) from exc
@@ -288,11 +296,7 @@ class Environment:
 
             names = [_META]
 
-        # Takes a write transaction, if this process may write: databases that a read
-        # transaction has opened would end with it.
-        opened = {
-            name.decode(): self._env.open_db(name, create=False) for name in names
-        }
+        opened = self._open_databases(names)
         self._meta = opened[_META.decode()]
         with self._env.begin() as txn:
             stored = txn.get(_HEADER, b"", self._meta)
@@ -312,11 +316,43 @@ class Environment:
             self._env, self._data, self._failures, self._check_usable, self._error
         )
 
+    def _open_databases(self, names: Iterable[bytes]) -> dict[str, lmdb._Database]:
+        """Open databases, unless another process was stopped while it writes.
+
+        That takes a write transaction, if this process may write: databases that a read
+        transaction has opened would end with it. In a thread, which may have to wait.
+        """
+        env = self._env
+        if not self._create:
+            return {name.decode(): env.open_db(name, create=False) for name in names}
+
+        ended: Future[dict[str, lmdb._Database]] = Future()
+
+        def call() -> None:
+            try:
+                # `open_db()` would begin one, too, but keeps the interpreter's lock.
+                with env.begin(write=True) as txn:
+                    opened = {
+                        name.decode(): env.open_db(name, txn=txn, create=False)
+                        for name in names
+                    }
+            except self._failures as exc:
+                ended.set_exception(exc)
+            else:
+                ended.set_result(opened)
+
+        threading.Thread(target=call, name="aioinformer cache", daemon=True).start()
+        try:
+            return ended.result(_OPENING_SECONDS)
+        except TimeoutError:
+            ended.add_done_callback(lambda _: env.close())
+            raise _Blocked from None
+
     def close(self) -> None:
         """Close it, unless it has other users in this process. Idempotent for the last.
 
         The last process syncs the file to the disk and marks it as closed in order.
-        Blocks: call it in a thread.
+        Blocks, for up to 10 s while other threads read: call it in a thread.
         """
         with self._guard(self._key):
             if self._closed or self._pid != _Process.id:
@@ -341,7 +377,11 @@ class Environment:
             # It is not marked then, and not trusted after a restart of the machine.
             pass
         finally:
-            self._env.close()
+            # Without its map, a read in progress ends the process. So the map is left to
+            # threads that take too long.
+            if self._transactions.end(_OPENING_SECONDS):
+                self._env.close()
+
             self._lock.leave()
 
     def _end_session(self) -> None:
@@ -491,30 +531,37 @@ class Environment:
     def damaged(self, what: str, why: object) -> CacheError:
         """Return the error for damaged data, and have the file set aside.
 
-        The next process that opens it alone sets it aside.
+        The next process that opens it alone sets it aside. In this one, `check()` raises
+        from now on.
 
         Args:
             what: Part of the file, such as `"record of 'default/web-0'"`.
             why: Reason.
         """
-        self._damage = True
-        return CacheError(
+        error = CacheError(
             f"cannot read the cache {self.path}: its {what} is damaged: {why}. The next "
             "process that opens it alone sets the file aside, and lists again"
         )
+        self._damage = self._damage or str(error)
+        return error
 
     # -------------------------------------------------------- state
 
     def check(self) -> None:
-        """Check that the path still leads to the opened files; every second.
+        """Check that the path leads to the opened files, and for damage; every second.
 
         LMDB does not notice when a directory is removed or replaced, and a read of a page
         that was truncated ends the process.
 
         Raises:
-            CacheError: If the directory or a file was removed, replaced or truncated.
+            CacheError: If the directory or a file was removed, replaced or truncated, or
+                if this process has found damaged data.
         """
         self._check_process()
+        if self._damage:
+            # Found by a read of the user, perhaps, who would get the error for ever.
+            raise CacheError(self._damage)
+
         found = self._find()
         if found != self._identity:
             gone = "removed" if None in found else "replaced"
@@ -618,8 +665,11 @@ class Environment:
             raise CacheError(f"the cache {self.path} is closed")
 
     def _error(self, verb: str, exc: Exception) -> CacheError:
-        self._damage = self._damage or is_damage(exc)
-        return CacheError(f"cannot {verb} the cache {self.path}: {cause_of(exc)}")
+        error = CacheError(f"cannot {verb} the cache {self.path}: {cause_of(exc)}")
+        if is_damage(exc):
+            self._damage = self._damage or str(error)
+
+        return error
 
 
 class _Doubtful(Exception):
@@ -648,6 +698,10 @@ def _check_complete(path: Path) -> None:
             f"cannot open the cache {path}: {what}. The next program that uses it "
             "creates it"
         )
+
+
+class _Blocked(Exception):
+    """Write transaction of another process that does not end."""
 
 
 def _device_and_inode(path: Path | str) -> tuple[int, int] | None:

@@ -102,6 +102,7 @@ class Transactions:
         self._threads: weakref.WeakSet[Thread] = weakref.WeakSet()
         self._local = threading.local()
         self._remapping = False
+        self._ended = False
         self._remap = threading.Lock()
         self.map_size: int = env.info()["map_size"]
         """Bytes of address space."""
@@ -238,6 +239,10 @@ class Transactions:
             with self._remap:  # wait for its end
                 thread.busy = True
 
+        if self._ended and not thread.depth:
+            thread.busy = False
+            self._check(write)
+
         try:
             txn: lmdb.Transaction[bytes] = self._env.begin(write=write)
         except self._failures:
@@ -245,6 +250,28 @@ class Transactions:
             raise
 
         return txn
+
+    def end(self, seconds: float) -> bool:
+        """Refuse new transactions, and wait for the end of those in progress.
+
+        The environment was marked as closed before: `check` raises.
+
+        Args:
+            seconds: Time to wait.
+
+        Returns:
+            True if there are none. Then LMDB may close the environment.
+        """
+        self._ended = True
+        pause = threading.Event()
+        for _ in range(int(seconds * 1000) + 1):
+            with self._remap:
+                if not any(thread.busy for thread in self._threads):
+                    return True
+
+            pause.wait(0.001)
+
+        return False
 
     def _grow(self) -> None:
         """Enlarge the map ahead of need: a full one would end a transaction."""

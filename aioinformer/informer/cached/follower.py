@@ -19,6 +19,7 @@ import msgspec
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.disk.header import WriterState
 from aioinformer.informer.cached.journal import Behind, EntryKind
+from aioinformer.informer.cached.writer import same_identity
 from aioinformer.informer.handlers.inbox import Snapshot
 from aioinformer.informer.listwatch.watch_events import same_state
 from aioinformer.informer.notifications import (
@@ -160,6 +161,7 @@ class Follower:
         waiters: Tasks that wait for states of the store.
         on_change: Function called when `synced` or the state of the writer has changed;
             must neither wait nor raise.
+        claims: Header with the identity of the objects that the informer wants.
         name: Name in errors.
 
     Raises:
@@ -177,6 +179,7 @@ class Follower:
         waiters: StoreWaiters,
         on_change: Callable[[], None],
         *,
+        claims: Header,
         name: str = "informer",
     ) -> None:
         self._env = env
@@ -187,6 +190,7 @@ class Follower:
         self._processor = processor
         self._waiters = waiters
         self._on_change = on_change
+        self._claims = claims
         self._name = name
         self.synced: bool = False
         """True once a confirmed list is in the store. Never becomes False again."""
@@ -385,7 +389,9 @@ class Follower:
         state = self.writer
         now = asyncio.get_running_loop().time()
         fresh = not state.ended and now - state.heartbeat < FRESH_SECONDS
-        return header.listed and state.confirmed and fresh
+        # A writer may have confirmed objects of another cluster or transform.
+        ours = same_identity(header, self._claims)
+        return header.listed and state.confirmed and fresh and ours
 
     def _begin(self) -> None:
         """Start the listeners: the store is confirmed."""

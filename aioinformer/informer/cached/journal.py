@@ -245,14 +245,31 @@ class Journal:
                 if _number(key) != number:
                     break
 
-                entries.append(_decoded(number, value))
+                entries.append(self._decoded(number, value))
                 if number == last:
                     return entries
 
-        raise CacheError(
-            f"the journal of {self._env.path} is damaged: entry {after + 1 + len(entries)}"
-            f" of {header.first} to {header.last} is missing; remove the directory"
+        number = after + 1 + len(entries)
+        raise self._env.damaged(
+            "journal",
+            f"entry {number} of {header.first} to {header.last} is missing",
         )
+
+    def _decoded(self, number: int, record: bytes | memoryview) -> Entry:
+        value = bytes(record)
+        try:
+            kind, key_size, old_size = _HEAD.unpack_from(value)
+            old_at = _HEAD.size + key_size
+            new_at = old_at + old_size
+            return Entry(
+                number=number,
+                kind=EntryKind(kind),
+                key=value[_HEAD.size : old_at].decode(),
+                old=value[old_at:new_at],
+                new=value[new_at:],
+            )
+        except (ValueError, StructError) as exc:
+            raise self._env.damaged("journal", f"entry {number}: {exc}") from exc
 
     def behind(
         self, reader: str, after: int, start: bytes = b"", limit: int | None = None
@@ -435,7 +452,7 @@ class Journal:
 
                 merges += 1 + len(merged)
                 if merged:
-                    entry = _decoded(number, cursor.value())
+                    entry = self._decoded(number, cursor.value())
                     for it in merged:
                         if number > it.position:
                             it.add(entry)
@@ -550,20 +567,3 @@ def _number(key: bytes | memoryview) -> int:
     number: int
     (number,) = _NUMBER.unpack(key)
     return number
-
-
-def _decoded(number: int, record: bytes | memoryview) -> Entry:
-    value = bytes(record)
-    try:
-        kind, key_size, old_size = _HEAD.unpack_from(value)
-        old_at = _HEAD.size + key_size
-        new_at = old_at + old_size
-        return Entry(
-            number=number,
-            kind=EntryKind(kind),
-            key=value[_HEAD.size : old_at].decode(),
-            old=value[old_at:new_at],
-            new=value[new_at:],
-        )
-    except (ValueError, StructError) as exc:
-        raise CacheError(f"entry {number} of the journal is damaged ({exc})") from exc

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from aioinformer._tasks import fail_when_any_ends, in_thread
 from aioinformer._user_code import guarded_logger
@@ -24,7 +23,8 @@ from aioinformer.cache.disk.readers import Readers, ReaderSlot
 from aioinformer.cache.disk.records import Records
 from aioinformer.cache.index import Index
 from aioinformer.cache.memory import MemoryContents
-from aioinformer.errors import CacheError, InformerStopped, OptionsError
+from aioinformer.errors import CacheError, OptionsError
+from aioinformer.informer.cached.ended import ended_contents
 from aioinformer.informer.cached.follower import Follower
 from aioinformer.informer.cached.journal import EntryKind, Journal
 from aioinformer.informer.cached.writer import CacheWriter, error_in, same_identity
@@ -34,11 +34,10 @@ from aioinformer.informer.status import CacheStatus, InformerStatus, describe_st
 from aioinformer.watch.interface import Identified
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
     from contextlib import AbstractContextManager
 
     from aioinformer.cache.store import Indexer
-    from aioinformer.errors import HandlerError
     from aioinformer.informer.handlers.error_reporter import ErrorReporter
     from aioinformer.informer.handlers.processor import Processor
     from aioinformer.informer.lifecycle import RunState
@@ -171,6 +170,21 @@ class OpenStore:
         await _closed(self.env)
 
 
+@dataclass(frozen=True, slots=True)
+class ToldStore:
+    """Objects in memory that handlers were told, as of one moment of the store on disk.
+
+    Attributes:
+        contents: The objects, and the version to watch from.
+        cluster: Uid of their cluster; empty if unknown.
+        deletions: Versions of later deletions that they have, by key.
+    """
+
+    contents: MemoryContents[KubeObject]
+    cluster: str = ""
+    deletions: Mapping[str, int] | None = None
+
+
 class CachedSource:
     """Source of an informer whose objects are in a store on disk.
 
@@ -229,8 +243,10 @@ class CachedSource:
         try:
             await _run_together(
                 {
-                    f"{name} follower": store.follower.run,
+                    # First: if no other process writes, the state of the last writer is
+                    # replaced before the follower reads it. That may have been killed.
                     f"{name} writer": store.writer.run,
+                    f"{name} follower": store.follower.run,
                     f"{name} checks": self._check,
                 }
             )
@@ -238,6 +254,11 @@ class CachedSource:
             failure = _only_cache_errors(group)
             if failure is None:
                 raise
+
+            # The group reports errors in place of a cancellation at the same time.
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise asyncio.CancelledError from group
 
         self._fall_back(failure, await self._load(store))
         await store.close()
@@ -267,6 +288,7 @@ class CachedSource:
                 parts.processor,
                 parts.waiters,
                 parts.on_change,
+                claims=self._claims,
                 name=parts.name,
             )
         except BaseException:
@@ -362,7 +384,7 @@ class CachedSource:
 
     # ------------------------------------------------------------ fallback
 
-    async def _load(self, store: OpenStore) -> MemoryContents[KubeObject] | None:
+    async def _load(self, store: OpenStore) -> ToldStore | None:
         """Return the objects that handlers were told, in memory; None if there are none."""
         if not store.follower.synced:
             return None
@@ -373,9 +395,9 @@ class CachedSource:
                     partial(_read_all, store), stop=_do_nothing
                 )
                 contents = await self._in_memory(store, objects)
-                if _caught_up(store, header.last, contents):
-                    contents.resource_version = store.env.header.version
-                    return contents
+                told = _caught_up(store, header.last, contents)
+                if told is not None:
+                    return told
         except CacheError as exc:
             logger.warning("%s: cannot read the cache: %s", self._parts.name, exc)
 
@@ -400,9 +422,7 @@ class CachedSource:
         budget.end()
         return contents
 
-    def _fall_back(
-        self, failure: CacheError, told: MemoryContents[KubeObject] | None
-    ) -> None:
+    def _fall_back(self, failure: CacheError, told: ToldStore | None) -> None:
         """Go on in memory, from what handlers were told, or from nothing."""
         parts, store = self._parts, self._store
         self._failure = failure
@@ -414,9 +434,9 @@ class CachedSource:
             parts.indexer.indexers if store is None else store.contents.functions
         )
         if told is None:
-            told = MemoryContents({}, parts.indexer.report)
+            told = ToldStore(MemoryContents({}, parts.indexer.report))
 
-        parts.indexer.use(told)
+        parts.indexer.use(told.contents)
         parts.indexer.add_indexers(functions)  # some came meanwhile
         for listener in parts.processor.listeners:
             listener.on_progress = None
@@ -425,19 +445,29 @@ class CachedSource:
         if self._kept and store is not None:
             now = asyncio.get_running_loop().time()
             for listener, cursor in store.follower.starting.items():
-                rest = [obj for key, obj in told.objects.items() if key > cursor]
+                rest = [
+                    obj for key, obj in told.contents.objects.items() if key > cursor
+                ]
                 if rest:
                     listener.put(Snapshot(rest), now)
 
                 listener.mark_synced()
 
-        reflector = partial(
-            parts.reflector, resume=Resume(comparable=not self._replaced)
+        # A list of any version could be older than what handlers were told.
+        version = "" if self._replaced else told.contents.resource_version
+        resume = Resume(
+            version=version,
+            comparable=bool(version) or not (self._kept or self._replaced),
+            cluster=told.cluster,
+            in_step=self._state.in_step if version else None,
         )
-        (memory,) = parts.in_memory(reflector)
+        (memory,) = parts.in_memory(partial(parts.reflector, resume=resume))
         self._memory = memory
         memory.set_watch_error_handler(self._on_error)
         memory.pipeline.synced = self._kept
+        if version:
+            memory.pipeline.resume(version, told.deletions)
+
         if store is not None:
             self._leave(store)
 
@@ -706,72 +736,29 @@ def _do_nothing() -> None:
 
 def _caught_up(
     store: OpenStore, position: int, contents: MemoryContents[KubeObject]
-) -> bool:
+) -> ToldStore | None:
     """Tell handlers everything, and apply what came after a position to contents.
 
     Returns:
-        False if the journal does not have all of that.
+        None if the journal does not have all of that.
     """
     store.follower.catch_up()
     decode = store.records.decode
     with store.env.read():
-        end = store.follower.position
+        end, header = store.follower.position, store.env.header
         entries = store.journal.read(position, MOST_ENTRIES)
-        if entries is None or end != store.env.header.last:
-            return False
+        if entries is None or end != header.last or position + len(entries) != end:
+            return None
 
         for entry in entries:
             if entry.kind in (EntryKind.LISTED, EntryKind.FIRST_LISTED):
-                return False
+                return None
 
             if entry.new:
                 contents.put(entry.key, decode(entry.key, entry.new))
             else:
                 contents.remove(entry.key)
 
-    return position + len(entries) == end
-
-
-class _Ended(Mapping[str, Any]):
-    """Objects or indexes of a store that was closed: only their number is known."""
-
-    def __init__(self, name: str, count: int) -> None:
-        self._name = name
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, key: str) -> NoReturn:
-        raise self._error()
-
-    def __iter__(self) -> NoReturn:
-        raise self._error()
-
-    def __contains__(self, key: object) -> NoReturn:
-        raise self._error()
-
-    def get(self, key: str, default: object = None) -> NoReturn:
-        raise self._error()
-
-    def _error(self) -> InformerStopped:
-        return InformerStopped(
-            f"{self._name} has ended, and its store on disk is closed"
-        )
-
-
-def ended_contents(name: str, count: int) -> MemoryContents[KubeObject]:
-    """Return contents in place of those of a closed store, whose reads raise.
-
-    Args:
-        name: Name of the informer.
-        count: Number of objects at the end.
-    """
-    contents: MemoryContents[KubeObject] = MemoryContents({}, _ignore)
-    contents.objects = cast("dict[str, KubeObject]", _Ended(name, count))
-    contents.indexes = cast("dict[str, Any]", _Ended(name, 0))
-    return contents
-
-
-def _ignore(_: HandlerError) -> None:
-    """Do nothing: there are no index functions."""
+        contents.resource_version = header.version
+        deletions = store.journal.deletions(header.version)
+        return ToldStore(contents, header.cluster, deletions)

@@ -134,9 +134,10 @@ class Resume:
     are not of that cluster, until the list is applied: do not resume from them."""
 
     on_confirmed: Callable[[], None] = _ignore
-    """Function called once the watch has shown that the store is up to date: its first
-    events were fed, or it was silent for half a second. Not called after a list, whose
-    commit shows the same. Must not wait."""
+    """Function called once the watch has shown that the store is up to date: a
+    bookmark came, or it paused for 0.1 s after its first events, or it was silent for
+    half a second. Events without a pause show that after 5 s of waiting for them. Not
+    called after a list, whose commit shows the same. Must not wait."""
 
 
 class ReflectorStore(Protocol):

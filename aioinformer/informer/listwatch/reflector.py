@@ -254,7 +254,8 @@ class Reflector:
 
         That is the last time at which a list was complete, an event or bookmark
         arrived, a watch ended regularly, or a watch confirmed the list that it resumes
-        from. Pages and the start of a watch do not prove that.
+        from. Pages, the start of a watch, and its events before the confirmation do not
+        prove that.
         """
         return self._stats.in_step
 

@@ -50,6 +50,15 @@ CONFIRMATION_SECONDS = 0.5
 counts as up to date. A server that lacks its version refuses the watch, or its first
 event is an error."""
 
+PAUSE_SECONDS = 0.1
+"""Seconds without an event that end the backlog of a resumed watch. Servers send what
+they have without pauses, so the stored list is up to date then."""
+
+BUSY_SECONDS = 5.0
+"""Seconds of waiting for events after which a resumed watch without such a pause or a
+bookmark counts as up to date. It is one of constant changes: during a backlog, the
+reader hardly waits."""
+
 SILENCE_SECONDS = 60.0
 """Seconds without an event at the start of a watch after which the server's version is
 checked. Servers send a bookmark about every minute. A silent server may have been
@@ -104,6 +113,8 @@ class WatchReader:
         self._was_unreachable = False
         # Function to call once the watch has confirmed the list that it resumes from.
         self._confirm: Callable[[], None] | None = None
+        # Seconds of waiting for later events of unconfirmed watches.
+        self._waited = 0.0
         # True if the store may have left out objects of the list, unknown to it.
         self._resumed = False
 
@@ -155,12 +166,9 @@ class WatchReader:
                     if failure is not None:
                         break
 
-                    if self._confirm is not None:
-                        self._confirmed()
-
                     timer.reading = True
                     del batch  # free its objects before the wait for the next batch
-                    batch = await watch.next_batch()
+                    batch = await self._next_batch(watch)
             except (ApiError, TransportError, DecodeError, HistoryReset) as exc:
                 failure = exc
 
@@ -169,7 +177,9 @@ class WatchReader:
 
         self._stats.metrics.watch_ended(_now() - began, self._items)
         if failure is None:
-            self._stats.in_step = self._stats.last_contact = _now()
+            self._stats.last_contact = _now()
+            if self._confirm is None:
+                self._stats.in_step = _now()
 
         return self._ended(version, failure, established=True)
 
@@ -219,7 +229,8 @@ class WatchReader:
         self._items += len(batch)
         changes = to_changes(batch, self._version, self._store.known)
         known = len(changes.deltas) + changes.duplicates
-        if changes.error is None and known < len(batch):
+        bookmarked = changes.error is None and known < len(batch)
+        if bookmarked:
             timer.bookmark(now)  # some of the events are bookmarks
 
         if changes.deltas:
@@ -233,7 +244,9 @@ class WatchReader:
             raise store_failed(exc) from exc
 
         self._version = changes.version
-        if changes.error is None:
+        if bookmarked:
+            self._confirmed()
+        elif changes.error is None and self._confirm is None:
             stats.in_step = now
 
         stats.duplicates += changes.duplicates
@@ -258,12 +271,11 @@ class WatchReader:
         silence = SILENCE_SECONDS
         if self._confirm is not None:
             silence = RESUMED_SILENCE_SECONDS - CONFIRMATION_SECONDS
-            try:
-                async with asyncio.timeout(CONFIRMATION_SECONDS):
-                    return await watch.next_batch()
-            except TimeoutError:
-                self._stats.in_step = _now()
-                self._confirmed()
+            batch = await self._batch_or_pause(watch, CONFIRMATION_SECONDS)
+            if batch is not None:
+                return batch
+
+            self._confirmed()
 
         try:
             async with asyncio.timeout(silence):
@@ -273,7 +285,35 @@ class WatchReader:
 
         return await watch.next_batch()
 
+    async def _next_batch(self, watch: Watch) -> list[WatchEvent]:
+        """Wait for more events; a pause confirms the list that the watch resumes from.
+
+        Its first events do not: they may be hours old, with thousands behind them.
+        """
+        if self._confirm is not None:
+            began = _now()
+            batch = await self._batch_or_pause(watch, PAUSE_SECONDS)
+            self._waited += _now() - began
+            if batch is not None and self._waited < BUSY_SECONDS:
+                return batch
+
+            self._confirmed()
+            if batch is not None:
+                return batch
+
+        return await watch.next_batch()
+
+    async def _batch_or_pause(
+        self, watch: Watch, seconds: float
+    ) -> list[WatchEvent] | None:
+        try:
+            async with asyncio.timeout(seconds):
+                return await watch.next_batch()
+        except TimeoutError:
+            return None
+
     def _confirmed(self) -> None:
+        self._stats.in_step = _now()
         confirm, self._confirm = self._confirm, None
         if confirm is not None:
             confirm()

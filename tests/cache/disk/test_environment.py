@@ -382,6 +382,51 @@ def test_failed_open_leaves_nothing_open(path: Path) -> None:
     Environment.open(path).close()
 
 
+def test_close_waits_for_reads_of_other_threads(path: Path) -> None:
+    env = Environment.open(path)
+    objects = env.database("o0")
+    with env.write() as txn:
+        txn.put(b"key", b"value", db=objects)
+
+    begun, closes, found = threading.Event(), threading.Event(), []
+
+    def read() -> None:
+        with env.read() as txn:
+            begun.set()
+            closes.wait(10)
+            threading.Event().wait(0.05)
+            with env.read():  # nested
+                found.append(txn.get(b"key", db=objects))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    begun.wait(10)
+    closes.set()
+    env.close()
+
+    assert found == [b"value"]
+    reader.join(10)
+    with pytest.raises(CacheError, match="is closed"), env.read():
+        pass
+
+
+def test_close_leaves_the_map_to_a_read_that_takes_too_long(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aioinformer.cache.disk.environment._OPENING_SECONDS", 0.1)
+    env = Environment.open(path)
+    objects = env.database("o0")
+    with env.write() as txn:
+        txn.put(b"key", b"value", db=objects)
+
+    closing = threading.Thread(target=env.close)
+    with env.read() as txn:
+        closing.start()
+        closing.join(10)
+        assert not closing.is_alive()
+        assert txn.get(b"key", db=objects) == b"value"
+
+
 def test_close_leaves_nothing_open(path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
 

@@ -6,12 +6,14 @@ import fcntl
 import os
 import resource
 import signal
+import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 from store_processes import StoreProcess
 
+from aioinformer.cache.disk import environment
 from aioinformer.cache.disk.data_file import Session
 from aioinformer.cache.disk.environment import Environment
 from aioinformer.cache.disk.header import Header
@@ -296,6 +298,38 @@ def test_stopped_process_does_not_block_readers(
 
 
 # ------------------------------------------------------------ limits
+
+
+def test_opening_is_given_up_while_the_writer_is_stopped_in_a_transaction(
+    other: StoreProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LMDB itself would wait for it, and stop the whole interpreter."""
+    other("start()")
+    other("put(b'key', b'value')")
+    other("env.write().__enter__() and None")
+    os.kill(other.pid, signal.SIGSTOP)
+    with monkeypatch.context() as patch:
+        patch.setattr(environment, "_OPENING_SECONDS", 0.2)
+        with pytest.raises(CacheError, match=r"has been writing it for 0\.2 s"):
+            Environment.open(tmp_path)
+
+    other.kill()
+    env = opened_after_a_while(tmp_path)
+    objects = env.database("o0")
+    with env.read() as txn:
+        assert txn.get(b"key", db=objects) == b"value"
+    env.close()
+
+
+def opened_after_a_while(path: Path) -> Environment:
+    """Open a store once the attempt that was given up has closed it."""
+    for _ in range(500):
+        try:
+            return Environment.open(path)
+        except CacheError:
+            time.sleep(0.01)
+
+    return Environment.open(path)
 
 
 def test_full_disk_raises_and_keeps_the_last_commit(

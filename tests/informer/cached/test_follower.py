@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from cached_helpers import Counted, kinds, settle
 from disk_helpers import build_indexes
@@ -123,6 +124,29 @@ async def test_writer_that_ended_in_order_is_not_silent(followed: Open) -> None:
         await asyncio.sleep(60)
         now = asyncio.get_running_loop().time()
         assert rig.follower.writer_silent(now) == 0.0
+
+
+async def test_follower_does_not_believe_a_writer_of_other_objects(
+    followed: Open,
+) -> None:
+    rig = followed(thing("a"))
+    events: list[Notification] = []
+    rig.listen(events.append)
+    ours = rig.env.header
+    with rig.env.write():
+        rig.env.set_header(msgspec.structs.replace(ours, transform="another"))
+
+    rig.confirm()
+    async with rig.running():
+        assert (rig.follower.synced, events) == (False, [])
+        with rig.env.write():
+            rig.env.set_header(ours)
+
+        rig.confirm()
+        await settle()
+        assert rig.follower.synced
+
+    assert kinds(events) == ["added a@1 initial"]
 
 
 async def test_deletions_since_the_opening_are_told_when_the_store_is_confirmed(

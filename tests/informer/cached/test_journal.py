@@ -167,6 +167,9 @@ def test_missing_entry_is_an_error(env: Environment) -> None:
     with pytest.raises(CacheError, match="entry 2 of 1 to 3 is missing"):
         written.read()
 
+    with pytest.raises(CacheError, match="journal is damaged"):
+        env.check()
+
 
 def test_damaged_entry_is_an_error(env: Environment) -> None:
     written = Written(env)
@@ -174,8 +177,11 @@ def test_damaged_entry_is_an_error(env: Environment) -> None:
     with env.write() as txn:
         txn.put((1).to_bytes(8, "big"), b"\xffdamaged", db=env.database("journal"))
 
-    with pytest.raises(CacheError, match="entry 1 of the journal is damaged"):
+    with pytest.raises(CacheError, match="journal is damaged: entry 1: "):
         written.read()
+
+    with pytest.raises(CacheError, match="journal is damaged"):
+        env.check()
 
 
 # ---------------------------------------------------------------- bounds

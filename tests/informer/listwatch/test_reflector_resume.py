@@ -124,7 +124,7 @@ async def test_stored_list_is_resumed_without_a_list() -> None:
     assert len(source.uid_requests) == 1
     assert program.clusters == []
     assert program.store.names == ["a@5", "b@6", "c@9"]
-    assert program.confirmed == [pytest.approx(0, abs=0.01)]
+    assert program.confirmed == [pytest.approx(0.1, abs=0.01)]
     assert program.errors == []
     assert program.reflector.phase == "watching"
 
@@ -158,6 +158,55 @@ async def test_events_are_fed_before_they_confirm_the_stored_list() -> None:
     await program.run(1)
 
     assert program.confirmed_at == "9"
+
+
+def changes(count: int, pause: float, *, first: int = 9) -> list[Any]:
+    """Return batches of one event, with pauses between them."""
+    return [
+        part
+        for number in range(first, first + count)
+        for part in ([added(thing(f"c{number}", number))], pause)
+    ]
+
+
+async def test_backlog_is_fed_before_it_confirms_the_stored_list() -> None:
+    source = Cluster("c1", watches=[Stream(*changes(20, 0.05))])
+    program = Program(source, in_step=-100.0)
+
+    async with running(program.reflector.run()):
+        await asyncio.sleep(0.5)
+        assert program.store.version != "7"
+        assert program.reflector.in_step == -100.0
+        await asyncio.sleep(1.5)
+
+    assert program.confirmed_at == "28"
+    assert program.confirmed == [pytest.approx(1.05, abs=0.02)]
+    assert program.reflector.in_step == program.confirmed[0]
+
+
+async def test_bookmark_confirms_the_stored_list_among_constant_changes() -> None:
+    events = [*changes(4, 0.05), [bookmark(20)], 0.05, *changes(200, 0.05, first=21)]
+    program = Program(Cluster("c1", watches=[Stream(*events)]))
+
+    await program.run(2)
+
+    assert program.confirmed == [pytest.approx(0.2, abs=0.01)]
+    assert program.confirmed_at == "20"
+
+
+async def test_constant_changes_confirm_the_stored_list_after_seconds() -> None:
+    watches = [Stream(*changes(50, 0.05), END)]
+    watches += [Stream(*changes(200, 0.05, first=59))]
+    program = Program(Cluster("c1", watches=watches), in_step=-100.0)
+
+    async with running(program.reflector.run()):
+        await asyncio.sleep(3)
+        assert program.reflector.in_step == -100.0
+        await asyncio.sleep(5)
+        age = now() - (program.reflector.in_step or 0.0)
+
+    assert program.confirmed == [pytest.approx(5.5, abs=0.6)]
+    assert age < 0.1
 
 
 async def test_stored_list_is_confirmed_once() -> None:
